@@ -167,12 +167,19 @@ class Config(ConfigTable):
             return sum(part.releases for part in self.plan.schedule)
         return self.plan.releases or 1
 
-    def to_toml(self) -> str:
-        """The file's text; what has its default value is left out."""
+    def write(self, path: Path, over: Path | None = None) -> None:
+        """Write the file, all of it or nothing; what has its default value is left out. Comments of an earlier version are lost.
+
+        Args:
+            over: the file that the configuration was read from, which alone may be replaced.
+        """
+        replace = over is not None and path.exists() and path.samefile(over)
+        path = path.resolve() if replace else path  # of a link, the file that it leads to
         held = self.model_dump(mode="json", exclude_defaults=True)
         if self.release != ReleaseTable():  # with its mechanism in full, so that a later version's defaults cannot change it
             held["release"] = self.release.model_dump(mode="json")
-        return tomli_w.dumps(_without_null(held))
+        with new_file(path, "--write", encoding="utf-8", replace=replace) as file:
+            file.write(tomli_w.dumps(_without_null(held)))
 
 
 _NO_TABLE = re.compile(r"a valid dictionary or instance of \w+")
@@ -210,18 +217,6 @@ def read(path: Path) -> Config:
         return Config.model_validate(data)
     except AccountingError as error:
         raise InvalidRequest(f"{str(path)!r}: {_in_tables(str(error))}") from None
-
-
-def write(config: Config, path: Path, over: Path | None = None) -> None:
-    """Write the file, all of it or nothing. Comments of an earlier version are lost.
-
-    Args:
-        over: the file that the configuration was read from, which alone may be replaced.
-    """
-    replace = over is not None and path.exists() and path.samefile(over)
-    path = path.resolve() if replace else path  # of a link, the file that it leads to
-    with new_file(path, "--write", encoding="utf-8", replace=replace) as file:
-        file.write(config.to_toml())
 
 
 def _in_tables(message: str) -> str:

@@ -38,7 +38,7 @@ TERMINATED: Final = 143
 
 # Its tracebacks show local variables, and those are private data.
 PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
-_DEBUG = "dpselect.debug"
+DEBUG: Final = "dpselect.debug"  # of the context: --debug was asked for, wherever it stands
 # An argument: a name of several words, or one with "=" and perhaps a value; not inside a call, which is Python.
 _ARGUMENT = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?(?P<name>[a-z_]+=|[a-z]+_[a-z_]+\b)(?P<value>(?=[^\s,.;:)]))?")
 # An argument of one word that a message begins with.
@@ -58,13 +58,6 @@ _ASKED_WRONGLY = (
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM came, and the command says where it stands before it ends."""
-
-
-def remember_debug(context: typer.Context, asked: bool) -> bool:
-    """Callback of `--debug`, wherever it stands."""
-    if asked:
-        context.meta[_DEBUG] = True
-    return asked
 
 
 class _WithExamples:
@@ -110,7 +103,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
-            if ctx.meta.get(_DEBUG) or _is_usage(error) or _is_closed_pipe(error):
+            if ctx.meta.get(DEBUG) or _is_usage(error) or _is_closed_pipe(error):
                 raise
             message, status = _explained(error)
             if isinstance(error, AccountingError):

@@ -1,20 +1,31 @@
-"""Options that several verbs share, each with its help text."""
+"""Options that several verbs share, each with its help text, and what they state together."""
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import Context, Option
 
 from accounting import InvalidBudget, Relation
-from dpselect.cli.guard import remember_debug
+from dpselect.cli.guard import DEBUG
+from dpselect.errors import InvalidRequest
 from dpselect.events import Format
 from dpselect.events.time_window import Unit
 
 if TYPE_CHECKING:
     from accounting import Budget
+    from dpselect.answers.question import Payment
+
+
+def _remember_debug(context: Context, asked: bool) -> bool:
+    if asked:
+        context.meta[DEBUG] = True
+    return asked
+
 
 # An option in each section of the help.
 question = partial(Option, rich_help_panel="Question")
@@ -29,7 +40,7 @@ reading = partial(Option, rich_help_panel="Reading the log")
 
 Debug = Annotated[
     bool,
-    output("--debug", callback=remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
+    output("--debug", callback=_remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
 ]
 Json = Annotated[bool, output("--json", help="Print one JSON object instead of text.")]
 _SIZE = Option("--k", min=1, help="How many items to release.")
@@ -190,3 +201,50 @@ def budget_over(base: Budget | None, epsilon: float | None, delta: float | None,
     if base is None or epsilon is not None or rho is not None:
         return budget(epsilon, delta if base is None or delta is not None else base.delta or None, rho)
     return base if delta is None else budget(base.epsilon, delta, base.rho)
+
+
+def flags(*names: str) -> str:
+    """Options as they are typed, from the names of arguments."""
+    return ", ".join("--" + name.replace("_", "-") for name in names)
+
+
+def given(named: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of the options that were given."""
+    return {name: value for name, value in named.items() if value is not None and value != () and value != []}
+
+
+def payment(stated: Mapping[str, Any]) -> Payment | None:
+    """What pays, from the fields of `Payment` that are given; None where no ledger is named."""
+    named = given(stated)
+    if "ledger" in named and "dataset" in named:
+        from dpselect.answers.question import Payment  # the help of a command does without it
+
+        return Payment(**named | {"period": tuple(named.get("period", ()))})
+    if any(name in named for name in ("ledger", "dataset", "period", "key")):
+        raise InvalidRequest(
+            "ledger= and dataset= go together: name both to charge a ledger (period= and key= are theirs), for example "
+            "--ledger sqlite:///privacy.db --dataset visits"
+        )
+    return None
+
+
+def item_columns(stated: Any) -> str | tuple[str, ...]:
+    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV."""
+    texts = [stated] if isinstance(stated, str) else stated
+    try:
+        parts = [part for text in texts for part in next(csv.reader([text], strict=True), [])]
+    except csv.Error:
+        raise InvalidRequest(f"item={texts!r} is not a list of columns: write country,city, quoting a comma in a name") from None
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def value_clip(stated: str | None) -> tuple[float, float] | None:
+    """The ends that a user's sum is cut to, from [LOW,]HIGH."""
+    if stated is None:
+        return None
+    try:
+        ends = [float(end) for end in stated.split(",")]
+        low, high = (0.0, *ends) if len(ends) == 1 else ends
+    except ValueError:
+        raise InvalidRequest(f"value_clip={stated!r} must be a number, or two of them as in -50,50") from None
+    return low, high

@@ -22,7 +22,6 @@ from dpselect.answers.question import UNASKED, Payment
 from dpselect.answers.record import RECORDED, UNRECORDED, recorded
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
-from dpselect.cli.topk.request import payment_of
 from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.events.reading import Reading
@@ -126,9 +125,8 @@ def quantile(
     mechanism.check(mechanism.scores([]))  # said before a long read
     chosen: Rule = rule or ("events" if value is None else "pick")
     how = {"format": format, "header": header, "table": table, "query": query, "buckets": buckets, "memory_limit": memory_limit}
-    given = {name: stated for name, stated in how.items() if stated is not None}
-    reading = Reading(user=user, value=value, salt=salt, **given)
-    payment = payment_of({"ledger": ledger, "dataset": dataset, "period": period, "key": key})
+    reading = Reading(user=user, value=value, salt=salt, **options.given(how))
+    payment = options.payment({"ledger": ledger, "dataset": dataset, "period": period, "key": key})
     asked = {"source": events, "reading": reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED)}
     asked["release"] = {"rule": chosen, "mechanism": jsonlib.loads(mechanism.to_json())}
     if (before := recorded(output, payment, lambda: asked)) is not None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, final
 
 from rich.console import Group
 from rich.table import Column, Table
@@ -21,11 +21,12 @@ from dpselect import InvalidRequest, Sensitivity, events, verify
 from dpselect.cli import continual, options, out
 from dpselect.cli.config import Config, read
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
-from dpselect.cli.topk.request import item_columns, value_clip
 from dpselect.events import Reading
-from dpselect.events.doors.base import SHORT
-from dpselect.events.staging import split
+from dpselect.events.doors.base import SHORT, Kind, literal
+from dpselect.events.engine import Engine, opened
+from dpselect.events.staging import rows, split
 from dpselect.events.time_window import periods
+from dpselect.selection import Label
 from dpselect.verify.log_replay import EVERYBODY
 
 app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
@@ -144,24 +145,17 @@ def _whole(stated: dict[str, Any], file: Path | None) -> dict[str, Any]:
     base = Config() if file is None else read(file)
     planned = base.release.mechanism
     norm = {"clip_norm": "l1"} if planned is not None and planned.covers.l1 is not None else {}
-    asked: dict[str, Any] = dict.fromkeys(stated) | _USUAL | norm | _given(dict(base.data)) | _given(stated)
+    asked: dict[str, Any] = dict.fromkeys(stated) | _USUAL | norm | options.given(dict(base.data)) | options.given(stated)
     for name in ("user", "item"):
         if asked.get(name) is None:
             raise InvalidRequest(f"--{name} is missing: give it, or {name} in [data] of the file given with --config")
-    asked |= {"item": item_columns(asked["item"]), "value_clip": value_clip(stated["value_clip"])}
+    asked |= {"item": options.item_columns(asked["item"]), "value_clip": options.value_clip(stated["value_clip"])}
     _require_whole(asked)
     return asked
 
 
-def _given(named: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in named.items() if value is not None}
-
-
 def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
     """The replay, and what was declared."""
-    from dpselect.events.replayed import replayed
-    from dpselect.verify.log_replay import replay  # the help does without an engine
-
     source = asked["events"][0] if len(asked["events"]) == 1 else asked["events"]
     # How the log is read; what chooses the items and groups that are kept is the same for all logs.
     stated = {name: asked[name] for name in Reading.model_fields if name in asked and name not in ("groups", "buckets")}
@@ -171,8 +165,8 @@ def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
         stated["salt"] = secrets.token_hex(16)
     reading = Reading(**stated)
     pipeline, names = _pipeline(asked, reading), asked["name_salt"] or secrets.token_hex(16)
-    with replayed(source, reading) as log, out.counted("replaying users") as told:
-        found = replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=told)
+    with _loaded(source, reading) as log, out.counted("replaying users") as told:
+        found = verify.replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=told)
     return found, _declared(asked)
 
 
@@ -213,7 +207,7 @@ def _require_whole(asked: dict[str, Any]) -> None:
         raise InvalidRequest("--groups, --groups-column and --max-groups-per-user are about the column --group: name it too")
     for column, file in (("domain_column", "domain"), ("groups_column", "groups")):
         if asked[column] is not None and asked[file] is None:
-            raise InvalidRequest(f"--{column.replace('_', '-')}={asked[column]!r} is a column of no file: give --{file} too")
+            raise InvalidRequest(f"{options.flags(column)}={asked[column]!r} is a column of no file: give --{file} too")
     if (asked["value"] is None) != (asked["value_clip"] is None):
         raise InvalidRequest("--value names a column, --value-clip the most that a user may add to an item: give both or neither")
 
@@ -257,7 +251,6 @@ def _horizon_replayed(
     mechanism: dps.ContinualTopK, events: str, reading: Reading, named: list[Any], *, salt: str | None, users: int, seed: int
 ) -> verify.Replay:
     from dpselect.continual.declared import pipeline
-    from dpselect.events.replayed import replayed  # the help does without an engine
 
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
     file: Any = {"format": "auto", "header": None}
@@ -269,10 +262,66 @@ def _horizon_replayed(
         with split(str(log), timed, named) as cut:
             yield [cut[name] for name, *_ in named]
 
-    with replayed(events, reading) as log, out.counted("replaying users") as told:
+    with _loaded(events, reading) as log, out.counted("replaying users") as told:
         whole = log.without(EVERYBODY)
         counted: Any = dps.events.read(str(whole), timed)
         everybody = [str(name) for name in log.users()]
         choices = secrets.token_hex(16)
         run = pipeline(mechanism, parts, untimed, counted.labels, everybody, choices)
         return verify.replay(run, log, salt=salt or secrets.token_hex(16), users=users, seed=seed, progress=told)
+
+
+# -- the log without one of its users ------------------------------------------------------------------------------------
+
+
+_LOG = "the log"
+
+
+@final
+class _ReplayedLog:
+    """The columns of a log in a temporary folder that only this user can read; what is handed on is Parquet beside them.
+
+    Its columns are called u, i and, where a group was asked for, g.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def users(self) -> Mapping[Label, int]:
+        """How many events every user has, those without a user left out."""
+        return dict(self._engine.run("SELECT u, count(*) FROM replayed WHERE u IS NOT NULL GROUP BY u ORDER BY u", what=_LOG))
+
+    def without(self, user: Any) -> Path:
+        """A file of the events of all others, or of everybody; the next one takes its place."""
+        path, others = self._engine.path("without.parquet"), "SELECT * FROM replayed"
+        where, parameters = ("", []) if user is EVERYBODY else (" WHERE u IS DISTINCT FROM ?", [user])
+        self._engine.run(f"CREATE OR REPLACE TEMP TABLE others AS {others}{where}", parameters, what=_LOG)
+        self._engine.run(f"COPY others TO {literal(str(path))} (FORMAT parquet)", what=_LOG)
+        return path
+
+
+@contextmanager
+def _loaded(source: object, reading: Reading) -> Iterator[_ReplayedLog]:
+    """The columns of the log as `read` would read them, for as long as the block lasts."""
+    given = reading.given(source)
+    with opened(reading.memory_limit) as engine:
+        log = rows(engine, given)
+        engine.run(f"CREATE TABLE loaded AS {log.sql}", what=log.what)
+        short = {role: SHORT[role] for role in given.asked.columns}
+        present = engine.run(f"SELECT {', '.join(f'count({name})' for name in short.values())} FROM loaded", what=log.what)[0]
+        missing = frozenset(role for role, count in zip(short, present, strict=True) if count == 0)
+        if missing:
+            raise InvalidRequest(f"{log.what} has no event with a {' or a '.join(sorted(missing))}: check the columns meant")
+        kinds = log.kinds(engine, "loaded", missing) if callable(log.kinds) else log.kinds
+        columns = ", ".join(f"{_typed(engine, name, kinds[role], log.what)} AS {name}" for role, name in short.items())
+        engine.run(f"CREATE TABLE replayed AS SELECT {columns} FROM loaded", what=log.what)
+        engine.run("DROP TABLE loaded", what=log.what)
+        yield _ReplayedLog(engine)
+
+
+def _typed(engine: Engine, name: str, kind: Kind, what: str) -> str:
+    """Integers that were written as text as integers again, as the reader takes them."""
+    if kind != "digits":
+        return name
+    signed = engine.run(f"SELECT coalesce(bool_or({name} LIKE '-%'), false) FROM loaded", what=what)[0][0]
+    return f"CAST({name} AS {'BIGINT' if signed else 'UBIGINT'})"

@@ -2,8 +2,8 @@ from .catalogue import read_catalogue as read_catalogue
 from .doors.formats import Format as Format
 from .held import HeldCounts as HeldCounts
 from .held import HeldScores as HeldScores
-from .held import hold as hold
 from .pairs import Pairs as Pairs
+from .pairs import hold as hold
 from .pairs import pairs as pairs
 from .pairs import read as read
 from .private import ReadReport as ReadReport

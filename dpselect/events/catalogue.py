@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import located, place_of, quoted, require_label
-from dpselect.events.doors.formats import CSV, PARQUET, TSV, Delimited, first_record, names_in
+from dpselect.events.doors.base import described, located, place_of, quoted
+from dpselect.events.doors.formats import CSV, PARQUET, TSV, Delimited
 from dpselect.events.engine import checked, opened, plain, temporary_folder
 from dpselect.selection import Label
 
-_DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
+DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 # First lines of a one-column file that name the column rather than an item.
 _HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})
@@ -40,12 +40,6 @@ def named(catalogue: Labels, *, integers: bool, what: str = "catalogue") -> list
             _require_integer(name, what)
     _require_distinct([str(name) for name in names], what)
     return names
-
-
-def typed(names: Sequence[Label], *, integers: bool) -> list[Label]:
-    """What such labels are in a log of integers or of text; what can be none in it is left out."""
-    texts = map(str, names)
-    return [int(text) for text in texts if _DECIMAL.fullmatch(text)] if integers else list(texts)
 
 
 def _joined(parts: tuple[object, ...]) -> str:
@@ -103,7 +97,7 @@ def _plain(name: object, what: str) -> Label:
 
 
 def _require_integer(name: Label, what: str) -> None:
-    if isinstance(name, str) and not _DECIMAL.fullmatch(name):
+    if isinstance(name, str) and not DECIMAL.fullmatch(name):
         raise EventLogError(
             f"{what} holds {name!r}, and those of this log are integers: write its labels as integers, without leading "
             "zeros or signs, or give the log's as text"
@@ -149,7 +143,7 @@ def _kind(path: Path) -> Delimited | None:
 
 
 def _read(path: Path, kind: Delimited, column: _Names | None, item: _Names | None, what: str) -> list[Label]:
-    names = first_record(path, kind, what)
+    names = kind.first_record(path, what)
     asked = item if column is None else column
     if asked is not None and not isinstance(asked, str):
         parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in asked]
@@ -162,13 +156,13 @@ def _read(path: Path, kind: Delimited, column: _Names | None, item: _Names | Non
 def _columns(path: Path, column: _Names | None, item: _Names | None, what: str) -> list[Label]:
     """The labels of a Parquet file."""
     with opened() as engine:
-        names = names_in(engine, path, what)
+        names = PARQUET.names(engine, path, what)
         asked = item if column is None and len(names) > 1 else column
         parts = [names[_place(names, name, what)] for name in ([asked] if asked is None or isinstance(asked, str) else asked)]
         relation = f"read_parquet({located(path)}, hive_partitioning = false, file_row_number = true)"
         types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, parts))} FROM {relation}", what=what)
         for name, column_type in zip(parts, types, strict=True):
-            require_label(name, column_type[1], what)
+            described([column_type], {"column": name}, what)  # integers or text
         texts = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in parts)
         rows = engine.run(f"SELECT {texts} FROM {relation} ORDER BY file_row_number", what=what)
     if any(part is None or part == "" for row in rows for part in row):

@@ -7,18 +7,15 @@ log, and a user's part stays within the clip to the last bit (Theorems H7 and H9
 from __future__ import annotations
 
 import math
-import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from numbers import Real
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Relation
-from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
@@ -32,12 +29,9 @@ KEY = (
     "concat(CAST(length(CAST(u AS VARCHAR)) AS VARCHAR), ':', CAST(u AS VARCHAR), ':', "
     "CAST(length(CAST({0} AS VARCHAR)) AS VARCHAR), ':', CAST({0} AS VARCHAR), ':', CAST(? AS VARCHAR))"
 )
-_MOST_KEPT = 10**12
 
 _ONE = 1 << 20  # a weight of 1, in units
-_LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _BITS, _FINE = 24, 40  # of what is added over users, and of what is added over one user's events: parts of the clip
-_LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
 MOST_EXACT = 1 << 53  # whole numbers up to here are floats
 
 
@@ -76,26 +70,6 @@ class ContributionLimit:
         return f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <= {self.limit}", [self.salt]
 
 
-def bounds(items: int | None, groups: int | None, salt: str | None) -> tuple[ContributionLimit | None, ContributionLimit | None]:
-    """The bounds asked for, under one salt, a fresh one unless it is given; None where there is none."""
-    if salt is not None and not isinstance(salt, str):
-        raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
-    if items is None and groups is None and salt is not None:
-        raise EventLogError(
-            f"salt={salt!r} chooses which items are kept, and without max_items_per_user all are: set that too, or leave salt out"
-        )
-    fresh = secrets.token_hex(16) if salt is None else salt
-    return _bound("max_items_per_user", items, fresh), _bound("max_groups_per_user", groups, fresh)
-
-
-def _bound(field: str, limit: int | None, salt: str) -> ContributionLimit | None:
-    if limit is None:
-        return None
-    if type(limit) is not int or not 1 <= limit <= _MOST_KEPT:
-        raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
-    return ContributionLimit(limit, salt)
-
-
 @final
 @dataclass(frozen=True, slots=True)
 class Clip:
@@ -131,32 +105,6 @@ class Clip:
 
 
 PRESENT = Clip(1.0, "l2")  # what a user's presence in groups is clipped to
-
-
-def _clips(asked: float | Sequence[float] | None, norm: Norm) -> tuple[Clip, ...]:
-    if norm not in ("l1", "l2"):
-        raise EventLogError(f"clip_norm={norm!r} must be 'l2' (for gaussian noise) or 'l1' (for laplace noise)")
-    if asked is None:
-        return ()
-    listed = [asked] if isinstance(asked, Real | str) or not isinstance(asked, Sequence) else list(asked)
-    return tuple(dict.fromkeys(Clip(_clip_of(clip), norm) for clip in listed))
-
-
-def _clip_of(clip: object) -> float:
-    number = _number(clip)
-    if not _LEAST_CLIP <= number <= _MOST_CLIP:
-        raise EventLogError(
-            f"clip={shown(clip)} must be a number from {_LEAST_CLIP:g} to {_MOST_CLIP:g}: the most that one user measures"
-        )
-    return number
-
-
-def _number(stated: object) -> float:
-    """NaN for what is none."""
-    try:
-        return float(stated) if isinstance(stated, Real) and not isinstance(stated, bool) else math.nan
-    except OverflowError:
-        return math.inf
 
 
 @final
@@ -215,25 +163,10 @@ def summed(measures: Sequence[Measure]) -> Amount | None:
     return next((measure for measure in measures if isinstance(measure, Amount)), None)
 
 
-def measures(clip: float | Sequence[float] | None, norm: Norm, value: object, value_clip: Any) -> tuple[Measure, ...]:
-    """What is added up of each user beside the count: clipped counts, or the sums of a column."""
-    if (value is None) != (value_clip is None):
-        raise EventLogError("value= names a column and value_clip= the most that a user may add to an item: give both or neither")
-    if value_clip is None:
-        return _clips(clip, norm)
-    if clip is not None:
-        raise EventLogError("clip= is for counts of users, value_clip= for sums of a column: give one of them")
-    pair = isinstance(value_clip, list | tuple)
-    stated = tuple(value_clip) if pair else (value_clip,)
-    ends = stated if pair else (0.0, value_clip)
-    if len(ends) == 2:
-        low, high = map(_number, ends)
-        if -_MOST_AMOUNT <= low <= 0 < high <= _MOST_AMOUNT and max(-low, high) >= _LEAST_AMOUNT:
-            return (Amount(low + 0.0, high + 0.0),)  # no negative zero
-    raise EventLogError(
-        f"value_clip={','.join(map(shown, stated))} must be a number from {_LEAST_AMOUNT:g} to {_MOST_AMOUNT:g}, or two of them, "
-        "(low, high) with low <= 0 < high: the least and the most that one user may add to an item"
-    )
+def signed(measures: Sequence[Measure]) -> bool:
+    """Whether what is summed up may be negative."""
+    amount = summed(measures)
+    return amount is not None and amount.low < 0
 
 
 @final

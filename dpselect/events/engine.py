@@ -57,6 +57,12 @@ class Engine:
         self._lock = threading.Lock()
         self._numbers: dict[str, int] = {}
 
+    @staticmethod
+    def require_memory(limit: object) -> None:
+        """Refuse a limit that is not a size."""
+        if limit is not None and (not isinstance(limit, str) or not _MEMORY.fullmatch(limit)):
+            raise EventLogError(f"memory_limit={limit!r} is not a size: give a number and a unit such as '2GiB' or '800MB'")
+
     def path(self, name: str) -> Path:
         """A path called `name` in the folder of this reading, which only this user can read and which goes with it."""
         return self.folder / name
@@ -198,7 +204,7 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
     """An engine with a temporary folder that only this user can read; both are gone afterwards."""
     import duckdb
 
-    require_memory(memory_limit)
+    Engine.require_memory(memory_limit)
     cores = os.cpu_count() or 1
     memory = f"{max(_LEAST_MEMORY, _MEMORY_OF_A_CORE * cores)}MiB" if memory_limit is None else memory_limit.strip()
     with temporary_folder() as folder:
@@ -232,12 +238,6 @@ def _configuration(memory: str, folder: Path) -> dict[str, Any]:
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
-
-
-def require_memory(limit: object) -> None:
-    """Refuse a limit that is not a size."""
-    if limit is not None and (not isinstance(limit, str) or not _MEMORY.fullmatch(limit)):
-        raise EventLogError(f"memory_limit={limit!r} is not a size: give a number and a unit such as '2GiB' or '800MB'")
 
 
 def _is_interrupt(error: Exception) -> bool:

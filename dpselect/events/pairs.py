@@ -1,11 +1,10 @@
-"""`read`: from a log to distinct users per item. `pairs`: a log that is read once, counted as often as one release asks."""
+"""`read`: from a log to distinct users per item. `hold`: they stay in the engine. `pairs`: read once, counted several times."""
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -17,17 +16,40 @@ from numpy.typing import NDArray
 from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
-from dpselect.events import counting, spark
+from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
-from dpselect.events.contributions import Contributions, Norm
-from dpselect.events.counting import CountedGroups, ItemCounts, Tally, among, count, counted_at_once
+from dpselect.events.contributions import Contributions, Norm, signed
+from dpselect.events.counting import CountedGroups, EmbeddedPairs, ItemCounts
 from dpselect.events.doors.base import Column
-from dpselect.events.engine import opened
-from dpselect.events.held import HeldCounts, HoldOptions, held_counts, require_holdable
+from dpselect.events.doors.formats import Format
+from dpselect.events.held import HeldCounts, Tally
 from dpselect.events.private import NotPickled, ReadReport
-from dpselect.events.reading import Options, ProgressCallback, Reading, reading_of, require_items
-from dpselect.events.staging import prepared, told
+from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
+from dpselect.events.time_window import Moment, Unit
 from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
+
+
+class Options(TypedDict, total=False):
+    """The fields of `Reading` as keywords, but those that decide what is returned."""
+
+    max_items_per_user: int | None
+    salt: str | None
+    clip: float | Sequence[float] | None
+    clip_norm: Norm
+    value: Column | None
+    value_clip: float | tuple[float, float] | None
+    time: Column | None
+    since: Moment | None
+    until: Moment | None
+    time_zone: str
+    time_unit: Unit | None
+    within: Labels | None
+    format: Format
+    header: bool | None
+    table: str | None
+    query: str | None
+    buckets: int | None
+    memory_limit: str | None
 
 
 @overload
@@ -103,18 +125,8 @@ def read(
     """
     reading = reading_of(reading, options)
     require_items(reading)
-    if spark.accepts(source):
-        log = spark.SparkPairs(source, reading, computed=False)
-        try:
-            return result(*log.counted(reading))
-        finally:
-            log.close()
-    plain = reading.max_items_per_user is None and reading.group is None and not reading.measures
-    with opened(reading.memory_limit) as engine:
-        staged = prepared(engine, source, reading, progress, counted=plain)
-        allowed = among(reading.contributions(), reading, staged.kinds)
-        counted = counted_at_once(engine, staged, allowed, progress) if plain else count(engine, staged, allowed, progress)
-    return result(staged.report(counted.pairs, int(counted.counts.sum())), counted, allowed, staged.kinds["item"] == "int")
+    with closing(_kept(source, reading, progress, several=False)) as log:
+        return _result(*log.counted(reading))
 
 
 def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions, integers: bool) -> GroupCounts:
@@ -146,7 +158,7 @@ def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions,
     )
 
 
-def result(
+def _result(
     report: ReadReport, counted: ItemCounts | CountedGroups, allowed: Contributions, integers: bool
 ) -> EventCounts | GroupCounts:
     """What was counted, as it is handed out."""
@@ -173,6 +185,62 @@ def result(
     )
 
 
+class _HoldOptions(Options, total=False):
+    """The fields of a `Reading` without groups."""
+
+    user: Column
+    item: Column | Sequence[Column]
+
+
+def hold(
+    source: str | os.PathLike[str] | object,
+    reading: Reading | None = None,
+    *,
+    progress: ProgressCallback | None = None,
+    **options: Unpack[_HoldOptions],
+) -> HeldCounts:
+    """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
+
+    A Spark DataFrame is counted and held on its cluster, anything else in the embedded engine, on disk (TMPDIR) beyond
+    `memory_limit`. A release from `HeldCounts.scores` moves its candidates' counts, and little else, into this process.
+
+    Raises:
+        EventLogError: as for `read`; or groups, or sums that may be negative, are asked for.
+
+    Example:
+        >>> from pathlib import Path
+        >>> import dpselect as dps
+        >>> _ = Path("visits.csv").write_text("who,where\\n" + "".join(f"{n},zoo\\n" for n in range(5000)))
+        >>> mechanism = dps.LimitedDomain(k=1, kbar=10, epsilon=1.0, delta=1e-6)
+        >>> with dps.events.hold("visits.csv", user="who", item="where") as held:
+        ...     mechanism.select(held.scores()).labels
+        ('zoo',)
+    """
+    reading = reading_of(reading, dict(options))
+    require_items(reading)
+    _require_holdable(reading)
+    with ExitStack() as stack:
+        log = _kept(source, reading, progress, several=False)
+        stack.callback(log.close)
+        tally, allowed = log.tally(reading)
+        stack.pop_all()
+    return _held(replace(tally, drop=log.close), allowed)
+
+
+def _require_holdable(reading: Reading) -> None:
+    """Refuse what only counts in memory serve."""
+    if reading.group is not None:
+        raise EventLogError("group= is for events.read: a release of groups needs the counts of all of them in memory")
+    if signed(reading.measures):
+        raise EventLogError("sums that may be negative are for events.read: what stays in the engine is counted from 0 up")
+
+
+def _held(tally: Tally, allowed: Contributions) -> HeldCounts:
+    """What was tallied under these bounds."""
+    limit, salt = (None, None) if allowed.bound is None else (allowed.bound.limit, allowed.bound.salt)
+    return HeldCounts(tally, allowed.clips, limit, salt, allowed.within)
+
+
 _CLOSED = "the pairs of the log are closed: count them inside the with block, or read the log again with events.pairs"
 _FAILED = "the pairs of the log were closed by a count that failed half-way: read the log again with events.pairs"
 
@@ -189,7 +257,7 @@ class _Look(TypedDict, total=False):
     max_groups_per_user: int | None
 
 
-class _Options(HoldOptions, total=False):
+class _Options(_HoldOptions, total=False):
     group: Column | None
     groups: Labels | str | os.PathLike[str] | None
     max_groups_per_user: int | None
@@ -211,35 +279,11 @@ class _Kept(Protocol):
     def close(self) -> None: ...
 
 
-@final
-class _Embedded:
-    """In the embedded engine: in its memory, and on disk what `memory_limit` does not allow."""
-
-    def __init__(self, source: object, reading: Reading, progress: ProgressCallback | None) -> None:
-        self._numbers = itertools.count()
-        with ExitStack() as stack:
-            self._engine = stack.enter_context(opened(reading.memory_limit))
-            self._staged = prepared(self._engine, source, reading, progress)
-            self._stack = stack.pop_all()
-        told(progress, 1, 1)
-
-    def counted(self, reading: Reading) -> tuple[ReadReport, ItemCounts | CountedGroups, Contributions, bool]:
-        staged, allowed = self._staged, self._allowed(reading)
-        found = counting.count(self._engine, staged, allowed, None)
-        return staged.report(found.pairs, int(found.counts.sum())), found, allowed, staged.kinds["item"] == "int"
-
-    def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
-        allowed = self._allowed(reading)
-        return counting.held(self._engine, self._staged, allowed, None, number=next(self._numbers)), allowed
-
-    def items(self, reading: Reading) -> NDArray[np.float64]:
-        return counting.per_user(self._engine, self._staged, self._allowed(reading))
-
-    def close(self) -> None:
-        self._stack.close()
-
-    def _allowed(self, reading: Reading) -> Contributions:
-        return counting.among(reading.contributions(), reading, self._staged.kinds)
+def _kept(source: object, reading: Reading, progress: ProgressCallback | None, *, several: bool) -> _Kept:
+    """The pairs of the log, where it is counted; for several counts or for one."""
+    if spark.accepts(source):
+        return spark.SparkPairs(source, reading, computed=several)
+    return EmbeddedPairs(source, reading, progress, several=several)
 
 
 @final
@@ -272,15 +316,15 @@ class Pairs(NotPickled):
         """
         reading = self._reading(look)
         with self._count():
-            return result(*self._kept.counted(reading))
+            return _result(*self._kept.counted(reading))
 
     def hold(self, **look: Unpack[_Look]) -> HeldCounts:
         """The counts, as `dpselect.events.hold` gives them. They go with the pairs, if they are not closed before."""
         reading = self._reading(look)
-        require_holdable(reading)
+        _require_holdable(reading)
         with self._count():
             tally, allowed = self._kept.tally(reading)
-        return held_counts(replace(tally, run=self._while_open(tally.run), drop=partial(self._drop, tally.drop)), allowed)
+        return _held(replace(tally, run=self._while_open(tally.run), drop=partial(self._drop, tally.drop)), allowed)
 
     def items_per_user(self, within: Labels | None = None) -> NDArray[np.float64]:
         """(users,) how many different items each user has, in rising order; of a list those that it names. **Private.**"""
@@ -360,5 +404,4 @@ def pairs(
     """
     reading = reading_of(reading, dict(options))
     require_items(reading)
-    kept: _Kept = spark.SparkPairs(source, reading) if spark.accepts(source) else _Embedded(source, reading, progress)
-    return Pairs(kept, reading)
+    return Pairs(_kept(source, reading, progress, several=True), reading)

@@ -1,10 +1,18 @@
-"""Objects that hold private data."""
+"""What objects that hold private counts have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn, final
+from typing import Any, NoReturn, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Relation
+from dpselect.errors import EventLogError
+from dpselect.events.contributions import Measure, summed
+from dpselect.sensitivity import Sensitivity
 
 
 class NotPickled:
@@ -54,3 +62,32 @@ def reported(rows: int, without: Mapping[str, int], left_out: int, pairs: int, k
         pairs=pairs,
         pairs_left_out=pairs - kept,
     )
+
+
+class Measured(NotPickled):
+    """What was read under bounds and clips, as scores: which numbers, and what one user may change about them."""
+
+    __slots__ = ()
+    counts: NDArray[np.int64]
+    clipped: NDArray[np.int64]
+    clips: tuple[Measure, ...]
+    max_items_per_user: int | None
+
+    def _values(self, clip: float | None) -> NDArray[Any]:
+        """Counts, clipped counts, or clipped sums, in score units."""
+        place = self._place(clip)
+        return self.counts if place is None else self.clips[place].as_scores(np.asarray(self.clipped[place]))
+
+    def _sensitivity(self, clip: float | None, relation: Relation) -> Sensitivity:
+        place = self._place(clip)
+        if place is None:
+            return Sensitivity.of_counts(relation, self.max_items_per_user)
+        return self.clips[place].sensitivity(relation, self.max_items_per_user)
+
+    def _place(self, clip: float | None) -> int | None:
+        if clip is None:
+            return None if summed(self.clips) is None else 0
+        known = [each.clip for each in self.clips]
+        if clip not in known:
+            raise EventLogError(f"clip={clip!r} is none of those the log was read with, {known}: read it with clip={clip!r}")
+        return known.index(clip)

@@ -2,50 +2,37 @@
 
 from __future__ import annotations
 
+import math
 import os
+import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar, Self, TypedDict, final
+from numbers import Real
+from typing import Any, ClassVar, Self, final
 
 from pydantic import Field, SkipValidation, field_validator, model_validator
 
+from accounting.arguments import shown
 from accounting.frozen import Frozen
 from dpselect.errors import EventLogError
-from dpselect.events.catalogue import Labels, listed, read_catalogue
-from dpselect.events.contributions import Contributions, Measure, Norm, bounds, measures, summed
-from dpselect.events.doors.base import Asked, Column, Given, asked_for
+from dpselect.events.catalogue import listed, named, read_catalogue
+from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, Norm, summed
+from dpselect.events.doors.base import Asked, Column, Given, Kinds
 from dpselect.events.doors.formats import Format
-from dpselect.events.engine import require_memory
-from dpselect.events.time_window import Moment, Unit, Window, window
+from dpselect.events.engine import Engine
+from dpselect.events.time_window import Moment, Unit, Window
 from dpselect.selection import Label
 
 ProgressCallback = Callable[[int, int], None]
 """Called with (steps done, steps in all); nothing else about the data is handed over."""
 
 _MOST_BUCKETS = 1024
-
-
-class Options(TypedDict, total=False):
-    """The fields of `Reading` as keywords, but those that decide what is returned."""
-
-    max_items_per_user: int | None
-    salt: str | None
-    clip: float | Sequence[float] | None
-    clip_norm: Norm
-    value: Column | None
-    value_clip: float | tuple[float, float] | None
-    time: Column | None
-    since: Moment | None
-    until: Moment | None
-    time_zone: str
-    time_unit: Unit | None
-    within: Labels | None
-    format: Format
-    header: bool | None
-    table: str | None
-    query: str | None
-    buckets: int | None
-    memory_limit: str | None
+_MOST_KEPT = 10**12
+_LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
+_LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
+# What a number per user is read by.
+_OF_USERS = frozenset({"user", "item", "value", "salt", "format", "header", "table", "query", "buckets", "memory_limit"})
 
 
 @final
@@ -154,17 +141,24 @@ class Reading(Frozen):
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
-        _require_buckets(self.buckets)
-        require_memory(self.memory_limit)
+        if self.buckets is not None and (type(self.buckets) is not int or not 1 <= self.buckets <= _MOST_BUCKETS):
+            raise EventLogError(
+                f"buckets={self.buckets!r} must be a whole number from 1 to {_MOST_BUCKETS}, or None to choose by size"
+            )
+        Engine.require_memory(self.memory_limit)
         if self.item is None:
-            self._require_for_users()
+            for name, field in type(self).model_fields.items():
+                if name not in _OF_USERS and getattr(self, name) != field.default:
+                    raise EventLogError(
+                        f"{name}= is about items: name their column, item=, or leave it out to read a number per user"
+                    )
         else:
-            self._require_bound()
+            self._require_groups()
             self.contributions()
         self.given(None)
         return self
 
-    def _require_bound(self) -> None:
+    def _require_groups(self) -> None:
         if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
             raise EventLogError("groups and max_groups_per_user are about the column group=: name it, or leave them out")
         if self.group is not None and self.max_groups_per_user is None:
@@ -173,38 +167,71 @@ class Reading(Frozen):
                 "any number of groups could not be hidden"
             )
 
-    def _require_for_users(self) -> None:
-        """Without an item there is one number for each user, and nothing about items."""
-        used = ("user", "item", "value", "salt", "format", "header", "table", "query", "buckets", "memory_limit")
-        if other := [name for name, field in type(self).model_fields.items() if self._states(name, field.default, used)]:
-            raise EventLogError(
-                f"{other[0]}= is about items: name their column, item=, or leave it out to read a number per user"
-            )
-
-    def _states(self, name: str, default: object, used: tuple[str, ...]) -> bool:
-        return name not in used and getattr(self, name) != default
-
     @cached_property
     def asked(self) -> Asked:
         """The columns."""
         if self.item is None:
             return Asked(self.user, None, value=self.value)
-        return asked_for(self.user, self.item, self.group, self.value, self.time)
+        return Asked.of(self.user, self.item, self.group, self.value, self.time)
 
     @cached_property
     def window(self) -> Window | None:
         """The stretch of time that is read; None for all."""
-        return window(self.time, self.since, self.until, self.time_zone, self.time_unit)
+        if self.time is not None:
+            return Window.between(self.since, self.until, self.time_zone, self.time_unit)
+        if self.since is not None or self.until is not None or self.time_unit is not None:
+            raise EventLogError("since, until and time_unit are about the column time=: name it, or leave them out")
+        return None
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
-        """What is added up of each user beside the count."""
-        return () if self.item is None else measures(self.clip, self.clip_norm, self.value, self.value_clip)
+        """What is added up of each user beside the count: clipped counts, or the sums of a column."""
+        if self.item is None:
+            return ()
+        if (self.value is None) != (self.value_clip is None):
+            raise EventLogError(
+                "value= names a column and value_clip= the most that a user may add to an item: give both or neither"
+            )
+        if self.value_clip is not None:
+            if self.clip is not None:
+                raise EventLogError("clip= is for counts of users, value_clip= for sums of a column: give one of them")
+            return (_amount(self.value_clip),)
+        if self.clip_norm not in ("l1", "l2"):
+            raise EventLogError(f"clip_norm={self.clip_norm!r} must be 'l2' (for gaussian noise) or 'l1' (for laplace noise)")
+        clips = () if self.clip is None else self.clip if isinstance(self.clip, tuple) else (self.clip,)
+        for clip in clips:
+            if not _LEAST_CLIP <= _number(clip) <= _MOST_CLIP:
+                raise EventLogError(
+                    f"clip={shown(clip)} must be a number from {_LEAST_CLIP:g} to {_MOST_CLIP:g}: the most that one user measures"
+                )
+        return tuple(dict.fromkeys(Clip(_number(clip), self.clip_norm) for clip in clips))
 
-    def contributions(self) -> Contributions:
-        """What one user may contribute, under `salt` or a fresh one. Its lists of labels are this reading's, not matched yet."""
-        items, groups = bounds(self.max_items_per_user, self.max_groups_per_user, self.salt)
-        return Contributions(items, self.measures, groups=groups)
+    def contributions(self, kinds: Kinds | None = None) -> Contributions:
+        """What one user may contribute, under `salt` or a fresh one; with its lists, as labels of a log of these kinds."""
+        salt = self.salt
+        if salt is not None and not isinstance(salt, str):
+            raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
+        if salt is not None and self.max_items_per_user is None and self.max_groups_per_user is None:
+            raise EventLogError(
+                f"salt={salt!r} chooses which items are kept, and without max_items_per_user all are: set that too, or leave "
+                "salt out"
+            )
+        salt = secrets.token_hex(16) if salt is None else salt
+        items, groups = (self._bound(field, salt) for field in ("max_items_per_user", "max_groups_per_user"))
+        allowed = Contributions(items, self.measures, groups=groups)
+        if kinds is None:
+            return allowed
+        within = None if self.within is None else named(self.within, integers=kinds["item"] == "int")
+        listed = None if self.groups is None else named(self.groups, integers=kinds["group"] == "int", what="groups")
+        return replace(allowed, within=within, listed=listed)
+
+    def _bound(self, field: str, salt: str) -> ContributionLimit | None:
+        limit = getattr(self, field)
+        if limit is None:
+            return None
+        if type(limit) is not int or not 1 <= limit <= _MOST_KEPT:
+            raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
+        return ContributionLimit(limit, salt)
 
     def given(self, source: object) -> Given:
         """What a door is given to read `source` this way."""
@@ -213,10 +240,25 @@ class Reading(Frozen):
         return Given(source, self.asked, *said, amount=amount, window=self.window)
 
 
-def _require_buckets(asked: object) -> None:
-    """Refuse a number of buckets that is not one."""
-    if asked is not None and (type(asked) is not int or not 1 <= asked <= _MOST_BUCKETS):
-        raise EventLogError(f"buckets={asked!r} must be a whole number from 1 to {_MOST_BUCKETS}, or None to choose by size")
+def _amount(stated: Any) -> Amount:
+    given = stated if isinstance(stated, tuple) else (stated,)
+    ends = [_number(end) for end in (given if given is stated else (0.0, stated))]
+    if len(ends) == 2:
+        low, high = ends
+        if -_MOST_AMOUNT <= low <= 0 < high <= _MOST_AMOUNT and max(-low, high) >= _LEAST_AMOUNT:
+            return Amount(low + 0.0, high + 0.0)  # no negative zero
+    raise EventLogError(
+        f"value_clip={','.join(map(shown, given))} must be a number from {_LEAST_AMOUNT:g} to {_MOST_AMOUNT:g}, or two of them, "
+        "(low, high) with low <= 0 < high: the least and the most that one user may add to an item"
+    )
+
+
+def _number(stated: object) -> float:
+    """NaN for what is none."""
+    try:
+        return float(stated) if isinstance(stated, Real) and not isinstance(stated, bool) else math.nan
+    except OverflowError:
+        return math.inf
 
 
 def reading_of(reading: Reading | None, options: dict[str, Any]) -> Reading:

@@ -7,7 +7,6 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast, final
@@ -19,14 +18,14 @@ from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions
-from dpselect.events.counting import CountedGroups, ItemCounts, Tally, among
+from dpselect.events.counting import CountedGroups, ItemCounts
 from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, by_name
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import T, guarded
+from dpselect.events.held import Tally
 from dpselect.events.private import ReadReport, reported
 from dpselect.events.reading import Reading
-from dpselect.events.staging import refuse_malformed, require_events, stated
-from dpselect.events.time_window import MICROSECONDS, Window
+from dpselect.events.time_window import MICROSECONDS
 from dpselect.selection import Label
 
 if TYPE_CHECKING:
@@ -215,10 +214,10 @@ class SparkPairs:
         return held
 
     def _tallied(self, cluster: _Cluster, reading: Reading) -> tuple[Tally, Contributions]:
-        stored, allowed = self._stored, reading.contributions()
-        salt = next((bound.salt for bound in (allowed.bound, allowed.groups) if bound is not None), "")
-        asked = among(allowed, reading, {role: "str" if kind == "STRING" else "int" for role, kind in stored.items()})
-        totals = cluster.frame(_totals(self._looked_at(cluster, asked), allowed), {"salt": salt})
+        stored = self._stored
+        asked = reading.contributions({role: "str" if kind == "STRING" else "int" for role, kind in stored.items()})
+        salt = next((bound.salt for bound in (asked.bound, asked.groups) if bound is not None), "")
+        totals = cluster.frame(_totals(self._looked_at(cluster, asked), asked), {"salt": salt})
         counted = cluster.computed(totals)
         held = Tally(
             run=cluster.run,
@@ -243,7 +242,7 @@ class SparkPairs:
     def items(self, reading: Reading) -> NDArray[np.float64]:
         """(users,) how many items each has, of those that are looked at."""
         cluster = _Cluster(self._session)
-        asked = among(reading.contributions(), reading, {"item": "int" if self.integers else "str"})
+        asked = reading.contributions({"item": "int" if self.integers else "str"})
         try:
             found = cluster.run(f"SELECT count(*) AS t FROM ({self._looked_at(cluster, asked)}) GROUP BY u")
         finally:
@@ -266,17 +265,6 @@ class SparkPairs:
         return f"SELECT * FROM ({self._pairs}) WHERE {' AND '.join(among)}" if among else self._pairs
 
 
-def tally(source: object, reading: Reading) -> tuple[Tally, Contributions]:
-    """One count of a table, whose totals stay on the cluster until the tally is closed; and what users may contribute."""
-    pairs = SparkPairs(source, reading, computed=False)
-    with ExitStack() as stack:
-        stack.callback(pairs.close)
-        held, asked = pairs.tally(reading)
-        stack.pop_all()
-
-    return replace(held, drop=pairs.close), asked
-
-
 def _collected(tally: Tally, allowed: Contributions) -> ItemCounts | CountedGroups:
     if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
         raise EventLogError(f"{_WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
@@ -285,12 +273,12 @@ def _collected(tally: Tally, allowed: Contributions) -> ItemCounts | CountedGrou
     sums = np.array([row[: len(names)] for row in rows], dtype=np.int64).reshape(len(rows), len(names)).T
     sums = np.ascontiguousarray(sums)
     if allowed.groups is None:
-        return ItemCounts([row[-1] for row in rows], sums[0], sums[1:], tally.report.pairs)
+        return ItemCounts([row[-1] for row in rows], sums[0], sums[1:])
     groups, items = (sorted({row[at] for row in rows}) for at in (-2, -1))
     cells = [places(labels, [row[at] for row in rows]) for labels, at in ((groups, -2), (items, -1))]
     starts = np.searchsorted(cells[0], np.arange(len(groups) + 1))
     present = np.add.reduceat(sums[0], starts[:-1])
-    return CountedGroups(groups, items, starts, cells[1], sums[1], sums[2:], present, tally.report.pairs)
+    return CountedGroups(groups, items, starts, cells[1], sums[1], sums[2:], present)
 
 
 def _pairs(log: str, allowed: Contributions) -> str:
@@ -346,9 +334,9 @@ class _Events:
         refused = "collect_set(refused) AS d"
         found = cluster.run(f"SELECT {figures}, {refused}, {', '.join(without)} FROM ({log})")[0]
         self._rows, self._left_out, complete, bad, *lacks = found
-        refuse_malformed(bad, given.asked, _WHAT)
+        given.asked.refuse_malformed(bad, _WHAT)
         if not may_be_empty:
-            require_events(_WHAT, given.asked.roles, complete=complete > 0)
+            given.asked.require_events(_WHAT, complete=complete > 0)
         self._without = dict(zip(given.asked.roles, lacks, strict=True))
 
     def report(self, cluster: _Cluster, counted: str) -> ReadReport:
@@ -391,7 +379,7 @@ class SparkLog:
         columns = [f"{casts[role]} AS {SHORT[role]}" for role in self.stored]
         beyond, bad = "false", ""
         if given.window is not None:
-            moment, wall = _moment(names["time"], kinds["time"], asked, given.window)
+            moment, wall = _moment(names["time"], kinds["time"], given)
             columns += [f"{names['time']} IS NOT NULL AS timed", f"{moment} AS t", f"{wall} AS wall"]
             beyond, bad = f"t IS NOT NULL AND NOT ({given.window.holds('t', 'wall')})", "WHEN timed AND t IS NULL THEN 'time' "
         if given.amount is not None:
@@ -449,17 +437,19 @@ def _number(column: str, kind: str, asked: Asked) -> str:
     )
 
 
-def _moment(column: str, kind: str, asked: Asked, window: Window) -> tuple[str, str]:
+def _moment(column: str, kind: str, given: Given) -> tuple[str, str]:
     """SQL of a time as microseconds, null if it is none, and of whether they are of the clock on the wall."""
     known: Kind | None = "int" if kind in _WHOLE else "str" if _is_text(kind) else _TIMES.get(kind)
     if known is None:
         raise EventLogError(
-            f"time={asked.time!r} of {_WHAT} is of type {kind.split('<')[0]}: times must be dates, timestamps or ISO 8601 text"
+            f"time={given.asked.time!r} of {_WHAT} is of type {kind.split('<')[0]}: times must be dates, timestamps or ISO 8601 "
+            "text"
         )
-    stated(known, asked, window, _WHAT)
-    if window.unit is not None:
+    given.require_unit(known, _WHAT)
+    unit = None if given.window is None else given.window.unit
+    if unit is not None:
         whole = column if known == "int" else f"IF({column} RLIKE r'\\A-?[0-9]{{1,19}}\\z', {column}, NULL)"
-        return f"CAST({whole} AS DECIMAL(20, 0)) * {MICROSECONDS[window.unit]}", "false"
+        return f"CAST({whole} AS DECIMAL(20, 0)) * {MICROSECONDS[unit]}", "false"
     if known == "instant":
         return f"unix_micros({column})", "false"
     if known == "wall":

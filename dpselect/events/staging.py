@@ -1,4 +1,7 @@
-"""From what was given to distinct pairs in the engine: its door reads it, it is shaped to what is counted, one pass groups it."""
+"""From what was given to distinct pairs in the engine: its door reads it, it is shaped to what is counted, one pass groups it.
+
+Or one pass over the source writes each period's events to a folder, from which they are read.
+"""
 
 from __future__ import annotations
 
@@ -6,23 +9,37 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final, final
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, Protocol, final
 
 from dpselect.errors import EventLogError
-from dpselect.events.contributions import Amount, summed
-from dpselect.events.doors import formats, parts, postgresql, tables
-from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, Rows, Settle, Source, literal
+from dpselect.events.contributions import summed
+from dpselect.events.doors import formats, postgresql, tables
+from dpselect.events.doors.base import SHORT, Asked, Given, Kinds, Rows, Settle, literal, located
 from dpselect.events.engine import Engine, opened
-from dpselect.events.private import ReadReport, reported
+from dpselect.events.private import NotPickled, ReadReport, reported
 from dpselect.events.reading import ProgressCallback, Reading
-from dpselect.events.time_window import Window
+
+
+class Source(Protocol):
+    """A door: a module (or object) that reads one kind of source. `SOURCES` lists them; the first that accepts reads."""
+
+    def accepts(self, given: Given) -> bool:
+        """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported to tell."""
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes `engine.guarded`.
+
+        Raises:
+            EventLogError: it cannot be read, or does not have these columns.
+        """
+
 
 # The narrower before the wider: an address is text, as a path is. A new kind of file goes into `formats.FORMATS` instead.
-SOURCES: Final[tuple[Source, ...]] = (parts, tables, postgresql, formats)
+SOURCES: Final[tuple[Source, ...]] = (postgresql, formats, tables)
 
-REFUSED = "refused"  # a column: the role whose value is malformed, for events that refuse the log
-_BYTES_PER_BUCKET = 64 * 2**20
-_MOST_CHOSEN = 256
+_REFUSED = "refused"  # a column: the role whose value is malformed, for events that refuse the log
 # The bits of events with other text than integers, and of those outside the window, above those of the roles that an event lacks.
 _TEXT, _OUTSIDE = 32, 64
 _WRITTEN = "CAST(TRY_CAST({0} AS BIGINT) AS VARCHAR) = {0}"  # SQL: false or NULL of any other text
@@ -30,7 +47,10 @@ _LOOKED_AT = 1000  # events, before a log's text is taken for written integers
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of whatever was given, by the first door that accepts it."""
+    """The columns of whatever was given, by the first door that accepts it; the events of a period have them already."""
+    if isinstance(given.source, PeriodEvents):
+        part = given.source
+        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True)
     for door in SOURCES:
         if door.accepts(given):
             return door.rows(engine, given)
@@ -86,8 +106,7 @@ def prepared(
     The engine holds the groups in memory and spills what `memory_limit` does not allow, in files of this reading's own folder.
     """
     given, asked = reading.given(source), reading.asked
-    log = shaped(rows(engine, given), asked, given.amount, given.window)
-    number = number_of_buckets(reading.buckets, log.size)
+    log = shaped(rows(engine, given), given)
     told(progress, 0, 1)
     if log.as_integers:
         log = replace(log, sql=log.as_integers, kinds=dict.fromkeys(asked.roles, "numeral"), untyped=False)
@@ -101,7 +120,7 @@ def prepared(
         engine.run(f"DROP TABLE {table}", what=log.what)
         table = _grouped(engine, log, reading, numerals, counted=counted)
         figures = _Figures(engine, table, log, asked)
-    refuse_malformed(figures.refused, asked, log.what)
+    asked.refuse_malformed(figures.refused, log.what)
     if not callable(log.kinds):
         kinds: Kinds = {**log.kinds, **dict.fromkeys(numerals, "numeral")}
     elif figures.scanned:
@@ -109,10 +128,11 @@ def prepared(
     else:
         kinds = dict.fromkeys(asked.roles, "str")
     if not (may_be_empty or log.may_be_empty):  # a field that no object has was named wrongly: that is said first
-        require_events(log.what, asked.roles, complete=figures.complete)
+        asked.require_events(log.what, complete=figures.complete)
     if not counted:
         engine.run(f"CREATE VIEW pairs AS {_pairs(log, reading, kinds)}", what=log.what)
-    return Staged(log.what, kinds, number, reading.buckets is not None, figures.rows, figures.without, figures.left_out)
+    stated = reading.buckets is not None
+    return Staged(log.what, kinds, log.buckets(reading.buckets), stated, figures.rows, figures.without, figures.left_out)
 
 
 def _numerals(engine: Engine, log: Rows, asked: Asked) -> frozenset[str]:
@@ -142,7 +162,7 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, numerals: Collection[s
         return table
     others = [f"{SHORT[role]}k" for role in asked.columns if role != "time"] if callable(log.kinds) else []
     if asked.value is not None or asked.time is not None:
-        others.append(REFUSED)
+        others.append(_REFUSED)
     amount = summed(reading.measures)
     total = "" if amount is None else f", sum({amount.fine()}) FILTER (apart = 0) AS s"
     blanked = [f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels] if log.outside else labels
@@ -200,7 +220,7 @@ class _Figures:
         if log.complete is not None:
             found = [(0, None, log.complete)] if log.complete else []
         else:
-            refused = "NULL" if asked.value is None and asked.time is None else REFUSED
+            refused = "NULL" if asked.value is None and asked.time is None else _REFUSED
             found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=log.what)
         inside = [(apart, count) for apart, _, count in found if apart < _OUTSIDE]
         bits = {role: 1 << place for place, role in enumerate(asked.roles)}
@@ -214,45 +234,28 @@ class _Figures:
         self.text = any(apart & _TEXT for apart, *_ in found)
 
 
-@contextmanager
-def split(
-    source: object, reading: Reading, periods: Sequence[tuple[str, datetime, datetime]]
-) -> Iterator[dict[str, parts.PeriodEvents]]:
-    """The events of each period, from one pass over the log, to be read while the block lasts."""
-    given = reading.given(source)
-    with opened(reading.memory_limit) as engine:
-        yield parts.cut(engine, rows(engine, given), given, periods)
-
-
 def told(progress: ProgressCallback | None, done: int, parts: int) -> None:
     """Say how far a reading is: nothing, or that the log was grouped and this many parts of it are counted."""
     if progress is not None:
         progress(done + (done > 0), parts + 1)
 
 
-def number_of_buckets(asked: int | None, size: int) -> int:
-    """How many buckets to cut; a function of size only, so that it does not change what is counted."""
-    return min(max(1, -(-size // _BYTES_PER_BUCKET)), _MOST_CHOSEN) if asked is None else asked
-
-
-def require_events(what: str, roles: Collection[str], *, complete: bool) -> None:
-    """Refuse a log in which nothing can be counted."""
-    if not complete:
-        needed = "a user, an item and a group" if "group" in roles else "both a user and an item"
-        columns = " and ".join(f"{role}=" for role in roles)
-        raise EventLogError(f"{what} has no event with {needed}: check that {columns} name the columns meant")
-
-
-def shaped(log: Rows, asked: Asked, amount: Amount | None, window: Window | None) -> Rows:
+def shaped(log: Rows, given: Given) -> Rows:
     """The same events: labels in u, i and g, an amount in v, in `refused` what is malformed, and which are not of the window.
 
     Those outside are still looked at for all that refuses a log: a refusal is free, and the window is the asker's.
     """
+    asked, amount, window = given.asked, given.amount, given.window
     if not asked.further and amount is None and window is None:
         return log
-    columns, bad, sql = _joined(asked), "", log.sql
+    further = [SHORT[f"item_{number}"] for number in range(2, 2 + len(asked.further))]
+    columns, bad, sql = dict[str, str](), "", log.sql
+    if further:
+        columns["i"] = " || ',' || ".join(_record(f"CAST({name} AS VARCHAR)") for name in ["i", *further])
     if window is not None:
-        moment, wall = window.moment(stated("str" if callable(log.kinds) else log.kinds["time"], asked, window, log.what))
+        kind = "str" if callable(log.kinds) else log.kinds["time"]
+        given.require_unit(kind, log.what)
+        moment, wall = window.moment(kind)
         sql = f"SELECT *, {moment} AS moment, {wall} AS wall FROM ({sql})"
         sql = f"SELECT *, moment IS NOT NULL AND NOT ({window.holds('moment', 'wall')}) AS beyond FROM ({sql})"
         columns["t"] = "moment"
@@ -263,10 +266,10 @@ def shaped(log: Rows, asked: Asked, amount: Amount | None, window: Window | None
         columns["v"] = f"CASE WHEN {fits} THEN greatest(-{most}, least({most}, {number})) END"
         bad += f"WHEN v IS NOT NULL AND NOT {fits} THEN {literal('value')} "
     replaced = ", ".join(f"{column} AS {name}" for name, column in columns.items())
-    left_out = [*_further(asked), *(() if window is None else ("moment", "wall"))]
+    left_out = [*further, *(() if window is None else ("moment", "wall"))]
     shown = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
-    refused = f", CASE {bad}END AS {REFUSED}" if bad else ""
-    outside = "" if window is None else f"beyond AND {REFUSED} IS NULL"
+    refused = f", CASE {bad}END AS {_REFUSED}" if bad else ""
+    outside = "" if window is None else f"beyond AND {_REFUSED} IS NULL"
     return replace(
         log,
         sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})",
@@ -277,45 +280,11 @@ def shaped(log: Rows, asked: Asked, amount: Amount | None, window: Window | None
     )
 
 
-def refuse_malformed(found: Collection[str | None], asked: Asked, what: str) -> None:
-    """Say in which role some event's value is none."""
-    if "time" in found:
-        raise EventLogError(
-            f"time={asked.time!r} of {what} holds something that is not a time: write times as in 2024-07-14T08:00:00, with Z or "
-            "an offset where they have one; numbers since 1970 need time_unit="
-        )
-    if "value" in found:
-        raise EventLogError(f"value={asked.value!r} of {what} holds something that is not a finite number: clean it")
-
-
-def _further(asked: Asked) -> list[str]:
-    return [SHORT[f"item_{number}"] for number in range(2, 2 + len(asked.further))]
-
-
-def _joined(asked: Asked) -> dict[str, str]:
-    """SQL of the item, where it is more than one column."""
-    if not asked.further:
-        return {}
-    names = ["i", *_further(asked)]
-    return {"i": " || ',' || ".join(_record(f"CAST({name} AS VARCHAR)") for name in names)}
-
-
 def _record(text: str) -> str:
     """SQL of a field of a record, as `catalogue.joined` writes it."""
     special, quote, twice = (literal(characters) for characters in ('[,"\r\n]', '"', '""'))
     inside = f"replace({text}, {quote}, {twice})"
     return f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} || {quote} ELSE {text} END)"
-
-
-def stated(kind: Kind, asked: Asked, window: Window, what: str) -> Kind:
-    """The kind of the column of times."""
-    if kind == "int" and window.unit is None:
-        raise EventLogError(f"time={asked.time!r} of {what} holds numbers: say with time_unit= what they count since 1970")
-    if kind in ("wall", "instant") and window.unit is not None:
-        raise EventLogError(
-            f"time_unit={window.unit!r} is for numbers, and time={asked.time!r} of {what} holds times: leave it out"
-        )
-    return kind
 
 
 def _labels(log: Rows, asked: Asked) -> Kinds | Settle:
@@ -329,3 +298,108 @@ def _labels(log: Rows, asked: Asked) -> Kinds | Settle:
     if callable(settle):
         return lambda engine, relation, missing: chosen(settle(engine, relation, missing))
     return chosen(settle)
+
+
+# -- parts of a log by time ------------------------------------------------------------------------------------------------
+
+
+_NONE, _ELSEWHERE = -1, -2  # the numbers of no period, and of what is outside the window
+_MALFORMED = "v IS NOT NULL AND NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false)"
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class PeriodEvents(NotPickled):
+    """The events of one period, on disk while the block that made it lasts. It may hold none. **Private**."""
+
+    relation: str
+    size: int
+    what: str
+    kinds: Kinds
+
+    def __repr__(self) -> str:
+        return f"Part({self.what!r})"
+
+
+@contextmanager
+def split(
+    source: object, reading: Reading, periods: Sequence[tuple[str, datetime, datetime]]
+) -> Iterator[dict[str, PeriodEvents]]:
+    """The events of each period, from one pass over the log, to be read while the block lasts."""
+    given = reading.given(source)
+    with opened(reading.memory_limit) as engine:
+        yield _cut(engine, rows(engine, given), given, periods)
+
+
+def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, datetime, datetime]]) -> dict[str, PeriodEvents]:
+    """The parts of a log, by the names of their periods, which follow each other without a gap; what is outside is in none."""
+    window = given.window
+    assert window is not None, "a log is cut by time"
+    assert all(window.instant(one[2]) == window.instant(other[1]) for one, other in pairwise(periods)), (
+        "an event of a gap would fall to the period before it"
+    )
+    moment, wall = window.moment("str" if callable(log.kinds) else log.kinds["time"])
+    starts = [(place, window.wall(start), window.instant(start)) for place, (_, start, _) in enumerate(periods)]
+    ends = {window.wall(end) for *_, end in periods} - {on_wall for _, on_wall, _ in starts}  # of a day that a zone skipped
+    listed = ", ".join(
+        [f"({place}, true, {on_wall}), ({place}, false, {utc})" for place, on_wall, utc in starts]
+        + [f"({_NONE}, true, {on_wall})" for on_wall in ends]
+    )
+    engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, moment)", what=log.what)
+    bad = "false" if given.asked.value is None else _MALFORMED
+    # A malformed value has no period: it refuses all of them, also from outside, so that no refusal tells where it is.
+    timed = f"SELECT *, CASE WHEN NOT ({bad}) THEN {moment} END AS moment, {wall} AS wall FROM ({log.sql})"
+    timed = f"SELECT * EXCLUDE (t), ({bad}) OR (t IS NOT NULL AND moment IS NULL) AS lost FROM ({timed})"
+    inside = f"moment IS NULL OR ({window.holds('moment', 'wall')})"
+    whole = callable(log.kinds)  # then the events outside are written too: what a log's values are is settled over all of it
+    kept = f"SELECT *, {inside} AS inside FROM ({timed}){'' if whole else f' WHERE {inside}'}"
+    period = f"CASE WHEN inside THEN coalesce(period, {_NONE}) ELSE {_ELSEWHERE} END"
+    joined = f"SELECT log.* EXCLUDE (inside), {period} AS period FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, moment)"
+    columns = engine.run(f"DESCRIBE SELECT * EXCLUDE (moment, wall, period) FROM ({joined})", what=log.what)
+    folder = engine.path("periods")
+    copy = f"COPY (SELECT * EXCLUDE (moment, wall) FROM ({joined})) TO {literal(str(folder))}"
+    engine.run(f"{copy} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
+    _refuse_malformed(engine, folder, given, log.what)
+    kinds = _settled(engine, log, given, folder)
+    nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in columns)} WHERE false)"
+    return {
+        name: _part(folder / f"period={place}", nothing, kinds, f"{log.what}, {name}") for place, (name, *_) in enumerate(periods)
+    }
+
+
+def _refuse_malformed(engine: Engine, folder: Path, given: Given, what: str) -> None:
+    """Refuse times and values that are none, wherever they are."""
+    time, value, aside = given.asked.time, given.asked.value, folder / f"period={_NONE}"
+    if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {_parquet_in(aside)}", what=what)[0][0]:
+        also = "" if value is None else f", or value={value!r} something that is not a finite number"
+        raise EventLogError(f"time={time!r} of {what} holds something that is not a time{also}: see events.read")
+    if value is None or not any(folder.glob("*/*.parquet")):
+        return
+    if engine.run(f"SELECT bool_or({_MALFORMED}) FROM {_parquet_in(folder, '*/*.parquet')}", what=what)[0][0]:
+        raise EventLogError(f"value={value!r} of {what} holds something that is not a finite number: clean it")
+
+
+def _settled(engine: Engine, log: Rows, given: Given, folder: Path) -> Kinds:
+    """The kinds of every part, once and of the whole log: no period's own rows decide how it is read."""
+    settle, found, roles = log.kinds, any(folder.glob("*/*.parquet")), list(given.asked.columns)
+    if callable(settle) and found:
+        everything = _parquet_in(folder, "*/*.parquet")
+        held = [role for role in roles if role != "time"]
+        counts = ", ".join(f"count({SHORT[role]})" for role in held)
+        present = dict(zip(held, engine.run(f"SELECT {counts} FROM {everything}", what=log.what)[0], strict=True))
+        present["time"] = sum(each.name != f"period={_NONE}" for each in folder.iterdir())
+        kinds = settle(engine, everything, frozenset(role for role in roles if not present[role]))
+    else:
+        kinds = dict.fromkeys(roles, "str") if callable(settle) else settle
+    return {role: kind for role, kind in kinds.items() if role != "time"}
+
+
+def _parquet_in(folder: Path, files: str = "*.parquet") -> str:
+    """An SQL relation of our own files in this very folder: only its name is taken literally, what follows is a pattern."""
+    return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"
+
+
+def _part(folder: Path, nothing: str, kinds: Kinds, what: str) -> PeriodEvents:
+    files = list(folder.glob("*.parquet"))
+    size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
+    return PeriodEvents(_parquet_in(folder) if files else nothing, size, what, kinds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import Literal, final, get_args
+from typing import Literal, Self, final, get_args
 from zoneinfo import ZoneInfo
 
 from dpselect.errors import EventLogError
@@ -34,6 +34,21 @@ class Window:
     zone: ZoneInfo
     unit: Unit | None = None
 
+    @classmethod
+    def between(cls, since: Moment | None, until: Moment | None, zone: str, unit: Unit | None) -> Self:
+        """The window asked for."""
+        if since is None and until is None:
+            raise EventLogError("time= needs since= or until=, or both: which events to read")
+        where = _zone(zone)
+        if unit is not None and unit not in get_args(Unit):
+            raise EventLogError(f"time_unit={unit!r} must be one of {', '.join(get_args(Unit))}, of numbers since 1970; or None")
+        start, end = (None if one is None else _moment(field, one, where) for field, one in (("since", since), ("until", until)))
+        if start is not None and end is not None and start >= end:
+            raise EventLogError(
+                f"since={since!r} must be before until={until!r}: events from the one to before the other are read"
+            )
+        return cls(start, end, where, unit)
+
     def moment(self, kind: str) -> tuple[str, str]:
         """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall."""
         if self.unit is not None:
@@ -49,7 +64,7 @@ class Window:
     def holds(self, moment: str, wall: str) -> str:
         """SQL of whether microseconds lie in the window."""
         ends = [(end, sign) for end, sign in ((self.since, ">="), (self.until, "<")) if end is not None]
-        parts = [f"{moment} {sign} CASE WHEN {wall} THEN {self.wall(end)} ELSE {instant(end)} END" for end, sign in ends]
+        parts = [f"{moment} {sign} CASE WHEN {wall} THEN {self.wall(end)} ELSE {self.instant(end)} END" for end, sign in ends]
         return " AND ".join(parts)
 
     def days(self) -> list[date]:
@@ -66,27 +81,10 @@ class Window:
         """Microseconds since 1970 on the clock on the wall."""
         return (moment.astimezone(self.zone).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
 
-
-def instant(moment: datetime) -> int:
-    """Microseconds since 1970 in UTC."""
-    return (moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
-
-
-def window(time: object, since: Moment | None, until: Moment | None, zone: str, unit: Unit | None) -> Window | None:
-    """The window asked for; None if all events are read."""
-    if time is None:
-        if since is not None or until is not None or unit is not None:
-            raise EventLogError("since, until and time_unit are about the column time=: name it, or leave them out")
-        return None
-    if since is None and until is None:
-        raise EventLogError("time= needs since= or until=, or both: which events to read")
-    where = _zone(zone)
-    if unit is not None and unit not in get_args(Unit):
-        raise EventLogError(f"time_unit={unit!r} must be one of {', '.join(get_args(Unit))}, of numbers since 1970; or None")
-    start, end = (None if one is None else _moment(field, one, where) for field, one in (("since", since), ("until", until)))
-    if start is not None and end is not None and start >= end:
-        raise EventLogError(f"since={since!r} must be before until={until!r}: events from the one to before the other are read")
-    return Window(start, end, where, unit)
+    @staticmethod
+    def instant(moment: datetime) -> int:
+        """Microseconds since 1970 in UTC."""
+        return (moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
 
 
 def periods(whole: Window, every: Every) -> Iterator[tuple[str, datetime, datetime]]:
@@ -106,7 +104,7 @@ def periods(whole: Window, every: Every) -> Iterator[tuple[str, datetime, dateti
     for _ in range(_MOST_PERIODS):
         following = _start(at + timedelta(days={"day": 1, "week": 7, "month": 31}[every]), every)
         start, after = (moment.replace(tzinfo=whole.zone) for moment in (at, following))
-        if instant(start) < instant(after):  # a zone that crosses the date line skips a day: nothing can happen on it
+        if whole.instant(start) < whole.instant(after):  # a zone that crosses the date line skips a day: nothing can happen on it
             yield _name(at, every), start, after
         at = following
         if at >= end:

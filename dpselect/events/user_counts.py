@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from accounting import Relation
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import Labels, aligned, named, places
-from dpselect.events.contributions import PRESENT, Measure, summed
-from dpselect.events.private import NotPickled, ReadReport
+from dpselect.events.contributions import PRESENT, Measure, signed, summed
+from dpselect.events.private import Measured, ReadReport
 from dpselect.mechanisms.combine.per_group import GroupedScores
 from dpselect.scores import Domain, Kind, Scores
 from dpselect.selection import Label
@@ -24,35 +24,6 @@ from dpselect.sensitivity import Sensitivity
 NOTHING: Label = ""
 
 _Build = Callable[[slice], Scores]
-
-
-class Measured(NotPickled):
-    """What was read under bounds and clips, as scores: which numbers, and what one user may change about them."""
-
-    __slots__ = ()
-    counts: NDArray[np.int64]
-    clipped: NDArray[np.int64]
-    clips: tuple[Measure, ...]
-    max_items_per_user: int | None
-
-    def _values(self, clip: float | None) -> NDArray[Any]:
-        """Counts, clipped counts, or clipped sums, in score units."""
-        place = self._place(clip)
-        return self.counts if place is None else self.clips[place].as_scores(np.asarray(self.clipped[place]))
-
-    def _sensitivity(self, clip: float | None, relation: Relation) -> Sensitivity:
-        place = self._place(clip)
-        if place is None:
-            return Sensitivity.of_counts(relation, self.max_items_per_user)
-        return self.clips[place].sensitivity(relation, self.max_items_per_user)
-
-    def _place(self, clip: float | None) -> int | None:
-        if clip is None:
-            return None if summed(self.clips) is None else 0
-        known = [each.clip for each in self.clips]
-        if clip not in known:
-            raise EventLogError(f"clip={clip!r} is none of those the log was read with, {known}: read it with clip={clip!r}")
-        return known.index(clip)
 
 
 @final
@@ -233,12 +204,6 @@ class _Cells(Mapping[Label, Scores]):
 
     def __len__(self) -> int:
         return len(self._spans)
-
-
-def signed(clips: tuple[Measure, ...]) -> bool:
-    """Whether what is summed up may be negative."""
-    amount = summed(clips)
-    return amount is not None and amount.low < 0
 
 
 def _require_from_zero(clips: tuple[Measure, ...]) -> None:

@@ -17,7 +17,7 @@ from dpselect.events.doors.formats import Format
 from dpselect.events.engine import Engine, opened
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of
-from dpselect.events.staging import number_of_buckets, rows, told
+from dpselect.events.staging import rows, told
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
@@ -108,7 +108,7 @@ def read_values(
     given, chosen = reading.given(source), _checked(rule, reading.value, reading.salt)
     with opened(reading.memory_limit) as engine:
         log, columns = rows(engine, given), given.asked.columns
-        what, parts = log.what, number_of_buckets(reading.buckets, log.size)
+        what, parts = log.what, log.buckets(reading.buckets)
         told(progress, 0, parts)
         engine.run(f"CREATE TABLE given AS {log.sql}", what=what)
         lacks = [f"{SHORT[role]} IS NULL" for role in columns]

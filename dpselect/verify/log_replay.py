@@ -27,7 +27,7 @@ _ROUNDING = 1e-9  # of a declared bound, for scores that are sums of floats
 
 @runtime_checkable
 class _Replayable(Protocol):
-    """A log that leaves out one user at a time by itself, `dpselect.events.replayed.ReplayedLog` for example."""
+    """A log that leaves out one user at a time by itself, as that of `dpselect verify replay` does."""
 
     def users(self) -> Mapping[Any, int]:
         """How many events every user has."""

@@ -385,7 +385,7 @@ EDITS = [
         "tests/dpselect/events/test_clipping.py::test_weights_of_any_number_of_items_stay_within_the_clip",
     ),
     Edit(
-        "dpselect/events/counting.py",
+        "dpselect/events/held.py",
         " AND (i - {low}) % {step} = 0",
         "",
         "tests/dpselect/events/test_held.py::test_untouched_candidates_are_drawn_uniformly",
@@ -1157,7 +1157,7 @@ EDITS = [
     ),
     Edit(
         "dpselect/events/doors/postgresql.py",
-        "    require_lines(target, what)\n",
+        "    CSV.require_lines(target, what)\n",
         "",
         "tests/dpselect/events/test_doors.py::test_postgresql_refusals",
     ),

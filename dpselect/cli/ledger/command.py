@@ -395,10 +395,8 @@ def report(
         raise InvalidRequest("--no-verify checks nothing: leave out --heads, --mirror and --trust, or --no-verify")
     with Ledger.open(store, create=False) as ledger:
         if registry is not None:
-            from dpselect.cli.ledger.view import entry
-
             with new_file(output, "--output", encoding="utf-8") as file:
-                file.write(entry(ledger, registry))
+                file.write(view.entry(ledger, registry))
             return
         found = ledger.verify(request.kept(heads, mirror), request.trust(trust, rotation)) if check else None
         proofs = {kind: cited_by(member) for kind, member in members().items()}
@@ -477,7 +475,7 @@ def _release(
     """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
     from dpselect.answers.question import choose  # and all that follows knows every mechanism, which other verbs do without
     from dpselect.cli import config as files
-    from dpselect.cli.topk.request import asked
+    from dpselect.cli.topk.command import asked
 
     data = files.Config().data if config is None else files.read(config).data
     columns = {"user": data.user or "user", "item": data.item or "item"}

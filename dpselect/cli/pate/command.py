@@ -237,14 +237,14 @@ def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
         # The message about fields of a mechanism, as one about the options that set them.
         message = str(error)
         for name in member.model_fields:
-            message = message.replace(f"{member.__name__}.{name}=", f"--{name.replace('_', '-')}=")
+            message = message.replace(f"{member.__name__}.{name}=", f"{options.flags(name)}=")
         raise InvalidRequest(message) from None
 
 
 def _check_settings(request: PateRequest, member: type[Mechanism]) -> None:
     for name in request.settings:
         if name not in member.model_fields:
-            raise InvalidRequest(f"--{name.replace('_', '-')} is not a setting of --mechanism {request.mechanism}: leave it out")
+            raise InvalidRequest(f"{options.flags(name)} is not a setting of --mechanism {request.mechanism}: leave it out")
     needed = {"confident": "threshold", "tau": "tau"}.get(request.mechanism)
     if needed is not None and needed not in request.settings:
         raise InvalidRequest(f"--mechanism {request.mechanism} needs --{needed}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -37,10 +36,6 @@ VOTING_OPTIONS = (
 )
 
 
-def flags(names: Iterable[str]) -> str:
-    return ", ".join("--" + name.replace("_", "-") for name in names)
-
-
 def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | None, json: bool) -> None:
     """Plan and print; the page, if there is one, is written first. `stated` holds the other options of `plan`.
 
@@ -49,7 +44,7 @@ def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | 
     """
     shared = {name: stated.get(name) for name in ("releases", "epsilon", "delta", "rho", "seed")}
     if other := [name for name, value in stated.items() if value not in (None, False, []) and name not in (*shared, "html")]:
-        raise InvalidRequest(f"plan --pate takes no {flags(other)}: leave it out")
+        raise InvalidRequest(f"plan --pate takes no {options.flags(*other)}: leave it out")
     out.require_targets({"--html": html})
     budget = options.budget(shared["epsilon"], shared["delta"], shared["rho"])
     found = plan_votes(_trial(voting), budget, rounds=shared["releases"], seed=shared["seed"] or 0)
@@ -64,11 +59,11 @@ def _trial(voting: dict[str, Any]) -> pate.VotesModel | pate.TrialVotes:
     numbers = {name: value for name, value in voting.items() if name in pate.VotesModel.model_fields and value is not None}
     if voting["votes"] is not None:
         if numbers:
-            raise InvalidRequest(f"--votes says what {flags(numbers)} say: leave them out")
+            raise InvalidRequest(f"--votes says what {options.flags(*numbers)} say: leave them out")
         return read_trial(voting["votes"])
     needed = [name for name, field in pate.VotesModel.model_fields.items() if field.is_required()]
     if missing := [name for name in needed if name not in numbers]:
-        raise InvalidRequest(f"plan --pate needs {flags(missing)}, or --votes")
+        raise InvalidRequest(f"plan --pate needs {options.flags(*missing)}, or --votes")
     return pate.VotesModel(**numbers)
 
 

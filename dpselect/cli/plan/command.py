@@ -19,9 +19,8 @@ from typer import Option, echo
 import dpselect
 from accounting import MissingExtra, OutputError, OutputRefused
 from dpselect.cli import options, out
-from dpselect.cli.config import write as write_config
-from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate, flags
-from dpselect.cli.plan.request import PlanQuestion, answer_quick, chosen, question
+from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate
+from dpselect.cli.plan.request import PlanQuestion, answer_quick
 from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
 from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest, printable
@@ -245,21 +244,21 @@ def plan(
     if any(value is not None for value in over_time.values()):
         raise InvalidRequest("--count, --window, --time, --active and --new-items belong to plan --periods")
     if any(value is not None for value in voting.values()):
-        raise InvalidRequest(f"{flags(voting)} belong to plan --pate")
-    asked = question(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
+        raise InvalidRequest(f"{options.flags(*voting)} belong to plan --pate")
+    asked = PlanQuestion.of(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
     _require_target(write, choose, config, html)
     _require_targets(figures=figures, html=html)
     with out.counted("planning") as callback:
         found = asked.answer(callback)
     planned = found.recommended if choose is None else found.named(choose)
-    kept = None if write is None else chosen(asked.config, found, planned)
+    kept = None if write is None else asked.chosen(found, planned)
     charts: tuple[Chart, ...] = ()
     if curves or figures is not None or html is not None:
         with out.counted("curves") as callback:
             charts = explore(found, asked.shape, progress=callback)
     _write_all(found, charts, figures=figures, html=html)
     if kept is not None and write is not None:
-        write_config(kept, write, over=config)
+        kept.write(write, over=config)
     if json:
         echo(out.json_text(_as_data(found, charts)))
         return
@@ -459,7 +458,7 @@ def _answer_horizon(stated: dict[str, Any], over_time: dict[str, Any], *, json: 
         name for name, value in stated.items() if value not in (None, False, []) and name not in (*_HORIZON_USES, *_HORIZON_TAKES)
     ]
     if other:
-        raise InvalidRequest(f"plan --periods takes no --{other[0].replace('_', '-')}: leave it out")
+        raise InvalidRequest(f"plan --periods takes no {options.flags(other[0])}: leave it out")
     if stated["k"] is None:
         raise InvalidRequest("no size is stated: give --k, how many items each period releases")
     found = plan_horizon(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from rich.console import Group
 from rich.text import Text
@@ -20,7 +20,7 @@ from dpselect.choose.forecast import EXPONENTS, Crowd
 from dpselect.choose.learning import End, Learnt
 from dpselect.choose.request import TopKRequest
 from dpselect.cli import config, options, out
-from dpselect.cli.config import Config, Expectation, LedgerTable, PlanTable, ReleaseTable
+from dpselect.cli.config import Config
 from dpselect.planning import Groups, Part, PlannedMechanism, ReleasePlan, Shape, plan
 from dpselect.planning.compare import Progress
 
@@ -62,6 +62,26 @@ class PlanQuestion:
             "groups": self._groups(),
         }
 
+    @classmethod
+    def of(cls, stated: Mapping[str, Any], *, file: Path | None, schedule: str | None, only: tuple[str, ...]) -> Self:
+        """From options by their names, None where they are not given, and a file."""
+        base = Config() if file is None else config.read(file)
+        budget = options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"])
+        parts = None if schedule is None else _schedule(schedule)
+        tables = {
+            "data": _over(base.data, stated, ("user", "item", "relation", "max_items_per_user", "max_groups_per_user")),
+            "release": base.release if stated["k"] is None else {"k": stated["k"]},
+            "budget": budget,
+            "ledger": _ledger(base, stated),
+            "plan": _plan_over(base, stated, parts),
+        }
+        asked = Config.model_validate(tables)
+        if asked.plan.schedule is not None and asked.release.k is not None:
+            raise InvalidRequest("--schedule says how many items each release has: leave --k ([release] k) out")
+        if asked.plan.schedule is None and asked.release.k is None:
+            raise InvalidRequest("no size is stated: give --k, how many items each release has, or --schedule")
+        return cls(asked, budget, _shape(asked), only)
+
     def _groups(self) -> Groups | None:
         asked, data = self.config.plan, self.config.data
         about = {"per_user": asked.groups_per_user, "exponent": asked.group_exponent}
@@ -77,62 +97,39 @@ class PlanQuestion:
     def answer(self, progress: Progress | None = None) -> ReleasePlan:
         return plan(self.budget, shape=self.shape, progress=progress, **self.arguments)
 
-
-def question(stated: Mapping[str, Any], *, file: Path | None, schedule: str | None, only: tuple[str, ...]) -> PlanQuestion:
-    """From options by their names, None where they are not given, and a file."""
-    base = Config() if file is None else config.read(file)
-    budget = options.budget_over(base.budget, stated["epsilon"], stated["delta"], stated["rho"])
-    parts = None if schedule is None else _schedule(schedule)
-    asked = Config(
-        data=_over(base.data, stated, ("user", "item", "relation", "max_items_per_user", "max_groups_per_user")),
-        release=base.release if stated["k"] is None else ReleaseTable(k=stated["k"]),
-        budget=budget,
-        ledger=_ledger(base.ledger, stated),
-        plan=_plan_table(base.plan, stated, parts),
-    )
-    if asked.plan.schedule is not None and asked.release.k is not None:
-        raise InvalidRequest("--schedule says how many items each release has: leave --k ([release] k) out")
-    if asked.plan.schedule is None and asked.release.k is None:
-        raise InvalidRequest("no size is stated: give --k, how many items each release has, or --schedule")
-    return PlanQuestion(asked, budget, _shape(asked), only)
+    def chosen(self, found: ReleasePlan, planned: PlannedMechanism) -> Config:
+        """The file with the mechanism to release with."""
+        if len(planned.mechanisms) > 1:
+            raise InvalidRequest(
+                "a file holds one mechanism, and this schedule has one for every part: plan the parts one by one"
+            )
+        quality = planned.quality
+        low, high = planned.forecast or (quality.recall.low, quality.recall.high)
+        expected = {"recall": planned.expected, "recall_low": low, "recall_high": high}
+        expected |= {"exact_set": quality.exact_set.value, "released": quality.released.value}
+        release = {"k": found.parts[0].k, "mechanism": planned.mechanisms[0], "expected": expected}
+        data = dict(self.config.data) | {"max_items_per_user": planned.max_items_per_user, "clip": planned.clip}
+        return self.config.model_copy(update={"release": release, "data": data})
 
 
-def chosen(asked: Config, found: ReleasePlan, planned: PlannedMechanism) -> Config:
-    """The file with the mechanism to release with."""
-    if len(planned.mechanisms) > 1:
-        raise InvalidRequest("a file holds one mechanism, and this schedule has one for every part: plan the parts one by one")
-    quality = planned.quality
-    low, high = planned.forecast or (quality.recall.low, quality.recall.high)
-    expected = Expectation(
-        recall=planned.expected,
-        recall_low=low,
-        recall_high=high,
-        exact_set=quality.exact_set.value,
-        released=quality.released.value,
-    )
-    release = ReleaseTable(k=found.parts[0].k, mechanism=planned.mechanisms[0], expected=expected)
-    reading = {"max_items_per_user": planned.max_items_per_user, "clip": planned.clip}
-    data = config.DataTable.model_validate({**dict(asked.data), **reading})
-    return asked.model_copy(update={"release": release, "data": data})
-
-
-def _plan_table(base: PlanTable, stated: Mapping[str, Any], schedule: tuple[Part, ...] | None) -> PlanTable:
-    """The file's table with what the command line says in its place."""
+def _plan_over(base: Config, stated: Mapping[str, Any], schedule: tuple[Part, ...] | None) -> Any:
+    """The file's [plan] with what the command line says in its place."""
+    table = base.plan
     if schedule is not None and stated["releases"] is not None:
         raise InvalidRequest("--schedule says how many releases there are: leave --releases out")
     if schedule is not None:
-        base = base.model_copy(update={"schedule": schedule, "releases": None})
+        table = table.model_copy(update={"schedule": schedule, "releases": None})
     elif stated["releases"] is not None:
-        base = base.model_copy(update={"schedule": None})
+        table = table.model_copy(update={"schedule": None})
     if stated["shape"] is not None:
         # Another shape: nothing of the old one may stay.
         gone = dict.fromkeys(("items", "users", "items_per_user", "column", "log")) | {"declared_public": False}
-        base = base.model_copy(update=gone)
+        table = table.model_copy(update=gone)
     elif stated["column"] is not None:  # what was declared is another column
-        base = base.model_copy(update={"declared_public": False})
+        table = table.model_copy(update={"declared_public": False})
     if stated["user"] is not None or stated["item"] is not None:
-        base = base.model_copy(update={"log": True})
-    return _over(base, stated, tuple(name for name in PlanTable.model_fields if name not in ("schedule", "log")))
+        table = table.model_copy(update={"log": True})
+    return _over(table, stated, tuple(name for name in type(table).model_fields if name not in ("schedule", "log")))
 
 
 def _over(base: T, stated: Mapping[str, Any], names: tuple[str, ...]) -> T:
@@ -148,7 +145,7 @@ def _as_option(message: str, table: str) -> str:
     if not message.startswith(f"{table}."):
         return message.replace(table, "the command line")
     name, equals, rest = message.removeprefix(f"{table}.").partition("=")
-    return f"--{name.replace('_', '-')}{equals}{rest}"
+    return f"{options.flags(name)}{equals}{rest}"
 
 
 def _schedule(words: str) -> tuple[Part, ...]:
@@ -172,7 +169,7 @@ def _shape(asked: Config) -> Shape:
         if stated.column is not None:
             raise InvalidRequest("--column is about a CSV file of counts: leave it out")
         return Shape.zipf(_exponent(stated.shape), stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
-    if (learnt := _learnt_shape(stated.shape, asked.ledger)) is not None:
+    if learnt := _learnt_shape(stated.shape, None if asked.ledger is None else (asked.ledger.url, asked.ledger.dataset)):
         if stated.users is not None or stated.items_per_user is not None or stated.column is not None:
             raise InvalidRequest(
                 f"--shape={stated.shape} tells users and their items: leave --users, --items-per-user and --column out"
@@ -181,43 +178,44 @@ def _shape(asked: Config) -> Shape:
     missing = "\0" in stated.shape or not os.access(stated.shape, os.F_OK)
     if missing and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is not a shape: it must be {_KNOWN}")
-    return _published(stated, Path(stated.shape), asked.data)
+    return _published(asked, Path(stated.shape))
 
 
-def _ledger(base: LedgerTable | None, stated: Mapping[str, Any]) -> LedgerTable | None:
-    """The file's table with what the command line says in its place."""
+def _ledger(base: Config, stated: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The file's [ledger] with what the command line says in its place."""
     named = {field: stated[name] for field, name in (("url", "ledger"), ("dataset", "dataset")) if stated.get(name) is not None}
-    if base is None and named and len(named) < 2:
+    if base.ledger is None and named and len(named) < 2:
         raise InvalidRequest("ledger= and dataset= go together: name both, or give a file with [ledger] (config=)")
-    return base if not named else LedgerTable.model_validate({**({} if base is None else dict(base)), **named})
+    return ({} if base.ledger is None else dict(base.ledger)) | named or None
 
 
-def _learnt_shape(words: str, ledger: LedgerTable | None) -> tuple[Learnt, End] | None:
-    """What `--shape learned...` names: learnt numbers and the end of their interval; None for any other shape."""
+def _learnt_shape(words: str, dataset: tuple[str, str] | None) -> tuple[Learnt, End] | None:
+    """What `--shape learned...` names: learnt numbers, of a file or a dataset of a ledger, and the end of their interval.
+
+    None for any other shape.
+    """
     kind, _, file = words.partition(":")
     if kind not in _LEARNED:
         return None
-    return Learnt.in_answer(file) if file else _learned_by(ledger), _LEARNED[kind]
-
-
-def _learned_by(named: LedgerTable | None) -> Learnt:
-    """What releases of the dataset have learnt."""
-    if named is None:
+    if file:
+        return Learnt.in_answer(file), _LEARNED[kind]
+    if dataset is None:
         raise InvalidRequest("--learned takes what releases of a dataset have learnt: name it, --ledger and --dataset")
-    with Ledger.open(named.url, create=False) as ledger:
-        return Learnt.of_dataset(ledger, named.dataset)
+    with Ledger.open(dataset[0], create=False) as ledger:
+        return Learnt.of_dataset(ledger, dataset[1]), _LEARNED[kind]
 
 
-def _published(stated: PlanTable, path: Path, data: config.DataTable) -> Shape:
+def _published(asked: Config, path: Path) -> Shape:
+    stated, data = asked.plan, asked.data
     for name in ("items", "users"):
         if getattr(stated, name) is not None:
-            raise InvalidRequest(f"--{name.replace('_', '-')} does not go with a file of counts, which tells it: leave it out")
+            raise InvalidRequest(f"{options.flags(name)} does not go with a file of counts, which tells it: leave it out")
     if stated.log or path.suffix == ".parquet":
         if data.user is None or data.item is None:
             raise InvalidRequest(f"--shape={str(path)!r} is a log: name its columns, --user COLUMN and --item COLUMN")
         for name in ("column", "items_per_user"):
             if getattr(stated, name) is not None:
-                raise InvalidRequest(f"--{name.replace('_', '-')} is about a file of counts, and a log tells it: leave it out")
+                raise InvalidRequest(f"{options.flags(name)} is about a file of counts, and a log tells it: leave it out")
         return Shape.from_log(path, user=data.user, item=data.item, public=stated.declared_public)
     return Shape.from_csv(path, stated.column, public=stated.declared_public, items_per_user=stated.items_per_user)
 
@@ -255,7 +253,7 @@ def answer_quick(stated: Mapping[str, Any], *, json: bool) -> None:
     for name, value in stated.items():
         if value is not None and value is not False and value != [] and name not in (*_BUDGET, *_USERS, *_ASKED, *_LEARNT):
             raise InvalidRequest(
-                f"--{name.replace('_', '-')} does not go with --quick, which simulates nothing: leave one of them out"
+                f"{options.flags(name)} does not go with --quick, which simulates nothing: leave one of them out"
             )
     budget = options.budget_over(None, *(stated[name] for name in _BUDGET))
     request, crowd = _request(stated), _crowd(stated)
@@ -266,7 +264,7 @@ def answer_quick(stated: Mapping[str, Any], *, json: bool) -> None:
         echo(out.json_text({**told, "mechanism": choice.mechanism.model_dump(mode="json")}))
     else:
         alone = stated["shape"] is None and stated["ledger"] is None
-        assumed = [f"--{name.replace('_', '-')}" for name in _USERS if alone and stated[name] is None]
+        assumed = [options.flags(name) for name in _USERS if alone and stated[name] is None]
         found = list(told["recall"].values())
         reading = [] if choice.clip is None else [f"users clipped to an {choice.norm} norm of {choice.clip:g}"]
         reading += [] if choice.again is None else [f"then to {choice.again:g} among the items found"]
@@ -312,9 +310,8 @@ def _crowd(stated: Mapping[str, Any]) -> Crowd:
         return declared(*(stated[name] for name in _USERS))
     if any(stated[name] is not None for name in _USERS):
         raise InvalidRequest(f"--shape={words} tells users and their items: leave --users and --items-per-user out")
-    named = {"url": stated["ledger"], "dataset": stated["dataset"]}
-    ledger = LedgerTable.model_validate(named) if None not in named.values() else None
-    learnt = _learnt_shape(words, ledger)
+    named = stated["ledger"], stated["dataset"]
+    learnt = _learnt_shape(words, None if None in named else named)
     if learnt is None:
         raise InvalidRequest(
             f"--shape={words} does not go with --quick: give --users and --items-per-user, --learned, or "

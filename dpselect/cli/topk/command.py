@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from rich.console import Group
 from rich.table import Table
@@ -21,17 +21,17 @@ from dpselect.answers.promise import rounded_up
 from dpselect.answers.question import Keeper, Payment, Question, Release, choose
 from dpselect.choose.defaults import Choice
 from dpselect.choose.learning import learning_asked
+from dpselect.cli import config as files
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
-from dpselect.cli.topk.request import asked
 from dpselect.continual.averages import Averages
 from dpselect.continual.memory import Memory
 from dpselect.continual.strategy import Over
-from dpselect.errors import InvalidRequest
-from dpselect.events import ProgressCallback
+from dpselect.errors import EventLogError, InvalidRequest
+from dpselect.events import ProgressCallback, Reading, read_catalogue
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, periods
-from dpselect.mechanisms import OneshotTopK, SparseHistogram
+from dpselect.mechanisms import Mechanism, OneshotTopK, SparseHistogram
 from dpselect.mechanisms.traits import settings_of
 from dpselect.noise import NoiseName
 from dpselect.selection import Selection
@@ -257,6 +257,128 @@ def topk(
     with out.reading() as callback:
         released = answer(question, callback, delivery.keep)
     delivery.show(released)
+
+
+# -- what is asked: the command line on top of the configuration file ------------------------------------------------------
+
+
+_AMOUNTS = ("epsilon", "delta", "rho")
+
+
+def asked(
+    file: Path | None,
+    source: Any,
+    reading: Mapping[str, Any],
+    release: Mapping[str, Any],
+    payment: Mapping[str, Any],
+    engine: Keeper | None,
+) -> Question:
+    """The question that options state on top of a file, each by its name, and None where it is not given.
+
+    Args:
+        file: the configuration.
+        source: the log.
+        reading: fields of `Reading`, and `groups_column`; `groups` is a file, `value_clip` is text.
+        release: fields of `Release` but its budget, which is `epsilon`, `delta` and `rho`; `domain` is a file, perhaps with a
+            `domain_column`.
+        payment: fields of `Payment`.
+    """
+    base = files.Config() if file is None else files.read(file)
+    data = dict(base.data)
+    aside = {name: data.pop(name) for name in ("domain", "domain_column", "relation")}
+    named = {} if base.ledger is None else base.ledger.model_dump(exclude={"url", "unit"}) | {"ledger": base.ledger.url}
+    paid = options.given(named) | options.given(payment)
+    how, groups = _reading_of(options.given(data) | options.given(reading)), reading.get("groups") or data["groups"]
+    return Question(
+        source=source,
+        reading=how,
+        release=_release_of(options.given(aside) | options.given(release), base, how, paid, groups),
+        payment=options.payment(paid),
+        engine=engine or "memory",
+    )
+
+
+def _reading_of(named: dict[str, Any]) -> Reading:
+    """How the log is read, from the fields of `Reading` that are given; `groups` is a file, perhaps with a `groups_column`."""
+    for name in ("user", "item"):
+        if named.get(name) is None:
+            raise InvalidRequest(
+                f"{name}= is missing: name the column of {name}s, as --{name} COLUMN or as {name} in [data] of a --config file"
+            )
+    column, file = named.pop("groups_column", None), named.pop("groups", None)
+    if file is None and column is not None:
+        raise InvalidRequest(f"groups_column={column!r} is a column of no list: give groups= too")
+    if named.get("group") is None and (file is not None or named.get("max_groups_per_user") is not None):
+        raise InvalidRequest("groups=, groups_column= and max_groups_per_user= are about the column group=: name it too")
+    if (named.get("value") is None) != (named.get("value_clip") is None):
+        raise InvalidRequest("value= names a column, value_clip= the most that a user may add to an item: give both or neither")
+    named["groups"] = None if file is None else read_catalogue(Path(file), column, item=named["group"])
+    named["item"], named["value_clip"] = options.item_columns(named["item"]), options.value_clip(named.get("value_clip"))
+    try:
+        return Reading(**named)
+    except EventLogError as error:  # nothing has been read yet: it is what was asked
+        raise InvalidRequest(str(error)) from None
+
+
+def _release_of(named: dict[str, Any], base: files.Config, how: Reading, paid: Mapping[str, Any], groups: object) -> Release:
+    planned = _planned(named, base)
+    if planned is not None:
+        named.setdefault("releases", base.releases)
+    amounts = {name: named.pop(name, None) for name in _AMOUNTS}
+    budget = _budget(amounts, base, paid if "releases" in named and planned is None else {})
+    file, column = named.pop("domain", None), named.pop("domain_column", None)
+    if file is None and column is not None:
+        raise InvalidRequest(f"domain_column={column!r} is a column of no catalogue: give domain= too")
+    if file is not None:
+        named |= {"domain": tuple(read_catalogue(Path(file), column, item=_names(how.item))), "domain_name": str(file)}
+    k = named.pop("k", base.release.k)
+    if k is None:
+        raise InvalidRequest("k= is missing: say how many items to release, as --k 10 or as k in [release] of a --config file")
+    return Release(k=k, budget=budget, planned=planned, groups_name=None if groups is None else str(groups), **named)
+
+
+def _names(item: Any) -> str | tuple[str, ...]:
+    return tuple(map(str, item)) if isinstance(item, tuple) else str(item)
+
+
+def _budget(amounts: Mapping[str, Any], base: files.Config, paid: Mapping[str, Any]) -> acc.Budget:
+    """As stated. Releases that share a budget and are charged to a ledger share that of its dataset, where no other is stated."""
+    declared = _declared(paid)
+    if declared is not None and base.budget is None and all(amount is None for amount in amounts.values()):
+        return declared
+    found = options.budget_over(base.budget, amounts["epsilon"], amounts["delta"], amounts["rho"])
+    if declared is not None and all(getattr(found, name) == getattr(declared, name) for name in _AMOUNTS):
+        return declared  # with the order and the failure probability that its filter has
+    return found
+
+
+def _declared(paid: Mapping[str, Any]) -> acc.Budget | None:
+    if "ledger" not in paid or "dataset" not in paid:
+        return None
+    with acc.Ledger.open(paid["ledger"], create=False) as ledger:
+        return ledger.dataset(paid["dataset"]).budget
+
+
+def _planned(stated: Mapping[str, Any], base: files.Config) -> Mechanism | None:
+    """The file's mechanism, unless the command line states a budget or a number of releases; then the noise is chosen anew."""
+    if any(name in stated for name in (*_AMOUNTS, "releases")):
+        return None
+    mechanism = base.release.mechanism
+    if mechanism is None and base.releases > 1:
+        raise InvalidRequest(
+            f"the file's budget is for {base.releases} releases and it holds no mechanism yet: run dpselect plan with --config "
+            f"and --write, take the default for them (--releases {base.releases}), or state this release's own budget "
+            "(--epsilon, --rho)"
+        )
+    changed = [name for name in ("mechanism", "noise", "kbar") if name in stated]
+    if "k" in stated and stated["k"] != base.release.k:
+        changed.append("k")
+    if mechanism is not None and changed:
+        raise InvalidRequest(
+            f"{changed[0]}= contradicts the mechanism in the file, which was planned with its own: plan again, or state this "
+            "release's own budget (--epsilon, --rho) as well"
+        )
+    return mechanism
 
 
 # -- --every and --horizon -------------------------------------------------------------------------------------------------

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 from dpselect.errors import EventLogError
 
@@ -21,6 +21,8 @@ Column = str | int
 SHORT = {"user": "u", "item": "i", "group": "g", **{f"item_{n}": f"i{n}" for n in range(2, 9)}, "value": "v", "time": "t"}
 # Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
 BYTES_PER_ROW = 20
+_BYTES_PER_BUCKET = 64 * 2**20
+_MOST_CHOSEN = 256
 _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
@@ -57,6 +59,16 @@ class Asked:
     time: Column | None = None
     elsewhere: frozenset[str] = frozenset()
 
+    @classmethod
+    def of(
+        cls, user: Column, item: Column | Sequence[Column], group: Column | None, value: Column | None, time: Column | None
+    ) -> Self:
+        """With one column of items, or several, eight at most, that make up one."""
+        parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
+        if not 1 <= len(parts) <= 8 or None in parts or user is None:
+            raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
+        return cls(user, parts[0], group, tuple(parts[1:]), value, time)
+
     def __post_init__(self) -> None:
         for field, column in self.columns.items():
             if type(column) not in (str, int):
@@ -80,6 +92,23 @@ class Asked:
     def by_position(self) -> bool:
         """Whether all are positions, so that no header is needed."""
         return all(_position(column) is not None for column in self.columns.values())
+
+    def require_events(self, what: str, *, complete: bool) -> None:
+        """Refuse a log in which nothing can be counted."""
+        if not complete:
+            needed = "a user, an item and a group" if "group" in self.roles else "both a user and an item"
+            columns = " and ".join(f"{role}=" for role in self.roles)
+            raise EventLogError(f"{what} has no event with {needed}: check that {columns} name the columns meant")
+
+    def refuse_malformed(self, found: Collection[str | None], what: str) -> None:
+        """Say in which of the `found` roles some event's value is none."""
+        if "time" in found:
+            raise EventLogError(
+                f"time={self.time!r} of {what} holds something that is not a time: write times as in 2024-07-14T08:00:00, with Z "
+                "or an offset where they have one; numbers since 1970 need time_unit="
+            )
+        if "value" in found:
+            raise EventLogError(f"value={self.value!r} of {what} holds something that is not a finite number: clean it")
 
 
 @final
@@ -124,34 +153,14 @@ class Given:
         if self.header is not None:
             raise EventLogError(f"header={self.header!r} is for csv and tsv, and this is {what}: leave it out")
 
-
-class Source(Protocol):
-    """A door: a module (or object) that reads one kind of source. `staging.SOURCES` lists them; the first that accepts reads."""
-
-    def accepts(self, given: Given) -> bool:
-        """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported to tell."""
-
-    def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes `engine.guarded`.
-
-        Raises:
-            EventLogError: it cannot be read, or does not have these columns.
-        """
-
-
-class FileFormat(Protocol):
-    """A kind of file. `formats.FORMATS` lists them: what `format=` may say, what its messages and help name, come from there."""
-
-    @property
-    def name(self) -> str:
-        """What `format=` calls it."""
-
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Endings of file names, with their dot, in lower case; each may be followed by .gz."""
-
-    def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns of the one file `given.source`, as `Source.rows`."""
+    def require_unit(self, kind: Kind, what: str) -> None:
+        """Hold the kind of the column of times against the window's unit."""
+        assert self.window is not None, "times are read for a window"
+        time, unit = self.asked.time, self.window.unit
+        if kind == "int" and unit is None:
+            raise EventLogError(f"time={time!r} of {what} holds numbers: say with time_unit= what they count since 1970")
+        if kind in ("wall", "instant") and unit is not None:
+            raise EventLogError(f"time_unit={unit!r} is for numbers, and time={time!r} of {what} holds times: leave it out")
 
 
 @final
@@ -185,6 +194,10 @@ class Rows:
     once: bool = False
     outside: str = ""
 
+    def buckets(self, asked: int | None) -> int:
+        """Into how many buckets to cut: a function of size alone, so that it does not change what is counted."""
+        return min(max(1, -(-self.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN) if asked is None else asked
+
 
 def quoted(name: str) -> str:
     """An SQL identifier."""
@@ -201,16 +214,11 @@ def located(path: Path) -> str:
     return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
 
 
-def parquet_in(folder: Path, files: str = "*.parquet") -> str:
-    """An SQL relation of our own files in this very folder: only its name is taken literally, what follows is a pattern."""
-    return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"
-
-
-def described(columns: Sequence[tuple[Any, ...]], asked: Asked, what: str) -> Kinds:
-    """Kinds from the rows of DESCRIBE, which are the columns that were asked for in their order."""
+def described(types: Sequence[tuple[Any, ...]], columns: Mapping[str, object], what: str) -> Kinds:
+    """Kinds from the rows of DESCRIBE, which are these columns, by role, in their order."""
     return {
-        role: _time_kind(name, column[1], what) if role == "time" else _kind(role, name, column[1], what)
-        for (role, name), column in zip(asked.columns.items(), columns, strict=True)
+        role: _time_kind(name, stored[1], what) if role == "time" else _kind(role, name, stored[1], what)
+        for (role, name), stored in zip(columns.items(), types, strict=True)
     }
 
 
@@ -221,11 +229,6 @@ def selected(relation: str, names: Mapping[str, str], kinds: Kinds) -> str:
         for role, name in names.items()
     ]
     return f"SELECT {', '.join(columns)} FROM {relation}"
-
-
-def require_label(name: str, stored: str, what: str) -> None:
-    """Refuse a column whose type the engine calls `stored`, unless it holds integers or text."""
-    _kind("column", name, stored, what)
 
 
 def _time_kind(name: object, stored: str, what: str) -> Kind:
@@ -252,16 +255,6 @@ def _kind(field: str, name: object, stored: str, what: str) -> Kind:
     raise EventLogError(f"{field}={name!r} of {what} is of type {shown}: {rule} or text; cast the column to one of them")
 
 
-def asked_for(
-    user: Column, item: Column | Sequence[Column], group: Column | None, value: Column | None, time: Column | None
-) -> Asked:
-    """The columns asked for, one or several of which, eight at most, make up an item."""
-    parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
-    if not 1 <= len(parts) <= 8 or None in parts or user is None:
-        raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
-    return Asked(user, parts[0], group, tuple(parts[1:]), value, time)
-
-
 def _position(column: Column) -> int | None:
     """0-based position meant by 1, "1" or "column0" (all three the first column), or None if it can only be a name."""
     if isinstance(column, int):
@@ -272,30 +265,39 @@ def _position(column: Column) -> int | None:
     return int(match["one"]) - 1 if match["one"] else int(match["zero"])
 
 
-def by_position(asked: Asked, count: int, what: str) -> dict[str, int]:
-    """0-based positions, by role, in a file of `count` columns without a header."""
-    return _different({role: _numbered(role, column, count, what) for role, column in asked.columns.items()}, what)
+def by_name(asked: Asked, names: Sequence[str], what: str, *, header: bool = True, listed: bool = True) -> dict[str, int]:
+    """0-based positions, by role, among `names`, which the error lists if `listed`. An integer is a position from 1.
 
-
-def by_name(asked: Asked, names: Sequence[str], what: str, *, listed: bool = True) -> dict[str, int]:
-    """0-based positions, by role, among `names`, which the error lists if `listed`. An integer is a position from 1."""
-    return _different({role: _named(role, column, names, what, listed=listed) for role, column in asked.columns.items()}, what)
+    Without a header the columns have no names, and all are given by position.
+    """
+    places = {}
+    for role, column in asked.columns.items():
+        if not header or isinstance(column, int):
+            places[role] = _numbered(role, column, len(names), what)
+        elif listed or column in names:
+            places[role] = place_of(role, column, names, what)
+        else:
+            raise EventLogError(
+                f"{role}={column!r} is not a column of {what}: its first line does not name it, and may be data, so is not "
+                f"shown; without a header, give column numbers from 1 to {len(names)}; with one, say so (header=True, --header) "
+                "to see its names"
+            )
+    for one, other in itertools.combinations(places, 2):
+        if places[one] == places[other]:
+            number = places[one] + 1
+            raise EventLogError(f"{one} and {other} are the same column of {what}, number {number}: an event needs one of each")
+    return places
 
 
 def place_of(field: str, column: object, names: Sequence[object], what: str) -> int:
-    """The 0-based position of the one column that has exactly this name."""
+    """The 0-based position of the one column that has exactly this name; the error says which columns there are."""
     if column not in names:
-        raise no_column(field, column, names, what)
+        shown = ", ".join(repr(name) for name in names[:_MOST_LISTED])
+        more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
+        raise EventLogError(f"{field}={column!r} is not a column of {what}: its columns are {shown}{more}")
     if names.count(column) > 1:
         raise EventLogError(f"{field}={column!r} names more than one column of {what}: rename all but one of them")
     return names.index(column)
-
-
-def no_column(field: str, column: object, names: Sequence[object], what: str) -> EventLogError:
-    """The error for a column that is not there; it says which columns are."""
-    shown = ", ".join(repr(name) for name in names[:_MOST_LISTED])
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return EventLogError(f"{field}={column!r} is not a column of {what}: its columns are {shown}{more}")
 
 
 def _numbered(field: str, column: Column, count: int, what: str) -> int:
@@ -307,22 +309,3 @@ def _numbered(field: str, column: Column, count: int, what: str) -> int:
             "has names (header=True, --header)"
         )
     return found
-
-
-def _named(field: str, column: Column, names: Sequence[str], what: str, *, listed: bool) -> int:
-    if isinstance(column, int):
-        return _numbered(field, column, len(names), what)
-    if listed or column in names:
-        return place_of(field, column, names, what)
-    raise EventLogError(
-        f"{field}={column!r} is not a column of {what}: its first line does not name it, and may be data, so is not shown; "
-        f"without a header, give column numbers from 1 to {len(names)}; with one, say so (header=True, --header) to see its names"
-    )
-
-
-def _different(places: Mapping[str, int], what: str) -> dict[str, int]:
-    for one, other in itertools.combinations(places, 2):
-        if places[one] == places[other]:
-            number = places[one] + 1
-            raise EventLogError(f"{one} and {other} are the same column of {what}, number {number}: an event needs one of each")
-    return dict(places)

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, final
 from urllib.parse import unquote
 
 from dpselect.errors import EventLogError
@@ -25,17 +25,15 @@ from dpselect.events.doors.base import (
     BYTES_PER_ROW,
     SHORT,
     Asked,
-    FileFormat,
     Given,
     Kind,
     Kinds,
     Rows,
     by_name,
-    by_position,
     described,
     literal,
     located,
-    no_column,
+    place_of,
     quoted,
     selected,
 )
@@ -50,6 +48,21 @@ _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
 _BLOCK = 1 << 16  # small enough for arrays of this size to be used again, not mapped anew
 _LONGEST_INTEGER = 18  # digits: a BIGINT holds any integer of as many
 _INTEGER = re.compile(f"0|[1-9][0-9]{{0,{_LONGEST_INTEGER - 1}}}")  # the one way in which the engine writes such an integer
+
+
+class FileFormat(Protocol):
+    """A kind of file. `FORMATS` lists them: what `format=` may say, what its messages and help name, come from there."""
+
+    @property
+    def name(self) -> str:
+        """What `format=` calls it."""
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """Endings of file names, with their dot, in lower case; each may be followed by .gz."""
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns of the one file `given.source`, as a door gives them."""
 
 
 @final
@@ -75,8 +88,8 @@ class Delimited:
         what = given.called(self.name)
         path = plain(source, engine.unused("source"))
         records = _Records(self.delimiter)
-        require_lines(path, what, records)
-        first = first_record(path, self, what)
+        self.require_lines(path, what, records)
+        first = self.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
                 f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write those needed to another file"
@@ -84,7 +97,7 @@ class Delimited:
         has_header = not asked.by_position() if header is None else header
         # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
         listed = header is True or not set(asked.columns.values()).isdisjoint(first)
-        places = by_name(asked, first, what, listed=listed) if has_header else by_position(asked, len(first), what)
+        places = by_name(asked, first, what, header=has_header, listed=listed)
         integers = records.integers and (has_header or all(_INTEGER.fullmatch(field) for field in first))
         return Rows(
             sql=_sql(path, self, len(first), places, has_header=has_header),
@@ -95,6 +108,46 @@ class Delimited:
             untyped=True,
             as_integers=_sql(path, self, len(first), places, has_header=has_header, integers=True) if integers else "",
         )
+
+    def require_lines(self, path: Path, what: str, records: _Records | None = None) -> None:
+        """Refuse what is not UTF-8, or has a line that the engine would drop without a word if it is the last one.
+
+        The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
+        """
+        decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
+        try:
+            with path.open("rb") as stream:
+                while block := stream.read(_BLOCK):
+                    if decoder.getstate()[0] or not block.isascii():
+                        decoder.decode(block)
+                    ends = [place for end in (b"\n", b"\r") for place in (block.find(end), block.rfind(end)) if place >= 0]
+                    if begun + min(ends, default=len(block)) > _LONGEST_LINE:
+                        failure = "has a line longer than 2 MB, the most that is read: leave its long column out"
+                        break
+                    begun = len(block) - 1 - max(ends) if ends else begun + len(block)
+                    if records is not None:
+                        records.add(block)
+                else:
+                    decoder.decode(b"", final=True)
+        except UnicodeDecodeError:
+            failure = "is not valid UTF-8: convert it to UTF-8 first"
+        if failure:
+            raise EventLogError(f"{what} {failure}")
+
+    def first_record(self, path: Path, what: str) -> list[str]:
+        failure = "has an empty first line: remove it"
+        try:
+            with path.open(encoding="utf-8", newline="") as stream:
+                record = next(csv.reader(stream, delimiter=self.delimiter, quoting=self.quoting, strict=True), None)
+        except UnicodeDecodeError:
+            record, failure = [], "is not valid UTF-8: convert it to UTF-8 first"
+        except csv.Error:
+            record, failure = [], f"has a malformed first line: it is not {self.name.upper()}; say what it is with format="
+        if record is None:
+            raise EventLogError(f"{what} is empty: it needs at least one event")
+        if not record:
+            raise EventLogError(f"{what} {failure}")
+        return record
 
 
 CSV = Delimited("csv", (".csv",), delimiter=",", quote='"')
@@ -152,48 +205,6 @@ def _integers(seen: NDArray[np.uint8], breaks: NDArray[np.bool_]) -> bool:
         run, length = run[step:] & run[:-step], length + step
     led = (seen[1:-1] == ord("0")) & breaks[:-2] & digits[2:]
     return bool((digits | breaks).all()) and not run.any() and not led.any()
-
-
-def require_lines(path: Path, what: str, records: _Records | None = None) -> None:
-    """Refuse what is not UTF-8, or has a line that the engine would drop without a word if it is the last one.
-
-    The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
-    """
-    decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
-    try:
-        with path.open("rb") as stream:
-            while block := stream.read(_BLOCK):
-                if decoder.getstate()[0] or not block.isascii():
-                    decoder.decode(block)
-                ends = [place for end in (b"\n", b"\r") for place in (block.find(end), block.rfind(end)) if place >= 0]
-                if begun + min(ends, default=len(block)) > _LONGEST_LINE:
-                    failure = "has a line longer than 2 MB, the most that is read: leave its long column out"
-                    break
-                begun = len(block) - 1 - max(ends) if ends else begun + len(block)
-                if records is not None:
-                    records.add(block)
-            else:
-                decoder.decode(b"", final=True)
-    except UnicodeDecodeError:
-        failure = "is not valid UTF-8: convert it to UTF-8 first"
-    if failure:
-        raise EventLogError(f"{what} {failure}")
-
-
-def first_record(path: Path, kind: Delimited, what: str) -> list[str]:
-    failure = "has an empty first line: remove it"
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            record = next(csv.reader(stream, delimiter=kind.delimiter, quoting=kind.quoting, strict=True), None)
-    except UnicodeDecodeError:
-        record, failure = [], "is not valid UTF-8: convert it to UTF-8 first"
-    except csv.Error:
-        record, failure = [], f"has a malformed first line: it is not {kind.name.upper()}; say what it is with format="
-    if record is None:
-        raise EventLogError(f"{what} is empty: it needs at least one event")
-    if not record:
-        raise EventLogError(f"{what} {failure}")
-    return record
 
 
 def _sql(path: Path, kind: Delimited, count: int, places: Mapping[str, int], *, has_header: bool, integers: bool = False) -> str:
@@ -283,11 +294,11 @@ def _require_fields(path: Path, asked: Asked, missing: frozenset[str], what: str
     for role, column in asked.columns.items():
         if role in missing and names and column not in names:
             # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
-            if not set(asked.columns.values()).isdisjoint(names):
-                raise no_column(role, column, names, what)
-            raise EventLogError(
-                f"{role}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
-            )
+            if set(asked.columns.values()).isdisjoint(names):
+                raise EventLogError(
+                    f"{role}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
+                )
+            place_of(role, column, names, what)  # refuses it, and says which there are
 
 
 def _name(field: str, column: str | int, what: str) -> str:
@@ -331,28 +342,27 @@ class _Parquet:
             if stream.read(len(_MAGIC)) != _MAGIC:
                 raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
         relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
-        names = names_in(engine, path, what)
+        names = self.names(engine, path, what)
         places = by_name(given.asked, names, what)
         known = _known_as(engine, relation, names, places, what)
         types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, known.values()))} FROM {relation}", what=what)
-        kinds = described(types, given.asked, what)
+        kinds = described(types, given.asked.columns, what)
         count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0])
         complete = count if _without_nulls(engine, path, [names[place] for place in places.values()], what) else None
         return Rows(sql=selected(relation, known, kinds), size=count * BYTES_PER_ROW, what=what, kinds=kinds, complete=complete)
 
+    def names(self, engine: Engine, path: Path, what: str) -> list[str]:
+        """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
+        nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
+        names, inside = list[str](), 0
+        for name, children in nodes[1:]:
+            if inside == 0:
+                names.append(name)
+            inside += int(children or 0) - (inside > 0)
+        return names
+
 
 PARQUET = _Parquet()
-
-
-def names_in(engine: Engine, path: Path, what: str) -> list[str]:
-    """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
-    nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
-    names, inside = list[str](), 0
-    for name, children in nodes[1:]:
-        if inside == 0:
-            names.append(name)
-        inside += int(children or 0) - (inside > 0)
-    return names
 
 
 def _without_nulls(engine: Engine, path: Path, names: Sequence[str], what: str) -> bool:

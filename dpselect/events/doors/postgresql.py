@@ -14,7 +14,7 @@ from typing import Any
 from accounting import AccountingError, MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, literal, located, selected
-from dpselect.events.doors.formats import require_lines
+from dpselect.events.doors.formats import CSV
 from dpselect.events.engine import Engine
 
 _SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
@@ -88,7 +88,7 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
     names, types = [column.name for column in cursor.description], [column.type_code for column in cursor.description]
     places = by_name(given.asked, names, what)
     stored = {role: _stored(cursor, types[place]) for role, place in places.items()}
-    kinds = described(list(stored.items()), given.asked, what)
+    kinds = described(list(stored.items()), given.asked.columns, what)
     columns = sql.SQL(", ").join(sql.Identifier(names[place]) for place in places.values())
     target, quoted = engine.unused("database"), [names[places[role]] for role in places if stored[role] == "VARCHAR"]
     force = sql.SQL(", FORCE_QUOTE ({})").format(sql.SQL(", ").join(map(sql.Identifier, quoted))) if quoted else sql.SQL("")
@@ -96,7 +96,7 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
     with cursor.copy(copy.format(columns, log, force)) as stream, target.open("xb") as file:
         for block in stream:
             file.write(block)
-    require_lines(target, what)
+    CSV.require_lines(target, what)
     declared = ", ".join(f"'{SHORT[role]}': '{kind}'" for role, kind in stored.items())
     relation = (
         f"read_csv({located(target)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "

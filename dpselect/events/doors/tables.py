@@ -37,7 +37,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     given.require_no_file("a table")
     assert adapter is not None, "a door reads what it accepts"
     relation, size = adapter(engine, source, asked, what)
-    kinds = described(engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what), asked, what)
+    kinds = described(engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what), asked.columns, what)
     names = {role: SHORT[role] for role in asked.columns}
     return Rows(sql=selected(relation, names, kinds), size=size, what=what, kinds=kinds, once=adapter is _arrow)
 

@@ -14,7 +14,7 @@ from chance import fit
 
 import dpselect as dps
 from dpselect.events import HeldCounts, HeldScores, hold
-from dpselect.events.counting import Table
+from dpselect.events.held import Table
 from dpselect.sampling import ExactSampler
 
 FEW = dps.Sensitivity.of_counts(items_per_user=5)

@@ -16,8 +16,8 @@ import pytest
 import dpselect as dps
 from accounting import ForeignProcess
 from dpselect.events import HeldCounts, HeldScores, hold
-from dpselect.events.counting import Tally
 from dpselect.events.engine import Engine
+from dpselect.events.held import Tally
 
 LOG = pa.table({"u": list(range(900)), "i": [n % 9 for n in range(900)]})
 FIND = dps.LimitedDomain(k=1, kbar=3, epsilon=1.0, delta=1e-6)

@@ -17,8 +17,8 @@ from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import Reading, engine, staging
 from dpselect.events.doors import formats
+from dpselect.events.pairs import Options
 from dpselect.events.private import ReadReport
-from dpselect.events.reading import Options
 
 PLACES = {"user", "item", "group", "groups", "max_groups_per_user"}  # what decides which class `read` returns, beside `Options`
 

@@ -23,10 +23,10 @@ import dpselect as dps
 from dpselect.cli import app
 from dpselect.events import hold
 from dpselect.events.contributions import Amount
-from dpselect.events.doors.base import SHORT, Given, Rows, asked_for
+from dpselect.events.doors.base import SHORT, Asked, Given, Rows
 from dpselect.events.spark import SparkLog
 from dpselect.events.staging import shaped
-from dpselect.events.time_window import window
+from dpselect.events.time_window import Window
 from dpselect.sampling import ExactSampler
 
 REQUIRED = os.environ.get("DPSELECT_TEST_SERVERS") == "required"
@@ -152,9 +152,9 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
     """Moments and numbers are the same to the last bit, and what is none is none in both; each text is an item of its own."""
     texts = MOMENTS if role == "time" else NUMBERS
     arrow, frame = frames(session, {"user": [1] * len(texts), "item": list(range(len(texts))), role: list(texts)})
-    span = window("time", "2024-10-27", "2024-10-28", "UTC", None) if role == "time" else None
+    span = Window.between("2024-10-27", "2024-10-28", "UTC", None) if role == "time" else None
     amount, columns = (Amount(-8.0, 8.0), ("value", None)) if role == "value" else (None, (None, "time"))
-    given = Given(frame, asked_for("user", "item", None, *columns), amount=amount, window=span)
+    given = Given(frame, Asked.of("user", "item", None, *columns), amount=amount, window=span)
     frame.toDF("c0", "c1", "c2").createOrReplaceTempView("texts")
     found = f"SELECT i, {SHORT[role]}, refused FROM ({{}}) ORDER BY i"
     there = session.sql(found.format(SparkLog(given, frame, "texts").sql)).collect()
@@ -162,7 +162,7 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
     connection = duckdb.connect()
     connection.register("texts", arrow)
     log = f"SELECT user AS u, item AS i, {role} AS {SHORT[role]} FROM texts"
-    rows = shaped(Rows(log, 1, "x", {"user": "int", "item": "int", role: "str"}), given.asked, amount, span)
+    rows = shaped(Rows(log, 1, "x", {"user": "int", "item": "int", role: "str"}), given)
     here = connection.sql(found.format(rows.sql)).fetchall()
     assert [tuple(row) for row in there] == here
     assert [row[2] is None for row in here] == list(texts.values())

@@ -17,7 +17,7 @@ import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events.staging import split
-from dpselect.events.time_window import periods, window
+from dpselect.events.time_window import Window, periods
 
 SECRET = "SECRET42"
 DAY = {"since": "2024-10-27", "until": date(2024, 10, 28), "time_zone": "Europe/Berlin"}
@@ -166,8 +166,7 @@ def test_periods_are_named_as_a_ledger_names_them() -> None:
     """Whole days, ISO weeks and months of a zone; a day of 25 hours is one day."""
 
     def named(every: Any, since: str, until: str) -> list[tuple[str, float]]:
-        whole = window("t", since, until, "Europe/Berlin", None)
-        assert whole is not None
+        whole = Window.between(since, until, "Europe/Berlin", None)
         hours = lambda start, end: (end.astimezone(UTC) - start.astimezone(UTC)).total_seconds() / 3600  # noqa: E731
         return [(name, hours(start, end)) for name, start, end in periods(whole, every)]
 

@@ -22,7 +22,7 @@ from accounting import files
 from dpselect import events
 from dpselect.answers.record import _is_paid, _paid
 from dpselect.cli import app, main
-from dpselect.cli.config import Config, ReleaseTable, write
+from dpselect.cli.config import Config, ReleaseTable
 from dpselect.mechanisms import Mechanism
 
 LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
@@ -245,7 +245,7 @@ def test_values_that_were_paid_for_are_shown(words: list[str], tmp_path: Path) -
     )
     curve = mechanism.curve
     file = Config(release=ReleaseTable(k=2, mechanism=mechanism), budget=acc.Budget(epsilon=curve.epsilon(1e-9), delta=1e-9))
-    write(file, tmp_path / "planned.toml")
+    file.write(tmp_path / "planned.toml")
     given = [word for word in words[: words.index("--key")] if word not in ("--k", "1", "--epsilon")]
     done = CliRunner().invoke(app, [*given, "--config", str(tmp_path / "planned.toml"), "--json"])
     assert done.exit_code == 0, done.stderr
@@ -323,7 +323,7 @@ def test_parquet_without_its_library_is_refused_before_the_charge(
 def test_a_table_holds_values_and_their_intervals(words: list[str], tmp_path: Path) -> None:
     """Values that were paid for have a 95 % interval, that of their noise."""
     mechanism = dps.WithValues(mechanism=dps.PeelingTopK(k=1, noise="exponential", scale=8.0), noise="laplace", scale=4.0)
-    write(Config(release=ReleaseTable(k=1, mechanism=mechanism), budget=acc.Budget(epsilon=1)), tmp_path / "c.toml")
+    Config(release=ReleaseTable(k=1, mechanism=mechanism), budget=acc.Budget(epsilon=1)).write(tmp_path / "c.toml")
     place = words.index("--epsilon")
     asked = [*words[:place], *words[place + 2 :], "--config", str(tmp_path / "c.toml"), "--output", str(tmp_path / "t.csv")]
     done = CliRunner().invoke(app, asked)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
-from dpselect.events.doors import parts
+from dpselect.events import staging
 
 EPSILON = "300"  # with which a wrong winner is less likely than e^-100
 Every = Callable[..., Result]
@@ -157,8 +157,8 @@ def test_a_gap_stays_a_gap(every: Every, tmp_path: Path) -> None:
 def test_the_log_is_read_once(every: Every, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many periods there are; and not at all when all are released."""
     passes = []
-    cut = parts.cut
-    monkeypatch.setattr("dpselect.events.doors.parts.cut", lambda *given: passes.append(1) or cut(*given))
+    cut = staging._cut
+    monkeypatch.setattr(staging, "_cut", lambda *given: passes.append(1) or cut(*given))
     every()
     every()
     assert passes == [1]
