@@ -20,11 +20,10 @@ from accounting import Budget, Composed, MissingExtra, best_epsilon
 from accounting.files import new_file
 from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
-from dpselect.planning.compare import Judge, Progress, compared
 from dpselect.planning.families import families
-from dpselect.planning.release_plan import ReleasePlan, budget_in_words, releases_in_words
+from dpselect.planning.planner import Judge, Progress, compared
+from dpselect.planning.release_plan import Part, ReleasePlan, Stated, Task, budget_in_words, releases_in_words
 from dpselect.planning.shape import Shape
-from dpselect.planning.task import Part, Stated, Task
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

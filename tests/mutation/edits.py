@@ -1366,7 +1366,7 @@ EDITS = [
         "tests/dpselect/cli/test_guard.py::test_notes_of_others_are_not_shown",
     ),
     Edit(
-        "dpselect/planning/task.py",
+        "dpselect/planning/release_plan.py",
         "self.releases * users * self.groups.max_groups_per_user",
         "self.releases * self.groups.max_groups_per_user",
         "tests/dpselect/planning/test_groups.py::test_counts_in_groups_take_the_share_that_the_plan_states",

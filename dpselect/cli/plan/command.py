@@ -28,6 +28,8 @@ from dpselect.errors import InvalidRequest, printable
 from dpselect.planning import PlannedMechanism, ReleasePlan
 from dpselect.planning.explore import Chart, explore
 from dpselect.planning.release_plan import (
+    Charged,
+    Criterion,
     amount,
     noise_in_words,
     question_in_words,
@@ -35,7 +37,6 @@ from dpselect.planning.release_plan import (
     releases_in_words,
     share,
 )
-from dpselect.planning.task import Charged, Criterion
 
 _shape = partial(Option, rich_help_panel="The shape of the data")
 _needs = partial(Option, rich_help_panel="What is needed of the answer")

@@ -12,10 +12,10 @@ import pytest
 
 import accounting as acc
 from dpselect.errors import InvalidRequest
-from dpselect.planning import ReleasePlan, Shape, compare, plan
+from dpselect.planning import ReleasePlan, Shape, plan, planner
 from dpselect.planning.explore import Chart, Line, Point, explore, plot_chart, plot_plan, save_figures
 from dpselect.planning.page import _BOTTOM, _HEIGHT, _TOP, _figure, _releases, class_name, page, write_page
-from dpselect.planning.task import Task
+from dpselect.planning.release_plan import Task
 
 SHAPE = Shape.zipf(1.1, 500, 20_000)
 
@@ -134,10 +134,10 @@ def test_no_row_is_better_than_one_above_it(
         name: {"fresh_recall": mean, "worst_recall": worst, "forecast": (worst, mean)}
         for name, (mean, worst, _) in zip(names, values, strict=True)
     }
-    monkeypatch.setattr(compare, "_forecast", lambda one, *_: one.model_copy(update=told[one.name]))
-    monkeypatch.setattr(compare, "_possible", lambda *_: [])
+    monkeypatch.setattr(planner, "_forecast", lambda one, *_: one.model_copy(update=told[one.name]))
+    monkeypatch.setattr(planner, "_possible", lambda *_: [])
     task = Task(found.budget, found.parts, SHAPE, "public", False, found.sensitivity, "together")
-    ordered = compare.tested(given, task, compare.Judge(200, 0, 0.95, "recall"))
+    ordered = planner._by_worst_case(given, task, planner.Judge(200, 0, 0.95, "recall"))
     rows = _cells("".join(page(found.model_copy(update={"ranked": tuple(ordered)}), ())))
     shown = [[_read(cell) for cell in row[2:5]] for row in rows]
     assert len(shown) == len(values)
