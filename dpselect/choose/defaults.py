@@ -503,9 +503,8 @@ def _of_two_steps(mechanism: DiscoverThenSelect, choice: Choice, ranking: Rankin
 
 def _of_sets(mechanism: CanonicalTopK, ranking: Ranking, values: Floats) -> float:
     """By the law of the planner."""
-    from dpselect.planning.laws.base import Runs
+    from dpselect.planning.laws.base import Levels, Runs
     from dpselect.planning.laws.whole_sets import canonical
-    from dpselect.planning.score_levels import Levels
 
     levels = Levels.of(values, ranking.members.astype(np.int64), ranking.k)
     found = canonical(mechanism, levels, Runs(100, 0, fine=False))

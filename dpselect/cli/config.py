@@ -21,7 +21,7 @@ from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.traits import INSTEAD
-from dpselect.planning.task import Charged, Criterion, Part
+from dpselect.planning.release_plan import Charged, Criterion, Part
 
 
 def _flag(value: object) -> object:

@@ -1,9 +1,12 @@
 import dpselect.errors
 
 from .ballots import Ballots as Ballots
+from .budgets import PlannedVote as PlannedVote
 from .budgets import Prices as Prices
+from .budgets import VotingPlan as VotingPlan
 from .budgets import calibrated as calibrated
 from .budgets import fitted as fitted
+from .budgets import plan_votes as plan_votes
 from .budgets import prices as prices
 from .budgets import rounds_for as rounds_for
 from .outlook import Outlook as Outlook
@@ -15,18 +18,15 @@ from .outlook import f1_range as f1_range
 from .outlook import outlook as outlook
 from .outlook import predicted as predicted
 from .outlook import simulated as simulated
-from .smooth_release import SanitisedEpsilon as SanitisedEpsilon
-from .smooth_release import SmoothRelease as SmoothRelease
-from .smooth_release import usual_order as usual_order
+from .unsanitised import SanitisedEpsilon as SanitisedEpsilon
+from .unsanitised import SmoothRelease as SmoothRelease
 from .unsanitised import UnsanitisedPrivacy as UnsanitisedPrivacy
 from .unsanitised import data_dependent as data_dependent
+from .unsanitised import usual_order as usual_order
 from .voting import BinaryVoting as BinaryVoting
 from .voting import ConfidentGNMax as ConfidentGNMax
 from .voting import GNMax as GNMax
 from .voting import StableVoting as StableVoting
 from .voting import TauVoting as TauVoting
-from .voting_plan import PlannedVote as PlannedVote
-from .voting_plan import VotingPlan as VotingPlan
-from .voting_plan import plan_votes as plan_votes
 
 InvalidBallots = dpselect.errors.InvalidBallots

@@ -283,6 +283,14 @@ class Vote(Mechanism, ABC):
         """
         return self
 
+    def _decision(self) -> tuple[float, float | None]:
+        """The noise that decides whether something is released, and the threshold that it is held against, in votes."""
+        raise InvalidRequest(f"{type(self).__name__} has no outlook: none of its noise is told")
+
+    def _chances(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """(rounds, labels) the exact chance that a label is released."""
+        raise InvalidRequest(f"{type(self).__name__} has no outlook: its chances to release a label are not known")
+
     @staticmethod
     def _read(data: Any) -> Any:
         if isinstance(data, Rounds | Scores):
@@ -322,7 +330,7 @@ class Votes:
 
     def block(self, start: int, stop: int) -> Flags:
         """(stop - start, teachers, labels) checked votes."""
-        return flags(self.read(start, stop))
+        return _flags(self.read(start, stop))
 
     def blocks(self) -> Iterator[tuple[int, Flags]]:
         """All rounds in order, with the number of the first one of each block."""
@@ -336,7 +344,7 @@ class Votes:
         return Votes(stop - start, self.teachers, self.labels, lambda a, b: self.read(start + a, start + b), number)
 
 
-def flags(block: Any) -> Flags:
+def _flags(block: Any) -> Flags:
     """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the caller's memory."""
     array = np.asarray(block)
     if array.dtype == np.bool_:

@@ -151,6 +151,25 @@ class Payer:
     dataset: str
     period: str | None = None
 
+    @classmethod
+    def own(cls, path: Path, mechanism: Mechanism, rounds: int, batch_size: int) -> Self:
+        """A new ledger beside the labels, whose only dataset has the budget that the job costs, in zCDP, and no more."""
+        if path.exists():
+            _remove_unused(path)
+        ledger = Ledger.open(f"sqlite:///{path}")
+        ledger.create_dataset(OWN_DATASET, _exact_budget(mechanism, rounds, batch_size), mechanism.relation, unit="teacher")
+        return cls(ledger, OWN_DATASET)
+
+    @classmethod
+    def kept(cls, path: Path) -> Self:
+        """The ledger that a job was begun with: another one would pay a second time for what was drawn."""
+        if not path.exists():
+            raise JobDamaged(
+                f"{path}, the ledger that the job was begun with, is missing: put it back. Without it nothing records what was "
+                "drawn and paid for; begin another job in another place, which pays again"
+            )
+        return cls(Ledger.open(f"sqlite:///{path}", create=False), OWN_DATASET)
+
     @property
     def identity(self) -> str:
         return self.ledger.heads().ledger_id
@@ -188,25 +207,6 @@ def price_of(budget: Budget, job: Job, batches: list[int]) -> Price:
     return reduce(Price.plus, (prices[job.size(batch)] for batch in batches), NOTHING)
 
 
-def own_ledger(path: Path, mechanism: Mechanism, rounds: int, batch_size: int) -> Payer:
-    """A new ledger beside the labels, whose only dataset has the budget that the job costs, in zCDP, and no more."""
-    if path.exists():
-        _remove_unused(path)
-    ledger = Ledger.open(f"sqlite:///{path}")
-    ledger.create_dataset(OWN_DATASET, _exact_budget(mechanism, rounds, batch_size), mechanism.relation, unit="teacher")
-    return Payer(ledger, OWN_DATASET)
-
-
-def kept_ledger(path: Path) -> Payer:
-    """The ledger that a job was begun with: another one would pay a second time for what was drawn."""
-    if not path.exists():
-        raise JobDamaged(
-            f"{path}, the ledger that the job was begun with, is missing: put it back. Without it nothing records what was "
-            "drawn and paid for; begin another job in another place, which pays again"
-        )
-    return Payer(Ledger.open(f"sqlite:///{path}", create=False), OWN_DATASET)
-
-
 def _remove_unused(path: Path) -> None:
     """A ledger of an attempt that ended before it charged anything."""
     with Ledger.open(f"sqlite:///{path}") as ledger:
@@ -230,6 +230,8 @@ def _exact_budget(mechanism: Mechanism, rounds: int, batch_size: int) -> Budget:
 VERSION = 2
 _ANEW = "start the job anew under another key and in another place, which pays again"
 _LONGEST = 2**28
+Row = tuple[int, list[int], bool]
+"""A round, its labels, and whether it was answered."""
 
 
 @dataclass(frozen=True)
@@ -304,6 +306,18 @@ class Spool:
         return os.path.lexists(folder / "job.json")
 
     @classmethod
+    def check_start(cls, folder: Path, *, resume: bool) -> None:
+        """Raise JobConflict unless there is a job to resume, or none that would have to be."""
+        begun = cls.is_begun(folder)
+        if resume and not begun:
+            raise JobConflict(f"{folder} does not hold a job to resume: leave --resume out to begin one")
+        if begun and not resume:
+            raise JobConflict(
+                f"{folder} holds a job already: continue it with --resume, or write to another --output (under another "
+                "--key), which pays again"
+            )
+
+    @classmethod
     def begin(cls, folder: Path, job: Job, votes: str, own: Path | None = None) -> Self:
         """A new job on the votes with this digest, which stays in the folder; `own` is its ledger, where no other one pays."""
         if cls.is_begun(folder):
@@ -374,6 +388,14 @@ class Spool:
     def drop(self, batch: int) -> None:
         """Forget a draw whose claim came second."""
         _draft(self._path(batch)).unlink(missing_ok=True)
+
+    def finished(self, rounds: int) -> Iterator[Row]:
+        """The first `rounds` rounds. JobDamaged where a file is damaged or missing."""
+        for batch in range(-(-rounds // self.job.batch_size)):
+            if (kept := self.read(batch)) is None:
+                raise JobDamaged(f"the labels of batch {batch} are missing from {self.folder}: resume the job")
+            for place, (labels, answered) in enumerate(zip(kept.labels.labels, kept.labels.answered, strict=True)):
+                yield self.job.rows(batch).start + place, labels, answered
 
     def _path(self, batch: int) -> Path:
         return self.folder / f"batch-{batch:06d}.json"
@@ -456,8 +478,6 @@ def _unsealed(path: Path) -> tuple[dict[str, Any], bytes]:
 # -- the loop -----------------------------------------------------------------------------------------------------------------
 
 ProgressCallback = Callable[[int, int], None]
-Row = tuple[int, list[int], bool]
-"""A round, its labels, and whether it was answered."""
 
 
 @dataclass(frozen=True)
@@ -535,12 +555,3 @@ class Labelling:
                 "this copy's draw is dropped, and nobody has seen it. Resume the job in the folder that has the labels"
             ) from None
         self._spool.settle(batch)
-
-
-def finished(spool: Spool, rounds: int) -> Iterator[Row]:
-    """The first `rounds` rounds. JobDamaged where a file is damaged or missing."""
-    for batch in range(-(-rounds // spool.job.batch_size)):
-        if (kept := spool.read(batch)) is None:
-            raise JobDamaged(f"the labels of batch {batch} are missing from {spool.folder}: resume the job")
-        for place, (labels, answered) in enumerate(zip(kept.labels.labels, kept.labels.answered, strict=True)):
-            yield spool.job.rows(batch).start + place, labels, answered

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Annotated, final
+from typing import Annotated, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,9 +20,8 @@ from accounting.arguments import checked_integer
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
-from dpselect.noise import argmax_probabilities_many, by_name
 from dpselect.pate.ballots import Ballots, Vote
-from dpselect.pate.voting import ConfidentGNMax, GNMax, LevelVote, StableVoting, TauVoting
+from dpselect.pate.voting import ConfidentGNMax, GNMax, StableVoting, TauVoting
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -30,7 +29,6 @@ Floats = NDArray[np.float64]
 _CELLS = 4_000_000  # votes made up at a time
 _FEWEST, _MOST = 20, 400  # items that are made up
 _CHOICES = 150  # of one vote per teacher
-_GAUSSIAN = by_name("gaussian")
 
 
 class PoorOutlook(InvalidRequest):
@@ -90,9 +88,9 @@ def outlook(mechanism: Mechanism, *, teachers: int) -> Outlook:
     settled = _vote(mechanism).with_teachers(teachers)
     counts = np.zeros((1, settled.labels), dtype=np.int64)
     counts[0, 0] = teachers
-    chances = _chances(settled, counts)[0]
+    chances = settled._chances(counts)[0]
     unvoted = float(chances[1:].mean()) if settled.labels > 1 else 0.0
-    return Outlook(*_decision(settled), float(chances[0]), unvoted, settled.labels)
+    return Outlook(*settled._decision(), float(chances[0]), unvoted, settled.labels)
 
 
 @final
@@ -118,6 +116,17 @@ class Prediction:
         together = self.labels + self.true
         return 2 * self.right / together if together else 0.0
 
+    @classmethod
+    def of(cls, mechanism: Vote, counts: ArrayLike, true: Flags) -> Self:
+        """`predicted` for (rounds, labels) counts that are known to be the mechanism's."""
+        chances, items = mechanism._chances(np.asarray(counts, dtype=np.int64)), len(true)
+        answered = 1.0
+        if isinstance(mechanism, ConfidentGNMax):
+            answered = float(chances.sum(axis=1).mean())
+        elif isinstance(mechanism, StableVoting):
+            answered = float(chances.max(axis=1).mean())
+        return cls(float(chances.sum()) / items, float(chances[true].sum()) / items, float(true.sum()) / items, answered)
+
 
 def predicted(mechanism: Mechanism, ballots: Ballots, truth: ArrayLike) -> Prediction:
     """The labels and the F1 to expect of a mechanism on votes whose true labels are known.
@@ -138,19 +147,7 @@ def predicted(mechanism: Mechanism, ballots: Ballots, truth: ArrayLike) -> Predi
     true = np.asarray(truth, dtype=np.bool_)
     if true.shape != ballots.counts.shape:
         raise InvalidRequest(f"truth has shape {true.shape} and the counts have {ballots.counts.shape}: one row for every round")
-    return prediction(settled.with_teachers(ballots.teachers), np.asarray(ballots.counts, dtype=np.int64), true)
-
-
-def prediction(mechanism: Vote, counts: NDArray[np.int64], true: Flags) -> Prediction:
-    """`predicted` for counts that are known to be the mechanism's."""
-    chances = _chances(mechanism, counts)
-    answered = 1.0
-    if isinstance(mechanism, ConfidentGNMax):
-        answered = float(chances.sum(axis=1).mean())
-    elif isinstance(mechanism, StableVoting):
-        answered = float(chances.max(axis=1).mean())
-    items = len(counts)
-    return Prediction(float(chances.sum()) / items, float(chances[true].sum()) / items, float(true.sum()) / items, answered)
+    return Prediction.of(settled.with_teachers(ballots.teachers), ballots.counts, true)
 
 
 @final
@@ -212,6 +209,19 @@ class TrialVotes:
     ballots: Ballots
     truth: Flags
 
+    @classmethod
+    def of_choices(cls, model: VotesModel, *, seed: int = 0) -> Self:
+        """Votes of teachers who vote once each, where one label is right: for GNMax and ConfidentGNMax."""
+        rng = np.random.default_rng(seed)
+        right = rng.integers(model.labels, size=_CHOICES)
+        truth = np.zeros((_CHOICES, model.labels), dtype=np.bool_)
+        truth[np.arange(_CHOICES), right] = True
+        agreeing = _shares(rng, model.agreement, model.usual_correlation, (_CHOICES, 1))
+        spread = _beta_total(model.usual_correlation) / (model.labels - 1)
+        others = np.where(truth, 0.0, rng.gamma(spread, size=truth.shape) + 1e-12)
+        chances = np.where(truth, agreeing, (1 - agreeing) * others / others.sum(axis=1, keepdims=True))
+        return cls(Ballots(rng.multinomial(model.teachers, chances), teachers=model.teachers, missing="allow"), truth)
+
 
 def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> TrialVotes:
     """Votes as `model` describes them, for planning. The seed makes a plan repeatable; nothing is released.
@@ -269,18 +279,6 @@ def _votes_on(share: Floats, teachers: int, dependence: float, rng: np.random.Ge
     return np.asarray(votes)
 
 
-def simulated_choices(model: VotesModel, *, items: int = _CHOICES, seed: int = 0) -> TrialVotes:
-    """Votes of teachers who vote once each, where one label is right: for GNMax and ConfidentGNMax."""
-    rng = np.random.default_rng(seed)
-    right = rng.integers(model.labels, size=items)
-    truth = np.zeros((items, model.labels), dtype=np.bool_)
-    truth[np.arange(items), right] = True
-    agreeing = _shares(rng, model.agreement, model.usual_correlation, (items, 1))
-    others = np.where(truth, 0.0, rng.gamma(_beta_total(model.usual_correlation) / (model.labels - 1), size=truth.shape) + 1e-12)
-    chances = np.where(truth, agreeing, (1 - agreeing) * others / others.sum(axis=1, keepdims=True))
-    return TrialVotes(Ballots(rng.multinomial(model.teachers, chances), teachers=model.teachers, missing="allow"), truth)
-
-
 def f1_range(mechanism: Mechanism, model: VotesModel, *, seed: int = 0) -> tuple[float, float]:
     """The least and greatest F1 to expect where what `model` leaves open (None) is as on any of five public data sets.
 
@@ -298,7 +296,7 @@ def f1_range(mechanism: Mechanism, model: VotesModel, *, seed: int = 0) -> tuple
     for values in itertools.product(*(open_fields[name] for name in names)):
         other = model.model_copy(update=dict(zip(names, values, strict=True)))
         chosen = isinstance(mechanism, GNMax | ConfidentGNMax)
-        made = simulated_choices(other, seed=seed) if chosen else simulated(other, seed=seed)
+        made = TrialVotes.of_choices(other, seed=seed) if chosen else simulated(other, seed=seed)
         ballots = made.ballots.cut(mechanism.tau) if isinstance(mechanism, TauVoting) else made.ballots
         found.append(predicted(mechanism, ballots, made.truth).f1)
     return min(found), max(found)
@@ -320,45 +318,3 @@ def _vote(mechanism: Mechanism) -> Vote:
     if not isinstance(mechanism, Vote):
         raise InvalidRequest("a mechanism on votes is needed, pate.GNMax(sigma=40, labels=10) for example")
     return mechanism
-
-
-def _decision(mechanism: Vote) -> tuple[float, float | None]:
-    """The noise, and the threshold that it is held against."""
-    if isinstance(mechanism, LevelVote):
-        return mechanism.sigma, mechanism._level
-    if isinstance(mechanism, ConfidentGNMax):
-        return mechanism.sigma_threshold, mechanism.threshold
-    if isinstance(mechanism, StableVoting):
-        rule = mechanism.stable.rule
-        return rule.scale, rule.least_gap(0.5)
-    return float(mechanism.sigma), None  # type: ignore[attr-defined]  # of GNMax
-
-
-def _chances(mechanism: Vote, counts: NDArray[np.int64]) -> Floats:
-    """(rounds, labels) the exact chance that a label is released."""
-    if isinstance(mechanism, LevelVote):
-        with np.errstate(over="ignore"):
-            return np.asarray(_GAUSSIAN.sf((mechanism._level - counts) / mechanism.sigma), dtype=np.float64)
-    if isinstance(mechanism, StableVoting):
-        return _stable_chances(mechanism, counts)
-    behind = counts - counts.max(axis=1, keepdims=True)
-    sigma = mechanism.sigma  # type: ignore[attr-defined]  # of GNMax and ConfidentGNMax
-    winners = argmax_probabilities_many(_GAUSSIAN, sigma, behind.astype(np.float64))
-    if not isinstance(mechanism, ConfidentGNMax):
-        return winners
-    passes = _GAUSSIAN.sf((mechanism.threshold - counts.max(axis=1)) / mechanism.sigma_threshold)
-    return np.asarray(winners * passes[:, None], dtype=np.float64)
-
-
-def _stable_chances(mechanism: StableVoting, counts: NDArray[np.int64]) -> Floats:
-    """A label is released where the chosen number of labels reaches it and its gap passes."""
-    stable = mechanism.stable
-    order = np.argsort(-counts, axis=1, kind="stable")
-    ranked = np.take_along_axis(counts, order, axis=1).astype(np.float64)
-    gaps = -np.diff(ranked, axis=1, append=0.0)[:, : stable.kbar]
-    passed = np.array([stable.rank_law(row) * stable.rule.pass_probability(row) for row in gaps])
-    reached = np.zeros(counts.shape)
-    reached[:, : passed.shape[1]] = np.cumsum(passed[:, ::-1], axis=1)[:, ::-1]
-    chances = np.zeros(counts.shape)
-    np.put_along_axis(chances, order, reached, axis=1)
-    return chances

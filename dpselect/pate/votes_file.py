@@ -14,16 +14,18 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
 import numpy as np
 import scipy
 
 from accounting import AccountingError
 from accounting.files import read_bytes
-from dpselect.errors import InvalidRequest
+from dpselect.errors import InvalidBallots, InvalidRequest
+from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots import Ballots, Missing
 from dpselect.pate.outlook import TrialVotes
+from dpselect.pate.voting import TauVoting
 
 MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked
 _MOST_ARRAYS = 64
@@ -44,6 +46,7 @@ class VotesFileError(InvalidRequest):
 class VotesFile:
     """Ballots and a digest of the file that they were read from, both private, and whether the file tells who votes for what."""
 
+    path: Path
     ballots: Ballots
     digest: str
     single: bool
@@ -51,41 +54,54 @@ class VotesFile:
     def __repr__(self) -> str:
         return "VotesFile(<votes hidden>)"
 
+    @classmethod
+    def read(cls, path: Path, *, teachers: int | None = None, stacked: bool = False, missing: Missing = "refuse") -> Self:
+        """The ballots that a file holds.
 
-def read_votes(path: Path, *, teachers: int | None = None, stacked: bool = False, missing: Missing = "refuse") -> VotesFile:
-    """The ballots that a file holds.
+        Args:
+            path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names` (one for each label), or a
+                sparse matrix (CSR, CSC or COO) that scipy.sparse.save_npz wrote. Unpacked it has at most 512 MiB.
+            teachers: how many teachers there are, where the file does not tell.
+            stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
+            missing: as for `Ballots`.
+        """
+        content = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)
+        try:
+            arrays = _arrays(io.BytesIO(content))
+            votes, names, stated = (
+                _sparse(arrays) if "votes" not in arrays else arrays["votes"],
+                _names(arrays),
+                _teachers(arrays),
+            )
+        except VotesFileError as error:
+            raise VotesFileError(f"{path}: {error}") from None
+        except (*_UNREADABLE, *_NO_VOTES):
+            raise VotesFileError(f"{path} is damaged or holds no votes: give {_FORMS}") from None
+        if teachers is not None and stated is not None and teachers != stated:
+            raise VotesFileError(f"--teachers={teachers}, but {path} states {stated}: leave one of them out")
+        ballots = _ballots(path, votes, stated if teachers is None else teachers, names, stacked=stacked, missing=missing)
+        return cls(path, ballots, hashlib.sha256(content).hexdigest(), stacked or votes.ndim == 3)
 
-    Args:
-        path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names` (one for each label), or a
-            sparse matrix (CSR, CSC or COO) that scipy.sparse.save_npz wrote. Unpacked it has at most 512 MiB.
-        teachers: how many teachers there are, where the file does not tell.
-        stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
-        missing: as for `Ballots`.
-    """
-    content = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)
-    try:
-        arrays = _arrays(io.BytesIO(content))
-        votes, names, stated = _sparse(arrays) if "votes" not in arrays else arrays["votes"], _names(arrays), _teachers(arrays)
-    except VotesFileError as error:
-        raise VotesFileError(f"{path}: {error}") from None
-    except (*_UNREADABLE, *_NO_VOTES):
-        raise VotesFileError(f"{path} is damaged or holds no votes: give {_FORMS}") from None
-    if teachers is not None and stated is not None and teachers != stated:
-        raise VotesFileError(f"--teachers={teachers}, but {path} states {stated}: leave one of them out")
-    ballots = _ballots(path, votes, stated if teachers is None else teachers, names, stacked=stacked, missing=missing)
-    return VotesFile(ballots, hashlib.sha256(content).hexdigest(), stacked or votes.ndim == 3)
+    @classmethod
+    def trial(cls, path: Path) -> TrialVotes:
+        """Votes and what is true of their items: a file as for `read` with (rounds, labels) zeros and ones, `truth`."""
+        votes = cls.read(path, missing="allow").ballots
+        arrays = _arrays(io.BytesIO(read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)))
+        truth = arrays.get("truth")
+        if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
+            raise VotesFileError(
+                f"{path} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it"
+            )
+        return TrialVotes(votes, truth.astype(np.bool_))
 
-
-def read_trial(path: Path) -> TrialVotes:
-    """Votes and what is true of their items: a file as for `read_votes` with (rounds, labels) zeros and ones, `truth`."""
-    votes = read_votes(path, missing="allow").ballots
-    arrays = _arrays(io.BytesIO(read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)))
-    truth = arrays.get("truth")
-    if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
-        raise VotesFileError(
-            f"{path} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it"
-        )
-    return TrialVotes(votes, truth.astype(np.bool_))
+    def fitting(self, mechanism: Mechanism, salt: str) -> Ballots:
+        """Ballots that the mechanism's guarantee covers: cut by a public rule where it is for few votes, each of them known."""
+        try:
+            fit = self.ballots.cut(mechanism.tau, salt=salt) if isinstance(mechanism, TauVoting) and self.single else self.ballots
+            mechanism.check_many(fit)
+        except InvalidBallots as error:
+            raise VotesFileError(f"{self.path}: {error}") from None
+        return fit
 
 
 def _arrays(content: io.BytesIO) -> dict[str, Any]:

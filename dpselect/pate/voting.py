@@ -26,7 +26,7 @@ from dpselect.mechanisms.stability.gaps import AnyRegularizer, Rank
 from dpselect.mechanisms.stability.stability_test import NOT_PASSED
 from dpselect.mechanisms.stability.stable_top_k import StableTopK
 from dpselect.mechanisms.traits import RHO, SIGMA, Traits
-from dpselect.noise import by_name
+from dpselect.noise import argmax_probabilities_many, by_name
 from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds
@@ -38,6 +38,7 @@ from dpselect.sensitivity import Sensitivity
 Words = NDArray[np.uint64]
 Cells = NDArray[np.int32]
 Places = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 _LARGEST = 1 << 16  # counts up to it have tables
 _BITS = 16
@@ -92,7 +93,7 @@ class Coins:
         return result
 
 
-def edges(places: NDArray[np.float64]) -> Cells:
+def edges(places: Floats) -> Cells:
     """The cell of 2^-16 in which P[Z > place] lies, up to one cell, for every place."""
     with np.errstate(over="ignore"):
         return np.asarray(np.floor(_GAUSSIAN.sf(places) * 2.0**_BITS), dtype=np.int32)
@@ -183,14 +184,14 @@ class RaceLevel:
         return int(contest.ranked().index[0])
 
 
-def _work(chances: NDArray[np.float64]) -> float:
+def _work(chances: Floats) -> float:
     """Expected cost of a level: labels that take part, all of them where none exceeds it."""
     with np.errstate(divide="ignore"):
         nobody = np.exp(np.log1p(-chances).sum(axis=1))
     return float((chances.sum(axis=1) + nobody * chances.shape[1]).mean())
 
 
-def _heights(behind: Places, sigma: float) -> NDArray[np.float64]:
+def _heights(behind: Places, sigma: float) -> Floats:
     with np.errstate(over="ignore"):
         return np.fmax(-behind / sigma, LOWEST)
 
@@ -232,6 +233,18 @@ class GNMax(Vote):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return winner_probabilities(scores, by_name("gaussian"), self.sigma)
+
+    def _decision(self) -> tuple[float, float | None]:
+        return self.sigma, None
+
+    def _chances(self, counts: Places) -> Floats:
+        return _winning(counts, self.sigma)
+
+
+def _winning(counts: Places, sigma: float) -> Floats:
+    """(rounds, labels) the chance of each label to have the largest noisy count."""
+    behind = counts - counts.max(axis=1, keepdims=True)
+    return argmax_probabilities_many(_GAUSSIAN, sigma, behind.astype(np.float64))
 
 
 def one_vote(relation: Relation) -> Sensitivity:
@@ -312,6 +325,13 @@ class ConfidentGNMax(Vote):
         passes = float(noise.sf(below))
         return {(): float(noise.cdf(below)), **{(label,): passes * chance for label, chance in winner.items()}}
 
+    def _decision(self) -> tuple[float, float | None]:
+        return self.sigma_threshold, self.threshold
+
+    def _chances(self, counts: Places) -> Floats:
+        passes = _GAUSSIAN.sf((self.threshold - counts.max(axis=1)) / self.sigma_threshold)
+        return np.asarray(_winning(counts, self.sigma) * passes[:, None], dtype=np.float64)
+
 
 class LevelVote(Vote, ABC):
     """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds the level. A member has the fields below."""
@@ -378,6 +398,13 @@ class LevelVote(Vote, ABC):
                 **{chosen | {label}: chance * passes for chosen, chance in law.items()},
             }
         return law
+
+    def _decision(self) -> tuple[float, float | None]:
+        return self.sigma, self._level
+
+    def _chances(self, counts: Places) -> Floats:
+        with np.errstate(over="ignore"):
+            return np.asarray(_GAUSSIAN.sf((self._level - counts) / self.sigma), dtype=np.float64)
 
 
 @final
@@ -502,3 +529,20 @@ class StableVoting(Vote):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return self.stable._probabilities(scores)
+
+    def _decision(self) -> tuple[float, float | None]:
+        rule = self.stable.rule
+        return rule.scale, rule.least_gap(0.5)
+
+    def _chances(self, counts: Places) -> Floats:
+        """A label is released where the chosen number of labels reaches it and its gap passes."""
+        stable = self.stable
+        order = np.argsort(-counts, axis=1, kind="stable")
+        ranked = np.take_along_axis(counts, order, axis=1).astype(np.float64)
+        gaps = -np.diff(ranked, axis=1, append=0.0)[:, : stable.kbar]
+        passed = np.array([stable.rank_law(row) * stable.rule.pass_probability(row) for row in gaps])
+        reached = np.zeros(counts.shape)
+        reached[:, : passed.shape[1]] = np.cumsum(passed[:, ::-1], axis=1)[:, ::-1]
+        chances = np.zeros(counts.shape)
+        np.put_along_axis(chances, order, reached, axis=1)
+        return chances

@@ -1,4 +1,4 @@
-"""The mechanisms that answer "which are the top k", with the settings that a plan tries, and why others are not planned."""
+"""The mechanisms that answer "which are the top k", the settings that a plan tries, and the noise that spends a budget."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from pkgutil import resolve_name
 from typing import Any, final
 
 import numpy as np
 
-from accounting import AccountingError
+from accounting import AccountingError, Composed, Curve
+from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
+from accounting.calibration import where_zero
+from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.decimal_sum import exact
 from accounting.frozen import kind_of
 from dpselect import mechanisms
 from dpselect.choose.calibration import knob_of, public_settings
 from dpselect.choose.counts import takes_its_own
 from dpselect.choose.defaults import GENEROUS, two_steps
 from dpselect.mechanisms import Mechanism, members
-from dpselect.mechanisms.traits import INSTEAD, Knob, Traits, fields_of, settings_of
-from dpselect.planning.score_levels import Bounding, Levels, Norm
-from dpselect.planning.task import Part, Task
+from dpselect.mechanisms.traits import Knob, Traits, fields_of, settings_of
+from dpselect.planning.laws.base import Levels, Norm
+from dpselect.planning.release_plan import Part, Task
+from dpselect.planning.shape import Bounding
 from dpselect.sensitivity import Sensitivity
 
 Settings = Mapping[str, Any]
@@ -118,6 +124,44 @@ class Family:
         names = fields_of(self.member)
         return self.member.model_validate({name: value for name, value in given.items() if name in names and value is not None})
 
+    def built(self, task: Task, knob: float, failure: float | None) -> tuple[Mechanism, ...]:
+        """One mechanism for every part."""
+        return tuple(self.build(task, part, knob, failure) for part in task.parts)
+
+    def fits(self, task: Task, like: Fitted | None = None) -> Iterator[Fitted]:
+        """The members that spend the budget, one for each way to split delta that leaves enough for the noise.
+
+        Quickly: where the best price is slow to find, by Renyi divergence. `Fitted.refined` makes up for it.
+
+        Args:
+            like: of the same mechanism with another clip: the noise is then in proportion, and nothing is searched.
+        """
+        for failure in self.failures(task):
+            start = None
+            # Where noise pays for the norm of a user's clipped vector, this much costs what `like` costs.
+            if like is not None and like.failure == failure and self.clip is not None and like.family.clip is not None:
+                alike = self.norm == like.family.norm and not self.knob.rising
+                start = like.knob * self.clip / like.family.clip if alike else None
+            found = _Search(self, task, failure, thorough=False).found(start)
+            if found is not None:
+                yield found
+
+    def failures(self, task: Task) -> list[float | None]:
+        """The chances of failure of one release to try; none at all if the budget has no delta to spend on it."""
+        budget = task.budget
+        if self.failure is None:
+            return [None]
+        if budget.form == "approximate" and task.charged == "separately":
+            each = budget.failure_of_each(task.charges)
+            return [each] if each > 0 else []
+        found: list[float | None] = []
+        for share in (1.0,) if budget.form == "zcdp" else _SHARES:
+            # In whole units of a filter's price, and rounded down to six digits.
+            part = _DOWN.divide(exact(budget.delta) * exact(share), Decimal(task.charges))
+            units = part.quantize(FAILURE_UNIT, context=_UNITS) if part > FAILURE_UNIT else Decimal(0)
+            found += [float(units)] if units > 0 else []
+        return found
+
     def unsuited(self, task: Task) -> str | None:
         """Why the family cannot do what the task asks, whatever its noise; None if it may."""
         if self.traits.answers == "one_item" and any(part.k > 1 for part in task.parts):
@@ -156,26 +200,6 @@ def families() -> tuple[Family, ...]:
         for member, traits in planned
         for values in itertools.product(*traits.tried.values())
     )
-
-
-def not_planned() -> dict[str, str]:
-    """The mechanisms that no plan considers, and why."""
-    return {kind: _not_planned(member.traits) for kind, member in sorted(members().items()) if not member.traits.planned}
-
-
-def _not_planned(traits: Traits) -> str:
-    if traits.answers in INSTEAD:
-        return INSTEAD[traits.answers]
-    if traits.noise is None and traits.recipe is None:
-        return "has no single amount of noise to plan: configure it in the library"
-    return "is not planned yet, as no law of its quality is known: configure it in the library or in [release.mechanism]"
-
-
-def variants(mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
-    """The mechanism with every setting to try that costs nothing: the price is the same for all."""
-    place = mechanism.traits.variants
-    for change in [{}] if place is None else resolve_name(place)(mechanism, levels):
-        yield type(mechanism).model_validate({**settings_of(mechanism), **change})
 
 
 def rules(_mechanism: mechanisms.CanonicalTopK, _levels: Levels) -> Iterator[Settings]:
@@ -247,3 +271,176 @@ def splits(mechanism: mechanisms.DiscoverThenSelect, _levels: Levels) -> Iterato
 
 def _short(value: float) -> float:
     return float(f"{value:.3g}") if math.isfinite(value) else value
+
+
+# -- the noise that spends a budget ----------------------------------------------------------------------------------------
+
+# Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon.
+_SHARES = (0.99, 0.75, 0.5)
+_COARSE, _FINE = 0.02, 1e-4  # of the logarithm of the parameter
+_STEP = 0.1
+# Of the logarithm of the cost: that of nothing; the part of the tolerance that may stay unspent, and that a guess aims below the
+# limit; how much nearer a guess has to come for the next one to be made; how many costs it goes by.
+_FREE, _SPENT, _SHORT, _SHRUNK, _NEAREST = -1e3, 0.1, 0.03, 0.3, 4
+_MOST_STEPS = 60
+_DOWN, _UP = Context(prec=6, rounding=ROUND_FLOOR), Context(prec=6, rounding=ROUND_CEILING)
+_UNITS = Context(prec=30, rounding=ROUND_FLOOR)
+
+
+@final
+@dataclass(frozen=True)
+class Fitted:
+    """One mechanism for every part of a task, all with the same amount of noise, and what they cost together.
+
+    Attributes:
+        mechanisms: in the order of the parts.
+        cost: in the unit of the budget's limit (epsilon at its delta, or rho); proved, not more than the limit.
+        family, knob, failure: whose members these are, with how much noise, and the chance of failure of one release.
+        whole: whether the noise is the least that the budget admits; otherwise it is priced by Renyi divergence alone, which asks
+            for a little more.
+    """
+
+    mechanisms: tuple[Mechanism, ...]
+    cost: float
+    family: Family
+    knob: float
+    failure: float | None
+    whole: bool
+
+    def built(self, task: Task, factor: float) -> tuple[Mechanism, ...]:
+        """The mechanisms with `factor` times the noise and the first of the settings that cost nothing."""
+        knob = self.family.knob
+        power = (2 if knob.field == "rho" else 1) * (-1 if knob.rising else 1)
+        return self.family.built(task, self.knob * factor**power, self.failure)
+
+    def refined(self, task: Task) -> Fitted:
+        """The same family with the least noise that the budget admits."""
+        if self.whole:
+            return self
+        return _Search(self.family, task, self.failure, thorough=True).found() or self
+
+
+def admitted(task: Task, mechanisms: tuple[Mechanism, ...]) -> bool:
+    """Whether the budget pays for all releases, charged as the task says."""
+    if task.charged == "together":
+        return task.budget.covers(_priced(task, mechanisms, thorough=True))
+    total = NOTHING
+    for part, mechanism in zip(task.parts, mechanisms, strict=True):
+        total = total.plus(task.budget.price(task.released(mechanism).curve).times(part.releases))
+    return task.budget.fits(NOTHING, total)
+
+
+def _priced(task: Task, mechanisms: tuple[Mechanism, ...], *, thorough: bool) -> float:
+    """The cost of a plan that is fixed in advance; by Renyi divergence alone where the best price is slow to find, for a quick
+    look, and for the union bound of GaussianMax, whose loss distribution is slow.
+    """
+    pairs = zip(task.parts, mechanisms, strict=True)
+    curve: Curve = Composed.of([(part.releases, task.released(mechanism).curve) for part, mechanism in pairs])
+    budget = task.budget
+    if budget.form != "approximate" or (thorough and "gaussian_max" not in curve.to_json()):
+        return budget.cost(curve)
+    left = float(_DOWN.subtract(exact(budget.delta), exact(curve.delta0)))
+    if left <= 0:
+        return curve.core_epsilon if left == 0 else math.inf
+    return min(curve.core_epsilon, rdp_to_epsilon(curve.rdp, left, curve.table_orders).value)
+
+
+@final
+class _Search:
+    """In x, the logarithm of the knob, turned round where more of it means less cost; so cost rises with x."""
+
+    def __init__(self, family: Family, task: Task, failure: float | None, *, thorough: bool) -> None:
+        self._family, self._task, self._failure = family, task, failure
+        # Only an (epsilon, delta) plan that is fixed in advance has a price that takes long to find.
+        slow = task.charged == "together" and task.budget.form == "approximate"
+        self._thorough = thorough or not slow
+        self._sign = 1.0 if family.knob.rising else -1.0
+        self._low, self._high = sorted(self._sign * math.log(end) for end in family.knob.bracket(family.sensitivity(task).range))
+
+    def found(self, start: float | None = None) -> Fitted | None:
+        """The mechanisms with the least noise that is admitted, or close to `start` if that is given; None if none is."""
+        knob = None if start is None else self._settled(-math.log(start))
+        if knob is None and (x := self._run()) is not None:
+            knob = self._settled(x)
+        if knob is None:
+            return None
+        mechanisms = self._family.built(self._task, knob, self._failure)
+        cost = _priced(self._task, mechanisms, thorough=self._thorough)
+        return Fitted(mechanisms, cost, self._family, knob, self._failure, self._thorough)
+
+    def _run(self) -> float | None:
+        """The largest admitted x to one part in 10^4, or None."""
+        at = {self._low: self._excess(self._low, thorough=False)}
+        if at[self._low] > 0:
+            return None
+        at[self._high] = self._excess(self._high, thorough=False)
+        if at[self._high] <= 0:
+            return self._high
+        start = self._closed(at, _COARSE if self._thorough else _FINE, thorough=False)
+        return self._refined(start) if self._thorough else start
+
+    def _settled(self, x: float) -> float | None:
+        """The knob with six digits, nudged until the budget admits it beyond doubt."""
+        round_to_safety = _UP if self._sign < 0 else _DOWN
+        for nudge in range(_MOST_STEPS):
+            knob = float(round_to_safety.create_decimal(Decimal(repr(math.exp(self._sign * (x - nudge * 1e-6))))))
+            mechanisms = self._family.built(self._task, knob, self._failure)
+            budget = self._task.budget
+            if admitted(self._task, mechanisms) if self._thorough else budget.covers(self._cost(mechanisms, thorough=False)):
+                return knob
+        return None
+
+    def _refined(self, start: float) -> float | None:
+        """From a start near the goal: step until the limit lies between two costs, then close in."""
+        at = {start: self._excess(start, thorough=True)}
+        up, step, x = at[start] <= 0, _STEP, start
+        for _ in range(_MOST_STEPS):
+            x = min(self._high, x + step) if up else max(self._low, x - step)
+            at[x] = self._excess(x, thorough=True)
+            if (at[x] <= 0) != up or x in (self._low, self._high):
+                break
+            step *= 2
+        if all(excess > 0 for excess in at.values()) or all(excess <= 0 for excess in at.values()):
+            return max((x for x, excess in at.items() if excess <= 0), default=None)
+        return self._closed(at, _FINE, thorough=True)
+
+    def _closed(self, at: dict[float, float], within: float, *, thorough: bool) -> float:
+        """An admitted x, its cost next to the limit or the x `within` below a refused one; `at`: the costs known so far."""
+        safe, unsafe = max(x for x in at if at[x] <= 0), min(x for x in at if at[x] > 0)
+        guessing = True
+        while unsafe - safe > within and at[safe] < -_SPENT * within:
+            best = min(map(abs, at.values()))
+            x = self._guess(at, within) if guessing else math.nan
+            x = x if safe < x < unsafe else (safe + unsafe) / 2
+            at[x] = self._excess(x, thorough=thorough)
+            guessing = abs(at[x]) < _SHRUNK * best or not guessing
+            safe, unsafe = (x, unsafe) if at[x] <= 0 else (safe, x)
+        return safe
+
+    def _guess(self, at: dict[float, float], within: float) -> float:
+        """Just below where the nearest costs, as a smooth curve, reach the limit; NaN where too few are known."""
+        near = sorted((abs(excess), excess, x) for x, excess in at.items() if abs(excess) < -_FREE)[:_NEAREST]
+        points = [(excess, x) for _, excess, x in near]
+        several = len({excess for excess, _ in points}) == len(points) > 1
+        return where_zero(points) - _SHORT * within if several else math.nan
+
+    def _excess(self, x: float, *, thorough: bool) -> float:
+        """ln(cost / limit); inf where such a mechanism does not exist."""
+        try:
+            mechanisms = self._family.built(self._task, math.exp(self._sign * x), self._failure)
+        except AccountingError:
+            return math.inf
+        spent = self._cost(mechanisms, thorough=thorough)
+        return math.log(spent / self._task.budget.limit) if spent > 0 else _FREE
+
+    def _cost(self, mechanisms: tuple[Mechanism, ...], *, thorough: bool) -> float:
+        if self._task.charged == "separately":
+            # The sum of what the filter adds up, over its capacity.
+            task = self._task
+            capacity = float(task.budget.capacity.main * MAIN_UNIT)
+            pairs = zip(task.parts, mechanisms, strict=True)
+            total = sum(
+                part.releases * main_cost(task.released(mechanism).curve, task.budget.measure) for part, mechanism in pairs
+            )
+            return total / capacity * task.budget.limit if capacity > 0 else math.inf
+        return _priced(self._task, mechanisms, thorough=thorough)

@@ -1,6 +1,5 @@
-"""The public or made-up shape of the data that a plan may look at.
-
-Counts and logs that are public, read from files.
+"""The public or made-up shape of the data that a plan may look at: counts, how many items users have, and what bounding their
+contributions leaves of a count. Read from public files, or made up.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Self, final
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike
 
 from accounting import Relation
@@ -25,11 +25,11 @@ from dpselect.choose.defaults import ASSUMED
 from dpselect.choose.forecast import SHARES, Crowd
 from dpselect.choose.learning import End, Learnt
 from dpselect.errors import InvalidRequest
-from dpselect.planning.score_levels import Bounding, Floats, Indices, Levels, Loads, PopularItems, bin_of, is_count
+from dpselect.planning.laws.base import Floats, Indices, Levels, Norm
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 
-MOST_USERS = 10**15  # beyond it a float does not tell one user
+_MOST_USERS = 10**15  # beyond it a float does not tell one user
 _KEPT = 1000  # items of a log that are kept one by one
 _SQL = """
 CREATE TEMP TABLE pairs AS SELECT DISTINCT {user} AS u, {item} AS i FROM log WHERE {user} IS NOT NULL AND {item} IS NOT NULL;
@@ -46,6 +46,179 @@ _MOST_ITEMS = 50_000_000
 _MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
 _SCATTERED, _SCATTER = 2000, 0.04  # first ranks of an uneven shape, and the standard deviation of their logarithms
 _HEAD = 0.8  # the exponent that a flat head takes off
+_TAIL = 1e-9  # users with more items than all but so few of them are left out
+_WIDTH = 2**0.25  # of a bin of loads above _SINGLE
+_SINGLE = 16
+_MOST_WITHIN = 500  # of a user's items among some candidates
+
+
+@final
+@dataclass(frozen=True)
+class Bounding:
+    """What is done to a user's items before they are counted.
+
+    Attributes:
+        limit: at most this many items of a user are kept, chosen by a hash; None for all.
+        clip: the 0/1 vector of the kept ones is scaled to a norm of at most this; None to leave it.
+        norm: in which that is: "l2" divides by the root of the number of items, "l1" by the number.
+        share: of the users of a group, those that are kept in it at all.
+    """
+
+    limit: int | None = None
+    clip: float | None = None
+    norm: Norm = "l2"
+    share: float = 1.0
+
+    @property
+    def whole(self) -> bool:
+        """Whether all items of a user who is kept count, in full."""
+        return self.limit is None and self.clip is None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is done."""
+        return self.whole and self.share == 1.0
+
+    def kept(self, loads: Floats) -> Floats:
+        """(bins,) the chance that an item of a user with that many is kept."""
+        return self.share * (np.ones_like(loads) if self.limit is None else np.minimum(1.0, self.limit / loads))
+
+    def weight(self, loads: Floats) -> Floats:
+        """(bins,) what a kept item of such a user counts."""
+        if self.clip is None:
+            return np.ones_like(loads)
+        left = loads if self.limit is None else np.minimum(loads, self.limit)
+        return _weights(left, self.clip, self.norm)
+
+    def words(self) -> str:
+        """As a phrase; empty if nothing is done."""
+        parts = []
+        if self.limit is not None:
+            parts.append(f"at most {self.limit:,} item{'s' if self.limit > 1 else ''} of each user")
+        if self.clip is not None:
+            parts.append(f"each user scaled to {'a Euclidean' if self.norm == 'l2' else 'an l1'} norm of {self.clip:g}")
+        return ", ".join(parts)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _PopularItems:
+    """Who touches the most popular items of a log, which says what a second look at some of them sees.
+
+    Attributes:
+        of: (levels,) the item of each level; -1 for levels further down.
+        starts: (items + 1,) where the users of each item begin.
+        users: (pairs,) users, from 0.
+        factor: items of each user for every one in the log.
+    """
+
+    of: Indices
+    starts: Indices
+    users: Indices
+    factor: float = 1.0
+
+    def kept(self, chosen: Indices, reach: Indices, clip: float, norm: Norm) -> Floats:
+        """(levels in reach,) what an item counts for each of its users on average, users clipped within the levels `chosen`."""
+        among = np.zeros(len(self.starts) - 1, dtype=np.bool_)
+        among[self.of[chosen]] = True
+        sizes = np.diff(self.starts)
+        inside: Floats = np.bincount(self.users, np.repeat(among, sizes))[self.users].astype(np.float64)
+        inside = self.factor * (inside + np.repeat(~among, sizes))  # an item that joins the others is one more
+        shares = np.concatenate([[0.0], np.cumsum(_weights(inside, clip, norm))])
+        return np.asarray((np.diff(shares[self.starts]) / sizes)[self.of[reach]])
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Loads:
+    """Numbers of items per user, and who touches which item.
+
+    Attributes:
+        sizes: (bins,) numbers of items, ascending, >= 1.
+        users: (bins,) share of the users that have that many; sums to 1.
+        touching: (levels, bins) of the users of an item of each level, the share in each bin; None: the same for all items, by
+            chance, so that a user with twice the items is twice as likely to be among them.
+        head: the users of the most popular items one by one, where a log says so.
+    """
+
+    sizes: Floats
+    users: Floats
+    touching: Floats | None = None
+    head: _PopularItems | None = None
+
+    @classmethod
+    def of_mean(cls, mean: float) -> Self:
+        """Geometric, with 1 the least: most users have few, a tenth have 2.3 times the mean or more. A mean of 1 is 1 for all."""
+        if mean <= 1:
+            return cls(np.ones(1), np.ones(1))
+        most = int(np.ceil(1 + np.log(_TAIL) / np.log1p(-1 / mean)))
+        sizes = np.arange(1, most + 1, dtype=np.float64)
+        return cls.binned(sizes, (1 - 1 / mean) ** (sizes - 1))
+
+    @classmethod
+    def binned(cls, sizes: Floats, amounts: Floats) -> Self:
+        """Bins that are exact up to 16 items and 19 % wide beyond."""
+        place = _bin_of(sizes)
+        total = np.bincount(place, amounts)
+        mean = np.bincount(place, amounts * sizes)[total > 0] / total[total > 0]
+        return cls(mean, total[total > 0] / total.sum())
+
+    @property
+    def mean(self) -> float:
+        """Items of a user on average."""
+        return float(self.sizes @ self.users)
+
+    def scaled(self, factor: float) -> Loads:
+        """As many users with `factor` times the items each, at least 1."""
+        head = None if self.head is None else replace(self.head, factor=factor * self.head.factor)
+        return replace(self, sizes=np.maximum(1.0, factor * self.sizes), head=head)
+
+    def at(self, levels: Indices | slice) -> Loads:
+        """The same for other levels, each given by one of these."""
+        touching = None if self.touching is None else self.touching[levels]
+        return replace(self, touching=touching, head=None if self.head is None else replace(self.head, of=self.head.of[levels]))
+
+    def _shares(self) -> Floats:
+        """(1 or levels, bins) of the users of an item, the share in each bin."""
+        if self.touching is not None:
+            return self.touching
+        return ((self.sizes * self.users) / self.mean)[None]
+
+    def left(self, counts: Floats, multiplicities: Floats, bounding: Bounding) -> tuple[Floats, Floats]:
+        """(levels,) what bounding leaves of a count on average, and the standard deviation of that.
+
+        The deviation is that of which users touch an item and which items are kept; where a log says who touches an item of its
+        own count, the former is known.
+        """
+        kept, weight, shares = bounding.kept(self.sizes), bounding.weight(self.sizes), self._shares()
+        mean = shares @ (kept * weight)
+        drawn = shares @ (kept * weight**2) - mean**2
+        if self.touching is not None:
+            chosen = shares @ (kept * (1 - kept) * weight**2)
+            drawn = np.where(multiplicities == 1, chosen, drawn)
+        return counts * mean, np.sqrt(counts * np.maximum(drawn, 0.0))
+
+    def left_within(
+        self, counts: Floats, multiplicities: Indices, candidates: int, reach: int, clip: float, norm: Norm
+    ) -> tuple[Floats, Floats]:
+        """(reach,) what is left of the counts of the first `reach` levels where users are clipped within the first `candidates`
+        items, and its standard deviation.
+
+        Of a log it is known for its most popular items. Otherwise a user's items are taken to lie among the candidates by chance.
+        """
+        ends = np.cumsum(multiplicities)
+        inside = int(np.searchsorted(ends, candidates)) + 1
+        if self.head is not None and self.head.of[: max(inside, reach)].min() >= 0:
+            kept = self.head.kept(np.arange(min(inside, len(counts))), np.arange(reach), clip, norm)
+            return counts[:reach] * kept, np.zeros(reach)
+        inner = np.diff(np.minimum(ends, candidates), prepend=0)
+        chance = min(1.0, float(counts @ inner) / max(float(counts @ multiplicities), 1e-300))
+        others = np.arange(_MOST_WITHIN)
+        law = _binomial(others, np.rint(self.sizes - 1)[:, None], chance)
+        mean, square = (law @ _weights((1 + others).astype(np.float64), clip, norm) ** power for power in (1, 2))
+        shares = np.broadcast_to(self._shares(), (len(counts), len(self.sizes)))[:reach]
+        kept = shares @ mean
+        return counts[:reach] * kept, np.sqrt(counts[:reach] * np.maximum(shares @ square - kept**2, 0.0))
 
 
 @final
@@ -125,10 +298,10 @@ class Shape:
         """
         _require_number("exponent", exponent, low=0.0, rule="a finite number >= 0; about 1 is usual for what people like")
         for name, value in (("items", items), ("users", users)):
-            if not is_count(value):
+            if not _is_count(value):
                 raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
-        if users > MOST_USERS:
-            raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}: plan for fewer")
+        if users > _MOST_USERS:
+            raise InvalidRequest(f"users={users} is more than {_MOST_USERS:,}: plan for fewer")
         if items > _MOST_ITEMS:
             raise InvalidRequest(
                 f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little"
@@ -249,7 +422,7 @@ class Shape:
 
     def varied(self, rng: np.random.Generator) -> Shape:
         """A shape with independent Poisson counts that have these means: what another sample of users might look like."""
-        other = Shape.counts(np.minimum(rng.poisson(self.dense()), MOST_USERS), public=True)
+        other = Shape.counts(np.minimum(rng.poisson(self.dense()), _MOST_USERS), public=True)
         # The users of each of its levels are those of this shape's nearest count.
         nearest = np.clip(np.searchsorted(-self.values, -other.values), 0, len(self.values) - 1)
         loads = None if self.loads is None else self.loads.at(nearest)
@@ -257,10 +430,8 @@ class Shape:
 
     def flattened(self, ranks: float) -> Shape:
         """Another law: the head is flat up to about this many ranks, with the same sum, as that of public logs is."""
-        middle = np.cumsum(self.multiplicities) - (self.multiplicities - 1) / 2
-        flat = self.values * (middle / (middle + ranks)) ** _HEAD
-        factor = float(self.values @ self.multiplicities) / max(float(flat @ self.multiplicities), 1e-300)
-        return self._of(np.minimum(flat * factor, self._most), f"flat for {ranks:g} ranks: {self.description}")
+        flat = self.values * (self._middles / (self._middles + ranks)) ** _HEAD
+        return self._with_my_sum(flat, f"flat for {ranks:g} ranks")
 
     def uneven(self, rng: np.random.Generator) -> Shape:
         """What a log may look like whose counts scatter around this curve, each by some 4 %, and whose gaps are therefore uneven.
@@ -280,17 +451,11 @@ class Shape:
 
     def tilted(self, exponent: float) -> Shape:
         """Another law: the count of rank i times i^-exponent, with the same sum. Steeper if `exponent` is above 0."""
-        ranks = np.cumsum(self.multiplicities) - (self.multiplicities - 1) / 2  # the middle of the ranks that share a count
-        tilted = self.values * ranks**-exponent
-        total = float(tilted @ self.multiplicities)
-        factor = float(self.values @ self.multiplicities) / total if total > 0 else 1.0
-        return self._of(np.minimum(tilted * factor, self._most), f"exponent {exponent:+g}: {self.description}")
+        return self._with_my_sum(self.values * self._middles**-exponent, f"exponent {exponent:+g}")
 
     def tempered(self, power: float) -> Shape:
         """Another law: counts to this power, with the same sum. Zipf's law with an exponent has `power` times that exponent."""
-        flat = self.values**power
-        factor = float(self.values @ self.multiplicities) / max(float(flat @ self.multiplicities), 1e-300)
-        return self._of(np.minimum(flat * factor, self._most), f"to the power {power:g}: {self.description}")
+        return self._with_my_sum(self.values**power, f"to the power {power:g}")
 
     def thinned(self, factor: float) -> Shape:
         """The same with `factor` times the users."""
@@ -307,9 +472,19 @@ class Shape:
         return self._of(np.minimum(self.values * factor, self._most), words, items=factor)
 
     @property
+    def _middles(self) -> Floats:
+        """(levels,) the middle of the ranks that share a count."""
+        return np.cumsum(self.multiplicities) - (self.multiplicities - 1) / 2
+
+    @property
     def _most(self) -> float:
         """Users of an item."""
-        return MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
+        return _MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
+
+    def _with_my_sum(self, values: Floats, words: str) -> Shape:
+        """Other values for the same levels, in proportion to these and with the sum that this shape has."""
+        factor = float(self.values @ self.multiplicities) / max(float(values @ self.multiplicities), 1e-300)
+        return self._of(np.minimum(values * factor, self._most), f"{words}: {self.description}")
 
     def _of(self, values: Floats, words: str, *, users: float = 1.0, items: float = 1.0) -> Shape:
         """Other values for the same levels, highest first; this many times the users, this many times the items of each."""
@@ -365,7 +540,18 @@ class Shape:
 
 def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) -> Loads:
     if isinstance(stated, Mapping):
-        return Loads.of_mapping(stated)
+        for size, amount in stated.items():
+            if not _is_count(size):
+                raise InvalidRequest(f"items_per_user: {size!r} must be an integer >= 1, a number of items that users have")
+            if not isinstance(amount, int | float | np.number) or not 0 <= amount < np.inf:
+                raise InvalidRequest(
+                    f"items_per_user[{size}]={amount!r} must be a finite number >= 0: how many users have that many"
+                )
+        sizes = np.array(sorted(stated), dtype=np.float64)
+        amounts = np.array([float(stated[int(size)]) for size in sizes])
+        if not amounts.sum() > 0:
+            raise InvalidRequest("items_per_user names no users: give {number of items: how many users have it}")
+        return Loads.binned(sizes, amounts)
     rule = f"a finite number {'> 0' if least < 1 else f'>= {least:g}'} and at most {_MOST_EACH:,}"
     rule += ", or a mapping {number of items: how many users have it}"
     _require_number("items_per_user", stated, low=least, high=_MOST_EACH, rule=rule)
@@ -402,7 +588,7 @@ def _users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads,
 
 def _summed(item: Indices, loads: Floats, users: Floats, head: Mapping[str, np.ndarray]) -> tuple[Floats, Indices, Loads, float]:
     """From rows (rank of an item, items of a user, how many such users it has), and the (rank, user) of the first ranks."""
-    bins, place = np.unique(bin_of(loads), return_inverse=True)
+    bins, place = np.unique(_bin_of(loads), return_inverse=True)
     sizes = np.bincount(place, users * loads) / np.bincount(place, users)
     touching = np.zeros((int(item.max()) + 1, len(bins)))
     np.add.at(touching, (item, place), users)
@@ -418,7 +604,7 @@ def _summed(item: Indices, loads: Floats, users: Floats, head: Mapping[str, np.n
         sizes,
         people / people.sum(),
         shares / shares.sum(axis=1, keepdims=True),
-        PopularItems(of, starts, head["u"].astype(np.int64)),
+        _PopularItems(of, starts, head["u"].astype(np.int64)),
     )
     counts = np.concatenate([totals[:_KEPT], -tail])
     return counts, np.concatenate([np.ones(one_by_one), members]).astype(np.int64), known, float(people.sum())
@@ -473,6 +659,30 @@ def _checked(counts: ArrayLike) -> Floats:
         raise InvalidRequest("counts contain NaN or infinity: every count must be a finite number; clean them at the source")
     if (array < 0).any():
         raise InvalidRequest("counts contain a negative number: a count of users is >= 0")
-    if (array > MOST_USERS).any():
-        raise InvalidRequest(f"counts contain a number above {MOST_USERS:,}: a count is of users")
+    if (array > _MOST_USERS).any():
+        raise InvalidRequest(f"counts contain a number above {_MOST_USERS:,}: a count is of users")
     return array
+
+
+def _binomial(counts: Indices, trials: Floats, chance: float) -> Floats:
+    """Chances of these numbers of successes, broadcast; not by scipy.stats, which takes longer to import than to plan."""
+    special, missed = scipy.special, np.maximum(trials - counts, 0)
+    ways = special.gammaln(trials + 1) - special.gammaln(counts + 1) - special.gammaln(missed + 1)
+    logs = ways + special.xlogy(counts, chance) + special.xlog1py(missed, -chance)
+    return np.where(counts <= trials, np.exp(logs), 0.0)
+
+
+def _is_count(value: object) -> bool:
+    """Whether it is an integer >= 1, numpy's included, and no bool."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(value >= 1)
+
+
+def _weights(items: Floats, clip: float, norm: Norm) -> Floats:
+    """What an item of a user with that many counts, once the user is clipped."""
+    return np.minimum(1.0, clip / np.maximum(np.sqrt(items) if norm == "l2" else items, 1e-300))
+
+
+def _bin_of(sizes: Floats) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """The bin of each number of items."""
+    wide = _SINGLE + np.floor(np.log(np.maximum(sizes, 1) / _SINGLE) / np.log(_WIDTH))
+    return np.where(sizes <= _SINGLE, sizes, np.maximum(wide, _SINGLE)).astype(np.int64)

@@ -208,7 +208,7 @@ EDITS = [
         f"{DELTAS}::test_the_profile_of_a_gaussian_maximum_is_its_union_bound",
     ),
     Edit(
-        "dpselect/pate/smooth_release.py",
+        "dpselect/pate/unsanitised.py",
         "math.nextafter(cost + self._rdp_at(a), math.inf)",
         "cost",
         f"{DELTAS}::test_a_tested_release_pays_for_the_release_and_the_labels",
@@ -226,7 +226,7 @@ EDITS = [
         f"{DELTAS}::test_both_bounds_of_delta_hold_the_truth_between_them",
     ),
     Edit(
-        "dpselect/pate/smooth_release.py",
+        "dpselect/pate/unsanitised.py",
         "round(teachers**0.65 / 5)",
         "round(teachers**0.63 / 5)",
         "tests/dpselect/pate/data_dependent/test_release.py::test_an_order_is_picked_by_the_size_of_the_ensemble",
@@ -572,8 +572,8 @@ EDITS = [
     ),
     Edit(
         "dpselect/pate/unsanitised.py",
-        "require_left(release, delta)",
-        "pass",
+        "set_aside})\n        release._require_left(delta)",
+        "set_aside})",
         "tests/dpselect/pate/data_dependent/test_private.py::test_a_release_that_leaves_no_delta_is_refused_before_it_is_charged",
     ),
     Edit(
@@ -1120,13 +1120,13 @@ EDITS = [
     Edit(STABLE, "return 2 * math.sqrt(self.rho / picks)", "return 1.9 * math.sqrt(self.rho / picks)", STABLE_PRICES),
     Edit(STABLE, "most.rdp(_ORDERS) * _UP", "most.rdp(_ORDERS) * 0.95", STABLE_PRICES),
     Edit(
-        "dpselect/pate/smooth_release.py",
+        "dpselect/pate/unsanitised.py",
         "left = math.nextafter(delta - release.failure, 0.0)",
         "left = math.nextafter(delta - 0.95 * release.failure, 0.0)",
         "tests/dpselect/pate/data_dependent/test_release.py::test_epsilon_is_that_of_labels_and_release_together",
     ),
     Edit(
-        "dpselect/pate/smooth_release.py",
+        "dpselect/pate/unsanitised.py",
         "delta0=self.failure)",
         "delta0=0.95 * self.failure)",
         f"{DELTAS}::test_a_tested_release_pays_for_the_release_and_the_labels",
@@ -1390,7 +1390,7 @@ EDITS = [
         "tests/dpselect/cli/test_guard.py::test_notes_of_others_are_not_shown",
     ),
     Edit(
-        "dpselect/planning/task.py",
+        "dpselect/planning/release_plan.py",
         "self.releases * users * self.groups.max_groups_per_user",
         "self.releases * self.groups.max_groups_per_user",
         "tests/dpselect/planning/test_groups.py::test_counts_in_groups_take_the_share_that_the_plan_states",

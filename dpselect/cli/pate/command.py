@@ -34,21 +34,9 @@ from dpselect.cli.guard import SPENT, Terminated
 from dpselect.errors import Note, printable
 from dpselect.mechanisms.traits import Pay
 from dpselect.pate.ballots import Ballots, Missing
-from dpselect.pate.labelling import (
-    Job,
-    JobConflict,
-    Labelling,
-    Payer,
-    Progress,
-    ProgressCallback,
-    Row,
-    Spool,
-    finished,
-    kept_ledger,
-    own_ledger,
-)
+from dpselect.pate.labelling import Job, Labelling, Payer, Progress, ProgressCallback, Row, Spool
 from dpselect.pate.outlook import Outlook
-from dpselect.pate.votes_file import VotesFile, VotesFileError, read_votes
+from dpselect.pate.votes_file import VotesFile
 from dpselect.selection import Label
 
 FORMATS = (".npz", ".csv", ".jsonl")
@@ -126,9 +114,9 @@ def labelled(
         raise InvalidRequest("--pay-for-what-came-out needs --ledger and --dataset: the job's own ledger pays for nothing else")
     if request.ledger is None and request.period is not None:
         raise InvalidRequest("--period belongs to a dataset of a ledger: name it with --ledger and --dataset")
-    votes = read_votes(request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing)
+    votes = VotesFile.read(request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing)
     mechanism = _mechanism(request, votes.ballots)
-    ballots = _fit(votes, mechanism, request)
+    ballots = votes.fitting(mechanism, request.salt)
     _check_start(request)
     expected = pate.outlook(mechanism, teachers=ballots.teachers)
     if not (expected.works or request.anyway or request.resume):
@@ -190,19 +178,12 @@ def _run(
         spool = (Spool.resumed if request.resume else Spool.begin)(request.folder, job, votes.digest, request.own)
         done = Labelling(spool, payer, ballots).run(progress)
         if done.rounds:
-            write_output(request.output, finished(spool, done.rounds), ballots.names, request.record)
+            write_output(request.output, spool.finished(done.rounds), ballots.names, request.record)
         return PateAnswer(request, job, expected, done, payer)
 
 
 def _check_start(request: PateRequest) -> None:
-    begun = Spool.is_begun(request.folder)
-    if request.resume and not begun:
-        raise JobConflict(f"{request.folder} does not hold a job to resume: leave --resume out to begin one")
-    if begun and not request.resume:
-        raise JobConflict(
-            f"{request.folder} holds a job already: continue it with --resume, or write to another --output (under another "
-            "--key), which pays again"
-        )
+    Spool.check_start(request.folder, resume=request.resume)
     if not _is_ours(request.output, request.record):
         require_new(request.output, "--output")
 
@@ -210,7 +191,7 @@ def _check_start(request: PateRequest) -> None:
 @contextmanager
 def _payer(request: PateRequest, mechanism: Mechanism, rounds: int) -> Iterator[Payer]:
     if request.own is not None:
-        payer = kept_ledger(request.own) if request.resume else own_ledger(request.own, mechanism, rounds, request.batch_size)
+        payer = Payer.kept(request.own) if request.resume else Payer.own(request.own, mechanism, rounds, request.batch_size)
     else:
         payer = Payer(Ledger.open(str(request.ledger), create=False), str(request.dataset), request.period)
     with payer.ledger:
@@ -248,17 +229,6 @@ def _check_settings(request: PateRequest, member: type[Mechanism]) -> None:
     needed = {"confident": "threshold", "tau": "tau"}.get(request.mechanism)
     if needed is not None and needed not in request.settings:
         raise InvalidRequest(f"--mechanism {request.mechanism} needs --{needed}")
-
-
-def _fit(votes: VotesFile, mechanism: Mechanism, request: PateRequest) -> Ballots:
-    """Ballots that the mechanism's guarantee covers: cut by a public rule where it is for few votes, each of them known."""
-    cuts = isinstance(mechanism, pate.TauVoting) and votes.single
-    try:
-        fit = votes.ballots.cut(request.settings["tau"], salt=request.salt) if cuts else votes.ballots
-        mechanism.check_many(fit)
-    except pate.InvalidBallots as error:
-        raise VotesFileError(f"{request.votes}: {error}") from None
-    return fit
 
 
 def write_output(path: Path, rows: Iterable[Row], names: Sequence[Label] | None, record: Path) -> None:

@@ -16,8 +16,8 @@ from accounting.page.templates import asset, template
 from dpselect import InvalidRequest, pate
 from dpselect.cli import options, out
 from dpselect.cli.pate.command import CLASSES
-from dpselect.pate.votes_file import read_trial
-from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
+from dpselect.pate.budgets import PlannedVote, VotingPlan, plan_votes
+from dpselect.pate.votes_file import VotesFile
 
 _SHORT = {member: name for name, member in CLASSES.items()}
 # Of a chart: its size and margins.
@@ -60,7 +60,7 @@ def _trial(voting: dict[str, Any]) -> pate.VotesModel | pate.TrialVotes:
     if voting["votes"] is not None:
         if numbers:
             raise InvalidRequest(f"--votes says what {options.flags(*numbers)} say: leave them out")
-        return read_trial(voting["votes"])
+        return VotesFile.trial(voting["votes"])
     needed = [name for name, field in pate.VotesModel.model_fields.items() if field.is_required()]
     if missing := [name for name in needed if name not in numbers]:
         raise InvalidRequest(f"plan --pate needs {options.flags(*missing)}, or --votes")
@@ -181,7 +181,7 @@ def _command(plan: VotingPlan) -> str:
 
 
 def _page(plan: VotingPlan) -> str:
-    style = asset("accounting.page", "report.css") + asset("dpselect.planning.page", "page.css")
+    style = asset("accounting.page", "report.css") + asset("dpselect.planning", "page.css")
     return template("dpselect.cli.pate", "plan.html").render(
         style=style,
         headline=_headline(plan),

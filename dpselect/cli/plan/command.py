@@ -25,8 +25,10 @@ from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
 from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest, printable
 from dpselect.planning import PlannedMechanism, ReleasePlan
-from dpselect.planning.explore import Chart, explore
+from dpselect.planning.explore import Chart, explore, write_page
 from dpselect.planning.release_plan import (
+    Charged,
+    Criterion,
     amount,
     noise_in_words,
     question_in_words,
@@ -34,7 +36,6 @@ from dpselect.planning.release_plan import (
     releases_in_words,
     share,
 )
-from dpselect.planning.task import Charged, Criterion
 
 _shape = partial(Option, rich_help_panel="The shape of the data")
 _needs = partial(Option, rich_help_panel="What is needed of the answer")
@@ -415,16 +416,12 @@ def _require_folder(figures: Path) -> None:
 
 def _write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | None, html: Path | None) -> None:
     """Write what was asked for."""
-    # Imported here: a plan by itself needs neither.
     try:
         if figures is not None:
-            from dpselect.planning.explore import save_figures
-
             figures.mkdir(parents=True, exist_ok=True)
-            save_figures(charts, figures)
+            for chart in charts:
+                chart.save(figures)
         if html is not None:
-            from dpselect.planning.page import write_page
-
             write_page(plan, charts, html)
     except OSError as error:
         raise OutputError(f"the plan cannot be written ({error.strerror}): name another file or folder") from None

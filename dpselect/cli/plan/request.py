@@ -22,7 +22,7 @@ from dpselect.choose.request import TopKRequest
 from dpselect.cli import config, options, out
 from dpselect.cli.config import Config
 from dpselect.planning import Groups, Part, PlannedMechanism, ReleasePlan, Shape, plan
-from dpselect.planning.compare import Progress
+from dpselect.planning.planner import Progress
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
 _KNOWN = (

@@ -29,8 +29,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import LargeMargin, StabilityTest, StableTopK, StableTopKFixed, TopStable
 from dpselect.mechanisms.queries.stable_queries import first_law
 from dpselect.noise import Noise, NoiseName, by_name
-from dpselect.planning.laws.base import Outcomes, Runs, chunks
-from dpselect.planning.score_levels import Floats, Indices, Levels, Norm
+from dpselect.planning.laws.base import Floats, Indices, Levels, Norm, Outcomes, Runs, chunks
 
 Complex = NDArray[np.complex128]
 Gate = Callable[[Floats], Floats]

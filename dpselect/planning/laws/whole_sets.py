@@ -23,8 +23,7 @@ import scipy
 
 from dpselect.mechanisms import CanonicalTopK, JointTopK
 from dpselect.noise import Noise, by_name
-from dpselect.planning.laws.base import Outcomes, Runs, chunks, share
-from dpselect.planning.score_levels import Floats, Indices, Levels
+from dpselect.planning.laws.base import Floats, Indices, Levels, Outcomes, Runs, chunks, share
 
 _NEGLIGIBLE = 40.0
 _CHUNK = 1 << 19

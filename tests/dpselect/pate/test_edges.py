@@ -19,7 +19,7 @@ from dpselect import pate
 from dpselect.errors import InvalidRequest
 from dpselect.pate import ballots as reading
 from dpselect.pate import voting
-from dpselect.pate.ballots import Cut, flags
+from dpselect.pate.ballots import Cut, _flags
 from dpselect.pate.budgets import adaptive_epsilon
 from dpselect.pate.voting import Coins, RaceLevel, completed
 from dpselect.sampling import ExactSampler, Sampler
@@ -99,7 +99,7 @@ def test_votes_are_those_that_were_checked(monkeypatch: Patch) -> None:
     assert not votes.any()
     with pytest.raises(pate.InvalidBallots, match="more votes"):
         pate.GNMax(sigma=1.0, labels=4).select_many(held)
-    assert not np.shares_memory(flags(VOTES), VOTES)
+    assert not np.shares_memory(_flags(VOTES), VOTES)
 
 
 def test_booleans_of_other_bytes_are_one_vote() -> None:

@@ -21,8 +21,6 @@ from dpselect.pate.labelling import (
     Payer,
     Progress,
     Spool,
-    finished,
-    own_ledger,
     price_of,
 )
 from dpselect.pate.labelling import _draft as unfinished
@@ -123,7 +121,7 @@ def test_answers_are_those_of_the_mechanism(tmp_path: Path, payer: Payer) -> Non
         spool = Spool.begin(tmp_path / "job", job, "v")
         done = Labelling(spool, payer, pate.Ballots(counts, teachers=60)).run()
         assert (done.rounds, done.answered) == (3, 2)
-        assert list(finished(spool, 3)) == [(0, [0], True), (1, [], False), (2, [1], True)]
+        assert list(spool.finished(3)) == [(0, [0], True), (1, [], False), (2, [1], True)]
 
 
 def test_resuming_a_finished_job_changes_nothing(tmp_path: Path, payer: Payer) -> None:
@@ -291,7 +289,7 @@ def test_a_budget_that_is_spent_meanwhile_keeps_what_is_done(tmp_path: Path) -> 
         done = Labelling(spool, payer, pate.Ballots(COUNTS, teachers=60)).run(spend)
         assert done.rounds == 15
         assert isinstance(done.stopped, acc.BudgetExceeded)
-        assert [row[0] for row in finished(spool, done.rounds)] == list(range(15))
+        assert [row[0] for row in spool.finished(done.rounds)] == list(range(15))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +299,7 @@ def test_a_budget_that_is_spent_meanwhile_keeps_what_is_done(tmp_path: Path) -> 
 )
 def test_its_own_ledger_has_the_budget_of_the_job(tmp_path: Path, mechanism: pate.GNMax) -> None:
     """Without a ledger the job's own budget pays for every round and for nothing more."""
-    payer = own_ledger(tmp_path / "own.db", mechanism, 23, 5)
+    payer = Payer.own(tmp_path / "own.db", mechanism, 23, 5)
     _run(tmp_path / "job", payer, mechanism=mechanism)
     assert payer.buys(mechanism) == 0
     assert payer.total.remaining.main <= 1e-11

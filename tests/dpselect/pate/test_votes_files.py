@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import scipy
 
-from dpselect.pate.votes_file import VotesFileError, read_votes
+from dpselect.pate.votes_file import VotesFile, VotesFileError
 
 COUNTS = np.array([[5, 0, 1], [0, 4, 2], [3, 3, 0]])
 
@@ -53,7 +53,7 @@ def test_sound_matrices_are_read(tmp_path: Path, form: str) -> None:
     """As scipy.sparse.save_npz writes them."""
     scipy.sparse.save_npz(tmp_path / "saved.npz", getattr(scipy.sparse, f"{form}_matrix")(COUNTS))
     for path in (tmp_path / "saved.npz", _matrix(tmp_path / "made.npz", form)):
-        assert (read_votes(path, teachers=6).ballots.counts == COUNTS).all()
+        assert (VotesFile.read(path, teachers=6).ballots.counts == COUNTS).all()
 
 
 @pytest.mark.parametrize("form", ["csr", "csc"])
@@ -85,7 +85,7 @@ def test_sound_matrices_are_read(tmp_path: Path, form: str) -> None:
 def test_matrices_that_point_outside_are_refused(tmp_path: Path, form: str, changes: dict[str, Any]) -> None:
     """No index, pointer or shape that does not fit reaches compiled code; no vote moves to another round or label."""
     with pytest.raises(VotesFileError, match=r"bad\.npz"):
-        read_votes(_matrix(tmp_path / "bad.npz", form, **changes), teachers=6)
+        VotesFile.read(_matrix(tmp_path / "bad.npz", form, **changes), teachers=6)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_matrices_that_point_outside_are_refused(tmp_path: Path, form: str, chan
 def test_headers_that_lie_are_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
     """A size that the file does not have, a number of teachers that is none, and names of another shape."""
     with pytest.raises(VotesFileError, match=r"bad\.npz"):
-        read_votes(_packed(tmp_path / "bad.npz", **members))
+        VotesFile.read(_packed(tmp_path / "bad.npz", **members))
 
 
 def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
         for _ in range(513):
             member.write(bytes(2**20))
     with pytest.raises(VotesFileError, match="512 MiB"):
-        read_votes(tmp_path / "bomb.npz")
+        VotesFile.read(tmp_path / "bomb.npz")
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
     with pytest.raises(VotesFileError, match="regular file"):
-        read_votes(Path("/dev/zero"))
+        VotesFile.read(Path("/dev/zero"))

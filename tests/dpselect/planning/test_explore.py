@@ -12,10 +12,24 @@ import pytest
 
 import accounting as acc
 from dpselect.errors import InvalidRequest
-from dpselect.planning import ReleasePlan, Shape, compare, plan
-from dpselect.planning.explore import Chart, Line, Point, explore, plot_chart, plot_plan, save_figures
-from dpselect.planning.page import _BOTTOM, _HEIGHT, _TOP, _figure, _releases, class_name, page, write_page
-from dpselect.planning.task import Task
+from dpselect.planning import ReleasePlan, Shape, plan, planner
+from dpselect.planning.explore import (
+    _BOTTOM,
+    _HEIGHT,
+    _TOP,
+    Chart,
+    Line,
+    Point,
+    _figure,
+    _releases,
+    class_name,
+    explore,
+    page,
+    plot_chart,
+    plot_plan,
+    write_page,
+)
+from dpselect.planning.release_plan import Task
 
 SHAPE = Shape.zipf(1.1, 500, 20_000)
 
@@ -67,7 +81,7 @@ def test_another_shape_is_refused(found: ReleasePlan) -> None:
 
 def test_figures_are_written(charts: tuple[Chart, ...], tmp_path: Path) -> None:
     """A PNG and an SVG of every chart, with a line of the plan and one for each mechanism."""
-    written = save_figures(charts, tmp_path)
+    written = [path for chart in charts for path in chart.save(tmp_path)]
     assert {path.name for path in written} == {f"plan-{chart.key}.{kind}" for chart in charts for kind in ("png", "svg")}
     assert all(path.stat().st_size > 5000 for path in written)
     axes = plot_chart(charts[0])
@@ -134,10 +148,10 @@ def test_no_row_is_better_than_one_above_it(
         name: {"fresh_recall": mean, "worst_recall": worst, "forecast": (worst, mean)}
         for name, (mean, worst, _) in zip(names, values, strict=True)
     }
-    monkeypatch.setattr(compare, "_forecast", lambda one, *_: one.model_copy(update=told[one.name]))
-    monkeypatch.setattr(compare, "_possible", lambda *_: [])
+    monkeypatch.setattr(planner, "_forecast", lambda one, *_: one.model_copy(update=told[one.name]))
+    monkeypatch.setattr(planner, "_possible", lambda *_: [])
     task = Task(found.budget, found.parts, SHAPE, "public", False, found.sensitivity, "together")
-    ordered = compare.tested(given, task, compare.Judge(200, 0, 0.95, "recall"))
+    ordered = planner._by_worst_case(given, task, planner.Judge(200, 0, 0.95, "recall"))
     rows = _cells("".join(page(found.model_copy(update={"ranked": tuple(ordered)}), ())))
     shown = [[_read(cell) for cell in row[2:5]] for row in rows]
     assert len(shown) == len(values)

@@ -17,10 +17,9 @@ import pytest
 
 import dpselect as dps
 from dpselect.noise import by_name
-from dpselect.planning.laws.base import Outcomes, Runs, outcomes
+from dpselect.planning.laws.base import Levels, Outcomes, Runs
 from dpselect.planning.laws.independent_noise import Contest
-from dpselect.planning.score_levels import Bounding, Levels
-from dpselect.planning.shape import Shape
+from dpselect.planning.shape import Bounding, Shape
 
 COUNTS = np.array([9.0, 8, 8, 6, 6, 3, 1, 0])
 ROUNDS = 20_000
@@ -77,7 +76,7 @@ def expected(mechanism: dps.Mechanism, k: int) -> dict[str, float]:
 
 def planned(mechanism: dps.Mechanism, k: int) -> dict[str, float]:
     """Means as the planner has them."""
-    found = outcomes(mechanism, levels(k), Runs(ROUNDS, seed=7))
+    found = Outcomes.of_release(mechanism, levels(k), Runs(ROUNDS, seed=7))
     count = len(found.recall)
     return means(found, np.full(count, 1 / count) if found.weights is None else found.weights)
 
@@ -126,7 +125,7 @@ def test_a_long_tail_is_not_forgotten() -> None:
     mechanism = dps.OneshotTopK(k=3, noise="exponential", scale=4.0)
     shape = Shape.counts(counts, public=True)
     ranking = Levels.of(shape.values, shape.multiplicities, 3)
-    ours = outcomes(mechanism, ranking, Runs(4000, seed=3)).exact_set.mean()
+    ours = Outcomes.of_release(mechanism, ranking, Runs(4000, seed=3)).exact_set.mean()
     rng = np.random.default_rng(11)
     theirs = np.mean(
         [
@@ -181,7 +180,7 @@ def test_two_steps_on_a_log_are_what_the_mechanism_does(tmp_path: Path, again: f
     values = seen(users, items, 1.0)
     scores = dps.Scores(values, labels=list(range(60)), sensitivity=first, domain="observed", second=second)
     shape = Shape.from_log(tmp_path / "log.parquet", user="user", item="item", public=True)
-    found = outcomes(mechanism, shape.levels(5, Bounding(30, 1.0)), Runs(ROUNDS, seed=2))
+    found = Outcomes.of_release(mechanism, shape.levels(5, Bounding(30, 1.0)), Runs(ROUNDS, seed=2))
     right, rng = np.bincount(items) >= np.sort(np.bincount(items))[-5], np.random.default_rng(3)
     drawn = [list(mechanism.select(scores, rng=rng).labels or ()) for _ in range(800)]
     assert found.recall.mean() == pytest.approx(np.mean([right[labels].sum() / 5 for labels in drawn]), abs=0.05)

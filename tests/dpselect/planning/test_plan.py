@@ -18,10 +18,9 @@ from dpselect.choose.defaults import default_mechanism
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.planning import Estimate, ReleasePlan, Shape, plan
-from dpselect.planning.compare import admitted
-from dpselect.planning.explore import Chart, Line, Point
-from dpselect.planning.page import page
-from dpselect.planning.task import Part, Task
+from dpselect.planning.explore import Chart, Line, Point, page
+from dpselect.planning.families import admitted
+from dpselect.planning.release_plan import Part, Task
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 SHAPE = Shape.zipf(1.1, 2000, 100_000)

@@ -12,11 +12,9 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.planning import Shape, plan
-from dpselect.planning.compare import failures, fits
 from dpselect.planning.families import families
-from dpselect.planning.laws.base import Runs, outcomes
-from dpselect.planning.score_levels import Levels
-from dpselect.planning.task import Part, Task
+from dpselect.planning.laws.base import Levels, Outcomes, Runs
+from dpselect.planning.release_plan import Part, Task
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -67,7 +65,7 @@ def test_the_recommended_one_is_within_two_percent_of_the_best(
 
 
 def recall(mechanism: dps.Mechanism, levels: Levels) -> float:
-    law = outcomes(mechanism, levels, Runs(ROUNDS, seed=99))
+    law = Outcomes.of_release(mechanism, levels, Runs(ROUNDS, seed=99))
     return float(law.recall.mean() if law.weights is None else law.weights @ law.recall)
 
 
@@ -85,8 +83,8 @@ def exhaustive(task: Task, levels: Levels) -> Iterator[dps.Mechanism]:
     for family in families():
         if family.traits.answers == "one_item" or (not task.known and family.traits.domain == "public"):
             continue
-        assert failures(family, task)
-        for fitted in fits(family, task):
+        assert family.failures(task)
+        for fitted in family.fits(task):
             yield from wide(fitted.mechanisms[0], k, levels)
 
 

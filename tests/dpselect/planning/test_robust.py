@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import accounting as acc
-from dpselect.planning import ReleasePlan, Shape, compare, plan
+from dpselect.planning import ReleasePlan, Shape, plan, planner
 from dpselect.planning.release_plan import recommendation_in_words
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -102,8 +102,8 @@ def test_a_stated_exponent_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> 
     """The forecast begins at what is found where counts fall more slowly than somebody guessed."""
     shape, budget = Shape.zipf(1.0, 2000, 5000, items_per_user=3.0), acc.Budget(epsilon=0.2, delta=1e-6)
     lowest = []
-    for share in (compare._FLATTER, 1.0):
-        monkeypatch.setattr(compare, "_FLATTER", share)
+    for share in (planner._FLATTER, 1.0):
+        monkeypatch.setattr(planner, "_FLATTER", share)
         forecast = plan(budget, 50, shape=shape, domain="public", rounds=100, mechanisms=["oneshot_top_k"]).recommended.forecast
         assert forecast is not None
         lowest.append(forecast[0])

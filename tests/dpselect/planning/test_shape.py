@@ -9,8 +9,7 @@ import pytest
 
 import dpselect as dps
 from dpselect.errors import InvalidRequest
-from dpselect.planning.score_levels import Bounding
-from dpselect.planning.shape import Shape
+from dpselect.planning.shape import Bounding, Shape
 
 
 def test_zipf_is_the_expected_count_of_every_rank() -> None:
