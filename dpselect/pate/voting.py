@@ -29,8 +29,7 @@ from dpselect.mechanisms.traits import RHO, SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds
-from dpselect.sampling.thresholds import exceeds
+from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds, exceeds
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity

@@ -28,15 +28,13 @@ from dpselect.sampling.contest import (
     Indices,
     Numbers,
     RankingProblem,
-    Shortlist,
     Words,
-    cut,
     estimates,
     heights,
+    largest_rows,
     ranked,
 )
 from dpselect.sampling.discrete import successes
-from dpselect.sampling.plain import largest_rows
 
 Levels = NDArray[np.uint8]
 
@@ -50,10 +48,70 @@ _SAMPLE = 4096
 _MOST_BLOCK, _LEAST_BLOCK = 512, 16
 _MOST_EXPANDED = 50_000_000
 _SLACK = 2.0**-45  # of every term: more than the roundings of their difference and quotient
+_OF_HEIGHT = 2.0**-46  # of a height: estimates that far apart are those of numbers in the same order
+_SPARE = 1024  # candidates held beyond 2k before the certain losers are dropped
 
 
 class TooManyCandidates(DpSelectError):
     """Grouped scores imply more candidates than `constant_work` can draw noise for one by one. Nothing was drawn."""
+
+
+# The few of very many candidates that may be among the k largest, by estimates of their noisy heights. Theorem X10.
+
+
+def _cut(best: Floats, margin: float) -> Floats:
+    """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`."""
+    return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
+
+
+@final
+class Shortlist:
+    """Candidates of which none that may be among the k largest is left out; each has a word, the first 64 bits of its V."""
+
+    def __init__(self, problem: RankingProblem) -> None:
+        self._problem, self._cut, self._held = problem, -np.inf, 0
+        self._parts: list[tuple[Indices, Words, Floats]] = []
+
+    def offer(self, start: int, words: Words) -> None:
+        """Enter candidates start, start + 1, ..., one a word."""
+        problem = self._problem
+        estimate, wide = estimates(problem.noise, words)
+        estimate += problem.heights(problem.values[start : start + len(words)])
+        estimate[wide] = np.inf  # an estimate that says little: kept, and no measure for others
+        if self._cut == -np.inf and len(estimate) > 2 * problem.k:
+            self._cut = self._cut_of(estimate)
+        kept = np.flatnonzero(estimate >= self._cut)
+        self._hold(kept + start, words[kept], estimate[kept])
+        if self._held > 2 * problem.k + _SPARE:
+            self._prune()
+
+    def ranked(self) -> Entries:
+        """The k largest, largest first."""
+        self._prune()
+        index, words, _ = self._parts[0]
+        return ranked(self._problem, Entries.at(index, words))
+
+    def _prune(self) -> None:
+        index, words, estimate = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        self._cut = max(self._cut, self._cut_of(estimate))
+        kept = np.flatnonzero(estimate >= self._cut)
+        self._parts, self._held = [], 0
+        self._hold(index[kept], words[kept], estimate[kept])
+
+    def _cut_of(self, estimate: Floats) -> float:
+        """What these let certainly be dropped below: that k of them are greater."""
+        measured = estimate[estimate < np.inf] if np.isposinf(estimate).any() else estimate
+        if len(measured) < self._problem.k:
+            return -np.inf
+        best = np.partition(measured, len(measured) - self._problem.k)[len(measured) - self._problem.k]
+        return float(_cut(best, self._problem.margin))
+
+    def _hold(self, index: Indices, words: Words, estimate: Floats) -> None:
+        self._parts.append((index, words, estimate))
+        self._held += len(index)
+
+
+# Which algorithm serves which shape.
 
 
 def top_k(problem: RankingProblem) -> Entries:
@@ -245,7 +303,7 @@ def _block(problem: RankingProblem) -> Indices:
 def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
     """Which rows the estimates rank beyond doubt: each of the k stays above everything after it. Theorem X10."""
     reached = np.take_along_axis(estimate, best, axis=1)
-    cuts = cut(reached, margin)
+    cuts = _cut(reached, margin)
     rivals = (estimate >= cuts[:, -1:]).sum(axis=1)
     return np.asarray((rivals == best.shape[1]) & (reached[:, 1:] < cuts[:, :-1]).all(axis=1))
 

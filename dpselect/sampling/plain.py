@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpselect.sampling.contest import Floats, Indices, Numbers, differences
+from dpselect.sampling.contest import Floats, Indices, Numbers, differences, largest_rows
 
 _CHUNK = 1 << 16  # items whose noise fits the cache
 NoiseDraw = Callable[[int], Floats]
@@ -49,16 +49,6 @@ def top_k_rows(matrix: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indice
         noisy += differences(block, block.max(axis=1, keepdims=True))
         result[start : start + step] = largest_rows(noisy, k)
     return result
-
-
-def largest_rows(noisy: Floats, k: int) -> Indices:
-    """(rounds, k) columns of the k largest numbers of every row, largest first."""
-    if k == 1:
-        return np.argmax(noisy, axis=1)[:, None]
-    columns = noisy.shape[1]
-    kept = np.argpartition(noisy, columns - k, axis=1)[:, columns - k :]
-    rank = np.argsort(-np.take_along_axis(noisy, kept, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(kept, rank, axis=1)
 
 
 class _Best:
