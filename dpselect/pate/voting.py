@@ -23,8 +23,7 @@ from dpselect.mechanisms.noisy_max import select_winner, winner_probabilities
 from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import AnyRegularizer, Rank
-from dpselect.mechanisms.stability.stability_test import NOT_PASSED
-from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.stability.stable_top_k import NOT_PASSED, StableTopK
 from dpselect.mechanisms.traits import RHO, SIGMA, Traits
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote

@@ -20,8 +20,7 @@ from dpselect.mechanisms.canonical import top_k as canonical_draw
 from dpselect.mechanisms.canonical.top_k import Classes, luck, noise_bounds
 from dpselect.mechanisms.joint import top_k as joint_levels
 from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts
-from dpselect.mechanisms.ranks import Ranked
-from dpselect.mechanisms.stability.gaps import heights
+from dpselect.mechanisms.ranks import Ranked, heights
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, base, contest, discrete
 from dpselect.sampling.contest import LazyUniform

@@ -6,7 +6,7 @@ from edits import Edit
 
 MECHANISMS, CURVES = "dpselect/mechanisms", "dpselect/mechanisms/noise_curves.py"
 CANONICAL, JOINT = f"{MECHANISMS}/canonical", f"{MECHANISMS}/joint"
-LIMITED, STABILITY = f"{MECHANISMS}/unknown/limited_domain.py", f"{MECHANISMS}/stability/stability_test.py"
+LIMITED, STABILITY = f"{MECHANISMS}/unknown/limited_domain.py", f"{MECHANISMS}/stability/stable_top_k.py"
 LAW = "tests/laws/test_mutants_laws.py::test_a_law_is_that_of_the_configured_noise"
 ORDERED = "tests/laws/test_mutants_laws.py::test_an_ordered_one_shot_law_is_that_of_the_configured_noise"
 PRICES, DRAWS = "tests/laws/test_mutants_prices.py", "tests/laws/test_mutants_draws.py"
