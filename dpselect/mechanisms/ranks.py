@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpselect.errors import InvalidScores
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices, differences
+from dpselect.sampling.contest import Flags, Floats, Indices, differences
 from dpselect.scores import Numbers, Scores
 
 
@@ -121,6 +121,11 @@ def favoured(counts: Floats, public: Floats) -> Floats:
     return np.minimum(counts, _SUMMED) + np.round(np.clip(public, -_SUMMED, _SUMMED) * _GRID) / _GRID
 
 
+def margins(scores: Numbers, threshold: float) -> Floats:
+    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which float64 skips integers."""
+    return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float64) - threshold
+
+
 # Uniformly random sequences in which place i takes one of the best allowed[i] ranks, no rank twice.
 
 
@@ -177,7 +182,16 @@ def ranked_rows(block: Numbers) -> Indices:
     return block.shape[1] - 1 - ascending[:, ::-1]
 
 
-def columns(flags: NDArray[np.bool_]) -> Indices:
+def first(flags: Flags, most: int) -> Indices:
+    """(rows, min(most, m)) positions of the first `most` set flags of every row, -1 where there are fewer."""
+    place = np.cumsum(flags, axis=1)
+    row, column = np.nonzero(flags & (place <= most))
+    indices = np.full((len(flags), min(most, flags.shape[1])), -1, dtype=np.int64)
+    indices[row, place[row, column] - 1] = column
+    return indices
+
+
+def columns(flags: Flags) -> Indices:
     """(rows, most) the columns that are set in every row, ascending; -1 after the last one."""
     sizes = np.count_nonzero(flags, axis=1)
     result = np.full((len(flags), max(1, int(sizes.max()))), -1, dtype=np.int64)

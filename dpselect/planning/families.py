@@ -18,7 +18,7 @@ from dpselect.choose.calibration import knob_of, public_settings
 from dpselect.choose.counts import takes_its_own
 from dpselect.choose.defaults import GENEROUS, two_steps
 from dpselect.mechanisms import Mechanism, members
-from dpselect.mechanisms.traits import INSTEAD, Knob, Traits, fields_of, settings_of
+from dpselect.mechanisms.base import INSTEAD, Knob, Traits, fields_of, settings_of
 from dpselect.planning.score_levels import Bounding, Levels, Norm
 from dpselect.planning.task import Part, Task
 from dpselect.sensitivity import Sensitivity

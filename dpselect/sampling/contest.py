@@ -331,13 +331,12 @@ WIDER = 2.0**-48  # of the size of every term: more than the few roundings of th
 TINY = 2.0**-1000  # more than any underflow
 
 
-def exceeds(values: Numbers, noise: Noise, scale: float, level: float, words: WordSource) -> Flags:
-    """(count,) whether value + scale * Z > level, each with a draw of its own. Theorem X2."""
-    return exceeding(values, noise, scale, level, Entries.at(np.arange(len(values)), words(len(values))), words)
-
-
-def exceeding(values: Numbers, noise: Noise, scale: float, level: float, entries: Entries, words: WordSource) -> Flags:
-    """(entries,) the same for (entries,) values and what is known of their noise already."""
+def exceeds(
+    values: Numbers, noise: Noise, scale: float, level: float, words: WordSource, entries: Entries | None = None
+) -> Flags:
+    """(count,) whether value + scale * Z > level, with what is known already of each Z; None: a draw of its own. Theorem X2."""
+    if entries is None:
+        entries = Entries.at(np.arange(len(values)), words(len(values)))
     with np.errstate(over="ignore", invalid="ignore"):
         low, high = scaled(noise, scale, entries.words, entries.level)
         middle = values.astype(np.float64) - level

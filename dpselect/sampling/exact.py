@@ -65,7 +65,7 @@ def _cut(best: Floats, margin: float) -> Floats:
 
 
 @final
-class Shortlist:
+class _Shortlist:
     """Candidates of which none that may be among the k largest is left out; each has a word, the first 64 bits of its V."""
 
     def __init__(self, problem: RankingProblem) -> None:
@@ -127,7 +127,7 @@ def worth_sweeping(problem: RankingProblem) -> bool:
 def drawn_all(problem: RankingProblem) -> Entries:
     """The same with the noise of every candidate drawn."""
     problem = problem.against(problem.values.max())
-    shortlist, size = Shortlist(problem), len(problem.values)
+    shortlist, size = _Shortlist(problem), len(problem.values)
     chunk = min(max(size // _CHUNKS, _SMALLEST), _LARGEST)
     for start in range(0, size, chunk):
         shortlist.offer(start, problem.words(min(chunk, size - start)))

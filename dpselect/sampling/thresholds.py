@@ -13,7 +13,7 @@ import numpy as np
 
 from dpselect.noise.distributions import Noise
 from dpselect.sampling import exact
-from dpselect.sampling.contest import Entries, Flags, Floats, Indices, RankingProblem, Words, exceeding, ranked, scaled
+from dpselect.sampling.contest import Entries, Flags, Floats, Indices, RankingProblem, Words, exceeds, ranked, scaled
 from dpselect.sampling.discrete import successes
 
 _LEVEL, _RARE = 8, (24, 20, 16, 12)  # candidates that need a V below 2^-8 are pooled; where all do, by the rarest that holds
@@ -135,7 +135,7 @@ def _pooled(problem: RankingProblem, level: float, near: Indices, bits: int) -> 
 
 def _exceeding(problem: RankingProblem, level: float, entries: Entries) -> Entries:
     values = problem.values[entries.index]
-    return entries[np.flatnonzero(exceeding(values, problem.noise, problem.scale, level, entries, problem.words))]
+    return entries[np.flatnonzero(exceeds(values, problem.noise, problem.scale, level, problem.words, entries))]
 
 
 def _ranked(problem: RankingProblem, entries: Entries) -> Entries:

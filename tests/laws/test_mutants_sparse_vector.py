@@ -15,8 +15,9 @@ import dpselect as dps
 from dpselect import verify
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.queries import stable_queries
-from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin, margins
+from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin
 from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, StableRule, TopStable
+from dpselect.mechanisms.ranks import margins
 from dpselect.mechanisms.stability.gaps import Top, read_top
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.scores import Kind, Scores

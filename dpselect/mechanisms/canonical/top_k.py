@@ -36,11 +36,10 @@ from pydantic import Field
 from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences, half_below, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import Noise, argmax_probabilities, by_name
 from dpselect.noise.distributions import log1mexp
 from dpselect.sampling import Sampler

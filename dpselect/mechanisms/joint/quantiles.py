@@ -24,11 +24,10 @@ from pydantic import Field, model_validator
 from accounting import BoundedRange, Relation
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import draw_sequences
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler, sampler
 from dpselect.sampling.contest import Indices, rational
 from dpselect.scores import Numbers, Scores

@@ -23,11 +23,10 @@ from pydantic import Field
 
 from accounting import BoundedRange, Curve
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices, LazyUniform, Words, WordSource, rational, uniforms
 from dpselect.scores import Numbers, Scores

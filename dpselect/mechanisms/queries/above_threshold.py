@@ -16,15 +16,14 @@ from accounting import ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, G
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.ranks import blocks, ranked_rows
+from dpselect.mechanisms.ranks import blocks, first, margins, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import NoisyComparisons, gumbel_softmax
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Flags, Floats, Indices
+from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, fraction_up
@@ -32,7 +31,6 @@ from dpselect.sensitivity import Sensitivity, fraction_up
 _REASON = "fewer than c answers exceeded the noisy threshold"
 _MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further
 _UP = 1 + 2**-50
-_LARGEST = 2.0**53  # beyond it float64 skips integers
 
 
 @final
@@ -165,23 +163,6 @@ def _log_patterns(queries: int, most: int) -> float:
 def _patterns(queries: int, most: int) -> int:
     """How many sets of at most `most` queries there are."""
     return sum(math.comb(queries, above) for above in range(min(most, queries) + 1))
-
-
-# What every mechanism shares that compares with one noisy threshold: how it reads scores and flags.
-
-
-def margins(scores: Numbers, threshold: float) -> Floats:
-    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which float64 skips integers."""
-    return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float64) - threshold
-
-
-def first(flags: Flags, most: int) -> Indices:
-    """(rows, min(most, m)) positions of the first `most` set flags of every row, -1 where there are fewer."""
-    place = np.cumsum(flags, axis=1)
-    row, column = np.nonzero(flags & (place <= most))
-    indices = np.full((len(flags), min(most, flags.shape[1])), -1, dtype=np.int64)
-    indices[row, place[row, column] - 1] = column
-    return indices
 
 
 @final

@@ -18,13 +18,11 @@ from accounting.decimal_sum import decimal_sum
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.above_threshold import first, margins
-from dpselect.mechanisms.ranks import blocks, count_blocks, heights, highest, ranked_rows
+from dpselect.mechanisms.ranks import blocks, count_blocks, first, heights, highest, margins, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank, Top, gaps_below, read_top, top_set
-from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name, top_set_probabilities
 from dpselect.noise.distributions import log1mexp
 from dpselect.noise.quadrature import NoisyComparisons

@@ -15,10 +15,9 @@ from pydantic import BeforeValidator, Field, model_validator
 from accounting import BoundedRange, Curve, Relation
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.ranks import count_blocks, favoured, heights, highest, read_counts
-from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
 from dpselect.noise import NoiseName, argmax_probabilities, by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices

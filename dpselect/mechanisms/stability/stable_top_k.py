@@ -17,7 +17,7 @@ from pydantic import Field, model_validator
 from accounting import ZCDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, Relation, RenyiTable, tighter
 from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.ranks import centred, columns, count_blocks, highest, joined, ranked_rows
 from dpselect.mechanisms.release import release
@@ -32,7 +32,6 @@ from dpselect.mechanisms.stability.gaps import (
     read_top,
     top_set,
 )
-from dpselect.mechanisms.traits import RHO, SCALE, Traits
 from dpselect.noise import NoiseName, by_name, top_set_probabilities
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices

@@ -11,12 +11,11 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import count_blocks, favoured, heights, ranked_rows, read_counts
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import Rank
-from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import gumbel_softmax
 from dpselect.sampling import Sampler
