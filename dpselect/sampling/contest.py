@@ -366,51 +366,41 @@ class Contenders:
     """Keeps every entry that may still be among the k largest."""
 
     def __init__(self, problem: RankingProblem) -> None:
-        self._problem = problem
-        self._entries: list[Entries] = []
-        self._low: list[Floats] = []
-        self._high: list[Floats] = []
-        self._held, self._dropped_below = 0, -np.inf
+        self._problem, self._entries = problem, Entries.concatenate([])
+        self._low, self._high = np.empty(0), np.empty(0)
 
     def offer(self, entries: Entries) -> None:
         """Enter more candidates."""
         problem = self._problem
         height = problem.heights(problem.values[entries.index])
         low, high = problem.bounds(problem.noise, height, entries.level, entries.words)
-        if self._dropped_below > -np.inf:
-            kept = np.flatnonzero(high >= self._dropped_below)
-            entries, low, high = entries[kept], low[kept], high[kept]
-        self._entries.append(entries)
-        self._low.append(low)
-        self._high.append(high)
-        self._held += len(entries)
-        if self._held > 2 * problem.k + _SPARE:
-            self._drop()
+        self._entries = Entries.concatenate([self._entries, entries])
+        self._low, self._high = np.append(self._low, low), np.append(self._high, high)
+        if len(self._low) > 2 * problem.k + _SPARE:
+            self._keep(np.flatnonzero(self._high >= self.floor()))
 
     def floor(self) -> float:
         """A number that at least k candidates certainly reach, in noise units above the reference; -inf if there is none."""
-        k = self._problem.k
-        if self._held < k:
-            return -np.inf
-        low = np.concatenate(self._low)
-        return float(np.partition(low, len(low) - k)[len(low) - k])
+        place = len(self._low) - self._problem.k
+        return float(np.partition(self._low, place)[place]) if place >= 0 else -np.inf
 
     def ranked(self) -> Entries:
         """The k largest, largest first, certain of every comparison. Theorem X2."""
-        self._drop()
-        entries, low, high = self._entries[0], self._low[0], self._high[0]
-        order = np.argsort(-low)
-        entries, low, high = entries[order], low[order], high[order]
-        order = np.arange(len(entries))
-        for start, stop in _clusters(low, high, self._problem.k):
-            order[start:stop] = start + self._sorted(entries[order[start:stop]])
-        return entries[order[: self._problem.k]]
+        self._keep(np.flatnonzero(self._high >= self.floor()))
+        self._keep(np.argsort(-self._low))
+        low, order = self._low, np.arange(len(self._low))
+        reach = np.maximum.accumulate(self._high[::-1])[::-1]
+        # Between i and i+1 all is decided if everything after i certainly stays below everything up to i.
+        joined = reach[1:] >= low[:-1]
+        ends = np.flatnonzero(~joined) + 1
+        starts, stops = np.append(0, ends), np.append(ends, len(low))
+        undecided = np.flatnonzero((stops - starts > 1) & (starts < self._problem.k))
+        for start, stop in zip(starts[undecided].tolist(), stops[undecided].tolist(), strict=True):
+            order[start:stop] = start + self._sorted(self._entries[start:stop])
+        return self._entries[order[: self._problem.k]]
 
-    def _drop(self) -> None:
-        self._dropped_below = self.floor()
-        entries, low, high = Entries.concatenate(self._entries), np.concatenate(self._low), np.concatenate(self._high)
-        kept = np.flatnonzero(high >= self._dropped_below)
-        self._entries, self._low, self._high, self._held = [entries[kept]], [low[kept]], [high[kept]], len(kept)
+    def _keep(self, kept: Indices) -> None:
+        self._entries, self._low, self._high = self._entries[kept], self._low[kept], self._high[kept]
 
     def _sorted(self, entries: Entries) -> Indices:
         """Exact descending order of a few entries, as positions among them."""
@@ -431,16 +421,3 @@ def ranked(problem: RankingProblem, entries: Entries) -> Entries:
     contest = Contenders(problem)
     contest.offer(entries)
     return contest.ranked()
-
-
-def _clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
-    """Runs of two or more entries, in descending order of `low`, that the bounds leave undecided and that touch the first k."""
-    if len(low) < 2:
-        return
-    reach = np.maximum.accumulate(high[::-1])[::-1]
-    # Between i and i+1 all is decided if everything after i certainly stays below everything up to i.
-    joined = reach[1:] >= low[:-1]
-    ends = np.flatnonzero(~joined) + 1
-    starts, stops = np.append(0, ends), np.append(ends, len(low))
-    undecided = np.flatnonzero((stops - starts > 1) & (starts < k))
-    yield from zip(starts[undecided].tolist(), stops[undecided].tolist(), strict=True)

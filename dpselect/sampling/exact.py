@@ -56,64 +56,6 @@ class TooManyCandidates(DpSelectError):
     """Grouped scores imply more candidates than `constant_work` can draw noise for one by one. Nothing was drawn."""
 
 
-# The few of very many candidates that may be among the k largest, by estimates of their noisy heights. Theorem X10.
-
-
-def _cut(best: Floats, margin: float) -> Floats:
-    """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`."""
-    return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
-
-
-@final
-class _Shortlist:
-    """Candidates of which none that may be among the k largest is left out; each has a word, the first 64 bits of its V."""
-
-    def __init__(self, problem: RankingProblem) -> None:
-        self._problem, self._cut, self._held = problem, -np.inf, 0
-        self._parts: list[tuple[Indices, Words, Floats]] = []
-
-    def offer(self, start: int, words: Words) -> None:
-        """Enter candidates start, start + 1, ..., one a word."""
-        problem = self._problem
-        estimate, wide = estimates(problem.noise, words)
-        estimate += problem.heights(problem.values[start : start + len(words)])
-        estimate[wide] = np.inf  # an estimate that says little: kept, and no measure for others
-        if self._cut == -np.inf and len(estimate) > 2 * problem.k:
-            self._cut = self._cut_of(estimate)
-        kept = np.flatnonzero(estimate >= self._cut)
-        self._hold(kept + start, words[kept], estimate[kept])
-        if self._held > 2 * problem.k + _SPARE:
-            self._prune()
-
-    def ranked(self) -> Entries:
-        """The k largest, largest first."""
-        self._prune()
-        index, words, _ = self._parts[0]
-        return ranked(self._problem, Entries.at(index, words))
-
-    def _prune(self) -> None:
-        index, words, estimate = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        self._cut = max(self._cut, self._cut_of(estimate))
-        kept = np.flatnonzero(estimate >= self._cut)
-        self._parts, self._held = [], 0
-        self._hold(index[kept], words[kept], estimate[kept])
-
-    def _cut_of(self, estimate: Floats) -> float:
-        """What these let certainly be dropped below: that k of them are greater."""
-        measured = estimate[estimate < np.inf] if np.isposinf(estimate).any() else estimate
-        if len(measured) < self._problem.k:
-            return -np.inf
-        best = np.partition(measured, len(measured) - self._problem.k)[len(measured) - self._problem.k]
-        return float(_cut(best, self._problem.margin))
-
-    def _hold(self, index: Indices, words: Words, estimate: Floats) -> None:
-        self._parts.append((index, words, estimate))
-        self._held += len(index)
-
-
-# Which algorithm serves which shape.
-
-
 def top_k(problem: RankingProblem) -> Entries:
     """The k largest, largest first."""
     return Swept(problem).top_k(problem.k) if worth_sweeping(problem) else drawn_all(problem)
@@ -125,13 +67,32 @@ def worth_sweeping(problem: RankingProblem) -> bool:
 
 
 def drawn_all(problem: RankingProblem) -> Entries:
-    """The same with the noise of every candidate drawn."""
-    problem = problem.against(problem.values.max())
-    shortlist, size = _Shortlist(problem), len(problem.values)
+    """The same with the noise of every candidate drawn; those that may be among the k largest are found by estimates."""
+    problem, size, k = problem.against(problem.values.max()), len(problem.values), problem.k
     chunk = min(max(size // _CHUNKS, _SMALLEST), _LARGEST)
+    parts, held, least = list[tuple[Indices, Words, Floats]](), 0, -np.inf
     for start in range(0, size, chunk):
-        shortlist.offer(start, problem.words(min(chunk, size - start)))
-    return shortlist.ranked()
+        words = problem.words(min(chunk, size - start))
+        estimate, wide = estimates(problem.noise, words)
+        estimate += problem.heights(problem.values[start : start + chunk])
+        estimate[wide] = np.inf  # an estimate that says little: kept, and no measure for others
+        kept = np.flatnonzero(estimate >= least)
+        parts.append((kept + start, words[kept], estimate[kept]))
+        held += len(kept)
+        if held > 2 * k + _SPARE or start + chunk >= size:
+            index, words, estimate = (np.concatenate(column) for column in zip(*parts, strict=True))
+            measured = estimate[estimate < np.inf]
+            if len(measured) >= k:
+                least = max(least, float(_cut(np.partition(measured, len(measured) - k)[len(measured) - k], problem.margin)))
+            kept = np.flatnonzero(estimate >= least)
+            parts, held = [(index[kept], words[kept], estimate[kept])], len(kept)
+    index, words, _ = parts[0]
+    return ranked(problem, Entries.at(index, words))
+
+
+def _cut(best: Floats, margin: float) -> Floats:
+    """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`. Theorem X10."""
+    return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
 
 
 def peeled(problem: RankingProblem) -> Indices:
