@@ -14,12 +14,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import ClassVar, final
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from flint import arb, fmpq, fmpz
-from numpy.typing import NDArray
 
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.noise.distributions import Noise
@@ -388,13 +387,12 @@ class LazyThresholds(Thresholds):
 
     def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
         with np.errstate(over="ignore", invalid="ignore"):
-            middle = _subtracted(values, minus)
+            middle, size = _subtracted(values, minus)
             answers = self._source(middle.size).reshape(middle.shape)
             low, high = scaled(self._noise, answer_scale, answers)
             low += middle - self._high[:, None]
             high += middle - self._low[:, None]
-            sizes = _size_bound(middle, values, minus) + self._size[:, None]
-            result, unsure = certain(low.ravel(), high.ravel(), sizes.ravel())
+            result, unsure = certain(low.ravel(), high.ravel(), (size + self._size[:, None]).ravel())
         for i in unsure.tolist():
             row, column = divmod(i, middle.shape[1])
             own = (rational(answer_scale), LazyUniform(self._source, word=int(answers[row, column])))
@@ -422,38 +420,26 @@ class PlainThresholds(Thresholds):
         self._level[rows] = self._fresh(len(rows))
 
     def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
-        return np.asarray(plain.noisy(_subtracted(values, minus), self._draw, answer_scale) > self._level[:, None])
+        return np.asarray(plain.noisy(_subtracted(values, minus)[0], self._draw, answer_scale) > self._level[:, None])
 
     def _fresh(self, rows: int) -> Floats:
         return np.sum([scale * self._draw(rows) for scale in self._scales], axis=0)
 
 
-def _subtracted(values: Numbers, minus: Sequence[Numbers]) -> Floats:
-    """values less all of `minus`, as float64, up to a few roundings of what `size_bound` returns."""
-    if _whole(values, minus):
-        middle, minus = _whole_difference(values, minus[0]), minus[1:]
+def _subtracted(values: Numbers, minus: Sequence[Numbers]) -> tuple[Floats, Floats]:
+    """values less all of `minus`, as float64, and the sum of the sizes of the terms, of which its few roundings are a part."""
+    if minus and values.dtype == np.int64 and minus[0].dtype == np.int64:
+        # Rounded once: the halves of 64-bit integers do not overflow.
+        half, low = np.int64(32), np.int64(2**32 - 1)
+        first, second = values.astype(np.int64, copy=False), minus[0].astype(np.int64, copy=False)
+        middle = ((first >> half) - (second >> half)).astype(np.float64) * 2.0**32
+        middle = middle + ((first & low) - (second & low)).astype(np.float64)
+        parts = minus = minus[1:]
     else:
-        middle = values.astype(np.float64)
+        middle, parts = values.astype(np.float64), (values, *minus)
     for part in minus:
         middle = middle - part
-    return middle
-
-
-def _size_bound(middle: Floats, values: Numbers, minus: Sequence[Numbers]) -> Floats:
-    """What the roundings of `_subtracted` are relative to: the sum of the sizes of the terms."""
-    parts = minus[1:] if _whole(values, minus) else (values, *minus)
-    return np.asarray(np.abs(middle) + 2.0 * sum(np.abs(part.astype(np.float64)) for part in parts))
-
-
-def _whole(values: Numbers, minus: Sequence[Numbers]) -> bool:
-    return len(minus) > 0 and values.dtype == np.int64 and minus[0].dtype == np.int64
-
-
-def _whole_difference(values: NDArray[Any], minus: NDArray[Any]) -> Floats:
-    """The difference of 64-bit integers, rounded once: by halves, which do not overflow."""
-    half, low = np.int64(32), np.int64(2**32 - 1)
-    upper = ((values >> half) - (minus >> half)).astype(np.float64)
-    return upper * 2.0**32 + ((values & low) - (minus & low)).astype(np.float64)
+    return middle, np.asarray(np.abs(middle) + 2.0 * sum(np.abs(part.astype(np.float64)) for part in parts))
 
 
 class EntropyUnavailable(DpSelectError):

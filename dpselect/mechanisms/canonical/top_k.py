@@ -706,13 +706,11 @@ class _Draw:
             blocks = self._generations[level]
             if not blocks.inherits[i]:
                 size = partial(self._classes.mass, int(blocks.row[i]), int(blocks.start[i]), int(blocks.stop[i]))
-                waits.append(_Wait(size, self._lazy(level, i)))
+                # One object, so that all comparisons see the same bits.
+                lazy = self._drawn.setdefault((level, i), LazyUniform(self._words, word=int(blocks.word[i])))
+                waits.append(_Wait(size, lazy))
             i = int(blocks.parent[i])
         return _Runner(score, waits)
-
-    def _lazy(self, level: int, i: int) -> LazyUniform:
-        """The bits of a block's own wait: one object, so that all comparisons see the same bits."""
-        return self._drawn.setdefault((level, i), LazyUniform(self._words, word=int(self._generations[level].word[i])))
 
 
 # Many score vectors over few candidates: every class of every row at once. Theorem M9.

@@ -111,11 +111,6 @@ class WithValues(Around):
         return "l2" if self.noise == "gaussian" else "l1"
 
     @property
-    def _widest(self) -> float:
-        """The norm of what one user changes, as it is paid for."""
-        return self.counted.l2_of(self._most) if self.norm == "l2" else self.counted.l1_of(self._most)
-
-    @property
     def _most(self) -> int | None:
         """How many values there are at most."""
         released = self.mechanism.most_released
@@ -172,8 +167,8 @@ class WithValues(Around):
         super()._check_scores(scores)
         if self.clip is None or (scores.second is not None and scores.second.counts):
             return
-        one = scores.sensitivity
-        within = (one.l2_of(self._most) if self.norm == "l2" else one.l1_of(self._most)) <= self._widest
+        one, of = scores.sensitivity, Sensitivity.l2_of if self.norm == "l2" else Sensitivity.l1_of
+        within = of(one, self._most) <= of(self.counted, self._most)
         if not within or one.linf > self.counted.linf or self.lost_scale is not None:
             raise InvalidRequest(
                 f"the values are counts of users clipped to {self.clip:g} among the items selected, and these scores have no "

@@ -340,12 +340,12 @@ class AllowedRanks:
         low, high = self._cells.within(cell, drawn)
         least, most = self._counts.between(low, high)
         for i in np.flatnonzero((least != most).any(axis=1)).tolist():
-            draw = LazyUniform(words, word=int(drawn[i]))
-            least[i] = self._refined_counts(int(cell[i]), draw, least[i], most[i])
-        return least
 
-    def _refined_counts(self, cell: int, draw: LazyUniform, least: Indices, most: Indices) -> Indices:
-        return draw.decide(lambda uniform: self._counts.at(self._cells.level(cell, uniform), least, most))
+            def counts(uniform: arb, i: int = i) -> Indices | None:
+                return self._counts.at(self._cells.level(int(cell[i]), uniform), least[i], most[i])
+
+            least[i] = LazyUniform(words, word=int(drawn[i])).decide(counts)
+        return least
 
     def _accepted(self, allowed: Indices, envelope: Indices, words: WordSource) -> NDArray[np.bool_]:
         """(count,) True with probability N at the level over the envelope."""
