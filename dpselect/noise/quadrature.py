@@ -120,7 +120,7 @@ def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tu
     sequences = list(itertools.permutations(order.tolist(), k))
 
     def level(step: float, _: NDArray[np.intp]) -> FloatArray:
-        found = _OrderIntegrator(noise, shift, k, step).sequences()
+        found = _sequences(noise, shift, k, step)
         return np.array([found[s] for s in itertools.permutations(range(vector.size), k)])[:, None]
 
     values = refine(level, 1, _ORDER_STEP)[:, 0]
@@ -226,36 +226,28 @@ def _log_sum(logs: list[float]) -> float:
 # f_k * G_(k-1) times the F of every candidate not released.
 
 
-class _OrderIntegrator:
-    """The functions of one score vector on one grid, pieces along the first of the two node axes."""
+def _sequences(noise: Noise, shift: FloatArray, k: int, step: float) -> dict[tuple[int, ...], float]:
+    """Probability of every sequence of k positions, from (m, m) score differences: common beginnings share their integrals."""
+    grid = _build(np.diagonal(shift, offset=-1)[None], _extent(noise, len(shift), k, iterated=True), step)
+    z = (shift.T[:, grid.anchor] + grid.offset).reshape(len(shift), -1, NODES)  # pieces along the first of the two node axes
+    pdf, sf, cdf, weight = noise.pdf(z), noise.sf(z), noise.cdf(z), grid.weight.reshape(-1, NODES)
+    length = weight.sum(axis=1)
 
-    def __init__(self, noise: Noise, shift: FloatArray, k: int, step: float) -> None:
-        """Evaluate the (m, m) score differences' functions at pieces of at most `step`."""
-        self._k = k
-        grid = _build(np.diagonal(shift, offset=-1)[None], _extent(noise, len(shift), k, iterated=True), step)
-        z = (shift.T[:, grid.anchor] + grid.offset).reshape(len(shift), -1, NODES)
-        self._pdf, self._sf, self._cdf = noise.pdf(z), noise.sf(z), noise.cdf(z)
-        self._weight = grid.weight.reshape(-1, NODES)
-        self._length = self._weight.sum(axis=1)
+    def left(done: tuple[int, ...]) -> list[int]:
+        return [i for i in range(len(shift)) if i not in done]
 
-    def sequences(self) -> dict[tuple[int, ...], float]:
-        """Probability of every sequence of k positions, sharing the integrals of common beginnings."""
-        above: dict[tuple[int, ...], FloatArray] = {(i,): sf for i, sf in enumerate(self._sf)}
-        for _ in range(self._k - 2):
-            above = {(*done, i): self._above(g, i) for done, g in above.items() for i in self._left(done)}
-        return {(*done, i): self._last(done, g, i) for done, g in above.items() for i in self._left(done)}
+    def later(g: FloatArray, item: int) -> FloatArray:
+        integrand = pdf[item] * g
+        return integrals_above(integrand, (integrand * weight).sum(axis=1), length)
 
-    def _left(self, done: tuple[int, ...]) -> list[int]:
-        return [i for i in range(len(self._sf)) if i not in done]
-
-    def _above(self, g: FloatArray, item: int) -> FloatArray:
-        """G_r at the nodes from G_(r-1): the rest of the node's own piece, and all later pieces."""
-        integrand = self._pdf[item] * g
-        return integrals_above(integrand, (integrand * self._weight).sum(axis=1), self._length)
-
-    def _last(self, done: tuple[int, ...], g: FloatArray, item: int) -> float:
-        below = np.prod(self._cdf[self._left((*done, item))], axis=0)
-        return float((self._pdf[item] * g * below * self._weight).sum())
+    above: dict[tuple[int, ...], FloatArray] = {(i,): each for i, each in enumerate(sf)}
+    for _ in range(k - 2):
+        above = {(*done, i): later(g, i) for done, g in above.items() for i in left(done)}
+    return {
+        (*done, i): float((pdf[i] * g * np.prod(cdf[left((*done, i))], axis=0) * weight).sum())
+        for done, g in above.items()
+        for i in left(done)
+    }
 
 
 # The integrands of the top-k probabilities at the nodes z[j] = node minus score j, of shape (m, rows, nodes).

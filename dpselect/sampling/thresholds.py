@@ -13,7 +13,7 @@ import numpy as np
 
 from dpselect.noise.distributions import Noise
 from dpselect.sampling import exact
-from dpselect.sampling.contest import Entries, Flags, Floats, Indices, RankingProblem, Words, exceeds, ranked, scaled
+from dpselect.sampling.contest import Entries, Flags, Floats, Indices, RankingProblem, exceeds, ranked, scaled
 from dpselect.sampling.discrete import successes
 
 _LEVEL, _RARE = 8, (24, 20, 16, 12)  # candidates that need a V below 2^-8 are pooled; where all do, by the rarest that holds
@@ -84,14 +84,10 @@ def _block(problem: RankingProblem, level: float, listed: Flags) -> Indices:
     untold = (order[:, 1:] >= 0) & (upper[:, 1:] >= lower[:, :-1])
     unsure = (listed & ~kept & (high >= level)).any(axis=1) | untold.any(axis=1)
     for row in np.flatnonzero(unsure).tolist():
-        order[row] = _one(problem.at(row), level, np.flatnonzero(listed[row]), words[row])
+        one, places = problem.at(row), np.flatnonzero(listed[row])
+        best = _ranked(one, _exceeding(one, level, Entries.at(places, words[row, places]))).index
+        order[row] = np.append(best, np.full(order.shape[1] - len(best), -1))
     return order
-
-
-def _one(problem: RankingProblem, level: float, listed: Indices, words: Words) -> Indices:
-    entries = Entries.at(listed, words[listed])
-    best = _ranked(problem, _exceeding(problem, level, entries)).index
-    return np.concatenate([best, np.full(len(words) - len(best), -1, dtype=np.int64)])
 
 
 def far_below(problem: RankingProblem, level: float, bits: int) -> float:

@@ -95,6 +95,11 @@ class StableRule:
         """(rows,) which distances pass T and the noise of their thresholds, exactly, each with fresh noise of its own."""
         return thresholds.passes(numbers(distances)[:, None], self.test_scale, [np.array([[self.threshold]])])[:, 0]
 
+    def first_passing(self, distances: Numbers, source: Sampler, less: float = 0.0) -> Indices:
+        """(rows,) which of a row's distances, `less` that many steps, is the first to pass its threshold; -1 where none does."""
+        minus = [np.array([[less]]), np.array([[self.threshold]])]
+        return first(source.passing(distances, by_name("laplace"), self.scale, self.test_scale, minus=minus), 1)[:, 0]
+
     def first_law(self, above: Floats) -> Floats:
         """(m + 1,) the probability that each of (m,) margins is the first to pass; last, that none does."""
         return NoisyComparisons(above, by_name("laplace"), self.scale, self.test_scale).first_passing()
@@ -184,17 +189,12 @@ class FirstStable(StableQueries):
         return StableRule(self.epsilon, self.split, self.delta, self.candidates)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        found = self._rows(scores.dense()[None], source)[0]
+        found = self.rule.first_passing(scores.dense()[None], source)
         return release(scores, found[found >= 0], ordered=False, requested=1, reason=_REASON)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        indices = np.concatenate([self._rows(block, source) for block in blocks(matrix)])
-        return Selections(indices, ordered=False, requested=1, reason=_REASON)
-
-    def _rows(self, matrix: Numbers, source: Sampler) -> Indices:
-        rule = self.rule
-        minus = [np.array([[rule.threshold]])]
-        return first(source.passing(matrix, by_name("laplace"), rule.scale, rule.test_scale, minus=minus), 1)
+        found = np.concatenate([self.rule.first_passing(block, source) for block in blocks(matrix)])
+        return Selections(found[:, None], ordered=False, requested=1, reason=_REASON)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(scores.size, 1000)
@@ -516,10 +516,7 @@ class TopStable(Mechanism):
 
     def _sizes(self, gaps: Floats, source: Sampler) -> Indices:
         """(rows,) the first size whose gap passes, 0 if none does; from (rows, ranks) gaps."""
-        rule, one = self.rule, np.ones((1, 1))
-        minus = [one, rule.threshold * one]
-        flags = source.passing(self._ordered(gaps), by_name("laplace"), rule.scale, rule.test_scale, minus=minus)
-        found = first(flags, 1)[:, 0]
+        found = self.rule.first_passing(self._ordered(gaps), source, less=1.0)
         return np.where(found >= 0, self.search_order(gaps.shape[1])[found], 0)
 
     def _pick_rows(self, relative: Floats, source: Sampler) -> Indices:
