@@ -24,7 +24,7 @@ from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up, shared_vector, vector, winner_curve
 from dpselect.mechanisms.ranks import centred
-from dpselect.mechanisms.release import cell_law, expanded, half_width, public_grid, release, with_values
+from dpselect.mechanisms.release import cell_law, expanded, half_width, largest, public_grid, release, with_values
 from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name, ordered_probabilities, top_set_probabilities
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Indices
@@ -41,13 +41,6 @@ def select_winner(scores: Scores, noise: Noise, scale: float, source: Sampler) -
 def select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler) -> Selections:
     """One candidate per row."""
     return Selections(source.top_k_rows(matrix, noise, scale, 1), ordered=True, requested=1)
-
-
-def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
-    """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never expanded."""
-    if scores.multiplicities is None:
-        return source.top_k(scores.values, noise, scale, k).tolist()
-    return expanded(scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k))
 
 
 def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float]:
