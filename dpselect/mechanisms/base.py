@@ -1,5 +1,6 @@
-"""`Mechanism`: configuration with a privacy curve and a private selection, without data; `Traits`: what it is, declared once by
-the member and read by whoever lists, calibrates, plans or checks it; `Rounds`: data of many releases.
+"""`Mechanism`: configuration with a privacy curve and a private selection, without data; `Rounds`: data of many releases.
+
+`Traits` say what a mechanism is: declared once by the member, and read by whoever lists, calibrates, plans or checks it.
 """
 
 from __future__ import annotations
