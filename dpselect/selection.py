@@ -69,28 +69,6 @@ class Outcome:
         bars = [-np.inf, *edges.tolist(), np.inf]
         return self.chosen, tuple((bars[at], bars[at + 1]) for at in np.searchsorted(edges, held, side="right").tolist())
 
-    def columns(self, margin: float | None) -> dict[str, tuple[Any, ...]]:
-        """Columns of one row per item, in their order; None where nothing was released. See `Selection.columns`."""
-        nothing: tuple[Any, ...] = (None,) * len(self.items)
-        ranks: dict[Label | None, Iterator[int]] = defaultdict(lambda: itertools.count(1))
-        ends = {"low": nothing, "high": nothing}
-        if margin is not None:
-            if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
-                raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
-            if self.values is None:
-                raise InvalidRequest(
-                    "margin is of values, and this selection has none: release them, with WithValues for example"
-                )
-            half, values = float(margin), self.values
-            ends = {"low": tuple(value - half for value in values), "high": tuple(value + half for value in values)}
-        return {
-            **({} if self.groups is None else {"group": self.groups}),
-            "rank": tuple(next(ranks[group]) for group in self.groups or nothing) if self.ordered else nothing,
-            "item": self.items,
-            "value": nothing if self.values is None else self.values,
-            **ends,
-        }
-
 
 @final
 class Selection(Frozen):
@@ -201,7 +179,26 @@ class Selection(Frozen):
             InvalidRequest: the margin is not a finite number > 0, or the selection has no values.
             DomainMismatch: the items have neither labels nor public positions.
         """
-        return self.outcome.columns(margin)
+        items = self.indices if self.labels is None else self.labels
+        nothing: tuple[Any, ...] = (None,) * len(items)
+        ranks: dict[Label | None, Iterator[int]] = defaultdict(lambda: itertools.count(1))
+        ends = {"low": nothing, "high": nothing}
+        if margin is not None:
+            if not isinstance(margin, int | float) or isinstance(margin, bool) or not 0 < margin < math.inf:
+                raise InvalidRequest(f"margin={margin!r} must be a finite number > 0, score units: WithValues.margin() gives one")
+            if self.values is None:
+                raise InvalidRequest(
+                    "margin is of values, and this selection has none: release them, with WithValues for example"
+                )
+            half, values = float(margin), self.values
+            ends = {"low": tuple(value - half for value in values), "high": tuple(value + half for value in values)}
+        return {
+            **({} if self.groups is None else {"group": self.groups}),
+            "rank": tuple(next(ranks[group]) for group in self.groups or nothing) if self.ordered else nothing,
+            "item": items,
+            "value": nothing if self.values is None else self.values,
+            **ends,
+        }
 
     def to_arrow(self, margin: float | None = None) -> pyarrow.Table:
         """`columns` as a pyarrow Table: rank int64; item (and group) int64, uint64 or text; value, low and high float64.

@@ -16,9 +16,8 @@ from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, T
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, SensitivityMismatch
-from dpselect.mechanisms.base import Mechanism, Rounds
-from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run, require_no_run
-from dpselect.mechanisms.traits import Pay
+from dpselect.mechanisms.base import Mechanism, Pay, Rounds
+from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 
@@ -348,7 +347,7 @@ class Session:
         )
 
     def _terms(self, count: int, notes: Notes) -> Terms:
-        require_no_run()
+        RepeatAndSelect._require_none_running()
         require_known(notes, Notes)
         return {**self._behalf, **cast(Terms, notes), "count": count}
 
@@ -399,7 +398,7 @@ class Schedule:
             InvalidTransition: the reservation was voided.
             RelationMismatch, SensitivityMismatch, DomainMismatch: as `Mechanism.select`; the run is not used up.
         """
-        require_no_run()
+        RepeatAndSelect._require_none_running()
         _require_mechanism(mechanism).check(scores)
         self._session._require_covered(mechanism, scores)
         with self._kept.locked() as left:

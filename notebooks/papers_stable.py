@@ -22,7 +22,7 @@ import dpselect as dps
 from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
 
 try:
-    from dpselect.mechanisms.unknown.top_stable import TopStable
+    from dpselect.mechanisms.queries.stable_queries import TopStable
 except ImportError:  # written elsewhere
     TopStable = None  # type: ignore[assignment, misc]
 

@@ -377,7 +377,7 @@ class ChosenAfter(Curve):
     def _first_loss(self) -> tuple[list[float], list[float], float]:
         """Losses of the first answer (nats), what each weighs, and the weight of an infinite one, on a grid (Theorem P2).
 
-        Its pure epsilon alone, where there is no law of a few steps.
+        Its pure epsilon alone, where no law of a few steps is known.
         """
         known = self.first.losses()
         if known is None or known.added or not 0 < sum(count for count, _ in known.steps) <= _FEW_STEPS:

@@ -33,7 +33,7 @@ from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.contributions import Norm
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, WithValues
-from dpselect.mechanisms.traits import Pay
+from dpselect.mechanisms.base import Pay
 from dpselect.noise import NoiseName
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity

@@ -14,8 +14,7 @@ from dpselect.choose.counts import CountNoise, takes_its_own, without_counts
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import Mechanism, members
-from dpselect.mechanisms.base import MECHANISMS
-from dpselect.mechanisms.traits import INSTEAD, Knob, fields_of
+from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of
 from dpselect.noise import NoiseName, by_name
 from dpselect.sensitivity import Sensitivity
 

@@ -15,8 +15,8 @@ from dpselect import mechanisms
 from dpselect.choose.forecast import Norm
 from dpselect.choose.request import TopKRequest
 from dpselect.mechanisms import Mechanism
+from dpselect.mechanisms.base import SCALE, fields_of
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.traits import SCALE, fields_of
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
 COUNTS = 0.2

@@ -35,7 +35,7 @@ from dpselect.mechanisms import (
     SparseHistogram,
     WithValues,
 )
-from dpselect.mechanisms.traits import settings_of
+from dpselect.mechanisms.base import settings_of
 from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
 

@@ -20,7 +20,7 @@ from dpselect.cli import options, out
 from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
-from dpselect.mechanisms.traits import INSTEAD
+from dpselect.mechanisms.base import INSTEAD
 from dpselect.planning.release_plan import Charged, Criterion, Part
 
 

@@ -15,10 +15,9 @@ from accounting.frozen import Count, Probability, Real
 from dpselect.choose.calibration import calibrated
 from dpselect.continual.strategy import HorizonClip, Over, Strategy, strategy, thresholds
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Mechanism
+from dpselect.mechanisms.base import SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import public_grid
-from dpselect.mechanisms.traits import SCALE, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.sensitivity import Sensitivity, sqrt_up

@@ -22,8 +22,8 @@ from dpselect.continual.memory import TESTED, mean_thresholds, single_test
 from dpselect.continual.strategy import UNIT, HorizonClip, Over
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
+from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.release import public_grid
-from dpselect.mechanisms.traits import settings_of
 from dpselect.sensitivity import Sensitivity
 
 Integers = NDArray[np.int64]

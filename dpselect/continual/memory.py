@@ -16,8 +16,8 @@ from dpselect.continual.averages import RATES, VARIANCE, Means
 from dpselect.continual.continual_top_k import Floats
 from dpselect.continual.strategy import thresholds
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.release import public_grid
-from dpselect.mechanisms.traits import settings_of
 from dpselect.mechanisms.unknown.sparse_histogram import SparseHistogram
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler, sampler

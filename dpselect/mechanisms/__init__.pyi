@@ -18,14 +18,14 @@ from .queries.above_threshold import AboveThreshold as AboveThreshold
 from .queries.above_threshold import LargeMargin as LargeMargin
 from .queries.stable_queries import FirstStable as FirstStable
 from .queries.stable_queries import OnlineStableQueries as OnlineStableQueries
+from .queries.stable_queries import TopStable as TopStable
 from .stability.gaps import GaussianGap as GaussianGap
 from .stability.gaps import LargeGap as LargeGap
 from .stability.gaps import ListedSizes as ListedSizes
 from .stability.gaps import TargetSize as TargetSize
-from .stability.stability_test import StabilityTest as StabilityTest
+from .stability.stable_top_k import StabilityTest as StabilityTest
 from .stability.stable_top_k import StableTopK as StableTopK
 from .stability.stable_top_k import StableTopKFixed as StableTopKFixed
 from .unknown.discover_then_select import DiscoverThenSelect as DiscoverThenSelect
 from .unknown.limited_domain import LimitedDomain as LimitedDomain
 from .unknown.sparse_histogram import SparseHistogram as SparseHistogram
-from .unknown.top_stable import TopStable as TopStable

@@ -36,24 +36,18 @@ def rate_down(epsilon: float, span: float) -> float:
 
 
 def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
-    """The index of the largest of scores + scale * noise."""
-    price = winner_price(noise)
-    if price == "gaussian":
-        union = [] if candidates is None else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
-        return tighter(*union, centred_gaussian(scale, sensitivity, candidates))
-    epsilon = ratio_up(sensitivity.range, scale)
-    return BoundedRange(epsilon=epsilon) if price == "bounded_range" else LaplaceDP(epsilon=epsilon)
-
-
-def winner_price(noise: NoiseName) -> WinnerPrice:
-    """The theorem that the noise itself declares, without a default."""
+    """The index of the largest of scores + scale * noise, by the theorem that the noise itself declares, without a default."""
     price = by_name(noise).winner_price
     if price is None or price not in get_args(WinnerPrice):
         raise InvalidMechanism(
             f"noise={noise!r} declares no winner_price, so no theorem says what the largest of scores with it costs: prove one "
             "and declare it in the noise's class, or use another noise"
         )
-    return price
+    if price == "gaussian":
+        union = [] if candidates is None else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
+        return tighter(*union, centred_gaussian(scale, sensitivity, candidates))
+    epsilon = ratio_up(sensitivity.range, scale)
+    return BoundedRange(epsilon=epsilon) if price == "bounded_range" else LaplaceDP(epsilon=epsilon)
 
 
 def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:

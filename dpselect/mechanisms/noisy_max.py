@@ -21,11 +21,10 @@ from accounting import BoundedRange, Curve, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Mechanism, enumerable
-from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up, shared_vector, vector, winner_curve, winner_price
+from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerable
+from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up, shared_vector, vector, winner_curve
 from dpselect.mechanisms.ranks import centred
-from dpselect.mechanisms.release import cell_law, half_width, public_grid, release, with_values
-from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
+from dpselect.mechanisms.release import cell_law, expanded, half_width, largest, public_grid, release, with_values
 from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name, ordered_probabilities, top_set_probabilities
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Indices
@@ -42,21 +41,6 @@ def select_winner(scores: Scores, noise: Noise, scale: float, source: Sampler) -
 def select_winners(matrix: Numbers, noise: Noise, scale: float, source: Sampler) -> Selections:
     """One candidate per row."""
     return Selections(source.top_k_rows(matrix, noise, scale, 1), ordered=True, requested=1)
-
-
-def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
-    """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never expanded."""
-    if scores.multiplicities is None:
-        return source.top_k(scores.values, noise, scale, k).tolist()
-    return expanded(scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k))
-
-
-def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
-    """Positions of these members of groups; of the values themselves where scores are not grouped."""
-    if scores.multiplicities is None:
-        return groups.tolist()
-    first = list(itertools.accumulate(scores.multiplicities.tolist(), initial=0))
-    return [first[group] + member for group, member in zip(groups.tolist(), members.tolist(), strict=True)]
 
 
 def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any, float]:
@@ -513,11 +497,11 @@ def winners_curve(
 
     `family`: whether the bounds of Theorem M2 may lower the price of a set.
     """
-    price = winner_price(noise)
+    one, price = winner_curve(noise, scale, sensitivity, candidates), by_name(noise).winner_price
     if price == "gaussian":
         return centred_gaussian(scale, sensitivity, candidates)
     if price == "bounded_range":
-        return k * winner_curve(noise, scale, sensitivity, candidates)
+        return k * one
     times = _times(noise, candidates, k)
     chosen: Curve = (whole := LaplaceDP(epsilon=ratio_up(times * sensitivity.range, scale)))
     if noise == "laplace" and candidates is not None and times > 0 and family:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dpselect.errors import InvalidScores
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices, differences
+from dpselect.sampling.contest import Flags, Floats, Indices, differences
 from dpselect.scores import Numbers, Scores
 
 
@@ -76,6 +76,56 @@ class Ranked:
         return held[np.searchsorted(near[held], level) + place]
 
 
+# Counts, of which a candidate that is not there has 0, and differences of theirs that one user moves as the counts do.
+
+_LARGEST = 2**53  # beyond it float64 skips integers
+_SUMMED = 2.0**32  # numbers up to it, on a grid of 2^-20, have sums that float64 holds exactly
+_GRID = 2.0**20
+
+
+def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
+    """Positions and values of the `count` highest counts, highest first, without those that nobody touched if observed."""
+    if scores.kind != "counts":
+        raise InvalidScores(
+            f"kind={scores.kind!r} is refused: this mechanism takes a candidate that is not there as one with count 0, so it "
+            "needs kind='counts'; for utilities use a mechanism for a public domain, Peeling for example"
+        )
+    positions, counts = scores.ranked(count)
+    if scores.domain == "observed":
+        # An item that nobody touched may or may not be listed: the two must not differ.
+        return positions[counts > 0], counts[counts > 0]
+    return positions, counts
+
+
+def heights(counts: Numbers, below: Numbers) -> Floats:
+    """Counts minus counts below them, both >= 0, as float64 without any rounding of the difference. Theorem X11.
+
+    Differences of integers are clamped to 2^53. Counts that are floats are clamped to 2^32 and rounded down to a multiple of
+    2^-20 beforehand: neither stretches what a user does, where a rounded difference would move by more than the counts do.
+    """
+    if np.issubdtype(counts.dtype, np.floating):
+        return _on_grid(counts) - _on_grid(below)
+    return np.minimum(counts - below, _LARGEST).astype(np.float64)
+
+
+def _on_grid(counts: Numbers) -> Floats:
+    return np.asarray(np.floor(np.minimum(counts, _SUMMED) * _GRID) / _GRID)
+
+
+def favoured(counts: Floats, public: Floats) -> Floats:
+    """Differences of counts plus public numbers that break up their order, as float64 without any rounding of the sum.
+
+    Both are clamped to 2^32 and the public ones are rounded to a multiple of 2^-20 beforehand: the sums then move as the counts
+    do, where rounded sums would move by up to one count more.
+    """
+    return np.minimum(counts, _SUMMED) + np.round(np.clip(public, -_SUMMED, _SUMMED) * _GRID) / _GRID
+
+
+def margins(scores: Numbers, threshold: float) -> Floats:
+    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which float64 skips integers."""
+    return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float64) - threshold
+
+
 # Uniformly random sequences in which place i takes one of the best allowed[i] ranks, no rank twice.
 
 
@@ -132,7 +182,16 @@ def ranked_rows(block: Numbers) -> Indices:
     return block.shape[1] - 1 - ascending[:, ::-1]
 
 
-def columns(flags: NDArray[np.bool_]) -> Indices:
+def first(flags: Flags, most: int) -> Indices:
+    """(rows, min(most, m)) positions of the first `most` set flags of every row, -1 where there are fewer."""
+    place = np.cumsum(flags, axis=1)
+    row, column = np.nonzero(flags & (place <= most))
+    indices = np.full((len(flags), min(most, flags.shape[1])), -1, dtype=np.int64)
+    indices[row, place[row, column] - 1] = column
+    return indices
+
+
+def columns(flags: Flags) -> Indices:
     """(rows, most) the columns that are set in every row, ascending; -1 after the last one."""
     sizes = np.count_nonzero(flags, axis=1)
     result = np.full((len(flags), max(1, int(sizes.max()))), -1, dtype=np.int64)

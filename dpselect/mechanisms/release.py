@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpselect.errors import InvalidRequest
-from dpselect.noise import NoiseName, by_name
+from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.sampling import Sampler
+from dpselect.sampling.contest import Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, cells, label_key
 
@@ -63,6 +64,21 @@ def in_own_order(scores: Scores, positions: Iterable[int]) -> list[int]:
     """These positions in an order that does not depend on the data: by label, or by position where there are none."""
     names = scores.labels
     return sorted(positions, key=int if names is None else lambda i: label_key(names[i]))
+
+
+def largest(scores: Scores, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
+    """Positions of the k largest of scores + scale * noise, largest first. Grouped scores are never expanded."""
+    if scores.multiplicities is None:
+        return source.top_k(scores.values, noise, scale, k).tolist()
+    return expanded(scores, *source.top_k_grouped(scores.values, scores.multiplicities, noise, scale, k))
+
+
+def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
+    """Positions of these members of groups; of the values themselves where scores are not grouped."""
+    if scores.multiplicities is None:
+        return groups.tolist()
+    first = list(itertools.accumulate(scores.multiplicities.tolist(), initial=0))
+    return [first[group] + member for group, member in zip(groups.tolist(), members.tolist(), strict=True)]
 
 
 # Noisy values with noise of their own: drawn, and their law.

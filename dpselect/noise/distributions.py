@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable
 from decimal import Decimal, localcontext
 from typing import Any, ClassVar, Final, Literal, final
 
@@ -37,7 +35,7 @@ class QuadratureError(NoiseError):
     """Successive refinements of a quadrature did not agree to the promised accuracy."""
 
 
-def as_floats(x: Any) -> FloatArray:
+def _as_floats(x: Any) -> FloatArray:
     """The argument as float64, copied only when it is something else."""
     return np.asarray(x, dtype=np.float64)
 
@@ -148,7 +146,7 @@ class Noise(ABC):
 
     @final
     def _on_support(self, z: ArrayLike, formula: _Formula, below: float) -> FloatArray:
-        x = as_floats(z)
+        x = _as_floats(z)
         # Limits at infinities and underflow to the right limit are intended, and tested.
         with np.errstate(all="ignore"):
             inside = np.asarray(formula(np.maximum(x, self.lower)))
@@ -204,7 +202,7 @@ class SymmetricNoise(Noise):
 
 
 def _inverse(formula: _Formula, field: str, p: ArrayLike, low: float, high: float) -> FloatArray:
-    x = as_floats(p)
+    x = _as_floats(p)
     if not np.all((x >= low) & (x <= high)):
         raise InvalidNoiseArgument(
             f"{field}: every element must lie in [{low:g}, {high:g}] and none may be NaN; "
@@ -295,62 +293,6 @@ def _exp_minus_exp(y: FloatArray) -> FloatArray:
     high = _EXP_HIGH[cell]
     rest = _EXP_LOW[cell] + high * np.expm1(large - k / _STEPS)
     return np.where(y <= 0.0, near, np.exp(-high) * np.exp(-rest))
-
-
-# Closed forms: every pick is the exponential mechanism on what is left (Durfee-Rogers).
-#
-# Scores stay in score units and are subtracted from each other before the division by the scale, so that candidates
-# far below the largest keep the accuracy of their own differences.
-
-
-def gumbel_softmax(scores: FloatArray, scale: float) -> FloatArray:
-    """Probability of each first pick, along the last axis."""
-    with np.errstate(over="ignore", under="ignore"):
-        weights = np.exp((scores - scores.max(axis=-1, keepdims=True)) / scale)
-    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
-
-
-def _log_pick(scores: FloatArray, scale: float, left: Collection[int]) -> dict[int, float]:
-    """log probability of each next pick when the candidates in `left` are still there."""
-    values = scores[list(left)].tolist()
-    top = max(values)
-    logs = [(value - top) / scale for value in values]
-    total = math.log(math.fsum(map(math.exp, logs)))
-    return {i: log - total for i, log in zip(left, logs, strict=True)}
-
-
-def gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int, ...], float]:
-    """Probability of every sequence of k picks without replacement."""
-    items = frozenset(range(len(scores)))
-    logs: dict[tuple[int, ...], float] = {(): 0.0}
-    for _ in range(k):
-        logs = {
-            (*done, i): log + pick
-            for done, log in logs.items()
-            for i, pick in _log_pick(scores, scale, sorted(items.difference(done))).items()
-        }
-    return {done: math.exp(log) for done, log in logs.items()}
-
-
-def gumbel_top_sets(scores: FloatArray, scale: float, universe: Iterable[int], k: int) -> dict[frozenset[int], float]:
-    """Probability that the first k picks are exactly S, for the k-sets S of `universe`: sums over the last pick."""
-    chosen = sorted(universe)
-    items = frozenset(range(len(scores)))
-    logs = {frozenset[int](): 0.0}
-    for size in range(1, k + 1):
-        picks = {done: _log_pick(scores, scale, sorted(items - done)) for done in logs}
-        logs = {
-            target: _log_sum([logs[target - {i}] + picks[target - {i}][i] for i in target])
-            for target in map(frozenset, itertools.combinations(chosen, size))
-        }
-    return {target: math.exp(log) for target, log in logs.items()}
-
-
-def _log_sum(logs: list[float]) -> float:
-    top = max(logs)
-    if top == -math.inf:
-        return top
-    return top + math.log(math.fsum(math.exp(log - top) for log in logs))
 
 
 @final
@@ -562,7 +504,7 @@ class Gaussian(SymmetricNoise):
 
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
         """ndtri_exp and one Newton step far below: it errs by 5e-13 of its value around log_u = -1e6."""
-        z = as_floats(scipy.special.ndtri_exp(log_u))
+        z = _as_floats(scipy.special.ndtri_exp(log_u))
         inverse_hazard = np.sqrt(np.pi / 2.0) * scipy.special.erfcx(np.abs(z) * _ROOT_HALF)
         polished = z - (self._log_cdf(z) - log_u) * inverse_hazard
         return np.where((log_u < _FAR_BELOW) & np.isfinite(polished), polished, z)
@@ -577,7 +519,7 @@ def _exp_half_square(a: FloatArray) -> FloatArray:
 
 def _tail(size: FloatArray) -> FloatArray:
     """P[Z > size] for size >= 0: unlike ndtr, without the rounding of size**2 in the exponent."""
-    return as_floats(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))
+    return _as_floats(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))
 
 
 _MEMBERS: Final[dict[str, Noise]] = {

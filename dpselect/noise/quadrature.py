@@ -1,4 +1,4 @@
-"""Exact outcome probabilities of report-noisy-max and one-shot top-k on small domains: the tests' oracle.
+"""Exact outcome probabilities of report-noisy-max, one-shot top-k and noisy thresholds on small domains: the tests' oracle.
 
 The candidates' noisy scores are score_i + scale * Z_i with independent standard Z_i. Gumbel outcomes have closed
 forms; the others are integrals of log-concave integrands, which composite Gauss-Legendre resolves to rounding.
@@ -19,22 +19,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dpselect.noise.distributions import (
-    FloatArray,
-    InvalidNoiseArgument,
-    Noise,
-    QuadratureError,
-    as_floats,
-    gumbel_ordered,
-    gumbel_softmax,
-    gumbel_top_sets,
-)
+from dpselect.errors import NoClosedForm
+from dpselect.noise.distributions import FloatArray, InvalidNoiseArgument, Noise, NoiseName, QuadratureError
 
 NODES: Final = 16
 # Beyond this many units between neighbours in rank a swap has probability zero in doubles, for every member.
@@ -53,7 +46,7 @@ _LARGEST_SCORE: Final = 1e300
 
 def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> FloatArray:
     """P[candidate i has the largest noisy score], shape (m,), for scores of shape (m,) in score units."""
-    return as_floats(argmax_probabilities_many(noise, scale, _checked(scores, 1, scale)[None])[0])
+    return np.asarray(argmax_probabilities_many(noise, scale, _checked(scores, 1, scale)[None])[0])
 
 
 def argmax_probabilities_many(noise: Noise, scale: float, matrix: ArrayLike) -> FloatArray:
@@ -83,7 +76,7 @@ def subset_probability(noise: Noise, scale: float, scores: ArrayLike, subset: Co
     if k in (0, vector.size):
         return 1.0
     if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
-        return gumbel_top_sets(vector, scale, subset, k)[frozenset(subset)]
+        return _gumbel_top_sets(vector, scale, subset, k)[frozenset(subset)]
     order = np.argsort(vector, kind="stable")
     positions = np.flatnonzero(np.isin(order, list(subset))).tolist()
     return float(_integrate(noise, scale, vector[order][None], k, _set_kernel(positions), 1)[0, 0])
@@ -99,7 +92,7 @@ def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
     if k == vector.size:
         return {frozenset(range(k)): 1.0}
     if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
-        return gumbel_top_sets(vector, scale, range(vector.size), k)
+        return _gumbel_top_sets(vector, scale, range(vector.size), k)
     order = np.argsort(vector, kind="stable")
     sets = [frozenset(order[list(s)].tolist()) for s in itertools.combinations(range(vector.size), k)]
     values = _integrate(noise, scale, vector[order][None], k, _all_sets_kernel(k), len(sets))[:, 0]
@@ -117,7 +110,7 @@ def ordered_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
     if k == 1:
         return {(i,): p for i, p in enumerate(argmax_probabilities(noise, scale, vector).tolist())}
     if noise.name == "gumbel":
-        return gumbel_ordered(vector, scale, k)
+        return _gumbel_ordered(vector, scale, k)
     return _iterated(noise, scale, vector, k)
 
 
@@ -127,7 +120,7 @@ def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tu
     sequences = list(itertools.permutations(order.tolist(), k))
 
     def level(step: float, _: NDArray[np.intp]) -> FloatArray:
-        found = _OrderIntegrator(noise, shift, k, step).sequences()
+        found = _sequences(noise, shift, k, step)
         return np.array([found[s] for s in itertools.permutations(range(vector.size), k)])[:, None]
 
     values = refine(level, 1, _ORDER_STEP)[:, 0]
@@ -150,7 +143,7 @@ def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: K
 
 
 def _checked(scores: ArrayLike, dimensions: int, scale: float) -> FloatArray:
-    array = as_floats(scores)
+    array = np.asarray(scores, dtype=np.float64)
     if array.ndim != dimensions or array.shape[-1] == 0:
         raise InvalidNoiseArgument(f"scores: shape {array.shape}, but a non-empty array of {dimensions} dimension(s) is needed")
     if not np.all(np.abs(array) <= _LARGEST_SCORE):
@@ -170,6 +163,62 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
         )
 
 
+# Closed forms for Gumbel noise: every pick is the exponential mechanism on what is left (Durfee-Rogers).
+#
+# Scores stay in score units and are subtracted from each other before the division by the scale, so that candidates
+# far below the largest keep the accuracy of their own differences.
+
+
+def gumbel_softmax(scores: FloatArray, scale: float) -> FloatArray:
+    """Probability of each first pick, along the last axis."""
+    with np.errstate(over="ignore", under="ignore"):
+        weights = np.exp((scores - scores.max(axis=-1, keepdims=True)) / scale)
+    return np.asarray(weights / weights.sum(axis=-1, keepdims=True))
+
+
+def _log_pick(scores: FloatArray, scale: float, left: Collection[int]) -> dict[int, float]:
+    """log probability of each next pick when the candidates in `left` are still there."""
+    values = scores[list(left)].tolist()
+    top = max(values)
+    logs = [(value - top) / scale for value in values]
+    total = math.log(math.fsum(map(math.exp, logs)))
+    return {i: log - total for i, log in zip(left, logs, strict=True)}
+
+
+def _gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int, ...], float]:
+    """Probability of every sequence of k picks without replacement."""
+    items = frozenset(range(len(scores)))
+    logs: dict[tuple[int, ...], float] = {(): 0.0}
+    for _ in range(k):
+        logs = {
+            (*done, i): log + pick
+            for done, log in logs.items()
+            for i, pick in _log_pick(scores, scale, sorted(items.difference(done))).items()
+        }
+    return {done: math.exp(log) for done, log in logs.items()}
+
+
+def _gumbel_top_sets(scores: FloatArray, scale: float, universe: Iterable[int], k: int) -> dict[frozenset[int], float]:
+    """Probability that the first k picks are exactly S, for the k-sets S of `universe`: sums over the last pick."""
+    chosen = sorted(universe)
+    items = frozenset(range(len(scores)))
+    logs = {frozenset[int](): 0.0}
+    for size in range(1, k + 1):
+        picks = {done: _log_pick(scores, scale, sorted(items - done)) for done in logs}
+        logs = {
+            target: _log_sum([logs[target - {i}] + picks[target - {i}][i] for i in target])
+            for target in map(frozenset, itertools.combinations(chosen, size))
+        }
+    return {target: math.exp(log) for target, log in logs.items()}
+
+
+def _log_sum(logs: list[float]) -> float:
+    top = max(logs)
+    if top == -math.inf:
+        return top
+    return top + math.log(math.fsum(math.exp(log - top) for log in logs))
+
+
 # Probabilities of the released order: iterated integrals from the highest candidate down.
 #
 # Let G_1 be the first candidate's sf and G_r(t) the integral of f_r * G_(r-1) from t to infinity: the probability
@@ -177,36 +226,28 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
 # f_k * G_(k-1) times the F of every candidate not released.
 
 
-class _OrderIntegrator:
-    """The functions of one score vector on one grid, pieces along the first of the two node axes."""
+def _sequences(noise: Noise, shift: FloatArray, k: int, step: float) -> dict[tuple[int, ...], float]:
+    """Probability of every sequence of k positions, from (m, m) score differences: common beginnings share their integrals."""
+    grid = _build(np.diagonal(shift, offset=-1)[None], _extent(noise, len(shift), k, iterated=True), step)
+    z = (shift.T[:, grid.anchor] + grid.offset).reshape(len(shift), -1, NODES)  # pieces along the first of the two node axes
+    pdf, sf, cdf, weight = noise.pdf(z), noise.sf(z), noise.cdf(z), grid.weight.reshape(-1, NODES)
+    length = weight.sum(axis=1)
 
-    def __init__(self, noise: Noise, shift: FloatArray, k: int, step: float) -> None:
-        """Evaluate the (m, m) score differences' functions at pieces of at most `step`."""
-        self._k = k
-        grid = _build(np.diagonal(shift, offset=-1)[None], _extent(noise, len(shift), k, iterated=True), step)
-        z = (shift.T[:, grid.anchor] + grid.offset).reshape(len(shift), -1, NODES)
-        self._pdf, self._sf, self._cdf = noise.pdf(z), noise.sf(z), noise.cdf(z)
-        self._weight = grid.weight.reshape(-1, NODES)
-        self._length = self._weight.sum(axis=1)
+    def left(done: tuple[int, ...]) -> list[int]:
+        return [i for i in range(len(shift)) if i not in done]
 
-    def sequences(self) -> dict[tuple[int, ...], float]:
-        """Probability of every sequence of k positions, sharing the integrals of common beginnings."""
-        above: dict[tuple[int, ...], FloatArray] = {(i,): sf for i, sf in enumerate(self._sf)}
-        for _ in range(self._k - 2):
-            above = {(*done, i): self._above(g, i) for done, g in above.items() for i in self._left(done)}
-        return {(*done, i): self._last(done, g, i) for done, g in above.items() for i in self._left(done)}
+    def later(g: FloatArray, item: int) -> FloatArray:
+        integrand = pdf[item] * g
+        return integrals_above(integrand, (integrand * weight).sum(axis=1), length)
 
-    def _left(self, done: tuple[int, ...]) -> list[int]:
-        return [i for i in range(len(self._sf)) if i not in done]
-
-    def _above(self, g: FloatArray, item: int) -> FloatArray:
-        """G_r at the nodes from G_(r-1): the rest of the node's own piece, and all later pieces."""
-        integrand = self._pdf[item] * g
-        return integrals_above(integrand, (integrand * self._weight).sum(axis=1), self._length)
-
-    def _last(self, done: tuple[int, ...], g: FloatArray, item: int) -> float:
-        below = np.prod(self._cdf[self._left((*done, item))], axis=0)
-        return float((self._pdf[item] * g * below * self._weight).sum())
+    above: dict[tuple[int, ...], FloatArray] = {(i,): each for i, each in enumerate(sf)}
+    for _ in range(k - 2):
+        above = {(*done, i): later(g, i) for done, g in above.items() for i in left(done)}
+    return {
+        (*done, i): float((pdf[i] * g * np.prod(cdf[left((*done, i))], axis=0) * weight).sum())
+        for done, g in above.items()
+        for i in left(done)
+    }
 
 
 # The integrands of the top-k probabilities at the nodes z[j] = node minus score j, of shape (m, rows, nodes).
@@ -429,3 +470,86 @@ def _outcome_integrals(noise: Noise, shift: FloatArray, reach: _Extent, kernel: 
         values = kernel(noise, by_item[:, :, anchor] + offset)
         parts.append(np.einsum("orn,rn->or", values, weight))
     return np.asarray(np.sum(parts, axis=0))
+
+
+# Comparisons of noisy numbers with one noisy threshold.
+
+# Beyond this many units the density of the noise is below exp(-60).
+_REACH: Final[dict[NoiseName, float]] = {"laplace": 60.0, "exponential": 60.0, "gaussian": 11.0}
+_MOST_STEPS: Final = 5e5  # to either side, however often they are halved
+_HELD: Final = 1 << 20  # probabilities to fail that are held at a time
+
+
+@final
+@dataclass(frozen=True)
+class NoisyComparisons:
+    """The exact law of comparisons with one noisy threshold: which of them pass, in their fixed order.
+
+    All share the noise Y of the threshold, and comparison i passes iff margin_i + answer_scale * Z_i > Y, with independent Z_i.
+    Given Y they are independent, so one integral over Y is left, by composite Gauss-Legendre between the kinks.
+
+    Attributes:
+        margins: (m,) answers minus the threshold, score units.
+        noise: the standard noise of the threshold and of all answers.
+        scale, answer_scale: of the threshold's noise and of that on every answer, score units.
+    """
+
+    margins: FloatArray
+    noise: Noise
+    scale: float
+    answer_scale: float
+
+    def first_passing(self) -> FloatArray:
+        """(m + 1,) the probability that comparison i is the first that passes; last, that none does."""
+
+        def outcomes(fail: FloatArray, passing: FloatArray) -> FloatArray:
+            before = np.cumprod(np.vstack([np.ones_like(fail[:1]), fail]), axis=0)
+            return np.vstack([before[:-1] * passing, before[-1:]])
+
+        return self._integrate(outcomes)
+
+    def passing_sets(self, most: int) -> dict[frozenset[int], float]:
+        """Probability of every set of comparisons that pass, when the run stops at the `most`-th."""
+        sets = [frozenset[int]()]
+        for i in range(len(self.margins)):
+            sets += [s | {i} for s in sets if len(s) < most]
+
+        def outcomes(fail: FloatArray, passing: FloatArray) -> FloatArray:
+            chances = {frozenset[int](): np.ones(fail.shape[1])}
+            for i, (failed, passed) in enumerate(zip(fail, passing, strict=True)):
+                running = [s for s in chances if len(s) < most]
+                chances |= {s | {i}: chances[s] * passed for s in running}
+                chances |= {s: chances[s] * failed for s in running}
+            return np.array([chances[s] for s in sets])
+
+        return dict(zip(sets, self._integrate(outcomes).tolist(), strict=True))
+
+    def _integrate(self, outcomes: Callable[[FloatArray, FloatArray], FloatArray]) -> FloatArray:
+        """Integrals of the threshold's density times `outcomes` of (m, nodes) probabilities to fail and to pass."""
+        unit = min(self.scale, self.answer_scale)
+
+        def level(step: float, _: NDArray[np.intp]) -> FloatArray:
+            y, weight = self._nodes(step * unit)
+            parts = np.arange(0, len(y), max(1, _HELD // len(self.margins)))[1:]
+            columns = zip(np.split(y, parts), np.split(weight, parts), strict=True)
+            return np.sum([self._part(outcomes, *block) for block in columns], axis=0)[:, None]
+
+        return refine(level, 1, _STEP)[:, 0]
+
+    def _part(self, outcomes: Callable[[FloatArray, FloatArray], FloatArray], y: FloatArray, weight: FloatArray) -> FloatArray:
+        density = self.noise.pdf(y / self.scale) / self.scale
+        z = (y - self.margins[:, None]) / self.answer_scale
+        return np.asarray(outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (weight * density))
+
+    def _nodes(self, step: float) -> tuple[FloatArray, FloatArray]:
+        reach = _REACH[self.noise.name] * self.scale
+        if reach > _MOST_STEPS * step:
+            raise NoClosedForm(
+                f"scale={self.scale:g} and {self.answer_scale:g} of the answers' noise are too far apart for exact "
+                "probabilities: simulate, or take scales within a factor of 1,000"
+            )
+        cuts = np.unique(np.clip(np.append(self.margins, (-reach, 0.0, reach)), -reach, reach))
+        pieces = [np.linspace(a, b, math.ceil((b - a) / step), endpoint=False) for a, b in itertools.pairwise(cuts)]
+        edges = np.append(np.concatenate(pieces), reach)
+        half = np.diff(edges)[:, None] / 2
+        return (edges[:-1, None] + half * (1 + _UNIT_NODES)).ravel(), (half * _UNIT_WEIGHTS).ravel()

@@ -23,8 +23,7 @@ from accounting.conversion.pld.compose import composable, pld_epsilon
 from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
 from dpselect.choose.calibration import knob_of
 from dpselect.errors import InvalidBallots, InvalidRequest
-from dpselect.mechanisms.base import Mechanism, members
-from dpselect.mechanisms.traits import RHO, SIGMA
+from dpselect.mechanisms.base import RHO, SIGMA, Mechanism, members
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.outlook import Flags, Outlook, PoorOutlook, Prediction, TrialVotes, VotesModel, f1_range, outlook, simulated

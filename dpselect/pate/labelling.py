@@ -36,8 +36,7 @@ from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, sett
 from accounting.frozen import Count, Frozen, kind_of
 from accounting.ledger import ClaimConflict, Total
 from dpselect.errors import DpSelectError, InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism
-from dpselect.mechanisms.traits import Pay
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, Pay
 from dpselect.pate.ballots import Ballots
 from dpselect.pate.voting import ABSTAINED
 from dpselect.selection import Selection, Selections

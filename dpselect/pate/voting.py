@@ -17,20 +17,17 @@ from pydantic import Field, model_validator
 from accounting import Curve, GaussianDP, Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
-from dpselect.mechanisms.base import enumerable
+from dpselect.mechanisms.base import RHO, SIGMA, Traits, enumerable
 from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up
 from dpselect.mechanisms.noisy_max import select_winner, winner_probabilities
 from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import AnyRegularizer, Rank
-from dpselect.mechanisms.stability.stability_test import NOT_PASSED
-from dpselect.mechanisms.stability.stable_top_k import StableTopK
-from dpselect.mechanisms.traits import RHO, SIGMA, Traits
+from dpselect.mechanisms.stability.stable_top_k import NOT_PASSED, StableTopK
 from dpselect.noise import argmax_probabilities_many, by_name
 from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds
-from dpselect.sampling.thresholds import exceeds
+from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds, exceeds
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity

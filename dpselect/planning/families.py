@@ -23,7 +23,7 @@ from dpselect.choose.calibration import knob_of, public_settings
 from dpselect.choose.counts import takes_its_own
 from dpselect.choose.defaults import GENEROUS, two_steps
 from dpselect.mechanisms import Mechanism, members
-from dpselect.mechanisms.traits import Knob, Traits, fields_of, settings_of
+from dpselect.mechanisms.base import Knob, Traits, fields_of, settings_of
 from dpselect.planning.laws.base import Levels, Norm
 from dpselect.planning.release_plan import Part, Task
 from dpselect.planning.shape import Bounding

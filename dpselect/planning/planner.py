@@ -19,7 +19,7 @@ from dpselect.choose.calibration import mechanism_class
 from dpselect.choose.counts import COUNTS_AGAIN
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, members
-from dpselect.mechanisms.traits import INSTEAD, settings_of
+from dpselect.mechanisms.base import INSTEAD, settings_of
 from dpselect.planning.families import Family, Fitted, families
 from dpselect.planning.laws.base import Levels, Outcomes, Runs
 from dpselect.planning.release_plan import (

@@ -14,12 +14,10 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count, NonNegative, Positive, Real
 from dpselect.errors import InvalidComparisons
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.noisy_max import largest
 from dpselect.mechanisms.ranks import centred
-from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, Traits
+from dpselect.mechanisms.release import largest, release
 from dpselect.noise import by_name
 from dpselect.noise.quadrature import ordered_probabilities
 from dpselect.ranking.comparisons import Comparisons

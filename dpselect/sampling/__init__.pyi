@@ -3,7 +3,7 @@ from .base import EntropyUnavailable as EntropyUnavailable
 from .base import ExactSampler as ExactSampler
 from .base import Sampler as Sampler
 from .base import SeededSampler as SeededSampler
+from .base import Thresholds as Thresholds
 from .base import constant_work as constant_work
 from .base import sampler as sampler
 from .exact import TooManyCandidates as TooManyCandidates
-from .thresholds import Thresholds as Thresholds

@@ -24,6 +24,8 @@ from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.noise.distributions import Noise
 from dpselect.sampling import discrete, exact, plain, thresholds
 from dpselect.sampling.contest import (
+    TINY,
+    WIDER,
     Entries,
     Flags,
     Floats,
@@ -33,10 +35,12 @@ from dpselect.sampling.contest import (
     RankingProblem,
     Words,
     WordSource,
+    certain,
+    exceeds,
     numbers,
     rational,
+    scaled,
 )
-from dpselect.sampling.thresholds import TINY, WIDER, LazyThresholds, PlainThresholds, Thresholds, exceeds, scaled
 
 _WHOLE = 2.0**51  # half of where floats stop being able to tell a number from its half
 _DIRECT = 512  # bytes that are read from the operating system itself
@@ -228,7 +232,7 @@ class Sampler(ABC):
     @final
     def bernoulli(self, probability: Callable[[], arb]) -> bool:
         """True with the exact probability p of which `probability()` is a ball at Arb's working precision. Theorem X4."""
-        return discrete.bernoulli(probability, LazyUniform(self.words, word=int(self.words(1)[0])))
+        return LazyUniform(self.words, word=int(self.words(1)[0])).below(probability)
 
     @final
     def categorical(self, low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int) -> Indices:
@@ -337,6 +341,105 @@ def _nearest(value: fmpq, scale: fmpq, noise: Noise, draw: LazyUniform) -> int:
 
     magnitude = abs(int(value.p.bit_length()) - int(value.q.bit_length()))
     return int(draw.decide(floor, 64 + magnitude))
+
+
+class Thresholds(ABC):
+    """(rows,) thresholds, each the sum of scale * Y over a few scales with own draws Y of a noise. Private: never shown."""
+
+    @abstractmethod
+    def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
+        """(rows, m) whether value - the sum of `minus` + answer_scale * Z > the row's threshold, with an own Z each.
+
+        `values` (rows, m) and each of `minus` broadcast against one another; the difference is that of the real numbers.
+        """
+
+    @abstractmethod
+    def renew(self, rows: Indices) -> None:
+        """Draw the thresholds of these rows afresh."""
+
+    @final
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(<hidden>)"
+
+
+@final
+class LazyThresholds(Thresholds):
+    """Exact: every bit of a threshold that one comparison had to draw is known to the next. Theorem X2."""
+
+    def __init__(self, noise: Noise, scales: Sequence[float], rows: int, words: WordSource) -> None:
+        self._noise, self._scales, self._source = noise, tuple(scales), words
+        self._words = np.zeros((len(self._scales), rows), dtype=np.uint64)
+        self._low, self._high, self._size = np.zeros(rows), np.zeros(rows), np.zeros(rows)
+        self._lazy: dict[int, list[LazyUniform]] = {}
+        self.renew(np.arange(rows))
+
+    def renew(self, rows: Indices) -> None:
+        words = self._source(len(self._scales) * len(rows)).reshape(len(self._scales), len(rows))
+        self._words[:, rows] = words
+        self._low[rows] = self._high[rows] = self._size[rows] = 0.0
+        for scale, drawn in zip(self._scales, words, strict=True):
+            low, high = scaled(self._noise, scale, drawn)
+            self._low[rows] += low
+            self._high[rows] += high
+            self._size[rows] += np.maximum(np.abs(low), np.abs(high))
+        for row in rows.tolist():
+            self._lazy.pop(row, None)
+
+    def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
+        with np.errstate(over="ignore", invalid="ignore"):
+            middle, size = _subtracted(values, minus)
+            answers = self._source(middle.size).reshape(middle.shape)
+            low, high = scaled(self._noise, answer_scale, answers)
+            low += middle - self._high[:, None]
+            high += middle - self._low[:, None]
+            result, unsure = certain(low.ravel(), high.ravel(), (size + self._size[:, None]).ravel())
+        for i in unsure.tolist():
+            row, column = divmod(i, middle.shape[1])
+            own = (rational(answer_scale), LazyUniform(self._source, word=int(answers[row, column])))
+            result[i] = self._sign(row, column, values, minus, own) > 0
+        return result.reshape(middle.shape)
+
+    def _sign(self, row: int, column: int, values: Numbers, minus: Sequence[Numbers], own: tuple[fmpq, LazyUniform]) -> int:
+        shape = np.broadcast_shapes(values.shape, *(part.shape for part in minus))
+        first, *others = (rational(np.broadcast_to(part, shape)[row, column].item()) for part in (values, *minus))
+        if row not in self._lazy:
+            self._lazy[row] = [LazyUniform(self._source, word=int(word)) for word in self._words[:, row]]
+        kept = [(-rational(scale), draw) for scale, draw in zip(self._scales, self._lazy[row], strict=True)]
+        return LazyUniform.sign_of_total(first - sum(others), self._noise, [own, *kept])
+
+
+@final
+class PlainThresholds(Thresholds):
+    """The same in float64, for simulation."""
+
+    def __init__(self, draw: plain.NoiseDraw, scales: Sequence[float], rows: int) -> None:
+        self._draw, self._scales = draw, tuple(scales)
+        self._level = self._fresh(rows)
+
+    def renew(self, rows: Indices) -> None:
+        self._level[rows] = self._fresh(len(rows))
+
+    def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
+        return np.asarray(plain.noisy(_subtracted(values, minus)[0], self._draw, answer_scale) > self._level[:, None])
+
+    def _fresh(self, rows: int) -> Floats:
+        return np.sum([scale * self._draw(rows) for scale in self._scales], axis=0)
+
+
+def _subtracted(values: Numbers, minus: Sequence[Numbers]) -> tuple[Floats, Floats]:
+    """values less all of `minus`, as float64, and the sum of the sizes of the terms, of which its few roundings are a part."""
+    if minus and values.dtype == np.int64 and minus[0].dtype == np.int64:
+        # Rounded once: the halves of 64-bit integers do not overflow.
+        half, low = np.int64(32), np.int64(2**32 - 1)
+        first, second = values.astype(np.int64, copy=False), minus[0].astype(np.int64, copy=False)
+        middle = ((first >> half) - (second >> half)).astype(np.float64) * 2.0**32
+        middle = middle + ((first & low) - (second & low)).astype(np.float64)
+        parts = minus = minus[1:]
+    else:
+        middle, parts = values.astype(np.float64), (values, *minus)
+    for part in minus:
+        middle = middle - part
+    return middle, np.asarray(np.abs(middle) + 2.0 * sum(np.abs(part.astype(np.float64)) for part in parts))
 
 
 class EntropyUnavailable(DpSelectError):

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cmp_to_key
-from typing import Any, NamedTuple, Self, TypeVar, final
+from typing import Any, Self, TypeVar, final
 
 import numpy as np
 from flint import arb, ctx, fmpq
@@ -76,8 +76,57 @@ class LazyUniform:
                 return found
             self.extend()
 
+    def below(self, probability: Callable[[], arb]) -> bool:
+        """Whether V < p, for a p of which `probability()` is a ball that shrinks to it as Arb's working precision grows.
 
-Term = tuple[fmpq, LazyUniform]
+        Of level 0 it is True with the exact probability p. Theorem X4.
+        """
+
+        def answer(cell: arb) -> bool | None:
+            bound = probability()
+            return True if cell < bound else False if cell > bound else None
+
+        return self.decide(answer)
+
+    def column(self, weights: Callable[[], Sequence[arb]]) -> int:
+        """The column on which V falls, where each has its share of all weights; `weights()` are balls as of `below`."""
+
+        def answer(cell: arb) -> int | None:
+            balls = weights()
+            place, upto = cell * sum(balls, arb(0)), arb(0)
+            for column, weight in enumerate(balls):
+                upto += weight
+                if column == len(balls) - 1 or place < upto:
+                    return column
+                if not place > upto:
+                    return None
+            return None
+
+        return self.decide(answer)
+
+    @staticmethod
+    def sign(number: Callable[[], arb], draws: Collection[LazyUniform]) -> int:
+        """The sign of a real number, from balls around it that shrink as the draws it depends on are extended."""
+        while True:
+            with precision(max(draw.precision for draw in draws)):
+                ball = number()
+                found = int(bool(ball > 0)) - int(bool(ball < 0))
+            if found:
+                return found
+            for draw in draws:
+                draw.extend()
+
+    @staticmethod
+    def sign_of_total(rest: fmpq, noise: Noise, terms: list[tuple[fmpq, LazyUniform]]) -> int:
+        """The sign of rest + the sum of factor * isf(V) over the terms, drawing bits until it is certain.
+
+        Theorem X2. The sum is zero with probability 0.
+        """
+
+        def total() -> arb:
+            return sum((arb(factor) * noise.isf_ball(draw.ball()) for factor, draw in terms), arb(rest))
+
+        return LazyUniform.sign(total, [draw for _, draw in terms])
 
 
 def rational(value: float | int) -> fmpq:
@@ -85,73 +134,6 @@ def rational(value: float | int) -> fmpq:
     if value == -math.inf:
         return fmpq(-(1 << _BEYOND))
     return fmpq(*Fraction(value).as_integer_ratio())
-
-
-def sign_of_total(rest: fmpq, noise: Noise, terms: list[Term]) -> int:
-    """The sign of rest + the sum of factor * isf(V) over the terms, drawing bits until it is certain.
-
-    Theorem X2. The sum is zero with probability 0.
-    """
-
-    def total() -> arb:
-        return sum((arb(factor) * noise.isf_ball(draw.ball()) for factor, draw in terms), arb(rest))
-
-    return _certain_sign(total, [draw for _, draw in terms])
-
-
-def _certain_sign(number: Callable[[], arb], draws: Collection[LazyUniform]) -> int:
-    """The sign of a real number, from balls around it that shrink as the draws it depends on are extended."""
-    while True:
-        with precision(max(draw.precision for draw in draws)):
-            ball = number()
-            sign = int(bool(ball > 0)) - int(bool(ball < 0))
-        if sign:
-            return sign
-        for draw in draws:
-            draw.extend()
-
-
-# Races: the best of contestants whose noise is the largest of many draws.
-#
-# If a set of M independent draws has the distribution function F, then -ln F at the largest of them is E/M with E standard
-# exponential: the time at which the first of M arrives. Times of subsets are sums of such terms. Theorem X8.
-
-
-class Wait(NamedTuple):
-    """E/M, with E = -ln(1 - V). `size()` is a ball around M that shrinks to it as Arb's working precision grows."""
-
-    size: Callable[[], arb]
-    draw: LazyUniform
-
-
-class Runner(NamedTuple):
-    """A contestant: score + scale * F^-1(exp(-t)), t the sum of the waits."""
-
-    score: fmpq
-    waits: Sequence[Wait]
-
-
-def winner(runners: Sequence[Runner], noise: Noise, scale: fmpq) -> int:
-    """The place of the best contestant, drawing bits until every comparison is certain."""
-    best = 0
-    for place in range(1, len(runners)):
-        if _sign_of_lead(runners[place], runners[best], noise, scale) > 0:
-            best = place
-    return best
-
-
-def _sign_of_lead(first: Runner, second: Runner, noise: Noise, scale: fmpq) -> int:
-    """The sign of the first total less the second. Theorem X8; the difference is zero with probability 0."""
-    draws = {id(wait.draw): wait.draw for runner in (first, second) for wait in runner.waits}.values()
-    rest = (first.score - second.score) / scale
-    return _certain_sign(lambda: arb(rest) + _noise(first, noise) - _noise(second, noise), draws)
-
-
-def _noise(runner: Runner, noise: Noise) -> arb:
-    time = arb(0)
-    for size, draw in runner.waits:
-        time -= (-draw.ball()).log1p() / size()
-    return noise.isf_ball(-(-time).expm1())
 
 
 Floats = NDArray[np.float64]
@@ -172,6 +154,21 @@ def numbers(values: NDArray[Any]) -> Numbers:
     if np.issubdtype(values.dtype, np.signedinteger):
         return values.astype(np.int64, copy=False)
     return values.astype(np.float64, copy=False)
+
+
+def uniforms(words: Words) -> Floats:
+    """The lower ends of the cells of 2^-53 in which the first bits put a uniform number."""
+    return np.asarray((words >> np.uint64(64 - _CELL)).astype(np.float64) * 2.0**-_CELL)
+
+
+def largest_rows(noisy: Floats, k: int) -> Indices:
+    """(rounds, k) columns of the k largest numbers of every row, largest first."""
+    if k == 1:
+        return np.argmax(noisy, axis=1)[:, None]
+    columns = noisy.shape[1]
+    kept = np.argpartition(noisy, columns - k, axis=1)[:, columns - k :]
+    rank = np.argsort(-np.take_along_axis(noisy, kept, axis=1), axis=1, kind="stable")
+    return np.take_along_axis(kept, rank, axis=1)
 
 
 def differences(values: Numbers, reference: np.int64 | np.float64) -> Floats:
@@ -211,7 +208,6 @@ def contest_bounds(noise: Noise, height: Floats, level: Indices, words: Words) -
 # Noise to about six digits in one pass: enough to see which few candidates are worth bounds. Theorem X10.
 
 MARGIN = 2.0**-20  # noise units; estimates that far apart are those of numbers in the same order
-_OF_HEIGHT = 2.0**-46  # of a height, the same
 _SIGNIFICANT = np.uint64(12)  # the bits beyond the first 52 are not looked at
 _ONE = np.uint64(0x3FF << 52)  # the exponent of floats from 1 to 2
 _HALF_CELL = 1.0 - 2.0**-53
@@ -235,12 +231,7 @@ def estimates(noise: Noise, words: Words) -> tuple[Floats, Indices]:
     return noise.from_uniform(uniform), wide
 
 
-def cut(best: Floats, margin: float) -> Floats:
-    """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`."""
-    return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
-
-
-_SPARE, _FEW_SPARE = 4096, 1024  # candidates held beyond 2k before the certain losers are dropped, by bounds and by estimates
+_SPARE = 4096  # candidates held beyond 2k before the certain losers are dropped
 Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]
 
 
@@ -334,56 +325,82 @@ class Entries:
         return self.refined[key]
 
 
+# Whether a noisy number exceeds a level.
+
+WIDER = 2.0**-48  # of the size of every term: more than the few roundings of their sum
+TINY = 2.0**-1000  # more than any underflow
+
+
+def exceeds(
+    values: Numbers, noise: Noise, scale: float, level: float, words: WordSource, entries: Entries | None = None
+) -> Flags:
+    """(count,) whether value + scale * Z > level, with what is known already of each Z; None: a draw of its own. Theorem X2."""
+    if entries is None:
+        entries = Entries.at(np.arange(len(values)), words(len(values)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        low, high = scaled(noise, scale, entries.words, entries.level)
+        middle = values.astype(np.float64) - level
+        result, unsure = certain(low + middle, high + middle, np.abs(values.astype(np.float64)) + abs(level))
+    for i in unsure.tolist():
+        rest = rational(values[i].item()) - rational(level)
+        result[i] = LazyUniform.sign_of_total(rest, noise, [(rational(scale), entries.draw(i, words))]) > 0
+    return result
+
+
+def scaled(noise: Noise, scale: float, words: Words, level: Indices | None = None) -> tuple[Floats, Floats]:
+    """Bounds on scale * isf(V) up to two roundings, for words of any shape; V = 2^-level * 0.w, of level 0 if None."""
+    nothing = np.zeros(words.shape)
+    low, high = contest_bounds(noise, nothing, nothing.astype(np.int64) if level is None else level, words)
+    return low * scale, high * scale
+
+
+def certain(low: Floats, high: Floats, sizes: Floats) -> tuple[Flags, Indices]:
+    """Where the sum is certainly positive, and where its sign is not certain; `sizes` bounds the terms that are not in them."""
+    positive = low > WIDER * (sizes + np.abs(low)) + TINY
+    negative = high < -WIDER * (sizes + np.abs(high)) - TINY
+    return positive, np.flatnonzero(~(positive | negative))
+
+
 @final
 class Contenders:
     """Keeps every entry that may still be among the k largest."""
 
     def __init__(self, problem: RankingProblem) -> None:
-        self._problem = problem
-        self._entries: list[Entries] = []
-        self._low: list[Floats] = []
-        self._high: list[Floats] = []
-        self._held, self._dropped_below = 0, -np.inf
+        self._problem, self._entries = problem, Entries.concatenate([])
+        self._low, self._high = np.empty(0), np.empty(0)
 
     def offer(self, entries: Entries) -> None:
         """Enter more candidates."""
         problem = self._problem
         height = problem.heights(problem.values[entries.index])
         low, high = problem.bounds(problem.noise, height, entries.level, entries.words)
-        if self._dropped_below > -np.inf:
-            kept = np.flatnonzero(high >= self._dropped_below)
-            entries, low, high = entries[kept], low[kept], high[kept]
-        self._entries.append(entries)
-        self._low.append(low)
-        self._high.append(high)
-        self._held += len(entries)
-        if self._held > 2 * problem.k + _SPARE:
-            self._drop()
+        self._entries = Entries.concatenate([self._entries, entries])
+        self._low, self._high = np.append(self._low, low), np.append(self._high, high)
+        if len(self._low) > 2 * problem.k + _SPARE:
+            self._keep(np.flatnonzero(self._high >= self.floor()))
 
     def floor(self) -> float:
         """A number that at least k candidates certainly reach, in noise units above the reference; -inf if there is none."""
-        k = self._problem.k
-        if self._held < k:
-            return -np.inf
-        low = np.concatenate(self._low)
-        return float(np.partition(low, len(low) - k)[len(low) - k])
+        place = len(self._low) - self._problem.k
+        return float(np.partition(self._low, place)[place]) if place >= 0 else -np.inf
 
     def ranked(self) -> Entries:
         """The k largest, largest first, certain of every comparison. Theorem X2."""
-        self._drop()
-        entries, low, high = self._entries[0], self._low[0], self._high[0]
-        order = np.argsort(-low)
-        entries, low, high = entries[order], low[order], high[order]
-        order = np.arange(len(entries))
-        for start, stop in _clusters(low, high, self._problem.k):
-            order[start:stop] = start + self._sorted(entries[order[start:stop]])
-        return entries[order[: self._problem.k]]
+        self._keep(np.flatnonzero(self._high >= self.floor()))
+        self._keep(np.argsort(-self._low))
+        low, order = self._low, np.arange(len(self._low))
+        reach = np.maximum.accumulate(self._high[::-1])[::-1]
+        # Between i and i+1 all is decided if everything after i certainly stays below everything up to i.
+        joined = reach[1:] >= low[:-1]
+        ends = np.flatnonzero(~joined) + 1
+        starts, stops = np.append(0, ends), np.append(ends, len(low))
+        undecided = np.flatnonzero((stops - starts > 1) & (starts < self._problem.k))
+        for start, stop in zip(starts[undecided].tolist(), stops[undecided].tolist(), strict=True):
+            order[start:stop] = start + self._sorted(self._entries[start:stop])
+        return self._entries[order[: self._problem.k]]
 
-    def _drop(self) -> None:
-        self._dropped_below = self.floor()
-        entries, low, high = Entries.concatenate(self._entries), np.concatenate(self._low), np.concatenate(self._high)
-        kept = np.flatnonzero(high >= self._dropped_below)
-        self._entries, self._low, self._high, self._held = [entries[kept]], [low[kept]], [high[kept]], len(kept)
+    def _keep(self, kept: Indices) -> None:
+        self._entries, self._low, self._high = self._entries[kept], self._low[kept], self._high[kept]
 
     def _sorted(self, entries: Entries) -> Indices:
         """Exact descending order of a few entries, as positions among them."""
@@ -394,7 +411,7 @@ class Contenders:
 
         def descending(a: int, b: int) -> int:
             terms = [(rational(1), draws[b]), (rational(-1), draws[a])]
-            return sign_of_total((scores[b] - scores[a]) / scale, problem.noise, terms)
+            return LazyUniform.sign_of_total((scores[b] - scores[a]) / scale, problem.noise, terms)
 
         return np.array(sorted(range(len(draws)), key=cmp_to_key(descending)), dtype=np.int64)
 
@@ -404,77 +421,3 @@ def ranked(problem: RankingProblem, entries: Entries) -> Entries:
     contest = Contenders(problem)
     contest.offer(entries)
     return contest.ranked()
-
-
-def _clusters(low: Floats, high: Floats, k: int) -> Iterator[tuple[int, int]]:
-    """Runs of two or more entries, in descending order of `low`, that the bounds leave undecided and that touch the first k."""
-    if len(low) < 2:
-        return
-    reach = np.maximum.accumulate(high[::-1])[::-1]
-    # Between i and i+1 all is decided if everything after i certainly stays below everything up to i.
-    joined = reach[1:] >= low[:-1]
-    ends = np.flatnonzero(~joined) + 1
-    starts, stops = np.append(0, ends), np.append(ends, len(low))
-    undecided = np.flatnonzero((stops - starts > 1) & (starts < k))
-    yield from zip(starts[undecided].tolist(), stops[undecided].tolist(), strict=True)
-
-
-# The few of very many candidates that may be among the k largest, by estimates of their noisy heights. Theorem X10.
-
-
-@final
-class Shortlist:
-    """Candidates of which none that may be among the k largest is left out; each has a word, the first 64 bits of its V."""
-
-    def __init__(self, problem: RankingProblem) -> None:
-        self._problem, self._cut, self._held = problem, -np.inf, 0
-        self._parts: list[tuple[Indices, Words, Floats]] = []
-
-    def offer(self, start: int, words: Words) -> None:
-        """Enter candidates start, start + 1, ..., one a word."""
-        problem = self._problem
-        estimate, wide = estimates(problem.noise, words)
-        estimate += problem.heights(problem.values[start : start + len(words)])
-        estimate[wide] = np.inf  # an estimate that says little: kept, and no measure for others
-        if self._cut == -np.inf and len(estimate) > 2 * problem.k:
-            self._cut = self._cut_of(estimate)
-        kept = np.flatnonzero(estimate >= self._cut)
-        self._hold(kept + start, words[kept], estimate[kept])
-        if self._held > 2 * problem.k + _FEW_SPARE:
-            self._prune()
-
-    def ranked(self) -> Entries:
-        """The k largest, largest first."""
-        self._prune()
-        index, words, high = self._parts[0]
-        low = cut(np.where(high < np.inf, high, -np.inf), self._problem.margin)
-        order = np.argsort(-low)
-        entries, low, high = Entries.at(index[order], words[order]), low[order], high[order]
-        # All at once: their bounds cost about the same for many as for two. Members of two clusters do not change places.
-        contested = [np.arange(start, stop) for start, stop in _clusters(low, high, self._problem.k)]
-        if contested:
-            places = np.concatenate(contested)
-            settled, order = ranked(replace(self._problem, k=len(places)), entries[places]), np.arange(len(entries))
-            place_of = {index: place for place, index in zip(places.tolist(), entries.index[places].tolist(), strict=True)}
-            order[places] = [place_of[index] for index in settled.index.tolist()]
-            entries = replace(entries[order], refined=settled.refined)
-        return entries[: self._problem.k]
-
-    def _prune(self) -> None:
-        index, words, estimate = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        self._cut = max(self._cut, self._cut_of(estimate))
-        kept = np.flatnonzero(estimate >= self._cut)
-        self._parts, self._held = [], 0
-        self._hold(index[kept], words[kept], estimate[kept])
-
-    def _cut_of(self, estimate: Floats) -> float:
-        """What these let certainly be dropped below: that k of them are greater."""
-        measured = estimate[estimate < np.inf] if np.isposinf(estimate).any() else estimate
-        if len(measured) < self._problem.k:
-            return -np.inf
-        best = np.partition(measured, len(measured) - self._problem.k)[len(measured) - self._problem.k]
-        return float(cut(best, self._problem.margin))
-
-    def _hold(self, index: Indices, words: Words, estimate: Floats) -> None:
-        self._parts.append((index, words, estimate))
-        self._held += len(index)

@@ -1,4 +1,4 @@
-"""Exact draws from laws on whole numbers: a coin, one of many classes, and which of many rare trials succeed."""
+"""Exact draws from laws on whole numbers: one of many classes, and which of many rare trials succeed."""
 
 from __future__ import annotations
 
@@ -8,34 +8,17 @@ from functools import lru_cache
 import numpy as np
 from flint import arb, fmpq, fmpz
 
-from dpselect.sampling.contest import Flags, Floats, Indices, LazyUniform, Words, WordSource, precision
+from dpselect.sampling.contest import Flags, Floats, Indices, LazyUniform, Words, WordSource, precision, uniforms
 
-Balls = Callable[[], Sequence[arb]]
-_CELL = 53  # bits of a word that float64 holds exactly
 _ROUNDING = 2.0**-50  # of the total, for every addition and product
 
 
-def bernoulli(probability: Callable[[], arb], draw: LazyUniform) -> bool:
-    """True with the exact probability p that `probability()` encloses at the precision it is called under. Theorem X4.
-
-    Args:
-        probability: returns a ball around p that shrinks to it as Arb's working precision grows.
-        draw: the uniform number that decides, of which bits may be known.
-    """
-
-    def below(cell: arb) -> bool | None:
-        bound = probability()
-        return True if cell < bound else False if cell > bound else None
-
-    return draw.decide(below)
-
-
-def categorical(low: Floats, high: Floats, weights: Balls, count: int, words: WordSource) -> Indices:
+def categorical(low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int, words: WordSource) -> Indices:
     """(count,) columns, each with probability exactly in proportion to its weight. Theorem X9."""
     first = words(count)
     column, certain = picked(low, high, first)
     for i in np.flatnonzero(~certain).tolist():
-        column[i] = refined(int(first[i]), weights, words)
+        column[i] = LazyUniform(words, word=int(first[i])).column(weights)
     return column
 
 
@@ -68,37 +51,6 @@ def _cumulated(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     total = sums[:, -1]
     slack = 2.0 * missing + total * ((low.shape[1] + 16) * _ROUNDING)
     return sums, np.where(missing < 0.25 * total, slack, np.inf)
-
-
-def uniforms(words: Words) -> Floats:
-    """The lower ends of the cells of 2^-53 in which the first bits put a uniform number."""
-    return np.asarray((words >> np.uint64(64 - _CELL)).astype(np.float64) * 2.0**-_CELL)
-
-
-def flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Indices]:
-    """(count,) True with a probability whose logarithm lies within `error` of `chance`, and where that is not certain."""
-    place = uniforms(words)
-    accepted = place + 2.0**-_CELL <= np.exp(chance - error) * (1.0 - _ROUNDING)
-    refused = place >= np.exp(chance + error) * (1.0 + _ROUNDING)
-    return accepted, np.flatnonzero(~(accepted | refused))
-
-
-def refined(word: int, weights: Balls, source: WordSource) -> int:
-    """The column for one word, drawing bits until it is certain. `weights()` are balls that shrink with Arb's precision."""
-    return LazyUniform(source, word=word).decide(lambda cell: _column(cell, weights()))
-
-
-def _column(place: arb, weights: Sequence[arb]) -> int | None:
-    """The column that the cell lies in, None where it is not certain."""
-    place = place * sum(weights, arb(0))
-    upto = arb(0)
-    for column, weight in enumerate(weights):
-        upto += weight
-        if column == len(weights) - 1 or place < upto:
-            return column
-        if not place > upto:
-            return None
-    return None
 
 
 # Which of n independent trials of probability 2^-level succeed, at a cost that grows with their number and not with n.

@@ -28,15 +28,13 @@ from dpselect.sampling.contest import (
     Indices,
     Numbers,
     RankingProblem,
-    Shortlist,
     Words,
-    cut,
     estimates,
     heights,
+    largest_rows,
     ranked,
 )
 from dpselect.sampling.discrete import successes
-from dpselect.sampling.plain import largest_rows
 
 Levels = NDArray[np.uint8]
 
@@ -50,6 +48,8 @@ _SAMPLE = 4096
 _MOST_BLOCK, _LEAST_BLOCK = 512, 16
 _MOST_EXPANDED = 50_000_000
 _SLACK = 2.0**-45  # of every term: more than the roundings of their difference and quotient
+_OF_HEIGHT = 2.0**-46  # of a height: estimates that far apart are those of numbers in the same order
+_SPARE = 1024  # candidates held beyond 2k before the certain losers are dropped
 
 
 class TooManyCandidates(DpSelectError):
@@ -67,13 +67,32 @@ def worth_sweeping(problem: RankingProblem) -> bool:
 
 
 def drawn_all(problem: RankingProblem) -> Entries:
-    """The same with the noise of every candidate drawn."""
-    problem = problem.against(problem.values.max())
-    shortlist, size = Shortlist(problem), len(problem.values)
+    """The same with the noise of every candidate drawn; those that may be among the k largest are found by estimates."""
+    problem, size, k = problem.against(problem.values.max()), len(problem.values), problem.k
     chunk = min(max(size // _CHUNKS, _SMALLEST), _LARGEST)
+    parts, held, least = list[tuple[Indices, Words, Floats]](), 0, -np.inf
     for start in range(0, size, chunk):
-        shortlist.offer(start, problem.words(min(chunk, size - start)))
-    return shortlist.ranked()
+        words = problem.words(min(chunk, size - start))
+        estimate, wide = estimates(problem.noise, words)
+        estimate += problem.heights(problem.values[start : start + chunk])
+        estimate[wide] = np.inf  # an estimate that says little: kept, and no measure for others
+        kept = np.flatnonzero(estimate >= least)
+        parts.append((kept + start, words[kept], estimate[kept]))
+        held += len(kept)
+        if held > 2 * k + _SPARE or start + chunk >= size:
+            index, words, estimate = (np.concatenate(column) for column in zip(*parts, strict=True))
+            measured = estimate[estimate < np.inf]
+            if len(measured) >= k:
+                least = max(least, float(_cut(np.partition(measured, len(measured) - k)[len(measured) - k], problem.margin)))
+            kept = np.flatnonzero(estimate >= least)
+            parts, held = [(index[kept], words[kept], estimate[kept])], len(kept)
+    index, words, _ = parts[0]
+    return ranked(problem, Entries.at(index, words))
+
+
+def _cut(best: Floats, margin: float) -> Floats:
+    """What an estimate has to reach, for its number not to be certainly below that of an estimate of `best`. Theorem X10."""
+    return np.asarray(np.where(best > 0.5 * LOWEST, best - margin - _OF_HEIGHT * np.abs(best), -np.inf))
 
 
 def peeled(problem: RankingProblem) -> Indices:
@@ -245,7 +264,7 @@ def _block(problem: RankingProblem) -> Indices:
 def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
     """Which rows the estimates rank beyond doubt: each of the k stays above everything after it. Theorem X10."""
     reached = np.take_along_axis(estimate, best, axis=1)
-    cuts = cut(reached, margin)
+    cuts = _cut(reached, margin)
     rivals = (estimate >= cuts[:, -1:]).sum(axis=1)
     return np.asarray((rivals == best.shape[1]) & (reached[:, 1:] < cuts[:, :-1]).all(axis=1))
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dpselect.sampling.contest import Floats, Indices, Numbers, differences
+from dpselect.sampling.contest import Floats, Indices, Numbers, differences, largest_rows
 
 _CHUNK = 1 << 16  # items whose noise fits the cache
 NoiseDraw = Callable[[int], Floats]
@@ -14,22 +14,20 @@ NoiseDraw = Callable[[int], Floats]
 
 def top_k(values: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indices:
     """(k,) positions of the k largest values + scale * noise, largest first."""
-    best, reference = _Best(k), values.max()
-    for start in range(0, len(values), _CHUNK):
-        chunk = values[start : start + _CHUNK]
+    reference = values.max()
+
+    def added(chunk: Numbers) -> Floats:
         noisy = draw(len(chunk))
         noisy *= scale
         noisy += differences(chunk, reference)
-        best.offer(noisy, start)
-    return best.ranked()[0]
+        return noisy
+
+    return _best(added, values, k)[0]
 
 
 def above(values: Numbers, draw: NoiseDraw, scale: float, level: float, k: int | None) -> tuple[Indices, Floats]:
     """Positions and noisy values of the k largest (all if None) that exceed `level`, largest first."""
-    best = _Best(len(values) if k is None else min(k, len(values)), level)
-    for start in range(0, len(values), _CHUNK):
-        best.offer(noisy(values[start : start + _CHUNK], draw, scale), start)
-    return best.ranked()
+    return _best(lambda chunk: noisy(chunk, draw, scale), values, len(values) if k is None else min(k, len(values)), level)
 
 
 def noisy(values: Numbers, draw: NoiseDraw, scale: float) -> Floats:
@@ -51,39 +49,16 @@ def top_k_rows(matrix: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indice
     return result
 
 
-def largest_rows(noisy: Floats, k: int) -> Indices:
-    """(rounds, k) columns of the k largest numbers of every row, largest first."""
-    if k == 1:
-        return np.argmax(noisy, axis=1)[:, None]
-    columns = noisy.shape[1]
-    kept = np.argpartition(noisy, columns - k, axis=1)[:, columns - k :]
-    rank = np.argsort(-np.take_along_axis(noisy, kept, axis=1), axis=1, kind="stable")
-    return np.take_along_axis(kept, rank, axis=1)
-
-
-class _Best:
-    """The k largest numbers offered so far, with their positions."""
-
-    def __init__(self, k: int, level: float = -np.inf) -> None:
-        self._k, self._level, self._held = k, level, 0
-        self._values: list[Floats] = []
-        self._positions: list[Indices] = []
-
-    def offer(self, noisy: Floats, start: int) -> None:
-        above = np.flatnonzero(noisy > self._level)
-        self._values.append(noisy[above])
-        self._positions.append(above + start)
-        self._held += len(above)
-        if self._held > 2 * self._k + 1024:
-            self._prune()
-
-    def _prune(self) -> None:
-        values, positions = np.concatenate(self._values), np.concatenate(self._positions)
-        kept = np.argpartition(values, len(values) - self._k)[len(values) - self._k :]
-        self._values, self._positions, self._held = [values[kept]], [positions[kept]], self._k
-        self._level = float(values[kept].min())
-
-    def ranked(self) -> tuple[Indices, Floats]:
-        values, positions = np.concatenate(self._values), np.concatenate(self._positions)
-        order = np.argsort(-values, kind="stable")[: self._k]
-        return positions[order], values[order]
+def _best(noised: Callable[[Numbers], Floats], values: Numbers, k: int, level: float = -np.inf) -> tuple[Indices, Floats]:
+    """Positions and noisy values of the k largest that exceed `level`, a chunk at a time, largest first."""
+    positions, best = np.empty(0, dtype=np.int64), np.empty(0)
+    for start in range(0, len(values), _CHUNK):
+        noisy = noised(values[start : start + _CHUNK])
+        above = np.flatnonzero(noisy > level)
+        positions, best = np.append(positions, above + start), np.append(best, noisy[above])
+        if len(best) > 2 * k + 1024:
+            kept = np.argpartition(best, len(best) - k)[len(best) - k :]
+            positions, best = positions[kept], best[kept]
+            level = float(best.min())
+    order = np.argsort(-best, kind="stable")[:k]
+    return positions[order], best[order]

@@ -13,7 +13,7 @@ import numpy as np
 
 import dpselect as dps
 from dpselect.mechanisms.queries.above_threshold import AboveThreshold
-from dpselect.mechanisms.unknown.top_stable import TopStable
+from dpselect.mechanisms.queries.stable_queries import TopStable
 
 
 def best_time(run: Callable[[], object], runs: int) -> float:

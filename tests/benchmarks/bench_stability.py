@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 import dpselect as dps
-from dpselect.mechanisms.stability.stability_test import StabilityTest
-from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.stability.stable_top_k import StabilityTest, StableTopK
 
 
 def best_time(run: Callable[[], object], runs: int) -> float:

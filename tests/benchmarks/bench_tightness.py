@@ -30,7 +30,7 @@ from accounting.conversion.pld.hull import Hull
 from accounting.conversion.pld.loss import Banded, Losses
 from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
 from dpselect import pate, ranking, verify
-from dpselect.mechanisms.traits import settings_of
+from dpselect.mechanisms.base import settings_of
 from dpselect.verify import divergences
 
 DELTA = 1e-6

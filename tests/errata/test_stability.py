@@ -15,8 +15,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.conversion.renyi import rdp_to_epsilon
 from dpselect.mechanisms.stability.gaps import GaussianGap, gaps_below
-from dpselect.mechanisms.stability.stability_test import StabilityRule
-from dpselect.mechanisms.stability.stable_top_k import StableTopK
+from dpselect.mechanisms.stability.stable_top_k import StabilityRule, StableTopK
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.verify.divergences import hockey_stick
 

@@ -9,8 +9,7 @@ from case import Case
 import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms.stability.gaps import GaussianGap, LargeGap, TargetSize
-from dpselect.mechanisms.stability.stability_test import StabilityTest
-from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
+from dpselect.mechanisms.stability.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.scores import Domain
 
 RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)

@@ -17,7 +17,7 @@ from accounting.conversion.adaptive_composition import adaptive_composition, del
 from accounting.curves.base import CURVES
 from accounting.ledger import Ledger
 from dpselect import pate
-from dpselect.mechanisms.stability.stability_test import doubled_failure
+from dpselect.mechanisms.stability.stable_top_k import _doubled_failure
 from dpselect.pate.budgets import adaptive_epsilon
 
 Floats = np.ndarray[Any, Any]
@@ -322,5 +322,5 @@ def test_the_adaptive_programme_prices_a_round_as_its_two_steps(rho: float, fail
 def test_each_of_two_users_may_fail() -> None:
     """The failure of a curve is doubled, to the last digit; a certain one is none."""
     once = acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.125)
-    assert doubled_failure(once) == acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.25)
-    assert doubled_failure(acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.5)) is None
+    assert _doubled_failure(once) == acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.25)
+    assert _doubled_failure(acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.5)) is None

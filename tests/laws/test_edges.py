@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 import dpselect as dps
+from dpselect.mechanisms.queries.stable_queries import TopStable
 from dpselect.mechanisms.stability.gaps import GaussianGap, LargeGap, read_top, row_gaps
-from dpselect.mechanisms.stability.stability_test import StabilityTest
-from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
-from dpselect.mechanisms.unknown.top_stable import TopStable
+from dpselect.mechanisms.stability.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.scores import Domain, Scores
 
 B = 2**54

@@ -20,11 +20,11 @@ from dpselect.mechanisms.canonical import top_k as canonical_draw
 from dpselect.mechanisms.canonical.top_k import Classes, luck, noise_bounds
 from dpselect.mechanisms.joint import top_k as joint_levels
 from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts
-from dpselect.mechanisms.ranks import Ranked
-from dpselect.mechanisms.stability.gaps import heights
+from dpselect.mechanisms.ranks import Ranked, heights
 from dpselect.noise import by_name
-from dpselect.sampling import ExactSampler, discrete, thresholds
-from dpselect.sampling.discrete import picked, picked_rows, refined
+from dpselect.sampling import ExactSampler, base, contest, discrete
+from dpselect.sampling.contest import LazyUniform
+from dpselect.sampling.discrete import picked, picked_rows
 
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()
@@ -206,7 +206,7 @@ def test_columns_are_picked_by_all_bits() -> None:
         for step in (-3, -2, -1, 1, 2, 3):
             word = np.array([edge + step], dtype=np.uint64)
             expected = left if step < 0 else right
-            assert refined(int(word[0]), balls, sampler(1).words) == expected
+            assert LazyUniform(sampler(1).words, word=int(word[0])).column(balls) == expected
             for _, certain in (picked(logs, logs, word), picked_rows(logs[None], logs[None], word)):
                 assert not certain[0]
     words = sampler(2).words(100_000)
@@ -214,7 +214,9 @@ def test_columns_are_picked_by_all_bits() -> None:
     assert certain.all()
     assert np.array_equal(column, picked_rows(np.tile(logs, (len(words), 1)), np.tile(logs, (len(words), 1)), words)[0])
     assert misfit(column.tolist(), dict(enumerate((weights / 6).tolist()))) > FALSE_ALARM
-    assert np.array_equal(column[:2000], [refined(word, balls, sampler(3).words) for word in words[:2000].tolist()])
+    assert np.array_equal(
+        column[:2000], [LazyUniform(sampler(3).words, word=word).column(balls) for word in words[:2000].tolist()]
+    )
 
 
 # -- joint ----------------------------------------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ def unsure(patch: Patch) -> None:
 
     patch.setattr(Counts, "between", anything)
     patch.setattr(discrete, "picked", nowhere)
-    patch.setattr(joint_levels, "flipped", lambda _, __, words: (words != words, np.arange(len(words))))
+    patch.setattr(joint_levels, "_flipped", lambda _, __, words: (words != words, np.arange(len(words))))
 
 
 def joint_reference(levels: AllowedRanks, values: np.ndarray, k: int, rate: float, words: Iterator[int]) -> list[int] | None:
@@ -313,7 +315,8 @@ def test_thresholds_that_floats_never_decide_give_the_same_answers(mechanism: dp
     kind = "utilities" if mechanism.kind in ("above_threshold", "large_margin") else "counts"
     scores = dps.Scores([9, 30, 3, 31, 14, 9], sensitivity=mechanism.covers, kind=kind)  # type: ignore[arg-type]
     before = [mechanism._select(scores, sampler(i)) for i in range(300)]
-    monkeypatch.setattr(thresholds, "_certain", lambda low, *_: (np.zeros(len(low), dtype=np.bool_), np.arange(len(low))))
+    for module in (base, contest):
+        monkeypatch.setattr(module, "certain", lambda low, *_: (np.zeros(len(low), dtype=np.bool_), np.arange(len(low))))
     after = [mechanism._select(scores, sampler(i)) for i in range(300)]
     assert after == before
     drawn: list[object] = [s.indices[0] if mechanism.kind == "large_margin" else frozenset(s.indices) for s in after]
@@ -326,7 +329,7 @@ def test_a_threshold_known_from_one_side_decides_nothing_too_early(side: int, mo
 
     def answers() -> list[bool]:
         source = sampler(7)
-        kept = [thresholds.LazyThresholds(by_name("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)]
+        kept = [base.LazyThresholds(by_name("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)]
         return [bool(level.passes(np.array([[0.3]]), 0.8)[0, 0]) for level in kept]
 
     def widened(noise: Any, scale: float, words: Any, level: Any = None) -> Any:
@@ -335,8 +338,8 @@ def test_a_threshold_known_from_one_side_decides_nothing_too_early(side: int, mo
             bounds[side] = bounds[side] + (3.0 if side else -3.0)
         return tuple(bounds)
 
-    before, plain = answers(), thresholds.scaled
-    monkeypatch.setattr(thresholds, "scaled", widened)
+    before, plain = answers(), base.scaled
+    monkeypatch.setattr(base, "scaled", widened)
     assert answers() == before  # the 64 bits that were drawn decide: no more are taken from the source
 
 
@@ -344,7 +347,7 @@ def test_a_shared_threshold_is_one_number() -> None:
     """Bits of a threshold drawn for one query are known to the next: equal queries within the error of the floats agree."""
     source = sampler(4)
     for _ in range(200):
-        level = thresholds.LazyThresholds(by_name("laplace"), [1.0], 1, source.words)
+        level = base.LazyThresholds(by_name("laplace"), [1.0], 1, source.words)
         centre = float((level._low[0] + level._high[0]) / 2)
         answers = [bool(level.passes(np.array([[centre]]), 5e-324)[0, 0]) for _ in range(4)]
         assert len(set(answers)) == 1

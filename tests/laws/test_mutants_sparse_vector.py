@@ -14,11 +14,11 @@ from stable_answers import answered_laws, neighbours, worst
 import dpselect as dps
 from dpselect import verify
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin, margins
-from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, StableRule
+from dpselect.mechanisms.queries import stable_queries
+from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin
+from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, StableRule, TopStable
+from dpselect.mechanisms.ranks import margins
 from dpselect.mechanisms.stability.gaps import Top, read_top
-from dpselect.mechanisms.unknown import top_stable
-from dpselect.mechanisms.unknown.top_stable import TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.scores import Kind, Scores
 
@@ -132,7 +132,7 @@ def next_gap(patch: Patch) -> None:
         top = read_top(scores, kbar + 1)
         return Top(top.positions[:kbar], top.gaps[1:])
 
-    patch.setattr(top_stable, "read_top", shifted)
+    patch.setattr(stable_queries, "read_top", shifted)
 
 
 def whole_gap(patch: Patch) -> None:

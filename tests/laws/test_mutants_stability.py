@@ -14,10 +14,9 @@ from test_stability_pay import SESSIONS, overspent, pay
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.stability import gaps, stability_test, stable_top_k
+from dpselect.mechanisms.stability import gaps, stable_top_k
 from dpselect.mechanisms.stability.gaps import GaussianGap, LargeGap, Top, WidestGap, read_top, top_set
-from dpselect.mechanisms.stability.stability_test import StabilityRule, StabilityTest
-from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
+from dpselect.mechanisms.stability.stable_top_k import StabilityRule, StabilityTest, StableTopK, StableTopKFixed
 from dpselect.mechanisms.unknown import limited_domain
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Scores
@@ -120,7 +119,6 @@ def gap_below_the_next_item(patch: Patch) -> None:
         top = read_top(scores, kbar + 1)
         return Top(top.positions, np.append(top.gaps[1:], 0.0)[:kbar])
 
-    patch.setattr(stability_test, "read_top", shifted)
     patch.setattr(stable_top_k, "read_top", shifted)
 
 
@@ -130,10 +128,8 @@ def set_of_one_more(patch: Patch) -> None:
     def longer(scores: Scores, kbar: int) -> Top:
         return Top(read_top(scores, kbar + 1).positions, read_top(scores, kbar).gaps)
 
-    for module in (stability_test, stable_top_k):
-        patch.setattr(module, "read_top", longer)
-    for module in (stability_test, stable_top_k):
-        patch.setattr(module, "top_set", lambda top, size: top_set(top, min(size + 1, len(top.positions)) if size else 0))
+    patch.setattr(stable_top_k, "read_top", longer)
+    patch.setattr(stable_top_k, "top_set", lambda top, size: top_set(top, min(size + 1, len(top.positions)) if size else 0))
 
 
 def threshold_without_quantile(patch: Patch) -> None:
@@ -143,8 +139,8 @@ def threshold_without_quantile(patch: Patch) -> None:
 
 def shift_of_add_remove(patch: Patch) -> None:
     """Takes g = 1 for both relations."""
-    for module in (gaps, stability_test):
-        patch.setattr(module, "gap_shift", lambda _: 1.0)
+    patch.setattr(gaps, "gap_shift", lambda _: 1.0)
+    patch.setattr(StabilityRule, "relation", property(lambda _: "add_remove", lambda *_: None), raising=False)
 
 
 def shift_of_add_remove_everywhere(patch: Patch) -> None:

@@ -18,7 +18,7 @@ from dpselect.noise import by_name
 from dpselect.pate import voting
 from dpselect.pate.voting import Coins, RaceLevel
 from dpselect.sampling import ExactSampler, Sampler
-from dpselect.sampling.thresholds import exceeds
+from dpselect.sampling.contest import exceeds
 from dpselect.scores import Scores
 from dpselect.verify.divergences import hockey_stick, renyi
 

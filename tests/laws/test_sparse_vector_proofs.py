@@ -15,8 +15,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import verify
 from dpselect.mechanisms.queries.above_threshold import LargeMargin
-from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries
-from dpselect.mechanisms.unknown.top_stable import TopStable
+from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, TopStable
 
 FALSE_ALARM = 1e-10
 

@@ -12,8 +12,7 @@ from cases_stability import CASES, UNKNOWN
 import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms.stability.gaps import LargeGap, gap_shift
-from dpselect.mechanisms.stability.stability_test import StabilityTest
-from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
+from dpselect.mechanisms.stability.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.scores import Scores
 
 # -- planning helpers -----------------------------------------------------------------------------------------------------

@@ -295,7 +295,7 @@ EDITS = [
         "tests/laws/test_sparse_vector_proofs.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves",
     ),
     Edit(
-        "dpselect/mechanisms/stability/stability_test.py",
+        "dpselect/mechanisms/stability/stable_top_k.py",
         "failure = 2 * curve.delta0",
         "failure = 1.9 * curve.delta0",
         "tests/laws/test_per_group.py::test_half_the_price_is_reached_and_so_are_both_failures",
@@ -355,7 +355,7 @@ EDITS = [
         "tests/laws/test_histograms.py::test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides",
     ),
     Edit(
-        "dpselect/mechanisms/unknown/top_stable.py",
+        "dpselect/mechanisms/queries/stable_queries.py",
         "self.k * BoundedRange(epsilon=self.epsilon_em)",
         "BoundedRange(epsilon=self.epsilon_em)",
         "tests/laws/test_sparse_vector_proofs.py::test_every_pick_of_a_larger_stable_set_is_paid_for",

@@ -6,7 +6,7 @@ from edits import Edit
 
 MECHANISMS, CURVES = "dpselect/mechanisms", "dpselect/mechanisms/noise_curves.py"
 CANONICAL, JOINT = f"{MECHANISMS}/canonical", f"{MECHANISMS}/joint"
-LIMITED, STABILITY = f"{MECHANISMS}/unknown/limited_domain.py", f"{MECHANISMS}/stability/stability_test.py"
+LIMITED, STABILITY = f"{MECHANISMS}/unknown/limited_domain.py", f"{MECHANISMS}/stability/stable_top_k.py"
 LAW = "tests/laws/test_mutants_laws.py::test_a_law_is_that_of_the_configured_noise"
 ORDERED = "tests/laws/test_mutants_laws.py::test_an_ordered_one_shot_law_is_that_of_the_configured_noise"
 PRICES, DRAWS = "tests/laws/test_mutants_prices.py", "tests/laws/test_mutants_draws.py"
@@ -88,8 +88,8 @@ NOISE_EDITS = [
     cut(STABILITY, "by_name(self.noise), @self.scale, math.nextafter", GAP),
     cut(STABILITY, "math.nextafter(@self.scale * self.threshold", GAP),
     Edit(STABILITY, "gap_shift(self.relation), 0.0) / self.scale", "gap_shift(self.relation), 0.0) / (0.95 * self.scale)", LAW),
-    cut("dpselect/sampling/thresholds.py", "return @low * scale, high * scale", TAIL),
-    cut("dpselect/sampling/thresholds.py", "[(rational(@scale), entries.draw(i, words))]", INSIDE),
+    cut("dpselect/sampling/contest.py", "return @low * scale, high * scale", TAIL),
+    cut("dpselect/sampling/contest.py", "[(rational(@scale), entries.draw(i, words))]", INSIDE),
     cut("dpselect/sampling/contest.py", "heights(values, self.reference, @self.scale)", SLOW),
     cut("dpselect/sampling/contest.py", "scale = rational(@problem.scale)", SLOW),
     cut("dpselect/sampling/plain.py", "noisy = draw(len(chunk))\n        noisy *= @scale", PLAIN),
@@ -97,7 +97,7 @@ NOISE_EDITS = [
     cut("dpselect/sampling/plain.py", "values + @scale * draw(", PLAIN),
     cut("dpselect/sampling/exact.py", "keepdims=True), @problem.scale)", ROWS),
     Edit(
-        "dpselect/sampling/contest.py",
+        "dpselect/sampling/exact.py",
         "best - margin - _OF_HEIGHT",
         "best - _OF_HEIGHT",
         "tests/dpselect/sampling/test_refinement.py::test_estimates_in_the_wrong_order_do_not_decide",
@@ -121,13 +121,13 @@ NOISE_EDITS = [
         "tests/dpselect/sampling/test_refinement.py::test_what_is_left_out_is_below_every_number",
     ),
     Edit(
-        "dpselect/sampling/thresholds.py",
+        "dpselect/sampling/base.py",
         "low += middle - self._high[:, None]",
         "low += middle - self._low[:, None]",
         "tests/laws/test_exact_draws.py::test_a_threshold_known_from_one_side_decides_nothing_too_early",
     ),
     Edit(
-        "dpselect/sampling/thresholds.py",
+        "dpselect/sampling/base.py",
         "high += middle - self._low[:, None]",
         "high += middle - self._high[:, None]",
         "tests/laws/test_exact_draws.py::test_a_threshold_known_from_one_side_decides_nothing_too_early",

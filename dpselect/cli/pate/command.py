@@ -32,7 +32,7 @@ from dpselect.choose.calibration import knob_of
 from dpselect.cli import options, out
 from dpselect.cli.guard import SPENT, Terminated
 from dpselect.errors import Note, printable
-from dpselect.mechanisms.traits import Pay
+from dpselect.mechanisms.base import Pay
 from dpselect.pate.ballots import Ballots, Missing
 from dpselect.pate.labelling import Job, Labelling, Payer, Progress, ProgressCallback, Row, Spool
 from dpselect.pate.outlook import Outlook

@@ -32,7 +32,7 @@ from dpselect.events import ProgressCallback, Reading, read_catalogue
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, periods
 from dpselect.mechanisms import Mechanism, OneshotTopK, SparseHistogram
-from dpselect.mechanisms.traits import settings_of
+from dpselect.mechanisms.base import settings_of
 from dpselect.noise import NoiseName
 from dpselect.selection import Selection
 

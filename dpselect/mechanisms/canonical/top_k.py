@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -36,11 +36,10 @@ from pydantic import Field
 from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences, half_below, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.noise import Noise, argmax_probabilities, by_name
 from dpselect.noise.distributions import log1mexp
 from dpselect.sampling import Sampler
@@ -48,17 +47,14 @@ from dpselect.sampling.contest import (
     Floats,
     Indices,
     LazyUniform,
-    Runner,
-    Wait,
     Words,
     WordSource,
     contest_bounds,
     estimates,
     precision,
     rational,
-    winner,
 )
-from dpselect.sampling.discrete import picked_rows, refined
+from dpselect.sampling.discrete import picked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -588,7 +584,7 @@ def _heirs(classes: Classes, row: Indices, edges: Indices, log_mass: tuple[Float
             ends = edges[i].tolist()
             return [classes.mass(int(row[i]), a, b) if b > a else arb(0) for a, b in pairwise(ends)]
 
-        heirs[i] = refined(int(drawn[i]), sizes, words)
+        heirs[i] = LazyUniform(words, word=int(drawn[i])).column(sizes)
     return heirs
 
 
@@ -604,6 +600,49 @@ def _edges(start: Indices, stop: Indices, first: int) -> Indices:
 
 def _widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return low - _BLOCK_ALLOWANCE * (1.0 + np.abs(low)), high + _BLOCK_ALLOWANCE * (1.0 + np.abs(high))
+
+
+# Races: the best of contestants whose noise is the largest of many draws.
+#
+# If a set of M independent draws has the distribution function F, then -ln F at the largest of them is E/M with E standard
+# exponential: the time at which the first of M arrives. Times of subsets are sums of such terms. Theorem X8.
+
+
+class _Wait(NamedTuple):
+    """E/M, with E = -ln(1 - V). `size()` is a ball around M that shrinks to it as Arb's working precision grows."""
+
+    size: Callable[[], arb]
+    draw: LazyUniform
+
+
+class _Runner(NamedTuple):
+    """A contestant: score + scale * F^-1(exp(-t)), t the sum of the waits."""
+
+    score: fmpq
+    waits: Sequence[_Wait]
+
+
+def _winner(runners: Sequence[_Runner], noise: Noise, scale: fmpq) -> int:
+    """The place of the best contestant, drawing bits until every comparison is certain."""
+    best = 0
+    for place in range(1, len(runners)):
+        if _sign_of_lead(runners[place], runners[best], noise, scale) > 0:
+            best = place
+    return best
+
+
+def _sign_of_lead(first: _Runner, second: _Runner, noise: Noise, scale: fmpq) -> int:
+    """The sign of the first total less the second. Theorem X8; the difference is zero with probability 0."""
+    draws = {id(wait.draw): wait.draw for runner in (first, second) for wait in runner.waits}.values()
+    rest = (first.score - second.score) / scale
+    return LazyUniform.sign(lambda: arb(rest) + _noise_of(first, noise) - _noise_of(second, noise), draws)
+
+
+def _noise_of(runner: _Runner, noise: Noise) -> arb:
+    time = arb(0)
+    for size, draw in runner.waits:
+        time -= (-draw.ball()).log1p() / size()
+    return noise.isf_ball(-(-time).expm1())
 
 
 def draw_class(classes: Classes, noise: Noise, scale: float, source: Sampler) -> Chosen:
@@ -632,7 +671,7 @@ class _Draw:
         finalists = self._finalists()
         best = 0
         if len(finalists) > 1:
-            best = winner([self._runner(*place) for place in finalists], self._noise, rational(self._scale))
+            best = _winner([self._runner(*place) for place in finalists], self._noise, rational(self._scale))
         generation, i = finalists[best]
         blocks = self._generations[generation]
         return self._classes.chosen(int(blocks.row[i]), int(blocks.start[i]))
@@ -659,7 +698,7 @@ class _Draw:
         (least, _), (_, most) = (self._classes.half_score(blocks.row, t) for t in (blocks.stop - 1, blocks.start))
         return totals((least, most), noise_bounds(self._noise, blocks.low, blocks.high), self._scale)
 
-    def _runner(self, generation: int, i: int) -> Runner:
+    def _runner(self, generation: int, i: int) -> _Runner:
         blocks = self._generations[generation]
         score = self._classes.exact_score(int(blocks.row[i]), int(blocks.start[i]))
         waits = []
@@ -667,13 +706,11 @@ class _Draw:
             blocks = self._generations[level]
             if not blocks.inherits[i]:
                 size = partial(self._classes.mass, int(blocks.row[i]), int(blocks.start[i]), int(blocks.stop[i]))
-                waits.append(Wait(size, self._lazy(level, i)))
+                # One object, so that all comparisons see the same bits.
+                lazy = self._drawn.setdefault((level, i), LazyUniform(self._words, word=int(blocks.word[i])))
+                waits.append(_Wait(size, lazy))
             i = int(blocks.parent[i])
-        return Runner(score, waits)
-
-    def _lazy(self, level: int, i: int) -> LazyUniform:
-        """The bits of a block's own wait: one object, so that all comparisons see the same bits."""
-        return self._drawn.setdefault((level, i), LazyUniform(self._words, word=int(self._generations[level].word[i])))
+        return _Runner(score, waits)
 
 
 # Many score vectors over few candidates: every class of every row at once. Theorem M9.
@@ -726,14 +763,14 @@ def _settled(ranked: Numbers, layout: RowClasses, asked: RowDraw, drawn: Words, 
     low, high = totals(scores, noise, asked.scale)
     places = np.flatnonzero(high >= low.max()).tolist()
     runners = [_runner(ranked, layout, asked, place, drawn, words) for place in places]
-    return places[winner(runners, asked.noise, rational(asked.scale))]
+    return places[_winner(runners, asked.noise, rational(asked.scale))]
 
 
-def _runner(ranked: Numbers, layout: RowClasses, asked: RowDraw, place: int, drawn: Words, words: WordSource) -> Runner:
+def _runner(ranked: Numbers, layout: RowClasses, asked: RowDraw, place: int, drawn: Words, words: WordSource) -> _Runner:
     gamma = rational(asked.gamma)
     least, missing = (rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing))
-    wait = Wait(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
-    return Runner(gamma * least - (1 - gamma) * missing, [wait])
+    wait = _Wait(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
+    return _Runner(gamma * least - (1 - gamma) * missing, [wait])
 
 
 def _members(shape: tuple[int, ...], held: Indices, lowest: Indices, asked: RowDraw, words: WordSource) -> Indices:

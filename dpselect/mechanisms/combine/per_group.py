@@ -12,9 +12,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, SensitivityMismatch
-from dpselect.mechanisms.base import AnyMechanism, Rounds, enumerable
-from dpselect.mechanisms.combine.with_values import Around
-from dpselect.mechanisms.traits import Traits
+from dpselect.mechanisms.base import AnyMechanism, Around, Rounds, Traits, enumerable
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key

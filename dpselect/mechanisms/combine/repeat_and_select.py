@@ -17,8 +17,7 @@ from accounting import Curve, Relation, RepeatAndSelectDP
 from accounting.curves import NumberOfRuns, TruncatedNegativeBinomial
 from accounting.curves.base import CURVES
 from dpselect.errors import InvalidRequest, RunFailed
-from dpselect.mechanisms.base import MECHANISMS, Mechanism
-from dpselect.mechanisms.traits import Traits
+from dpselect.mechanisms.base import MECHANISMS, Mechanism, Traits
 from dpselect.sampling import Sampler, sampler
 from dpselect.sampling.contest import LazyUniform, rational
 from dpselect.scores import Numbers, Scores
@@ -28,12 +27,6 @@ T = TypeVar("T")
 Run = Callable[[], tuple[float, T]]
 
 _RUNNING: ContextVar[bool] = ContextVar("a run is under way", default=False)
-
-
-def require_no_run() -> None:
-    """Refuse to charge where the caller's function is running: what it charged would tell how many runs there are."""
-    if _RUNNING.get():
-        raise InvalidRequest("a run of RepeatAndSelect may not be charged: the number of charges would tell that of the runs")
 
 
 @final
@@ -142,6 +135,12 @@ class RepeatAndSelect(Mechanism):
                 "data, return -inf as the score of a run that should lose, and do not charge a ledger in it"
             )
         return released if isinstance(released, Best) else None
+
+    @staticmethod
+    def _require_none_running() -> None:
+        """Refuse to charge where the caller's function is running: what it charged would tell how many runs there are."""
+        if _RUNNING.get():
+            raise InvalidRequest("a run of RepeatAndSelect may not be charged: the number of charges would tell that of the runs")
 
     def _check_scores(self, scores: Scores) -> NoReturn:
         raise InvalidRequest("RepeatAndSelect runs a function, and selects from no scores: use run, or Session.best_of")

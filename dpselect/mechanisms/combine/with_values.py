@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from abc import ABC
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,48 +13,13 @@ from pydantic import Field, model_validator
 from accounting import Curve, zero
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, enumerable
+from dpselect.mechanisms.base import AnyMechanism, Around, Traits, enumerable
 from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
-from dpselect.mechanisms.traits import Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, fraction_up
-
-
-class Around(Mechanism, ABC):
-    """What does as its field `mechanism` does, but for what a member states anew."""
-
-    if TYPE_CHECKING:
-        mechanism: Mechanism
-
-    @property
-    def covers(self) -> Sensitivity:
-        return self.mechanism.covers
-
-    @property
-    def least_candidates(self) -> int:
-        return self.mechanism.least_candidates
-
-    @property
-    def most_candidates(self) -> int | None:
-        return self.mechanism.most_candidates
-
-    def _check_stated(self) -> None:
-        self.mechanism._check_stated()
-
-    def _check_scores(self, scores: Scores) -> None:
-        self.mechanism._check_scores(scores)
-
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return self.mechanism._select(scores, source)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return self.mechanism._select_many(matrix, source)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return self.mechanism._probabilities(scores)
 
 
 @final
@@ -147,11 +111,6 @@ class WithValues(Around):
         return "l2" if self.noise == "gaussian" else "l1"
 
     @property
-    def _widest(self) -> float:
-        """The norm of what one user changes, as it is paid for."""
-        return self.counted.l2_of(self._most) if self.norm == "l2" else self.counted.l1_of(self._most)
-
-    @property
     def _most(self) -> int | None:
         """How many values there are at most."""
         released = self.mechanism.most_released
@@ -208,8 +167,8 @@ class WithValues(Around):
         super()._check_scores(scores)
         if self.clip is None or (scores.second is not None and scores.second.counts):
             return
-        one = scores.sensitivity
-        within = (one.l2_of(self._most) if self.norm == "l2" else one.l1_of(self._most)) <= self._widest
+        one, of = scores.sensitivity, Sensitivity.l2_of if self.norm == "l2" else Sensitivity.l1_of
+        within = of(one, self._most) <= of(self.counted, self._most)
         if not within or one.linf > self.counted.linf or self.lost_scale is not None:
             raise InvalidRequest(
                 f"the values are counts of users clipped to {self.clip:g} among the items selected, and these scores have no "

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
-from typing import Annotated, Any, ClassVar, Literal, Protocol, Self, final
+from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from flint import arb
@@ -24,11 +24,10 @@ from pydantic import Field, model_validator
 from accounting import BoundedRange, Relation
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import draw_sequences
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler, sampler
 from dpselect.sampling.contest import Indices, rational
 from dpselect.scores import Numbers, Scores
@@ -307,7 +306,8 @@ class JointQuantiles(Mechanism):
         return Selections(np.array(rows, dtype=np.int64), ordered=True, requested=len(self.quantiles))
 
     def _tuples(self, scores: Scores) -> Tuples:
-        parts, users, (below, points) = self._parts, _users(scores), _runs(scores)
+        parts, (counts, many) = self._parts, _groups(scores)
+        users, (below, points) = int((counts * many).sum()), _runs(counts, many)
         return Tuples(below * sum(parts), points, tuple(part * users for part in parts), sum(parts) * users, self.rate)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -326,15 +326,14 @@ class JointQuantiles(Mechanism):
         return sum(abs(sum(parts) * held - part * users) for held, part in zip(between, parts, strict=True))
 
 
-def _users(scores: Scores) -> int:
-    many = np.ones(len(scores.values), dtype=np.int64) if scores.multiplicities is None else scores.multiplicities
-    return int((scores.values.astype(np.int64) * many).sum())
-
-
-def _runs(scores: Scores) -> tuple[Indices, Indices]:
-    """(runs,) users below the points of each run, and how many points it has: a run ends with a point that somebody is at."""
+def _groups(scores: Scores) -> tuple[Indices, Indices]:
+    """(groups,) users at each point of a group, and how many points it has."""
     counts = scores.values.astype(np.int64)
-    many = np.ones_like(counts) if scores.multiplicities is None else scores.multiplicities
+    return counts, np.ones_like(counts) if scores.multiplicities is None else scores.multiplicities
+
+
+def _runs(counts: Indices, many: Indices) -> tuple[Indices, Indices]:
+    """(runs,) users below the points of each run, and how many points it has: a run ends with a point that somebody is at."""
     # Of points with users each is a run's end by itself.
     repeated = np.where(counts > 0, many, 1)
     counts, many = np.repeat(counts, repeated), np.repeat(np.where(counts > 0, 1, many), repeated)
@@ -345,20 +344,12 @@ def _runs(scores: Scores) -> tuple[Indices, Indices]:
     return below[kept].astype(np.int64), points[kept].astype(np.int64)
 
 
-class _Ring(Protocol):
-    """How weights are written, multiplied and added."""
-
-    nothing: Any
-
-    def power(self, losses: Indices) -> Terms: ...
-    def tuples(self, points: Indices, size: int) -> Terms: ...
-    def times(self, first: Terms, second: Terms) -> Terms: ...
-    def plus(self, first: Terms, second: Terms) -> Terms: ...
-
-
 @final
 class _Logarithms:
-    """Weights as logarithms in float64. `error` bounds that of all that was computed: no product has two sums as factors."""
+    """How weights are written, multiplied and added: as logarithms in float64.
+
+    `error` bounds that of all that was computed: no product has two sums as factors.
+    """
 
     nothing = -math.inf
 
@@ -386,7 +377,7 @@ class _Logarithms:
 
 @final
 class _Balls:
-    """Weights as balls, at Arb's working precision."""
+    """The same as balls, at Arb's working precision."""
 
     nothing = arb(0)
 
@@ -394,10 +385,10 @@ class _Balls:
         self._rate = rational(rate)
 
     def power(self, losses: Indices) -> Terms:
-        return _objects([arb(self._rate * loss).exp() for loss in losses.tolist()])
+        return np.array([arb(self._rate * loss).exp() for loss in losses.tolist()], dtype=object)
 
     def tuples(self, points: Indices, size: int) -> Terms:
-        return _objects([arb(math.comb(count + size - 1, size)) for count in points.tolist()])
+        return np.array([arb(math.comb(count + size - 1, size)) for count in points.tolist()], dtype=object)
 
     def times(self, first: Terms, second: Terms) -> Terms:
         return np.asarray(first * second)
@@ -406,10 +397,7 @@ class _Balls:
         return np.asarray(first + second)
 
 
-def _objects(values: list[arb]) -> Terms:
-    held = np.empty(len(values), dtype=object)
-    held[:] = values
-    return held
+_Ring = _Logarithms | _Balls
 
 
 @final

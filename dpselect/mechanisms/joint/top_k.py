@@ -23,14 +23,12 @@ from pydantic import Field
 
 from accounting import BoundedRange, Curve
 from accounting.frozen import Count, Positive, Probability
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import rate_down
 from dpselect.mechanisms.ranks import Ranked, draw_sequences, half_below
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, Traits
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Floats, Indices, LazyUniform, Words, WordSource, rational
-from dpselect.sampling.discrete import bernoulli, flipped, uniforms
+from dpselect.sampling.contest import Flags, Floats, Indices, LazyUniform, Words, WordSource, rational, uniforms
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -290,10 +288,19 @@ def log_product(allowed: Indices) -> Floats:
     return np.asarray(np.log(allowed - np.arange(allowed.shape[1])).sum(axis=1))
 
 
+def _flipped(chance: Floats, error: Floats, words: Words) -> tuple[Flags, Indices]:
+    """(count,) True with a probability whose logarithm lies within `error` of `chance`, and where that is not certain."""
+    place = uniforms(words)
+    accepted = place + _CELL <= np.exp(chance - error) * (1.0 - _EXPONENTIAL)
+    refused = place >= np.exp(chance + error) * (1.0 + _EXPONENTIAL)
+    return accepted, np.flatnonzero(~(accepted | refused))
+
+
 _WASTE = 0.5  # share of the envelope that may lie above the density
 _ROUNDS = 200
 _FARTHEST = 2.0**40  # nats: levels beyond are so rare that cells for them are idle
 _RATIOS = 2.0**-46  # of k and of a logarithm of a product of k ratios: above its roundings
+_EXPONENTIAL = 2.0**-50  # of an exponential: above its rounding and that of the product
 
 
 @final
@@ -333,22 +340,22 @@ class AllowedRanks:
         low, high = self._cells.within(cell, drawn)
         least, most = self._counts.between(low, high)
         for i in np.flatnonzero((least != most).any(axis=1)).tolist():
-            draw = LazyUniform(words, word=int(drawn[i]))
-            least[i] = self._refined_counts(int(cell[i]), draw, least[i], most[i])
-        return least
 
-    def _refined_counts(self, cell: int, draw: LazyUniform, least: Indices, most: Indices) -> Indices:
-        return draw.decide(lambda uniform: self._counts.at(self._cells.level(cell, uniform), least, most))
+            def counts(uniform: arb, i: int = i) -> Indices | None:
+                return self._counts.at(self._cells.level(int(cell[i]), uniform), least[i], most[i])
+
+            least[i] = LazyUniform(words, word=int(drawn[i])).decide(counts)
+        return least
 
     def _accepted(self, allowed: Indices, envelope: Indices, words: WordSource) -> NDArray[np.bool_]:
         """(count,) True with probability N at the level over the envelope."""
         chance = np.log((allowed - self._places) / (envelope - self._places)).sum(axis=1)
         error = _RATIOS * (len(self._places) + np.abs(chance))
         drawn = words(len(chance))
-        accepted, unsure = flipped(chance, error, drawn)
+        accepted, unsure = _flipped(chance, error, drawn)
         for i in unsure.tolist():
             ratio = fmpq(product(allowed[i]), product(envelope[i]))
-            accepted[i] = bernoulli(partial(arb, ratio), LazyUniform(words, word=int(drawn[i])))
+            accepted[i] = LazyUniform(words, word=int(drawn[i])).below(partial(arb, ratio))
         return accepted
 
     def _refined(self) -> Cells:

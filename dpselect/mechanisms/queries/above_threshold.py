@@ -6,47 +6,31 @@ Large margin uses it to find the best candidate, at a price that does not grow w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, GaussianMax, LaplaceDP, Relation, tighter
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
-from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.errors import InvalidMechanism, InvalidRequest
+from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.mechanisms.ranks import blocks, ranked_rows
+from dpselect.mechanisms.ranks import blocks, first, margins, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
-from dpselect.noise import Noise, NoiseName, by_name
-from dpselect.noise.distributions import gumbel_softmax
-from dpselect.noise.quadrature import refine
+from dpselect.noise import by_name
+from dpselect.noise.quadrature import NoisyComparisons, gumbel_softmax
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Indices
+from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, fraction_up
 
-Floats = NDArray[np.float64]
-Flags = NDArray[np.bool_]
-
 _REASON = "fewer than c answers exceeded the noisy threshold"
 _MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further
 _UP = 1 + 2**-50
-_LARGEST = 2.0**53  # beyond it float64 skips integers
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-# Beyond this many units the density of the noise is below exp(-60).
-_REACH: dict[NoiseName, float] = {"laplace": 60.0, "exponential": 60.0, "gaussian": 11.0}
-_STEP = 4.0  # units of the narrower noise; halved at least once
-_MOST_STEPS = 5e5  # to either side, however often they are halved
-_BLOCK = 1 << 20  # of probabilities to fail that are held at a time
 
 
 @final
@@ -179,98 +163,6 @@ def _log_patterns(queries: int, most: int) -> float:
 def _patterns(queries: int, most: int) -> int:
     """How many sets of at most `most` queries there are."""
     return sum(math.comb(queries, above) for above in range(min(most, queries) + 1))
-
-
-# What every mechanism shares that compares with one noisy threshold: how it reads scores and flags, and its law.
-
-
-def margins(scores: Numbers, threshold: float) -> Floats:
-    """Scores minus the threshold in float64, for laws; scores are clamped to +-2^53, beyond which float64 skips integers."""
-    return np.clip(scores, -_LARGEST, _LARGEST).astype(np.float64) - threshold
-
-
-def first(flags: Flags, most: int) -> Indices:
-    """(rows, min(most, m)) positions of the first `most` set flags of every row, -1 where there are fewer."""
-    place = np.cumsum(flags, axis=1)
-    row, column = np.nonzero(flags & (place <= most))
-    indices = np.full((len(flags), min(most, flags.shape[1])), -1, dtype=np.int64)
-    indices[row, place[row, column] - 1] = column
-    return indices
-
-
-@final
-@dataclass(frozen=True)
-class NoisyComparisons:
-    """The exact law of comparisons with one noisy threshold: which of them pass, in their fixed order.
-
-    All share the noise Y of the threshold, and comparison i passes iff margin_i + answer_scale * Z_i > Y, with independent Z_i.
-    Given Y they are independent, so one integral over Y is left, by composite Gauss-Legendre between the kinks.
-
-    Attributes:
-        margins: (m,) answers minus the threshold, score units.
-        noise: the standard noise of the threshold and of all answers.
-        scale, answer_scale: of the threshold's noise and of that on every answer, score units.
-    """
-
-    margins: Floats
-    noise: Noise
-    scale: float
-    answer_scale: float
-
-    def first_passing(self) -> Floats:
-        """(m + 1,) the probability that comparison i is the first that passes; last, that none does."""
-
-        def outcomes(fail: Floats, passing: Floats) -> Floats:
-            before = np.cumprod(np.vstack([np.ones_like(fail[:1]), fail]), axis=0)
-            return np.vstack([before[:-1] * passing, before[-1:]])
-
-        return self._integrate(outcomes)
-
-    def passing_sets(self, most: int) -> dict[frozenset[int], float]:
-        """Probability of every set of comparisons that pass, when the run stops at the `most`-th."""
-        sets = [frozenset[int]()]
-        for i in range(len(self.margins)):
-            sets += [s | {i} for s in sets if len(s) < most]
-
-        def outcomes(fail: Floats, passing: Floats) -> Floats:
-            chances = {frozenset[int](): np.ones(fail.shape[1])}
-            for i, (failed, passed) in enumerate(zip(fail, passing, strict=True)):
-                running = [s for s in chances if len(s) < most]
-                chances |= {s | {i}: chances[s] * passed for s in running}
-                chances |= {s: chances[s] * failed for s in running}
-            return np.array([chances[s] for s in sets])
-
-        return dict(zip(sets, self._integrate(outcomes).tolist(), strict=True))
-
-    def _integrate(self, outcomes: Callable[[Floats, Floats], Floats]) -> Floats:
-        """Integrals of the threshold's density times `outcomes` of (m, nodes) probabilities to fail and to pass."""
-        unit = min(self.scale, self.answer_scale)
-
-        def level(step: float, _: NDArray[np.intp]) -> Floats:
-            y, weight = self._nodes(step * unit)
-            parts = np.arange(0, len(y), max(1, _BLOCK // len(self.margins)))[1:]
-            columns = zip(np.split(y, parts), np.split(weight, parts), strict=True)
-            return np.sum([self._part(outcomes, *block) for block in columns], axis=0)[:, None]
-
-        return refine(level, 1, _STEP)[:, 0]
-
-    def _part(self, outcomes: Callable[[Floats, Floats], Floats], y: Floats, weight: Floats) -> Floats:
-        density = self.noise.pdf(y / self.scale) / self.scale
-        z = (y - self.margins[:, None]) / self.answer_scale
-        return np.asarray(outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (weight * density))
-
-    def _nodes(self, step: float) -> tuple[Floats, Floats]:
-        reach = _REACH[self.noise.name] * self.scale
-        if reach > _MOST_STEPS * step:
-            raise NoClosedForm(
-                f"scale={self.scale:g} and {self.answer_scale:g} of the answers' noise are too far apart for exact "
-                "probabilities: simulate, or take scales within a factor of 1,000"
-            )
-        cuts = np.unique(np.clip(np.append(self.margins, (-reach, 0.0, reach)), -reach, reach))
-        pieces = [np.linspace(a, b, math.ceil((b - a) / step), endpoint=False) for a, b in pairwise(cuts)]
-        edges = np.append(np.concatenate(pieces), reach)
-        half = np.diff(edges)[:, None] / 2
-        return (edges[:-1, None] + half * (1 + _NODES)).ravel(), (half * _WEIGHTS).ravel()
 
 
 @final

@@ -14,11 +14,10 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from accounting import BoundedRange, Curve, Relation
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
-from dpselect.errors import InvalidMechanism, InvalidScores
-from dpselect.mechanisms.base import Mechanism
+from dpselect.errors import InvalidMechanism
+from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.ranks import count_blocks, highest
-from dpselect.mechanisms.traits import EPSILON, SCALE, Traits
+from dpselect.mechanisms.ranks import count_blocks, favoured, heights, highest, read_counts
 from dpselect.noise import NoiseName, argmax_probabilities, by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
@@ -28,10 +27,6 @@ from dpselect.sensitivity import Sensitivity
 
 Rank = Annotated[Count, Field(le=10_000_000)]
 """How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds time and memory."""
-
-_LARGEST = 2**53  # beyond it float64 skips integers
-_SUMMED = 2.0**32  # numbers up to it, on a grid of 2^-20, have sums that float64 holds exactly
-_GRID = 2.0**20
 
 
 class Top(NamedTuple):
@@ -51,11 +46,6 @@ def gap_shift(relation: Relation) -> float:
     return 1.0 if relation == "add_remove" else 2.0
 
 
-def gap_sensitivity(relation: Relation) -> Sensitivity:
-    """The gap vector as scores of its own: gaps go up and down under either relation, so the range is twice the shift."""
-    return Sensitivity(linf=gap_shift(relation), monotone=False, relation=relation)
-
-
 def read_top(scores: Scores, kbar: int) -> Top:
     """The first kbar gaps, from the kbar + 1 highest counts and nothing else.
 
@@ -70,20 +60,6 @@ def read_top(scores: Scores, kbar: int) -> Top:
     return Top(positions[:kbar], gaps)
 
 
-def read_counts(scores: Scores, count: int) -> tuple[Indices, Numbers]:
-    """Positions and values of the `count` highest counts, highest first, without those that nobody touched if observed."""
-    if scores.kind != "counts":
-        raise InvalidScores(
-            f"kind={scores.kind!r} is refused: this mechanism takes a candidate that is not there as one with count 0, so it "
-            "needs kind='counts'; for utilities use a mechanism for a public domain, Peeling for example"
-        )
-    positions, counts = scores.ranked(count)
-    if scores.domain == "observed":
-        # An item that nobody touched may or may not be listed: the two must not differ.
-        return positions[counts > 0], counts[counts > 0]
-    return positions, counts
-
-
 def top_set(top: Top, size: int) -> Indices:
     """Positions of the top `size`; none if an observed domain has fewer items than that."""
     return top.positions[:size] if len(top.positions) >= size else top.positions[:0]
@@ -94,30 +70,6 @@ def gaps_below(descending: Numbers) -> Floats:
     below = np.zeros_like(descending)
     below[:, :-1] = descending[:, 1:]
     return heights(descending, below)
-
-
-def heights(counts: Numbers, below: Numbers) -> Floats:
-    """Counts minus counts below them, both >= 0, as float64 without any rounding of the difference. Theorem X11.
-
-    Differences of integers are clamped to 2^53. Counts that are floats are clamped to 2^32 and rounded down to a multiple of
-    2^-20 beforehand: neither stretches what a user does, where a rounded difference would move by more than the counts do.
-    """
-    if np.issubdtype(counts.dtype, np.floating):
-        return _on_grid(counts) - _on_grid(below)
-    return np.minimum(counts - below, _LARGEST).astype(np.float64)
-
-
-def _on_grid(counts: Numbers) -> Floats:
-    return np.asarray(np.floor(np.minimum(counts, _SUMMED) * _GRID) / _GRID)
-
-
-def favoured(counts: Floats, public: Floats) -> Floats:
-    """Differences of counts plus public numbers that break up their order, as float64 without any rounding of the sum.
-
-    Both are clamped to 2^32 and the public ones are rounded to a multiple of 2^-20 beforehand: the sums then move as the counts
-    do, where rounded sums would move by up to one count more.
-    """
-    return np.minimum(counts, _SUMMED) + np.round(np.clip(public, -_SUMMED, _SUMMED) * _GRID) / _GRID
 
 
 def row_gaps(block: Numbers, kbar: int) -> Floats:
@@ -206,6 +158,11 @@ class WidestGap(Mechanism, ABC):
     @property
     def covers(self) -> Sensitivity:
         return Sensitivity(relation=self.neighbours)
+
+    @property
+    def _of_gaps(self) -> Sensitivity:
+        """That of the gaps as scores of their own: they go up and down under either relation, so the range is twice the shift."""
+        return Sensitivity(linf=gap_shift(self.neighbours), monotone=False, relation=self.neighbours)
 
     def propose(self, gaps: Floats, source: Sampler) -> Indices:
         """(rows,) the ranks that are chosen for (rows, ranks) gaps: private until they are released."""
@@ -308,7 +265,7 @@ class GaussianGap(GapRank):
 
     @property
     def curve(self) -> Curve:
-        return winner_curve("gaussian", self.scale, gap_sensitivity(self.neighbours), self.kbar)
+        return winner_curve("gaussian", self.scale, self._of_gaps, self.kbar)
 
     @property
     def _noise(self) -> tuple[NoiseName, float]:

@@ -11,9 +11,8 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism
+from dpselect.mechanisms.base import SCALE, AnyMechanism, Mechanism, Recipe, Traits
 from dpselect.mechanisms.release import in_own_order, positions_of, release
-from dpselect.mechanisms.traits import SCALE, Recipe, Traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections

@@ -11,14 +11,13 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.ranks import count_blocks, ranked_rows
+from dpselect.mechanisms.ranks import count_blocks, favoured, heights, ranked_rows, read_counts
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import Rank, favoured, heights, read_counts
-from dpselect.mechanisms.traits import EPSILON, Traits
+from dpselect.mechanisms.stability.gaps import Rank
 from dpselect.noise import by_name
-from dpselect.noise.distributions import gumbel_softmax
+from dpselect.noise.quadrature import gumbel_softmax
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores

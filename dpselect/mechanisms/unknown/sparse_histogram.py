@@ -16,11 +16,9 @@ from pydantic import Field, model_validator
 from accounting import Approximate, Curve
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from dpselect.errors import NoClosedForm
-from dpselect.mechanisms.base import Mechanism, enumerable
+from dpselect.mechanisms.base import SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import vector
-from dpselect.mechanisms.noisy_max import expanded
-from dpselect.mechanisms.release import half_width, public_grid, release
-from dpselect.mechanisms.traits import SCALE, Traits
+from dpselect.mechanisms.release import expanded, half_width, public_grid, release
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.noise.quadrature import NODES, integrals_above
 from dpselect.sampling import Sampler

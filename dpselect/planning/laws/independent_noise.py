@@ -27,7 +27,6 @@ from numpy.typing import NDArray
 from dpselect import mechanisms
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import LargeMargin, StabilityTest, StableTopK, StableTopKFixed, TopStable
-from dpselect.mechanisms.queries.stable_queries import first_law
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.planning.laws.base import Floats, Indices, Levels, Norm, Outcomes, Runs, chunks
 
@@ -496,7 +495,7 @@ def top_stable(mechanism: TopStable, levels: Levels) -> Outcomes:
     """The top i for the first i that passes; of more than k, k at random."""
     order = mechanism.search_order(mechanism.kbar)
     distances = levels.gaps(mechanism.kbar)[order - 1] - 1
-    chances = first_law(distances - mechanism.rule.threshold, mechanism.rule)
+    chances = mechanism.rule.first_law(distances - mechanism.rule.threshold)
     return Outcomes.of_tops(np.append(order, 0), chances, levels)
 
 

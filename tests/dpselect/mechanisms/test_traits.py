@@ -10,9 +10,8 @@ from pydantic import Field
 
 import dpselect as dps
 from accounting.frozen import Positive
-from dpselect.mechanisms.base import MECHANISMS, Mechanism, members
+from dpselect.mechanisms.base import EPSILON, MECHANISMS, SCALE, Knob, Mechanism, Traits, members
 from dpselect.mechanisms.noisy_max import EpsilonWinner
-from dpselect.mechanisms.traits import EPSILON, SCALE, Knob, Traits
 
 WHOLE: dict[str, Any] = {"answers": "top_k", "noise": EPSILON, "ordered": True, "most": 1, "domain": "public"}
 

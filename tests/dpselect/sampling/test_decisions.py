@@ -12,9 +12,8 @@ from scipy.stats import binomtest
 
 from dpselect.noise import argmax_probabilities, by_name, ordered_probabilities
 from dpselect.sampling import ExactSampler, SeededSampler
-from dpselect.sampling.contest import LazyUniform, WordSource, sign_of_total
-from dpselect.sampling.discrete import bernoulli
-from dpselect.sampling.thresholds import LazyThresholds, exceeds
+from dpselect.sampling.base import LazyThresholds
+from dpselect.sampling.contest import LazyUniform, WordSource, exceeds
 
 LIMIT = 1e-8  # about sixty tests of fixed seeds: false alarm below 1e-6
 NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
@@ -32,7 +31,7 @@ def test_a_coin_is_decided_at_the_bit_where_its_chance_is(chance: fmpq) -> None:
     for step, expected in ((-1, True), (1, False)):
         first, second = divmod(digits + step, 2**64)
         if 0 <= first < 2**64:
-            assert bernoulli(lambda: arb(chance), LazyUniform(_words(first, second, 2**63))) is expected
+            assert LazyUniform(_words(first, second, 2**63)).below(lambda: arb(chance)) is expected
 
 
 def test_coins_have_their_chance() -> None:
@@ -50,7 +49,7 @@ def test_a_wide_enclosure_draws_until_it_is_narrow() -> None:
         asked.append(ctx.prec)
         return arb(0.5, 1.0) if ctx.prec < 300 else arb(0.25)
 
-    assert bernoulli(chance, LazyUniform(_words(*[2**60] * 10))) is True
+    assert LazyUniform(_words(*[2**60] * 10)).below(chance) is True
     assert max(asked) >= 300
 
 
@@ -75,7 +74,7 @@ def test_a_level_inside_the_first_word_is_refined(name: str) -> None:
         stream = _words(word, *[follow] * 10)
         draw = LazyUniform(_words(*[follow] * 10), word=word)
         ratio = fmpq(*Fraction(level).as_integer_ratio()) / fmpq(*Fraction(scale).as_integer_ratio())
-        expected = sign_of_total(-ratio, noise, [(fmpq(1), draw)]) > 0
+        expected = LazyUniform.sign_of_total(-ratio, noise, [(fmpq(1), draw)]) > 0
         assert bool(exceeds(np.zeros(1), noise, scale, level, stream)[0]) is expected
 
 

@@ -26,7 +26,6 @@ from dpselect.sampling.contest import (
     WordSource,
     contest_bounds,
     estimates,
-    sign_of_total,
 )
 from dpselect.sampling.exact import HIGHEST_LEVEL, UNKNOWN, Sweep, drawn_all, top_k_rows, units
 
@@ -239,7 +238,7 @@ def test_a_candidate_a_thousand_scales_behind_wins_when_its_bits_say_so(name: st
     """The tail is not cut off at 2^-53: 1,000 noise units take 1,443 zero bits, which are 22.5 words, and no fewer."""
     behind = LazyUniform(_zeros_then_ones(zeros), level=0)
     ahead = LazyUniform(ExactSampler(np.random.default_rng(1)).words, word=2**63)
-    assert (sign_of_total(fmpq(-1000), by_name(name), [(fmpq(1), behind), (fmpq(-1), ahead)]) > 0) is wins  # type: ignore[arg-type]
+    assert (LazyUniform.sign_of_total(fmpq(-1000), by_name(name), [(fmpq(1), behind), (fmpq(-1), ahead)]) > 0) is wins  # type: ignore[arg-type]
 
 
 def test_integers_above_two_to_the_sixty_keep_their_differences() -> None:
