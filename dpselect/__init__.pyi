@@ -14,11 +14,11 @@ from .choose.calibration import calibrated as calibrated
 from .choose.calibration import fitted as fitted
 from .choose.counts import Interval as Interval
 from .choose.counts import interval as interval
-from .choose.defaults import Choice as Choice
 from .choose.defaults import default_choice as default_choice
 from .choose.defaults import default_group_choice as default_group_choice
 from .choose.defaults import default_groups as default_groups
 from .choose.defaults import default_mechanism as default_mechanism
+from .choose.forecast import Choice as Choice
 from .choose.request import TopKRequest as TopKRequest
 from .choose.second_look import SecondLook as SecondLook
 from .continual import Averages as Averages

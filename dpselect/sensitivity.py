@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from fractions import Fraction
 from numbers import Real
-from typing import Any, ClassVar, Self, cast, final, overload
+from typing import Any, ClassVar, Literal, Self, cast, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from accounting import Relation, RelationMismatch
 from accounting.arguments import shown
 from accounting.frozen import Count, Frozen, Positive
 from dpselect.errors import InvalidMechanism, SensitivityMismatch
+
+Norm = Literal["l1", "l2"]
+"""Sum or Euclidean: that which bounds one user's change, or which users are clipped to."""
 
 _PER_ITEM_UP = 1 + 2.0**-48  # above the roundings of one user's share
 

@@ -16,8 +16,8 @@ from dpselect import events
 from dpselect.answers.promise import Promise, promise, promise_in_words
 from dpselect.answers.question import Payment, Question, choose, choose_later, learns_about
 from dpselect.choose.counts import interval
-from dpselect.choose.defaults import Choice, Informed, declared
-from dpselect.choose.forecast import Norm
+from dpselect.choose.defaults import Informed, declared
+from dpselect.choose.forecast import Choice
 from dpselect.choose.learning import CLAIM, Learning, Learnt, LearnThenSelect
 from dpselect.choose.second_look import SecondLook
 from dpselect.continual.averages import Averages
@@ -28,7 +28,7 @@ from dpselect.events.contributions import MOST_EXACT
 from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Norm, Sensitivity
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
 

@@ -33,6 +33,14 @@ class ProvenEpsilon:
     route: Route
     order: float | None
 
+    @property
+    def proved_by(self) -> str:
+        """Which bound gave the smallest epsilon, in words."""
+        if self.epsilon is None:
+            return "no bound at this delta"
+        order = "" if self.order is None else f" of order {self.order:.4g}"
+        return f"{ROUTES[self.route]}{order}"
+
 
 @dataclass(frozen=True)
 class Promise:
@@ -80,14 +88,6 @@ def promise_in_words(stated: Promise) -> str:
     if epsilon < 20:
         factor += f" = {rounded_up(math.nextafter(math.exp(epsilon), math.inf), 3)}"
     return f"{start} {change} changes the probability of any outcome by a factor of at most {factor}{slack}."
-
-
-def route_in_words(point: ProvenEpsilon) -> str:
-    """Which bound gave the smallest epsilon."""
-    if point.epsilon is None:
-        return "no bound at this delta"
-    order = "" if point.order is None else f" of order {point.order:.4g}"
-    return f"{ROUTES[point.route]}{order}"
 
 
 def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:

@@ -14,29 +14,26 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from accounting import Budget, Relation
 from dpselect.choose.calibration import fitted
-from dpselect.choose.counts import COUNTS, COUNTS_AGAIN, without_counts
+from dpselect.choose.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
 from dpselect.choose.defaults import (
     WHOLE_COUNTS,
-    Choice,
     Informed,
     declared,
     default_choice,
     default_group_choice,
     default_groups,
     default_mechanism,
-    recounted,
 )
-from dpselect.choose.forecast import Crowd
+from dpselect.choose.forecast import Choice, Crowd, Forecast
 from dpselect.choose.learning import LEARN, Learning, Learnt
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
-from dpselect.events.contributions import Norm
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, WithValues
 from dpselect.mechanisms.base import Pay
 from dpselect.noise import NoiseName
 from dpselect.selection import Label
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Norm, Sensitivity
 
 if TYPE_CHECKING:  # a release without a ledger does without a database
     from accounting import Ledger
@@ -373,7 +370,8 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
     found = default_mechanism(release.budget, asked) if kind is None else fitted(kind, release.budget, asked)
     if question.recounted:
-        found = recounted(found, release.budget, asked, declared(release.users, release.items_per_user))
+        forecast = Forecast(declared(release.users, release.items_per_user), asked.k, asked.candidates)
+        found = forecast.with_counts(without_counts(found), CountNoise.of(asked, release.budget))
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 

@@ -18,8 +18,8 @@ from dpselect.answers.answer import Answer, PaidCharge, cautions, charge_of
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
 from dpselect.answers.question import Payment, Question, learns_about
 from dpselect.choose.counts import interval
-from dpselect.choose.defaults import Choice
-from dpselect.choose.learning import Learnt, LearnThenSelect, as_learnt, learnt_from
+from dpselect.choose.forecast import Choice, Crowd
+from dpselect.choose.learning import Learnt, LearnThenSelect
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.selection import Selection
@@ -98,14 +98,14 @@ def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
     assert crowd is not None, "it was chosen by them"
     declared = [name for name, part in paid.learning.drawn.items() if not part]
     said = {"declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
-    return {**as_learnt(crowd), **said, "about": learns_about(answer.question, paid.learning)}
+    return {**crowd.as_data(), **said, "about": learns_about(answer.question, paid.learning)}
 
 
 def _known(answer: Answer) -> dict[str, Any]:
     """The numbers of an earlier release that chose the mechanism, and where the ledger holds them."""
     if answer.known_from is None or answer.choice.crowd is None:
         return {}
-    return {"known": {**as_learnt(answer.choice.crowd), "entry": answer.known_from}}
+    return {"known": {**answer.choice.crowd.as_data(), "entry": answer.known_from}}
 
 
 def _text(moment: object) -> str | None:
@@ -262,7 +262,7 @@ def restored(content: str, question: Question) -> Answer:
     mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
     choice, learnt, known = Choice(mechanism, how["max_items_per_user"], how["clip"]), held.get("learnt"), held.get("known")
     told = learnt or known
-    choice = choice if told is None else replace(choice, crowd=learnt_from(told))
+    choice = choice if told is None else replace(choice, crowd=Crowd.of_data(told))
     selection = Selection.from_json(json.dumps(held["selection"]))
     return Answer(
         question,

@@ -12,12 +12,11 @@ from typing import Any, Literal, Self, final
 from accounting import Budget, Curve, GaussianDP, LaplaceDP, calibrate
 from accounting.curves import Composed
 from dpselect import mechanisms
-from dpselect.choose.forecast import Norm
 from dpselect.choose.request import TopKRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import SCALE, fields_of
 from dpselect.mechanisms.noise_curves import ratio_up, vector
-from dpselect.sensitivity import Sensitivity, sqrt_up
+from dpselect.sensitivity import Norm, Sensitivity, sqrt_up
 
 COUNTS = 0.2
 """The share of a budget for counts, where nobody says."""

@@ -20,7 +20,7 @@ from accounting import AccountingError, Approximate, Budget, CalibrationError, C
 from accounting.arguments import checked_integer, shown
 from dpselect.choose.calibration import calibrated, fitted, knob_of
 from dpselect.choose.counts import CLIPS, CountNoise, without_counts
-from dpselect.choose.forecast import EXPONENTS, Crowd, Floats, Norm, Ranking
+from dpselect.choose.forecast import STANDARD_DEVIATION, Choice, Crowd, Forecast
 from dpselect.choose.learning import LEARN, Learning, LearnThenSelect
 from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import InvalidRequest
@@ -37,7 +37,7 @@ from dpselect.mechanisms import (
 )
 from dpselect.mechanisms.base import settings_of
 from dpselect.noise import NoiseName
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Norm, Sensitivity
 
 GENEROUS = 300
 """Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
@@ -55,38 +55,9 @@ ASSUMED_IN_A_GROUP = Crowd(2000.0, (1.0, 1.0, 1.0, 2.0, 4.0))
 _SHARES, _TIMES = (0.7, 0.85, 0.95), 1.5  # of two steps: the discovery's part of mu squared, candidates over k
 _LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
 _FEW = 2  # items per user, which a clip does not distort: one step does
-_LOSS = 2.0  # how much worse a user is whom the clip takes from a count, which is forecast roughly, than one of the noise
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
 _QUADRATIC = 1.15  # of half the square of what learning costs, what it takes: losses are skewed, and failures do not add up so
-# Standard deviations of the standard noises.
-_DEVIATION: dict[NoiseName, float] = {
-    "gumbel": math.pi / math.sqrt(6),
-    "exponential": 1.0,
-    "gaussian": 1.0,
-    "laplace": math.sqrt(2),
-}
-
-
-@final
-@dataclass(frozen=True)
-class Choice:
-    """A mechanism, and how `events.read` has to read the log for it.
-
-    Attributes:
-        mechanism: with the noise that spends the budget.
-        max_items_per_user: the bound on one user's items; None for none.
-        clip, norm: what each user's contributions are scaled to; None to count every item in full.
-        again: what they are scaled to in a second look, within the items that were discovered; None without one.
-        crowd: the users that it was chosen for; None where it was not chosen by them.
-    """
-
-    mechanism: Mechanism
-    max_items_per_user: int | None
-    clip: float | None = None
-    norm: Norm = "l2"
-    again: float | None = None
-    crowd: Crowd | None = None
 
 
 def default_choice(
@@ -181,11 +152,11 @@ class Menu:
 
     def best(self, crowd: Crowd) -> Choice:
         """What finds most of the top k among such users; of those that are alike the first."""
-        shapes = standard_shapes(crowd, self.request.k, self.request.candidates)
-        found = [float(np.mean([_expected(choice, shape) for shape in shapes])) for choice in self.choices]
+        forecast = Forecast(crowd, self.request.k, self.request.candidates)
+        found = [float(np.mean(forecast.recalls(choice))) for choice in self.choices]
         first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
         best = replace(self.choices[first], crowd=crowd)
-        return best if self.counted is None else replace(best, mechanism=with_counts(best.mechanism, self.counted, shapes))
+        return best if self.counted is None else replace(best, mechanism=forecast.with_counts(best.mechanism, self.counted))
 
     @property
     def curves(self) -> tuple[Curve, ...]:
@@ -368,35 +339,6 @@ def _counted(budget: Budget, request: TopKRequest) -> CountNoise | None:
     return CountNoise.of(request, budget) if request.recounted and request.counts is not None else None
 
 
-def recounted(mechanism: Mechanism, budget: Budget, request: TopKRequest, crowd: Crowd) -> Mechanism:
-    """A fitted mechanism with its counts clipped as suits such users."""
-    shapes = standard_shapes(crowd, request.k, request.candidates)
-    return with_counts(without_counts(mechanism), CountNoise.of(request, budget), shapes)
-
-
-def with_counts(mechanism: Mechanism, counted: CountNoise, shapes: list[Ranking]) -> Mechanism:
-    """The mechanism with counts of a second look, clipped where what that takes, twice over, and the noise are least."""
-
-    def error(one: Mechanism, shape: Ranking) -> float:
-        settings: Any = one
-        best, lost = slice(0, shape.right), 1 - shape.counted(settings.clip, counted.norm)
-        weight = shape.members[best] / float(shape.members[best].sum())
-        return float(weight @ np.hypot(_LOSS * lost * shape.counts[best], _DEVIATION[counted.noise] * settings.scale))
-
-    tried = [counted.around(mechanism, clip) for clip in counted.clips]
-    return min(tried, key=lambda one: sum(error(one, shape) for shape in shapes))
-
-
-def forecast(choice: Choice, request: TopKRequest) -> tuple[float, ...]:
-    """(shapes,) shares of the true top k that a choice should find, one for each of `EXPONENTS`: forecasts, no bounds."""
-    return tuple(_expected(choice, shape) for shape in standard_shapes(choice.crowd or ASSUMED, request.k, request.candidates))
-
-
-def standard_shapes(crowd: Crowd, k: int, candidates: int | None) -> list[Ranking]:
-    """Those of a log of such users, with that many public items; None: the items are unknown."""
-    return [Ranking.of(crowd, k, candidates, exponent) for exponent in EXPONENTS]
-
-
 # -- all that may be chosen, fitted to a budget ----------------------------------------------------------------------------
 
 
@@ -455,62 +397,6 @@ def _changed(mechanism: Any, **settings: Any) -> Mechanism:
     return found
 
 
-# -- what each should find -------------------------------------------------------------------------------------------------
-
-
-def _expected(choice: Choice, ranking: Ranking) -> float:
-    """The share of the true top k that a choice should find, in users of a standard shape."""
-    mechanism, limit = without_counts(choice.mechanism), choice.max_items_per_user
-    values, scatter = ranking.seen(choice.clip, choice.norm, limit)
-    k = ranking.k
-    if isinstance(mechanism, LimitedDomain):
-        return _of_limited_domain(mechanism, ranking, values, scatter)
-    if isinstance(mechanism, SparseHistogram):
-        return ranking.recall(_shown(ranking, values, scatter, mechanism, k, mechanism.threshold))
-    if isinstance(mechanism, DiscoverThenSelect):
-        return _of_two_steps(mechanism, choice, ranking, values, scatter)
-    if isinstance(mechanism, CanonicalTopK):
-        return _of_sets(mechanism, ranking, values)
-    return ranking.recall(_shown(ranking, values, scatter, mechanism, k, -math.inf))
-
-
-def _shown(
-    ranking: Ranking, values: Floats, scatter: Floats, mechanism: Any, most: int, floor: float, present: Floats | None = None
-) -> Floats:
-    """(blocks,) chances to be among the largest noisy scores, the scatter of seen counts being part of the noise."""
-    scales = np.hypot(mechanism.scale, scatter / _DEVIATION[mechanism.noise])
-    return ranking.above(values, scales, mechanism.noise, most, floor, present)
-
-
-def _of_limited_domain(mechanism: LimitedDomain, ranking: Ranking, values: Floats, scatter: Floats) -> float:
-    """A noisy count has to beat the others and a noisy threshold; the chance of the less likely one of the two."""
-    competes = (np.cumsum(ranking.members) <= max(mechanism.kbar, ranking.k)).astype(np.float64)
-    scales = np.hypot(1 / mechanism.epsilon, scatter / _DEVIATION["gumbel"])
-    others = ranking.above(values, scales, "gumbel", ranking.k, -math.inf, competes)
-    ends = np.cumsum(ranking.members)
-    floor = float(values[min(len(values) - 1, int(np.searchsorted(ends, mechanism.kbar + 1)))])
-    bar = (floor if ends[-1] > mechanism.kbar else 0.0) + mechanism.margin
-    passes = 1 / (1 + np.exp(np.clip((bar - values) / scales, -700, 700)))
-    return ranking.recall(np.minimum(others, passes))
-
-
-def _of_two_steps(mechanism: DiscoverThenSelect, choice: Choice, ranking: Ranking, values: Floats, scatter: Floats) -> float:
-    find, select = cast(SparseHistogram, mechanism.discovery), mechanism.selection
-    found = _shown(ranking, values, scatter, find, mechanism.candidates, find.threshold)
-    again, left = ranking.seen(choice.again, choice.norm, None, among=mechanism.candidates)
-    return ranking.recall(found * _shown(ranking, again, left, select, ranking.k, -math.inf, present=found))
-
-
-def _of_sets(mechanism: CanonicalTopK, ranking: Ranking, values: Floats) -> float:
-    """By the law of the planner."""
-    from dpselect.planning.laws.base import Levels, Runs
-    from dpselect.planning.laws.whole_sets import canonical
-
-    levels = Levels.of(values, ranking.members.astype(np.int64), ranking.k)
-    found = canonical(mechanism, levels, Runs(100, 0, fine=False))
-    return float(np.mean(found.recall) if found.weights is None else found.weights @ found.recall)
-
-
 # -- parts of it -----------------------------------------------------------------------------------------------------------
 
 
@@ -559,7 +445,7 @@ def _unknown(budget: Budget, request: TopKRequest, chance: float | None = None) 
 def _public(budget: Budget, request: TopKRequest, pure: float | None = None) -> list[Mechanism | None]:
     once = budget.form == "approximate" and request.releases == 1 and not request.recounted  # counts take a part of the budget
     without_delta = Budget(epsilon=pure or budget.epsilon) if once else budget  # of many releases pure epsilons add up too fast
-    asked = {noise: request.model_copy(update={"noise": noise}) for noise in _DEVIATION}
+    asked = {noise: request.model_copy(update={"noise": noise}) for noise in STANDARD_DEVIATION}
     found = [_tried(PeelingTopK, without_delta, asked["exponential"]), _tried(OneshotTopK, budget, asked["gumbel"])]
     if request.sensitivity.l2_of(None) < math.inf:
         noise: NoiseName = "laplace" if budget.form == "pure" else "gaussian"
@@ -593,7 +479,7 @@ def _height(mechanism: Mechanism) -> float:
     if isinstance(mechanism, SparseHistogram):
         return mechanism.threshold
     fields: dict[str, Any] = dict(mechanism)
-    return float(fields["scale"]) * _DEVIATION[fields["noise"]]
+    return float(fields["scale"]) * STANDARD_DEVIATION[fields["noise"]]
 
 
 # -- for every group --------------------------------------------------------------------------------------------------

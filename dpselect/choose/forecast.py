@@ -1,4 +1,4 @@
-"""The share of the true top k that a mechanism should find among users who are known by a few numbers, in a millisecond.
+"""What a release should find among users who are known by a few numbers, in a millisecond for each way to release.
 
 Counts are taken to follow one of a few standard shapes, and places to be taken where they are on average: the score that k
 noisy scores are expected to exceed is the one to beat. It chooses between mechanisms; what to expect of the chosen one, a
@@ -8,23 +8,25 @@ plan says.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from numbers import Real
-from typing import Literal, Self, final
+from typing import Any, Self, cast, final
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
 from accounting.arguments import shown
+from dpselect.choose.counts import CountNoise, without_counts
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import CanonicalTopK, DiscoverThenSelect, LimitedDomain, Mechanism, SparseHistogram
 from dpselect.noise import NoiseName, by_name
+from dpselect.sensitivity import Norm
 
 Floats = NDArray[np.float64]
-Norm = Literal["l1", "l2"]
 Quantiles = tuple[float, float, float, float, float]
 
 SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -40,6 +42,7 @@ _PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
 _SINGLE, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
 _HALVINGS = 30
 _FEW_BEST = 300  # of the k best that one user has
+_LOSS = 2.0  # how much worse a user is whom the clip takes from a count, which is forecast roughly, than one of the noise
 
 MOST = 1e15
 """Users, and items of one: beyond it a float does not tell one."""
@@ -92,6 +95,16 @@ class Crowd:
         sizes, users = self.loads
         return float(sizes @ users)
 
+    def as_data(self) -> dict[str, Any]:
+        """As an answer keeps it."""
+        return {"users": self.users, "items_per_user": dict(zip(map(str, SHARES), self.quantiles, strict=True))}
+
+    @classmethod
+    def of_data(cls, held: Mapping[str, Any]) -> Self:
+        """What `as_data` gave."""
+        found = [float(held["items_per_user"][str(share)]) for share in SHARES]
+        return cls(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
+
     def in_words(self) -> str:
         """As a phrase, to two digits."""
         return f"about {_rounded(self.users)} users with a median of {_rounded(self.quantiles[2])} items"
@@ -101,6 +114,73 @@ def _rounded(value: float) -> str:
     return f"{float(f'{value:.2g}'):,.0f}"
 
 
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism, and how `events.read` has to read the log for it.
+
+    Attributes:
+        mechanism: with the noise that spends the budget.
+        max_items_per_user: the bound on one user's items; None for none.
+        clip, norm: what each user's contributions are scaled to; None to count every item in full.
+        again: what they are scaled to in a second look, within the items that were discovered; None without one.
+        crowd: the users that it was chosen for; None where it was not chosen by them.
+    """
+
+    mechanism: Mechanism
+    max_items_per_user: int | None
+    clip: float | None = None
+    norm: Norm = "l2"
+    again: float | None = None
+    crowd: Crowd | None = None
+
+
+STANDARD_DEVIATION: dict[NoiseName, float] = {
+    "gumbel": math.pi / math.sqrt(6),
+    "exponential": 1.0,
+    "gaussian": 1.0,
+    "laplace": math.sqrt(2),
+}
+"""Of each noise at scale 1."""
+
+
+@final
+@dataclass(frozen=True)
+class Forecast:
+    """What ways to release the top k should find among such users, on standard shapes: forecasts, no bounds.
+
+    Attributes:
+        crowd: the users.
+        k: how many items are wanted.
+        candidates: how many public items there are; None: the items are unknown.
+    """
+
+    crowd: Crowd
+    k: int
+    candidates: int | None
+
+    @cached_property
+    def _rankings(self) -> list[_Ranking]:
+        return [_Ranking.of(self.crowd, self.k, self.candidates, exponent) for exponent in EXPONENTS]
+
+    def recalls(self, choice: Choice) -> tuple[float, ...]:
+        """The share of the true top k that a choice should find, on the shape of each of `EXPONENTS`."""
+        return tuple(_expected(choice, ranking) for ranking in self._rankings)
+
+    def with_counts(self, mechanism: Mechanism, counted: CountNoise) -> Mechanism:
+        """The mechanism with counts of a second look, clipped where what that takes, twice over, and the noise are least."""
+
+        def error(one: Mechanism, ranking: _Ranking) -> float:
+            settings: Any = one
+            best, lost = slice(0, ranking.right), 1 - ranking.counted(settings.clip, counted.norm)
+            weight = ranking.members[best] / float(ranking.members[best].sum())
+            noise = STANDARD_DEVIATION[counted.noise] * settings.scale
+            return float(weight @ np.hypot(_LOSS * lost * ranking.counts[best], noise))
+
+        tried = [counted.around(mechanism, clip) for clip in counted.clips]
+        return min(tried, key=lambda one: sum(error(one, ranking) for ranking in self._rankings))
+
+
 def _tail(noise: NoiseName) -> Callable[[Floats], Floats]:
     """P(noise > z), for forecasts: that of Gaussian noise as quickly as floats go, not to the last bit."""
     return (lambda z: np.asarray(scipy.special.ndtr(-z))) if noise == "gaussian" else by_name(noise).sf
@@ -108,7 +188,7 @@ def _tail(noise: NoiseName) -> Callable[[Floats], Floats]:
 
 @final
 @dataclass(frozen=True, eq=False)
-class Ranking:
+class _Ranking:
     """A standard shape of a log: counts of items in blocks of ranks, the k best first.
 
     Attributes:
@@ -210,3 +290,54 @@ class Ranking:
         """The share of the k best that is found, from the (blocks,) chances to be released."""
         best = slice(0, self.right)
         return min(1.0, float(chances[best] @ self.members[best]) / self.k)
+
+
+# -- what each should find -------------------------------------------------------------------------------------------------
+
+
+def _expected(choice: Choice, ranking: _Ranking) -> float:
+    """The share of the true top k that a choice should find, in users of a standard shape."""
+    mechanism, k = without_counts(choice.mechanism), ranking.k
+    values, scatter = ranking.seen(choice.clip, choice.norm, choice.max_items_per_user)
+    if isinstance(mechanism, LimitedDomain):
+        return _of_limited_domain(mechanism, ranking, values, scatter)
+    if isinstance(mechanism, SparseHistogram):
+        return ranking.recall(_shown(ranking, values, scatter, mechanism, k, mechanism.threshold))
+    if isinstance(mechanism, DiscoverThenSelect):
+        find = cast(SparseHistogram, mechanism.discovery)
+        found = _shown(ranking, values, scatter, find, mechanism.candidates, find.threshold)
+        again, left = ranking.seen(choice.again, choice.norm, None, among=mechanism.candidates)
+        return ranking.recall(found * _shown(ranking, again, left, mechanism.selection, k, -math.inf, present=found))
+    if isinstance(mechanism, CanonicalTopK):
+        return _of_sets(mechanism, ranking, values)
+    return ranking.recall(_shown(ranking, values, scatter, mechanism, k, -math.inf))
+
+
+def _shown(
+    ranking: _Ranking, values: Floats, scatter: Floats, mechanism: Any, most: int, floor: float, present: Floats | None = None
+) -> Floats:
+    """(blocks,) chances to be among the largest noisy scores, the scatter of seen counts being part of the noise."""
+    scales = np.hypot(mechanism.scale, scatter / STANDARD_DEVIATION[mechanism.noise])
+    return ranking.above(values, scales, mechanism.noise, most, floor, present)
+
+
+def _of_limited_domain(mechanism: LimitedDomain, ranking: _Ranking, values: Floats, scatter: Floats) -> float:
+    """A noisy count has to beat the others and a noisy threshold; the chance of the less likely one of the two."""
+    competes = (np.cumsum(ranking.members) <= max(mechanism.kbar, ranking.k)).astype(np.float64)
+    scales = np.hypot(1 / mechanism.epsilon, scatter / STANDARD_DEVIATION["gumbel"])
+    others = ranking.above(values, scales, "gumbel", ranking.k, -math.inf, competes)
+    ends = np.cumsum(ranking.members)
+    floor = float(values[min(len(values) - 1, int(np.searchsorted(ends, mechanism.kbar + 1)))])
+    bar = (floor if ends[-1] > mechanism.kbar else 0.0) + mechanism.margin
+    passes = 1 / (1 + np.exp(np.clip((bar - values) / scales, -700, 700)))
+    return ranking.recall(np.minimum(others, passes))
+
+
+def _of_sets(mechanism: CanonicalTopK, ranking: _Ranking, values: Floats) -> float:
+    """By the law of the planner."""
+    from dpselect.planning.laws.base import Levels, Runs
+    from dpselect.planning.laws.whole_sets import canonical
+
+    levels = Levels.of(values, ranking.members.astype(np.int64), ranking.k)
+    found = canonical(mechanism, levels, Runs(100, 0, fine=False))
+    return float(np.mean(found.recall) if found.weights is None else found.weights @ found.recall)

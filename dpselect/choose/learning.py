@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # a release without a ledger does without a database
     from accounting import Ledger
 
 LEARN = 0.03
-"""The share of epsilon (of rho: its square) that learning takes, where nobody says."""
+"""The share of epsilon (of rho: its square) that learning costs by itself, where nobody says. The whole costs less than the sum."""
 
 _NORMAL = 1.96  # deviations of an interval of 95 %: sums of Laplace noise are nearly normal
 _CELLS = 10  # of users: with 1 item, 2 or 3, 4 to 7, ..., 512 or more
@@ -197,13 +197,13 @@ class Learnt:
 
     def claim(self, about: str) -> str:
         """For the ledger's record of the release, under what they are about: see `in_claim`."""
-        said = as_learnt(self.crowd) | {"learning": self.learning.model_dump(mode="json")}
+        said = self.crowd.as_data() | {"learning": self.learning.model_dump(mode="json")}
         return f"{CLAIM}{about} {json.dumps(said, separators=(',', ':'))}"
 
     @classmethod
     def of_answer(cls, held: Mapping[str, Any]) -> Self:
         """Those of the part "learnt" of an answer's JSON."""
-        return cls(learnt_from(held), Learning.model_validate(held["paid"]["learning"]))
+        return cls(Crowd.of_data(held), Learning.model_validate(held["paid"]["learning"]))
 
     @classmethod
     def in_answer(cls, path: Path | str) -> Self:
@@ -243,7 +243,7 @@ class Learnt:
         """
         try:
             held = json.loads(claim.split(" ")[1])
-            return cls(learnt_from(held), Learning.model_validate(held["learning"]), entry)
+            return cls(Crowd.of_data(held), Learning.model_validate(held["learning"]), entry)
         except (*_UNREADABLE, IndexError):
             raise InvalidRequest(
                 f"entry {entry} of the ledger holds no learnt numbers that can be read: take --learn again, which learns anew"
@@ -251,17 +251,6 @@ class Learnt:
 
 
 _UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
-
-
-def as_learnt(crowd: Crowd) -> dict[str, Any]:
-    """Learnt numbers as an answer keeps them."""
-    return {"users": crowd.users, "items_per_user": dict(zip(map(str, SHARES), crowd.quantiles, strict=True))}
-
-
-def learnt_from(held: Mapping[str, Any]) -> Crowd:
-    """The numbers that `as_learnt` gave."""
-    found = [float(held["items_per_user"][str(share)]) for share in SHARES]
-    return Crowd(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
 
 
 def learning_asked(stated: float | str | PathLike[str] | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from accounting.arguments import WORDS
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from dpselect.choose.calibration import noise_settings
 from dpselect.choose.counts import CountNoise, interval, without_counts
-from dpselect.choose.defaults import standard_shapes, with_counts
+from dpselect.choose.forecast import Forecast
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, DiscoverThenSelect, Mechanism, PerGroup
 from dpselect.planning.laws.base import Floats, Levels, Norm, Outcomes
@@ -172,8 +172,8 @@ class Task:
         """What is released: where counts come from a second look, with the clip that suits the users of the shape."""
         if self.counted is None or self.counted.one is None:
             return self.released(mechanism)
-        shapes = standard_shapes(self.shape.crowd, part.k, self.candidates)
-        return with_counts(mechanism, replace(self.counted, k=part.k), shapes)
+        forecast = Forecast(self.shape.crowd, part.k, self.candidates)
+        return forecast.with_counts(mechanism, replace(self.counted, k=part.k))
 
     def released(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism, with counts of what it selects and for every group where that is asked for: what is charged and run,

@@ -15,8 +15,8 @@ from typer import echo
 from accounting import Budget, Ledger, Relation
 from dpselect import InvalidRequest, Sensitivity
 from dpselect.choose.counts import COUNTS_AGAIN
-from dpselect.choose.defaults import ASSUMED, Choice, declared, default_choice, forecast
-from dpselect.choose.forecast import EXPONENTS, Crowd
+from dpselect.choose.defaults import declared, default_choice
+from dpselect.choose.forecast import EXPONENTS, Choice, Crowd, Forecast
 from dpselect.choose.learning import End, Learnt
 from dpselect.choose.request import TopKRequest
 from dpselect.cli import config, options, out
@@ -272,7 +272,7 @@ def answer_quick(stated: Mapping[str, Any], *, json: bool) -> None:
         rows = [
             ("mechanism", type(choice.mechanism).__name__),
             ("reading", ", ".join(reading) or "every item in full"),
-            ("chosen for", (choice.crowd or ASSUMED).in_words() + (f" ({' and '.join(assumed)} assumed)" if assumed else "")),
+            ("chosen for", crowd.in_words() + (f" ({' and '.join(assumed)} assumed)" if assumed else "")),
             (
                 "finds",
                 f"about {sum(found) / len(found):.2f} of the true top k; {min(found):.2f} to {max(found):.2f} on standard shapes",
@@ -328,5 +328,5 @@ def _as_data(choice: Choice, request: TopKRequest, crowd: Crowd) -> dict[str, An
         "again": choice.again,
         "users": crowd.users,
         "median_items_per_user": crowd.quantiles[2],
-        "recall": dict(zip(map(str, EXPONENTS), forecast(choice, request), strict=True)),
+        "recall": dict(zip(map(str, EXPONENTS), Forecast(crowd, request.k, request.candidates).recalls(choice), strict=True)),
     }

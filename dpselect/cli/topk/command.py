@@ -19,7 +19,7 @@ import accounting as acc
 from dpselect.answers.answer import answer
 from dpselect.answers.promise import rounded_up
 from dpselect.answers.question import Keeper, Payment, Question, Release, choose
-from dpselect.choose.defaults import Choice
+from dpselect.choose.forecast import Choice
 from dpselect.choose.learning import learning_asked
 from dpselect.cli import config as files
 from dpselect.cli import options, out

@@ -22,7 +22,7 @@ from rich.text import Text
 from accounting import Budget, MissingExtra, OutputError
 from accounting.files import PRIVATE, new_file
 from dpselect.answers.answer import Answer, cautions
-from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up, route_in_words
+from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up
 from dpselect.answers.question import Question
 from dpselect.answers.record import as_json, left_out, on_record, recorded, rescued, write_private
 from dpselect.choose.counts import Interval, interval, without_counts
@@ -144,7 +144,7 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
     yield "budget", _budget_in_words(question.release.budget, question.release.releases)
     for point in stated.points:
         epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon)
-        yield "epsilon", f"{epsilon} at delta {point.delta:g} (by {route_in_words(point)})"
+        yield "epsilon", f"{epsilon} at delta {point.delta:g} (by {point.proved_by})"
     yield "pure epsilon", "none" if stated.pure_epsilon is None else f"{rounded_up(stated.pure_epsilon)}, without any delta"
     outside = " outside a failure of probability delta0" if stated.delta0 else ""
     yield "zCDP", "none" if stated.rho is None else f"rho {rounded_up(stated.rho)}{outside}"

@@ -17,9 +17,8 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.choose.calibration import fitted, noise_settings
-from dpselect.choose.counts import COUNTS_AGAIN, MOST_ITEMS, without_counts
-from dpselect.choose.defaults import recounted
-from dpselect.choose.forecast import Crowd
+from dpselect.choose.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
+from dpselect.choose.forecast import Crowd, Forecast
 from dpselect.choose.request import TopKRequest
 from dpselect.cli.app import app
 from dpselect.errors import InvalidRequest
@@ -199,7 +198,7 @@ def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relati
     sensitivity = dps.Sensitivity.of_counts(relation)
     request_ = TopKRequest(k=20, candidates=2_000, counts=COUNTS_AGAIN, recounted=True, sensitivity=sensitivity)
     select = dps.OneshotTopK(k=20, noise="gumbel", scale=1.0, sensitivity=sensitivity)
-    taken: Any = recounted(select, budget, request_, FIVE.crowd)
+    taken: Any = Forecast(FIVE.crowd, 20, 2_000).with_counts(select, CountNoise.of(request_, budget))
     found = plan(budget, 20, shape=FIVE, relation=relation, mechanisms=["oneshot_top_k"], with_counts=True, rounds=100)
     for one in found.ranked:
         run: Any = one.mechanisms[0]
@@ -214,7 +213,8 @@ def test_counts_of_users_with_five_items() -> None:
     with_, without = (plan(APPROXIMATE, 100, **ask, with_counts=counted).recommended for counted in (True, False))
     assert 0.9 * without.quality.recall.value < with_.quality.recall.value < without.quality.recall.value
     request_ = TopKRequest(k=100, counts=COUNTS_AGAIN, recounted=True)
-    topk = [recounted(SELECT, APPROXIMATE, request_, crowd) for crowd in (FIVE.crowd, Crowd.of_mean(5766, 5))]
+    forecasts = [Forecast(crowd, 100, None) for crowd in (FIVE.crowd, Crowd.of_mean(5766, 5))]
+    topk = [forecast.with_counts(SELECT, CountNoise.of(request_, APPROXIMATE)) for forecast in forecasts]
     for run in (with_.mechanisms[0], *topk):
         assert isinstance(run, dps.WithValues)
         assert run.margin() < 60

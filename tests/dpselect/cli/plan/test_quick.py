@@ -11,8 +11,7 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.defaults import forecast
-from dpselect.choose.forecast import EXPONENTS, Crowd
+from dpselect.choose.forecast import EXPONENTS, Crowd, Forecast
 from dpselect.choose.learning import Learning, Learnt
 from dpselect.choose.request import TopKRequest
 from dpselect.cli import app
@@ -38,7 +37,7 @@ def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> N
     chosen = dps.default_choice(BUDGET, request, users=5800.0, items_per_user=5.0, order=order)
     assert dps.Mechanism.from_json(json.dumps(told["mechanism"])) == chosen.mechanism
     assert (told["clip"], told["again"], told["max_items_per_user"]) == (chosen.clip, chosen.again, chosen.max_items_per_user)
-    assert told["recall"] == dict(zip(map(str, EXPONENTS), forecast(chosen, request), strict=True))
+    assert told["recall"] == dict(zip(map(str, EXPONENTS), Forecast(chosen.crowd, 50, items).recalls(chosen), strict=True))
     assert BUDGET.admits(chosen.mechanism.curve)
 
 
