@@ -380,17 +380,12 @@ def _releases_in(curve: Curve, release: Curve) -> int | None:
         return 1
     if not isinstance(curve, Composed):
         return None
-    if isinstance(release, Composed):
-        return _repeated(curve, release)
+    if isinstance(release, Composed):  # a plan may be the release's own parts again and again
+        count = -(-curve.parts[0][0] // release.parts[0][0])
+        return count if Composed.of([(count, release)]) == curve else None
     if all(_is_covered(part, release) for _, part in curve.parts):
         return sum(count for count, _ in curve.parts)
     return None
-
-
-def _repeated(curve: Composed, release: Composed) -> int | None:
-    """Of a plan that is the release's own parts again and again."""
-    count = -(-curve.parts[0][0] // release.parts[0][0])
-    return count if Composed.of([(count, release)]) == curve else None
 
 
 def _is_covered(curve: Curve, release: Curve) -> bool:
