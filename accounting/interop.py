@@ -123,9 +123,10 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
             "an event does not say which relation its price is for: pass relation='add_remove', which dp-accounting assumes, or "
             "'replace_one', under which the same noise costs more"
         )
-    read = _READERS.get(type(event)) or _later_reader(event)
+    name, read = type(event).__name__, _READERS.get(type(event))
+    if read is None and getattr(dp_event, name, None) is type(event):  # and not of another class of that name
+        read = _LATER_READERS.get(name)
     if read is None:
-        name = type(event).__name__
         raise NoEquivalent(f"{name} has no curve: {_REFUSED.get(name, 'it is not a known event of dp-accounting')}")
     return read(event, same_relation(None, relation) or _RELATION)
 
@@ -169,10 +170,6 @@ def _zcdp(event: dp_event.ZCDpEvent, _: Relation) -> Curve:
     return RenyiTable(orders=_ORDERS, values=[_up(event.xi + event.rho * order) for order in _ORDERS])
 
 
-def _epsilon_delta(event: Any) -> Curve:
-    return ApproxDP(epsilon=event.epsilon, delta=event.delta) if event.delta else PureDP(epsilon=event.epsilon)
-
-
 def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
     """Integer vectors: zCDP of half the squared shift over sigma, in any dimension."""
     shift = _shift(event.sigma / event.sensitivity if event.sensitivity > 0 else math.nan, relation)
@@ -204,19 +201,18 @@ def _shift(noise_multiplier: float, relation: Relation) -> float:
     """Shift of the answer over the scale of its noise, rounded up."""
     if isinstance(noise_multiplier, bool) or not noise_multiplier > 0:
         raise InvalidCurve(f"noise_multiplier={noise_multiplier!r} must be a number > 0: without noise nothing is guaranteed")
-    return 0.0 if math.isinf(noise_multiplier) else _up(_moves(relation) / noise_multiplier)
+    return 0.0 if math.isinf(noise_multiplier) else _up(_MOVES[relation] / noise_multiplier)
 
 
-def _moves(relation: Relation) -> int:
-    """How many contributions a neighbour moves: replacing takes one out and puts another in."""
-    return 1 if relation == "add_remove" else 2
+# How many contributions a neighbour moves: replacing takes one out and puts another in.
+_MOVES: dict[Relation, int] = {"add_remove": 1, "replace_one": 2}
 
 
 # -- curves to events -------------------------------------------------------------------------------------------------
 
 
 def _noisy(event: Callable[[float], dp_event.DpEvent], shift: float, relation: Relation) -> dp_event.DpEvent:
-    return event(_down(_moves(relation) / shift)) if shift > 0 else dp_event.NoOpDpEvent()
+    return event(_down(_MOVES[relation] / shift)) if shift > 0 else dp_event.NoOpDpEvent()
 
 
 def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
@@ -262,7 +258,7 @@ _READERS: dict[type[dp_event.DpEvent], Callable[[Any, Relation], Curve]] = {
     dp_event.GaussianDpEvent: lambda event, relation: GaussianDP(mu=_shift(event.noise_multiplier, relation)),
     dp_event.LaplaceDpEvent: lambda event, relation: LaplaceDP(epsilon=_shift(event.noise_multiplier, relation)),
     dp_event.DiscreteLaplaceDpEvent: lambda event, relation: _discrete_laplace(
-        event.noise_parameter, event.sensitivity * _moves(relation)
+        event.noise_parameter, event.sensitivity * _MOVES[relation]
     ),
     dp_event.RandomizedResponseDpEvent: _randomised_response,
     dp_event.ZCDpEvent: _zcdp,
@@ -284,7 +280,9 @@ _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
 
 # What later versions of dp-accounting added, by name: the installed one may not have it.
 _LATER_READERS: dict[str, Callable[[Any, Relation], Curve]] = {
-    "EpsilonDeltaDpEvent": lambda event, _: _epsilon_delta(event),
+    "EpsilonDeltaDpEvent": lambda event, _: (
+        ApproxDP(epsilon=event.epsilon, delta=event.delta) if event.delta else PureDP(epsilon=event.epsilon)
+    ),
     "ExponentialMechanismDpEvent": lambda event, _: BoundedRange(epsilon=event.epsilon),
     "PermuteAndFlipDpEvent": lambda event, _: LaplaceDP(epsilon=event.epsilon),
     "DiscreteGaussianDpEvent": lambda event, relation: _discrete_gaussian(event, relation),
@@ -293,12 +291,6 @@ _LATER_WRITERS: dict[type[Curve], tuple[str, Callable[[Any, Any], dp_event.DpEve
     ApproxDP: ("EpsilonDeltaDpEvent", lambda event, curve: event(curve.epsilon0, curve.failure)),
     BoundedRange: ("ExponentialMechanismDpEvent", lambda event, curve: event(curve.epsilon0)),
 }
-
-
-def _later_reader(event: object) -> Callable[[Any, Relation], Curve] | None:
-    """How an event of this class, not of another of its name, is read."""
-    name = type(event).__name__
-    return _LATER_READERS.get(name) if getattr(dp_event, name, None) is type(event) else None
 
 
 _REFUSED: dict[str, str] = {
@@ -355,10 +347,6 @@ def _discrete_laplace(rate: float, shift: int) -> Curve:
             f"DiscreteLaplaceDpEvent with neighbours {shift} apart has no curve of bearable size: "
             f"PureDP(epsilon={rate * shift:g}) is valid and looser"
         )
-    return _table(rate, shift)
-
-
-def _table(rate: float, shift: int) -> Curve:
     kinks = sorted({0.0} | {_up(rate * (shift - 2 * i)) for i in range((shift + 1) // 2)})
     points = [(loss, _hockey_stick(rate, shift, loss)) for loss in kinks]
     falling = [point for point, after in pairwise(points) if point[1] > after[1]]

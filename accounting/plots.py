@@ -154,21 +154,18 @@ def _drawn(curves: Curves, ax: Axes | None, x: Floats, y: Callable[[Curve], Floa
     for number, (label, curve) in enumerate(labelled):
         values = y(curve)
         shown = np.where(np.isfinite(values) & (values > 0), values, np.nan)
-        axes.plot(x, shown, label=label, **_style(number, len(x)))
+        style = {"color": _COLOURS, "linestyle": _DASHES, "marker": _MARKERS}
+        # Markers are spread out and shifted from line to line, so that lines on top of each other both show.
+        every = max(1, len(x) // 8)
+        axes.plot(
+            *(x, shown),
+            label=label,
+            **{name: choices[number % len(choices)] for name, choices in style.items()},
+            markevery=(number * max(1, every // 3) % every, every),
+            markersize=5,
+            linewidth=1.8,
+        )
     return axes
-
-
-def _style(number: int, points: int) -> dict[str, Any]:
-    # Markers are spread out and shifted from line to line, so that lines on top of each other both show.
-    every = max(1, points // 8)
-    return {
-        "color": _COLOURS[number % len(_COLOURS)],
-        "linestyle": _DASHES[number % len(_DASHES)],
-        "marker": _MARKERS[number % len(_MARKERS)],
-        "markevery": (number * max(1, every // 3) % every, every),
-        "markersize": 5,
-        "linewidth": 1.8,
-    }
 
 
 def _finished(axes: Axes) -> Axes:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from accounting.arguments import WORDS
-from accounting.budget.budget import Budget
+from accounting.budget.budget import NOTHING, Budget, Price
 from accounting.budget.remaining import equivalent
 from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
@@ -92,7 +92,7 @@ def _walk(value: Any) -> Iterator[str]:
         yield from _walk(part)
 
 
-def stated(names: Iterable[str]) -> list[_Theorem]:
+def _stated(names: Iterable[str]) -> list[_Theorem]:
     """The theorems of these names, in alphabetical order."""
     known = _known()
     ordered = sorted(set(names), key=lambda name: (name[0], int(name[1:])))
@@ -130,18 +130,24 @@ def _section(
 ) -> dict[str, Any]:
     """The dataset's promise and declaration, where it stands, what it cost, and its latest entries: what the template prints."""
     dataset, windowed = summary.dataset, summary.dataset.window != "whole"
-    unit, total = unit_of(dataset.budget.measure), summary.totals[0] if summary.totals else None
+    unit, spent = unit_of(dataset.budget.measure), summary.totals[0].spent if summary.totals else NOTHING
     shares_of = [share for share in summary.shares if share.runs > 0]
     wanted = sorted({*deltas, *_own_deltas(dataset.budget)}, reverse=True)
     return {
         **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
         **{"promise": _promise(dataset), "quota_heads": ["Quota", "Limit", "Account", "Used"]},
-        "quotas": [_quota(one) for one in quotas],
+        "quotas": [
+            (
+                *(f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.limit)),
+                *(one.account, percent_up(max(shares(one.limit, one.spent)))),
+            )
+            for one in quotas
+        ],
         "gauge": _gauge(dataset, summary.totals, latest),
         **{
-            "cards": [] if windowed else list(_cards(dataset.budget, total)),
-            "equivalents": [] if windowed else list(_equivalents(dataset.budget, total)),
-            "standing": [] if windowed else list(_standings(dataset, total)),
+            "cards": [] if windowed else list(_cards(dataset.budget, spent)),
+            "equivalents": [] if windowed else list(_equivalents(dataset.budget, spent)),
+            "standing": [] if windowed else list(_standings(dataset.budget, spent)),
         },
         **{"figure": _spending(summary), "window": dataset.window},
         **{"period_heads": ["Period", "Used", "ε so far"], "audit_heads": ["Period", f"Spent ({unit})", "Left"]},
@@ -277,11 +283,6 @@ def _promise(dataset: Dataset) -> str:
     )
 
 
-def _quota(one: Standing) -> tuple[str, str, str, str]:
-    used = percent_up(max(shares(one.limit, one.spent)))
-    return f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.limit), one.account, used
-
-
 def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Total]]) -> str:
     """Every dataset, its budget, and what is spent of it, in the period that is nearest its end: a ledger in a notebook."""
     try:
@@ -314,7 +315,7 @@ def _gauge(dataset: Dataset, totals: Sequence[Total], latest: Sequence[Entry]) -
     """How much is used, of the fullest period where there are several, and how many more like the last charge fit."""
     budget = dataset.budget
     total = max(totals, key=lambda one: max(shares(budget, one.spent)), default=None)
-    spent = total.spent if total is not None else budget.capacity.times(0)
+    spent = total.spent if total is not None else NOTHING
     main, failure = shares(budget, spent)
     period = f" in the fullest {dataset.window}, {total.period}" if total is not None and dataset.window != "whole" else ""
     used = max(main, failure)
@@ -337,35 +338,28 @@ def _parts(budget: Budget) -> tuple[str, str]:
     return measure, "failure probability"
 
 
-def _cards(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
+def _cards(budget: Budget, spent: Price) -> Iterator[dict[str, Any]]:
     """Where the dataset stands, in per cent of what was promised."""
-    spent = total.spent if total is not None else budget.capacity.times(0)
     (main, failure), (of, _) = shares(budget, spent), _parts(budget)
     yield {"name": f"Used of {of}", "value": percent_up(main), "unit": f"of {budget_in_words(budget)}", "share": _filled(main)}
     if budget.capacity.failure:
         yield {"name": "Used of failure probability", "value": percent_up(failure), "unit": "", "share": _filled(failure)}
 
 
-def _equivalents(budget: Budget, total: Total | None) -> Iterator[dict[str, Any]]:
+def _equivalents(budget: Budget, spent: Price) -> Iterator[dict[str, Any]]:
     """What was spent and what is left as epsilon: other readings than shares of the budget, so for auditors."""
-    also = equivalent(budget, total.spent if total is not None else budget.capacity.times(0))
+    also = equivalent(budget, spent)
     if also.epsilon is not None:
         within = f"nats, whenever one looks, but with probability {plain(also.delta)}; it begins at a start-up cost"
         within = within if also.delta else "nats, whenever one looks"
         yield {"name": "ε so far (odometer)", "value": f"≤ {rounded_up(also.epsilon)}", "unit": within, "share": None}
     if also.epsilon_left is not None:
-        yield {
-            "name": "ε left",
-            "value": rounded_down(also.epsilon_left),
-            "unit": "nats: the rest adds at most this",
-            "share": None,
-        }
+        left, within = rounded_down(also.epsilon_left), "nats: the rest adds at most this"
+        yield {"name": "ε left", "value": left, "unit": within, "share": None}
 
 
-def _standings(dataset: Dataset, total: Total | None) -> Iterator[tuple[str, str, str, str]]:
+def _standings(budget: Budget, spent: Price) -> Iterator[tuple[str, str, str, str]]:
     """Both parts of the budget in their own units, rounded against the spender: for auditors."""
-    budget = dataset.budget
-    spent = total.spent if total is not None else budget.capacity.times(0)
     left, unit = budget.remaining(spent), unit_of(budget.measure)
     yield unit[0].upper() + unit[1:], main_up(spent.main), rounded_down(left.main), main_up(budget.capacity.main)
     if budget.capacity.failure:
@@ -497,6 +491,6 @@ def _page(
     return template("accounting.page", "report.html").generate(
         **{"names": names, "actions": ACTIONS, "entries": sum(head.seq for head in heads.datasets.values())},
         **{"written": heads.at[:19].replace("T", " "), "version": package_version(), "ledger_id": heads.ledger_id},
-        **{"verification": verification, "sections": sections(), "theorems": lambda: stated(cited)},
+        **{"verification": verification, "sections": sections(), "theorems": lambda: _stated(cited)},
         **{"style": asset("accounting.page", "report.css"), "script": asset("accounting.page", "report.js")},
     )

@@ -135,11 +135,16 @@ class Budget(Frozen):
     def _fix_filter(self) -> None:
         """Write the defaults into the fields, so that they are stored and no later version can choose others."""
         if self.failure is None:
-            object.__setattr__(self, "failure", self.delta if self.order == "inf" else _halved(self.delta))
+            half = float_down(_DOWN.divide(exact(self.delta), Decimal(2)))
+            object.__setattr__(self, "failure", self.delta if self.order == "inf" else half)
         if self.conversion_delta < 0 or (self.conversion_delta == 0 and self.order != "inf"):
             raise ValueError(f"failure={self.failure!r} leaves nothing of delta={self.delta!r} for the conversion: lower it")
         if self.order is None:
-            object.__setattr__(self, "order", _default_order(self.limit, float(self.conversion_delta)))
+            # The order that admits the most zCDP, four digits; "inf" if none admits any. It depends on the budget alone.
+            epsilon, delta = self.limit, float(self.conversion_delta)
+            order, most = _argmax(lambda orders: _capacities(epsilon, delta, orders) / orders, ())
+            pays = most > 0 and _renyi_capacity(epsilon, exact(delta), order) > 0
+            object.__setattr__(self, "order", order if pays else "inf")
         if self.order == "gaussian" and rounded_down(self._main_capacity, MAIN_UNIT) == 0:
             raise ValueError("order='gaussian' leaves less than mu = 1e-6 to spend: raise epsilon or delta")
         if isinstance(self.order, float) and _renyi_capacity(self.limit, self.conversion_delta, self.order) <= 0:
@@ -375,17 +380,12 @@ def _releases_in(curve: Curve, release: Curve) -> int | None:
         return 1
     if not isinstance(curve, Composed):
         return None
-    if isinstance(release, Composed):
-        return _repeated(curve, release)
+    if isinstance(release, Composed):  # a plan may be the release's own parts again and again
+        count = -(-curve.parts[0][0] // release.parts[0][0])
+        return count if Composed.of([(count, release)]) == curve else None
     if all(_is_covered(part, release) for _, part in curve.parts):
         return sum(count for count, _ in curve.parts)
     return None
-
-
-def _repeated(curve: Composed, release: Composed) -> int | None:
-    """Of a plan that is the release's own parts again and again."""
-    count = -(-curve.parts[0][0] // release.parts[0][0])
-    return count if Composed.of([(count, release)]) == curve else None
 
 
 def _is_covered(curve: Curve, release: Curve) -> bool:
@@ -399,11 +399,6 @@ def _is_covered(curve: Curve, release: Curve) -> bool:
     if isinstance(curve, _ORDERED) and isinstance(release, _ORDERED):
         return type(curve) is type(release) and curve.parameter <= release.parameter
     return False
-
-
-def _halved(delta: float) -> float:
-    """Half of `delta`, never above it in decimal."""
-    return float_down(_DOWN.divide(exact(delta), Decimal(2)))
 
 
 def less(total: float, part: float) -> Decimal:
@@ -438,12 +433,6 @@ def waiting_cost(delta: float, order: float) -> Decimal:
     """ln(1/delta)/(order - 1): what a statement about all moments at once costs; rounded up. Theorem F6."""
     price = _PRECISE.divide(_PRECISE.ln(exact(delta)), _PRECISE.subtract(exact(order), Decimal(1)))
     return _PRECISE.subtract(_GUARD, price)
-
-
-def _default_order(epsilon: float, delta: float) -> Order:
-    """The order that admits the most zCDP, four digits; "inf" if none admits any. It depends on the budget alone."""
-    order, most = _argmax(lambda orders: _capacities(epsilon, delta, orders) / orders, ())
-    return order if most > 0 and _renyi_capacity(epsilon, exact(delta), order) > 0 else "inf"
 
 
 def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:

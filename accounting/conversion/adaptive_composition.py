@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import reduce
+from functools import cache, reduce
 from operator import mul
 from typing import TypeVar
 
@@ -122,7 +122,11 @@ def delta_bounds(
         InvalidArgument: an epsilon is negative or not finite, or a step is refused as by `adaptive_composition`.
         GridTooCoarse: the tolerance cannot be met.
     """
-    plan, at = _read_plan(steps), _array(epsilons)
+    plan = _read_plan(steps)
+    try:
+        at = np.asarray(epsilons, dtype=np.float64)
+    except (ValueError, TypeError, OverflowError):
+        raise InvalidArgument("epsilons must be an array of finite numbers >= 0, in nats") from None
     given = [check_epsilon(epsilon) for epsilon in at.ravel().tolist()]
     closed = {epsilon: _near_the_sum(plan, epsilon) for epsilon in given}
     points = [epsilon for epsilon, found in closed.items() if found is None]
@@ -162,13 +166,6 @@ def _near_the_sum(plan: _Plan, epsilon: float) -> tuple[float, float] | None:
     terms = [(parts, math.log(-math.expm1(-left / parts))), *((-n, math.log(-math.expm1(-w))) for w, n in widths.items())]
     total, doubt = sum(n * log for n, log in terms), 1e-15 * sum(abs(n) * (1 + abs(log)) for n, log in terms)
     return math.exp(total - doubt), max(math.exp(total + doubt), 5e-324)
-
-
-def _array(epsilons: ArrayLike) -> Floats:
-    try:
-        return np.asarray(epsilons, dtype=np.float64)
-    except (ValueError, TypeError, OverflowError):
-        raise InvalidArgument("epsilons must be an array of finite numbers >= 0, in nats") from None
 
 
 def _without_grid(plan: _Plan, delta: float) -> float:
@@ -394,23 +391,20 @@ def _solve(plan: _Plan, interval: float, reach: float, negligible: float) -> Sol
     """Bounds for g in [0, reach] on a grid of `interval` nats; tails below `negligible` are cut off on the safe side."""
     size = math.ceil(reach / interval) + 1
     upper, lower, floor = np.zeros(size), np.zeros(size), 0.0
-    known: dict[_Step, Operator] = {}
+
+    @cache
+    def operator(step: _Step) -> Operator:
+        if isinstance(step, _RangeStep):
+            return RangeOperator(step.width, interval)
+        return pair_operator(step.loss, interval, negligible)
+
     for block in reversed(plan.blocks):
-        orders = [[_operator(step, interval, negligible, known) for step in reversed(order)] for order in block.orders]
+        orders = [[operator(step) for step in reversed(order)] for order in block.orders]
         for _ in range(block.count):
             upper = np.max([reduce(lambda values, step: step.upper(values), order, upper) for order in orders], axis=0)
             found = [_lowered(order, lower, floor) for order in orders]
             lower, floor = np.max([values for values, _ in found], axis=0), found[0][1]
     return Solution(interval, upper, lower)
-
-
-def _operator(step: _Step, interval: float, negligible: float, known: dict[_Step, Operator]) -> Operator:
-    if step not in known:
-        if isinstance(step, _RangeStep):
-            known[step] = RangeOperator(step.width, interval)
-        else:
-            known[step] = pair_operator(step.loss, interval, negligible)
-    return known[step]
 
 
 def _lowered(order: list[Operator], values: Floats, floor: float) -> tuple[Floats, float]:

@@ -118,7 +118,8 @@ def _best(
 ) -> _Conversion:
     orders = np.unique(np.concatenate([_TABLE if table_orders else _COARSE, [a for a in table_orders if a > 1 + _LEAST]]))
     values = _convert(rdp, orders, convert)
-    edge = int(np.argmin(values)) in (0, _last_finite(values))
+    finite = np.flatnonzero(np.isfinite(values))
+    edge = int(np.argmin(values)) in (0, int(finite[-1]) if len(finite) else len(values) - 1)
     for propose in () if table_orders else (_between,) * _ROUNDS + (_vertex,) * _VERTICES:
         fine = propose(orders, values)
         orders, values = np.append(orders, fine), np.append(values, _convert(rdp, fine, convert))
@@ -143,11 +144,6 @@ def _vertex(orders: Floats, values: Floats) -> Floats:
         left, right = (y[1] - y[0]) / (x[1] - x[0]), (y[2] - y[1]) / (x[2] - x[1])
         place = (x[0] + x[1]) / 2 - left * (x[2] - x[0]) / 2 / (right - left)
     return 1 + np.exp([min(max(place, x[0]), x[2])]) if math.isfinite(place) else orders[:0]
-
-
-def _last_finite(values: Floats) -> int:
-    finite = np.flatnonzero(np.isfinite(values))
-    return int(finite[-1]) if len(finite) else len(values) - 1
 
 
 def _convert(rdp: Callable[[Floats], Floats], orders: Floats, convert: Callable[[Floats, Floats], Floats]) -> Floats:

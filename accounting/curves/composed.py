@@ -20,7 +20,7 @@ from accounting.arguments import MOST_COUNT, Relation, checked_integer
 from accounting.conversion.bounds import best_delta, best_epsilon, deltas_near
 from accounting.conversion.pld.hull import Hull, RenyiLoss
 from accounting.conversion.pld.loss import TINY, Losses, PrivacyLossDistribution, on_grid
-from accounting.curves.base import AnyCurve, Curve, Floats, OneParameter, counts_up, from_data
+from accounting.curves.base import CURVES, AnyCurve, Curve, Floats, OneParameter, counts_up
 from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import InvalidCurve
@@ -106,7 +106,7 @@ def _normal_form(data: Any) -> tuple[Part, ...]:
     counts: dict[Curve, int] = {}
     for count, curve in data:
         repeated = checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
-        for inner, part in _parts(from_data(curve)):
+        for inner, part in _parts(curve if isinstance(curve, Curve) else CURVES.build(curve)):
             counts[part] = counts.get(part, 0) + repeated * inner
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")

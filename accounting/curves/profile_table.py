@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple, Self, final
@@ -137,22 +138,20 @@ class ProfileTable(Curve):
 
     def losses(self) -> Losses:
         """The dominating pair as a privacy loss; each bad event is an infinite loss of its own (Theorem M1)."""
-        if not len(self._pair.losses):
-            return Losses(added=self.delta0)
+        return Losses(((1, self._atoms),)) if len(self._pair.losses) else Losses(added=self.delta0)
+
+    @property
+    def _atoms(self) -> Atoms:
         losses, likely = self._pair
-        places = (*(-losses[::-1]).tolist(), 0.0, *losses.tolist())
         unlikely = (likely * np.exp(-losses))[::-1]
         neutral = max(0.0, 1 - self.delta0 - float(likely.sum() + unlikely.sum()))
-        return Losses(((1, Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)),))
+        places = (*(-losses[::-1]).tolist(), 0.0, *losses.tolist())
+        return Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        losses, likely = self._pair
-        rounded: dict[int, float] = {}
-        unlikely = likely * np.exp(-losses)
-        neutral = max(0.0, 1 - self.delta0 - float(likely.sum() + unlikely.sum()))
-        for loss, mass in zip([*losses, *-losses, 0.0], [*likely, *unlikely, neutral], strict=True):
-            cell = math.ceil(loss / interval)
-            rounded[cell] = rounded.get(cell, 0.0) + float(mass)
+        rounded: dict[int, float] = defaultdict(float)
+        for loss, mass in zip(self._atoms.places, self._atoms.weights, strict=True):
+            rounded[math.ceil(loss / interval)] += mass
         return on_grid(rounded, self.delta0, interval)
 
     @cached_property

@@ -20,7 +20,7 @@ from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, inser
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import PUBLIC, read_text, sync_folder
 from accounting.ledger.errors import InvalidEntry, MirrorConflict
-from accounting.ledger.store import Store, append_only
+from accounting.ledger.store import Store
 from accounting.ledger.stored_text import canonical_json, read_json
 
 if TYPE_CHECKING:
@@ -456,10 +456,7 @@ class _Database:
 
     @contextmanager
     def locked(self) -> Iterator[tuple[list[str], Callable[[str], None]]]:
-        with closing(self._store), self._store.maker(_ADVISORY_LOCK) as connection:
-            if not inspect(connection).has_table(_kept.name):
-                _kept.create(connection)
-                append_only(connection, _kept)
+        with closing(self._store), self._store.append_only(_kept, _ADVISORY_LOCK) as connection:
 
             def append(line: str) -> None:
                 connection.execute(insert(_kept).values(heads=line))

@@ -163,11 +163,6 @@ def _short(field: str, text: str) -> str:
     return checked_text(f"the {field}'s JSON", text, LONGEST_JSON)
 
 
-def new_key() -> str:
-    """A key for a charge whose caller has none."""
-    return uuid.uuid4().hex
-
-
 @dataclass(frozen=True)
 class Request:
     """What a caller asks to be charged; everything in it is checked already, apart from the relation and the period."""
@@ -210,7 +205,7 @@ class Request:
         return cls(
             item=read(item, terms.get("count", 1), terms.get("relation")),
             action=action,
-            key=new_key() if key is None else checked_name("key", key),
+            key=uuid.uuid4().hex if key is None else checked_name("key", key),
             period=tuple(period) if isinstance(period, Iterator) else period,  # it is read anew when a charge is tried again
             across=across,
             time_zone=checked_zone(terms.get("time_zone")),

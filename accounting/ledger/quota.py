@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain, groupby
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
@@ -26,16 +26,12 @@ from accounting.ledger.book import Book, Step
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Clock, Dataset, Entry, Openings, Who, doubt, origin, price_in, returned
 from accounting.ledger.store import Declared, Held, Store, all_held, blocks, entries, select_entries
-from accounting.ledger.stored_text import WHOLE, Window, checked_name, period_of
+from accounting.ledger.stored_text import WHOLE, Window, checked_name, optional_name, period_of
 
 Scope = Literal["actor", "team", "purpose"]
 
 _WIDTHS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "whole")
 _MOST_ACCOUNTS = 4_000
-
-
-def _checked_name(value: str | None) -> str | None:
-    return None if value is None else checked_name("name", value)
 
 
 @final
@@ -67,10 +63,10 @@ class Quota(Frozen):
     """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
-    name: Annotated[str, AfterValidator(_checked_name)]
+    name: Annotated[str, AfterValidator(partial(optional_name, "name"))]
     limit: Budget | None
     by: Scope | None = None
-    of: Annotated[str | None, AfterValidator(_checked_name)] = None
+    of: Annotated[str | None, AfterValidator(partial(optional_name, "name"))] = None
     window: Window = "whole"
     rolling: Annotated[int, Field(ge=2, le=400)] | None = None
 

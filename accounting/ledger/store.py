@@ -177,17 +177,13 @@ def _create_tables(connection: Connection) -> None:
     for table in (meta, datasets, totals, entries, scopes, sums, fingerprints):
         _no_deletion(connection, table)
     for table in (entries, fingerprints):
-        _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
+        _no_update(connection, table)
     _refuse(connection, f"{datasets.name}_no_update", f"UPDATE OF id, name, declaration, genesis ON {datasets.name}")
     connection.execute(meta.insert().values(id=1, schema_version=SCHEMA_VERSION, ledger_id=uuid.uuid4().hex))
 
 
-def append_only(connection: Connection, table: Table) -> None:
-    """Make the triggers of one table of a database of its own, whose rows never change."""
-    if connection.dialect.name == "postgresql":
-        connection.exec_driver_sql(_REFUSE.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
+def _no_update(connection: Connection, table: Table) -> None:
     _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
-    _no_deletion(connection, table)
 
 
 def _no_deletion(connection: Connection, table: Table) -> None:
@@ -331,15 +327,10 @@ def select_entries(
     return [_read_entry(dataset.dataset.name, row) for row in rows]
 
 
-def entries_after(connection: Connection, dataset: Declared, seq: int, limit: int = BLOCK) -> list[Entry]:
-    """At most `limit` entries with numbers above `seq`, up to the dataset's stated end, in order."""
-    return select_entries(connection, dataset, entries.c.seq > seq, entries.c.seq <= dataset.seq, limit=limit)
-
-
 def blocks(connection: Connection, dataset: Declared) -> Iterator[list[Entry]]:
     """All entries up to the dataset's stated end, in order, some thousands at a time."""
     seq = 0
-    while batch := entries_after(connection, dataset, seq):
+    while batch := select_entries(connection, dataset, entries.c.seq > seq, entries.c.seq <= dataset.seq, limit=BLOCK):
         yield batch
         seq = batch[-1].seq
 
@@ -527,7 +518,7 @@ class Store:
                 return
         if not create:
             raise SchemaMismatch("no ledger exists here: run `dpselect ledger init`, or open it with create=True")
-        with self.maker(_ADVISORY_LOCK) as connection:
+        with self._maker(_ADVISORY_LOCK) as connection:
             if not _has_ledger(connection):  # another process may have been first
                 _create_tables(connection)
 
@@ -541,7 +532,19 @@ class Store:
             yield connection
 
     @contextmanager
-    def maker(self, lock: int) -> Iterator[Connection]:
+    def append_only(self, table: Table, lock: int) -> Iterator[Connection]:
+        """A transaction on a table whose rows never change, which is made where it is missing; `lock` is as of `_maker`."""
+        with self._maker(lock) as connection:
+            if not inspect(connection).has_table(table.name):
+                table.create(connection)
+                if connection.dialect.name == "postgresql":
+                    connection.exec_driver_sql(_REFUSE.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
+                _no_update(connection, table)
+                _no_deletion(connection, table)
+            yield connection
+
+    @contextmanager
+    def _maker(self, lock: int) -> Iterator[Connection]:
         """A transaction that makes what is missing; `lock` is any number, the same for all processes that would."""
         with _translated(), self._writing.begin() as connection:
             if connection.dialect.name == "postgresql":

@@ -132,26 +132,18 @@ def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple
 
 def _checked(window: Window, period: object) -> str:
     pattern, example = _SHAPES[window]
-    if not isinstance(period, str) or not re.fullmatch(pattern, period, re.ASCII) or not _exists(window, period):
-        raise InvalidEntry(f"period={_shown(period)} is not a {window}: write it as {example}")
-    return period
-
-
-def _exists(window: Window, period: str) -> bool:
-    if int(period[:4]) < 1:
-        return False  # without dates no quota could count by them
     try:
+        if not isinstance(period, str) or not re.fullmatch(pattern, period, re.ASCII):
+            raise ValueError
+        year = date(int(period[:4]), 1, 1).year  # without dates no quota could count by them
         if window == "day":
             date.fromisoformat(period)
         if window == "week":
-            date.fromisocalendar(int(period[:4]), int(period[6:]), 1)
+            date.fromisocalendar(year, int(period[6:]), 1)
     except ValueError:
-        return False
-    return True
-
-
-def _shown(period: object) -> str:
-    return repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
+        shown = repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
+        raise InvalidEntry(f"period={shown} is not a {window}: write it as {example}") from None
+    return period
 
 
 def period_of(window: Window, day: date) -> str:

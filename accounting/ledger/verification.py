@@ -39,10 +39,10 @@ from accounting.ledger.store import (
     datasets,
     declare,
     entries,
-    entries_after,
     find_dataset,
     fingerprints,
     meta,
+    select_entries,
 )
 from accounting.ledger.stored_text import (
     LONGEST_JSON,
@@ -398,7 +398,8 @@ def stream(store: Store, declared: Declared, block: int = BLOCK) -> Iterator[Ent
     while True:
         try:
             with store.reader() as connection:
-                batch = entries_after(connection, declared, seq, block)
+                after = entries.c.seq > seq, entries.c.seq <= declared.seq
+                batch = select_entries(connection, declared, *after, limit=block)
         except LedgerError as error:
             yield Problem(declared.dataset.name, seq + 1, "corrupt", str(error))
             return

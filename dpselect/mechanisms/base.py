@@ -435,12 +435,8 @@ class Mechanism(Frozen, Summable, ABC):
             )
         if scores.domain == "public":
             self._check_size(scores.size)
-        elif not self.takes_observed:
-            raise DomainMismatch(
-                f"{type(self).__name__} needs a public domain, but these candidates were read off private data, where a rare "
-                "item shows that its user is there: give a public catalogue (count 0 where nobody touched a candidate), or use a "
-                "mechanism for an unknown domain, LimitedDomain for example"
-            )
+        else:
+            self._check_observed()
         self._check_stated()
         self._check_scores(scores)
         if self.traits.of("groups", self) and scores.multiplicities is not None:
@@ -464,6 +460,14 @@ class Mechanism(Frozen, Summable, ABC):
         """
         too_deep = "the mechanisms are nested too deeply: no plan needs that"
         return MECHANISMS.read(text, writer="Mechanism.to_json", too_deep=too_deep)
+
+    def _check_observed(self) -> None:
+        if not self.takes_observed:
+            raise DomainMismatch(
+                f"{type(self).__name__} needs a public domain, but these candidates were read off private data, where a rare "
+                "item shows that its user is there: give a public catalogue (count 0 where nobody touched a candidate), or use a "
+                "mechanism for an unknown domain, LimitedDomain for example"
+            )
 
     def _check_stated(self) -> None:
         """Raise where the configuration leaves something open that bare scores do not tell, or the noise is beyond the floats."""

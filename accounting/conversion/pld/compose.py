@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting.conversion.pld.hull import RenyiLoss
 from accounting.conversion.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
@@ -342,24 +341,18 @@ def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, in
     """(width, count) with at most about `levels` widths, each at least the one it stands for; the cheaper of two layouts."""
     sizes = np.sort(np.array(list(widths)))
     times = np.array([float(widths[float(size)]) for size in sizes])
-    layouts = [_ends(np.linspace(0, 1, levels + 1)[1:], shares) for shares in _shares(sizes, times)]
-    tops = min((sizes[layout] for layout in layouts), key=lambda top: float((times * top**2).sum()))
+    # Where each width lies between 0 and 1: by its size, and by the part of all squared widths up to it.
+    weight = np.cumsum(times * sizes**2)
+    by_size, by_weight = (sizes - sizes[0]) / max(sizes[-1] - sizes[0], 1e-300), weight / weight[-1]
+    edges, layouts = np.linspace(0, 1, levels + 1)[1:], []
+    for places in (by_size, by_weight):
+        cells = np.minimum(np.searchsorted(edges, places), len(edges) - 1)
+        layouts.append(sizes[np.searchsorted(cells, cells, "right") - 1])  # the last width in each one's cell
+    tops = min(layouts, key=lambda top: float((times * top**2).sum()))
     merged: Counter[float] = Counter()
     for size, top in zip(sizes.tolist(), tops.tolist(), strict=True):
         merged[top] += widths[size]
     return merged.items()
-
-
-def _shares(sizes: Floats, times: Floats) -> list[Floats]:
-    """Where each width lies between 0 and 1: by its size, and by the part of all squared widths up to it."""
-    weight = np.cumsum(times * sizes**2)
-    return [(sizes - sizes[0]) / max(sizes[-1] - sizes[0], 1e-300), weight / weight[-1]]
-
-
-def _ends(edges: Floats, places: Floats) -> NDArray[np.intp]:
-    """For each place, the index of the last one in its cell."""
-    cells = np.minimum(np.searchsorted(edges, places), len(edges) - 1)
-    return np.searchsorted(cells, cells, "right") - 1
 
 
 @lru_cache(maxsize=512)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -17,7 +18,7 @@ import dpselect as dps
 from accounting import AccountingError, Budget, Curve, InvalidBudget, Relation
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import Heads, InvalidEntry, Ledger, Mirror, Quota, Receipt, Scope, SigningKey, Usage, Window
-from accounting.ledger.item import Chargeable, Terms, new_key, require_known
+from accounting.ledger.item import Chargeable, Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.page.spent import percent_up
 from dpselect import InvalidRequest
@@ -119,7 +120,7 @@ def charge(
         _charge_all(url, dataset, batch, common)
         return
     item = _item(curve, mechanism)
-    key = key or new_key()  # known before the charge: whatever interrupts it can name it
+    key = key or uuid.uuid4().hex  # known before the charge: whatever interrupts it can name it
     terms: Terms = {**common, "count": count, "key": key}
     with Ledger.open(url, create=False) as ledger, told(ledger, dataset, key):
         if reserve:

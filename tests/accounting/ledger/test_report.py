@@ -218,7 +218,7 @@ def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) 
     """The page never says that less was spent, or that more is left, than the accountant knows."""
     budget, total = filled.dataset("check-ins").budget, filled.total("check-ins")
     also = equivalent(budget, total.spent)
-    so_far, left, *_ = (gauge["value"] for gauge in _equivalents(budget, total))
+    so_far, left, *_ = (gauge["value"] for gauge in _equivalents(budget, total.spent))
     assert also.epsilon is not None
     assert also.epsilon_left is not None
     assert also.epsilon <= float(so_far.removeprefix("≤ ")) <= also.epsilon * 1.001
