@@ -44,11 +44,8 @@ def named(catalogue: Labels, *, integers: bool, what: str = "catalogue") -> list
 
 def _joined(parts: tuple[object, ...]) -> str:
     """One label of several: a record of CSV, quoted where it has to be, so that no two are written alike."""
-    return ",".join(_quoted(str(part)) for part in parts)
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
+    texts = map(str, parts)
+    return ",".join('"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text for text in texts)
 
 
 def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
@@ -124,7 +121,8 @@ def read_catalogue(path: str | os.PathLike[str], column: _Names | None = None, *
     """
     source = checked(path)
     what = f"catalogue {str(source)!r}"
-    kind = _kind(source)
+    suffix = (source.with_suffix("") if source.suffix.lower() == ".gz" else source).suffix.lower()
+    kind = next((kind for kind in (CSV, TSV) if suffix == f".{kind.name}"), None)
     if source.suffix.lower() in PARQUET.suffixes:
         labels = _columns(source, column, item, what)
     else:
@@ -135,11 +133,6 @@ def read_catalogue(path: str | os.PathLike[str], column: _Names | None = None, *
         raise EventLogError(f"{what} holds no item: it must name at least one")
     _require_distinct(labels, what)
     return labels
-
-
-def _kind(path: Path) -> Delimited | None:
-    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
-    return next((kind for kind in (CSV, TSV) if suffix == f".{kind.name}"), None)
 
 
 def _read(path: Path, kind: Delimited, column: _Names | None, item: _Names | None, what: str) -> list[Label]:
