@@ -183,9 +183,17 @@ def _is_header(first: str, rest: list[Label], item: str | None) -> bool:
 def _records(path: Path, kind: Delimited, place: int, width: int, what: str) -> list[Label]:
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            records = csv.reader(stream, delimiter=kind.delimiter, quoting=kind.quoting, strict=True)
+            records, labels = kind.reader(stream), list[Label]()
             next(records)
-            return [_label(record, place, width, what, records.line_num) for record in records if record]
+            for record in filter(None, records):
+                if len(record) != width:
+                    found = f"{len(record)} fields on line {records.line_num} and {width} in its header"
+                    raise EventLogError(f"{what} has {found}: correct the line")
+                if not record[place]:
+                    line = records.line_num
+                    raise EventLogError(f"{what} has an empty label on line {line}: give the item a name or remove the line")
+                labels.append(record[place])
+            return labels
     except UnicodeDecodeError:
         failure = "is not valid UTF-8: convert it to UTF-8 first"
     except csv.Error:
@@ -202,11 +210,3 @@ def _place(names: list[str], column: str | None, what: str) -> int:
     if column is None:
         return 0
     return place_of("column", column, names, what)
-
-
-def _label(record: list[str], place: int, count: int, what: str, line: int) -> str:
-    if len(record) != count:
-        raise EventLogError(f"{what} has {len(record)} fields on line {line} and {count} in its header: correct the line")
-    if not record[place]:
-        raise EventLogError(f"{what} has an empty label on line {line}: give the item a name or remove the line")
-    return record[place]

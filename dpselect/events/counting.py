@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.events.catalogue import DECIMAL
-from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions
+from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, summed
 from dpselect.events.doors.base import Kind
 from dpselect.events.engine import opened
 from dpselect.events.held import Tally
@@ -269,7 +269,7 @@ def _label(column: str, kind: Kind) -> str:
 def _weighed(pairs: str, held: str, allowed: Contributions) -> str:
     """The pairs of the owners in `held`, who all keep theirs, each with its weights."""
     owner = allowed.owner
-    if allowed.summed is not None or not allowed.clips:
+    if summed(allowed.clips) is not None or not allowed.clips:
         return f"(SELECT *{_weights(allowed)} FROM {pairs} SEMI JOIN {held} USING ({owner}))"
     return f"(SELECT * FROM {pairs} JOIN (SELECT {owner}{_weights(allowed)} FROM {held}) USING ({owner}))"
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
-from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions
+from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions, summed
 from dpselect.events.counting import CountedGroups, ItemCounts
 from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, by_name
 from dpselect.events.doors.formats import Format
@@ -286,8 +286,8 @@ def _pairs(log: str, allowed: Contributions) -> str:
     """SQL of the distinct pairs; s is what a user adds to one, where that is asked for."""
     owner = f"{allowed.owner}, i"
     columns, end = f"DISTINCT {owner}", ""
-    if allowed.summed is not None:
-        columns, end = f"{owner}, {_fine(allowed.summed)} AS s", f" GROUP BY {owner}"
+    if (amount := summed(allowed.clips)) is not None:
+        columns, end = f"{owner}, {_fine(amount)} AS s", f" GROUP BY {owner}"
     return f"SELECT {columns} FROM ({log}) WHERE NOT beyond AND NOT lacking{end}"
 
 

@@ -17,7 +17,7 @@ import dpselect as dps
 from accounting import AccountingError, Budget, Curve, InvalidBudget, Relation
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import Heads, InvalidEntry, Ledger, Mirror, Quota, Receipt, Scope, SigningKey, Usage, Window
-from accounting.ledger.item import Chargeable, Terms, new_key, require_known
+from accounting.ledger.item import Terms, new_key, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.page.spent import percent_up
 from dpselect import InvalidRequest
@@ -317,7 +317,8 @@ def heads(
     with Ledger.open(url, create=False) as ledger:
 
         def take() -> Heads:
-            return request.signed(ledger.heads(), sign)
+            key = request.private(sign)
+            return ledger.heads() if key is None else key.sign(ledger.heads())
 
         found = take() if mirror is None else Mirror.open(mirror).keep(take)
     text = found.to_json() + "\n"
@@ -434,18 +435,18 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
     for number, line in enumerate(read_text(batch, InvalidEntry, "the batch").splitlines(), 1):
         try:
             if line.strip():
-                yield _line(read_json(line), common)
+                data = read_json(line)
+                what = [data.pop(name, None) for name in ("curve", "mechanism")]
+                require_known(data, Terms)
+                if not isinstance(data.get("key"), str):
+                    raise InvalidEntry(
+                        "a key is missing: without one a batch whose outcome is unknown could not be repeated safely"
+                    )
+                curve, mechanism = (None if part is None else json.dumps(part) for part in what)
+                terms: Any = {**common, **data}  # the ledger refuses what it does not know
+                yield _item(curve, mechanism), terms
         except AccountingError as error:
             raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
-
-
-def _line(data: dict[str, Any], common: Terms) -> tuple[Curve | Chargeable, Terms]:
-    what = [data.pop(name, None) for name in ("curve", "mechanism")]
-    require_known(data, Terms)
-    if not isinstance(data.get("key"), str):
-        raise InvalidEntry("a key is missing: without one a batch whose outcome is unknown could not be repeated safely")
-    curve, mechanism = (None if part is None else json.dumps(part) for part in what)
-    return _item(curve, mechanism), {**common, **data}  # type: ignore[typeddict-item]  # the ledger refuses what it does not know
 
 
 def _item(curve: str | None, mechanism: str | None) -> Any:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TextIO, cast, final
 from urllib.parse import unquote
 
 from dpselect.errors import EventLogError
@@ -77,11 +77,6 @@ class Delimited:
     delimiter: str
     quote: str
 
-    @property
-    def quoting(self) -> Literal[0, 3]:
-        """The same for Python's reader."""
-        return csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
-
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
         source, asked, header = checked(given.source), given.asked, given.header
@@ -134,11 +129,16 @@ class Delimited:
         if failure:
             raise EventLogError(f"{what} {failure}")
 
+    def reader(self, stream: TextIO) -> Any:
+        """Python's reader of the same."""
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
+        return csv.reader(stream, delimiter=self.delimiter, quoting=quoting, strict=True)
+
     def first_record(self, path: Path, what: str) -> list[str]:
         failure = "has an empty first line: remove it"
         try:
             with path.open(encoding="utf-8", newline="") as stream:
-                record = next(csv.reader(stream, delimiter=self.delimiter, quoting=self.quoting, strict=True), None)
+                record = next(self.reader(stream), None)
         except UnicodeDecodeError:
             record, failure = [], "is not valid UTF-8: convert it to UTF-8 first"
         except csv.Error:
