@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # a release without a ledger does without a database
     from accounting import Ledger
 
 LEARN = 0.03
-"""The share of epsilon (of rho: its square) that learning costs by itself, where nobody says. The whole costs less than the sum."""
+"""The share of epsilon (of rho: its square) that learning costs by itself, where nobody says."""
 
 _NORMAL = 1.96  # deviations of an interval of 95 %: sums of Laplace noise are nearly normal
 _CELLS = 10  # of users: with 1 item, 2 or 3, 4 to 7, ..., 512 or more

@@ -126,7 +126,11 @@ class GuardedGroup(_WithExamples, TyperGroup):
         except Exception as error:
             if not standalone_mode or not _is_usage(error):
                 raise
-            _complain(_usage(error))
+            usage: Any = error
+            message = printable(" ".join(usage.format_message().split()))
+            context = getattr(usage, "ctx", None)
+            path = "dpselect" if context is None else context.command_path
+            _complain(f"{message.rstrip('.')}. See '{path} --help'.")
             sys.exit(USAGE)
         if standalone_mode:
             sys.exit(status if isinstance(status, int) else 0)
@@ -229,13 +233,6 @@ def _is_usage(error: Exception) -> bool:
 
 def _is_closed_pipe(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno == errno.EPIPE
-
-
-def _usage(error: Any) -> str:
-    message = printable(" ".join(error.format_message().split()))
-    context = getattr(error, "ctx", None)
-    path = "dpselect" if context is None else context.command_path
-    return f"{message.rstrip('.')}. See '{path} --help'."
 
 
 # -- examples: what the help of each command ends with, calls that the command itself accepts ------------------------------

@@ -36,10 +36,14 @@ class NotShown(OutputError):
 def emit(content: str | RenderableType) -> None:
     """Write to standard output, all of it, now: what a command prints is not lost in silence."""
     try:
-        words = content if isinstance(content, str) else _rendered(content)
+        if not isinstance(content, str):
+            console = screen()
+            with console.capture() as captured:
+                console.print(content)
+            content = captured.get()
         if sys.stdout is None:
             raise ValueError("closed")
-        sys.stdout.write(words)
+        sys.stdout.write(content)
         sys.stdout.flush()
     except (OSError, ValueError) as error:
         abandon_standard_output()
@@ -105,13 +109,6 @@ def screen(*, highlight: bool = False) -> Console:
     return console
 
 
-def _rendered(content: RenderableType) -> str:
-    console = screen()
-    with console.capture() as captured:
-        console.print(content)
-    return captured.get()
-
-
 def require_place(output: Path | None, known: Collection[str]) -> None:
     """Check, before any work, that an answer will have a place: a file whose name tells its format, or standard output."""
     if output is None and sys.stdout is None:
@@ -122,8 +119,12 @@ def require_place(output: Path | None, known: Collection[str]) -> None:
 
 def require_targets(targets: dict[str, Path | None], ledger: str | None = None) -> None:
     """Check, before any work, that every file that was asked for can be made; options by name."""
-    seen: dict[Path, str] = {}
-    taken = _files_of(ledger)
+    seen, taken = dict[Path, str](), set[Path]()
+    if ledger is not None and ledger.startswith("sqlite"):
+        from accounting.ledger.store import checked_url  # a release without a ledger does without a database
+
+        file = Path(str(checked_url(ledger).database)).resolve()
+        taken = {file.with_name(file.name + suffix) for suffix in _BESIDE}
     for option, path in targets.items():
         if path is None:
             continue
@@ -133,12 +134,3 @@ def require_targets(targets: dict[str, Path | None], ledger: str | None = None) 
         if (earlier := seen.setdefault(place, option)) != option:
             raise OutputRefused(f"{option} and {earlier} name one file, {str(path)!r}: name two")
         require_new(path, option)
-
-
-def _files_of(ledger: str | None) -> set[Path]:
-    if ledger is None or not ledger.startswith("sqlite"):
-        return set()
-    from accounting.ledger.store import checked_url  # a release without a ledger does without a database
-
-    file = Path(str(checked_url(ledger).database)).resolve()
-    return {file.with_name(file.name + suffix) for suffix in _BESIDE}

@@ -182,8 +182,7 @@ def _shares(text: str) -> tuple[float, ...]:
     return shares
 
 
-def _as_json(answer: _Answer) -> str:
-    return out.json_text(answer.as_data()) + "\n"
-
-
-_WRITTEN: dict[str, Callable[[_Answer], str]] = {".json": _as_json, ".txt": lambda answer: out.plain(answer.as_text())}
+_WRITTEN: dict[str, Callable[[_Answer], str]] = {
+    ".json": lambda answer: out.json_text(answer.as_data()) + "\n",
+    ".txt": lambda answer: out.plain(answer.as_text()),
+}

@@ -76,9 +76,11 @@ def horizon(
     bounds = dps.HorizonClip(exponent=exponent, cells=cells)
     settings: Any = {"count": count, "window": window, "users": bounds, "relation": relation}
     mechanism = dps.ContinualTopK(k=1, periods=len(named), scale=1.0, **settings)
+    from dpselect.continual.declared import declared  # the help does without it
+
     found = _horizon_replayed(mechanism, events, reading, named, salt=name_salt, users=n_users, seed=seed)
-    stated = _horizon_declared(mechanism)
-    _report(found, stated, relation, json=json)
+    stated = declared(mechanism)
+    _report(found, {"l0": stated.l0, "l2": stated.l2}, relation, json=json)
 
 
 _ClipNorm = Annotated[
@@ -150,7 +152,13 @@ def _whole(stated: dict[str, Any], file: Path | None) -> dict[str, Any]:
         if asked.get(name) is None:
             raise InvalidRequest(f"--{name} is missing: give it, or {name} in [data] of the file given with --config")
     asked |= {"item": options.item_columns(asked["item"]), "value_clip": options.value_clip(stated["value_clip"])}
-    _require_whole(asked)
+    if asked["group"] is None and any(asked[name] is not None for name in ("groups", "groups_column", "max_groups_per_user")):
+        raise InvalidRequest("--groups, --groups-column and --max-groups-per-user are about the column --group: name it too")
+    for column, public in (("domain_column", "domain"), ("groups_column", "groups")):
+        if asked[column] is not None and asked[public] is None:
+            raise InvalidRequest(f"{options.flags(column)}={asked[column]!r} is a column of no file: give --{public} too")
+    if (asked["value"] is None) != (asked["value_clip"] is None):
+        raise InvalidRequest("--value names a column, --value-clip the most that a user may add to an item: give both or neither")
     return asked
 
 
@@ -202,16 +210,6 @@ def _declared(asked: dict[str, Any]) -> dict[str, float | None]:
     return declared if asked["group"] is None else declared | {"groups": users * asked["max_groups_per_user"]}
 
 
-def _require_whole(asked: dict[str, Any]) -> None:
-    if asked["group"] is None and any(asked[name] is not None for name in ("groups", "groups_column", "max_groups_per_user")):
-        raise InvalidRequest("--groups, --groups-column and --max-groups-per-user are about the column --group: name it too")
-    for column, file in (("domain_column", "domain"), ("groups_column", "groups")):
-        if asked[column] is not None and asked[file] is None:
-            raise InvalidRequest(f"{options.flags(column)}={asked[column]!r} is a column of no file: give --{file} too")
-    if (asked["value"] is None) != (asked["value_clip"] is None):
-        raise InvalidRequest("--value names a column, --value-clip the most that a user may add to an item: give both or neither")
-
-
 # -- what a replay found ---------------------------------------------------------------------------------------------------
 
 
@@ -238,13 +236,6 @@ def _report(found: Any, declared: dict[str, float | None], relation: Relation, *
         out.emit(Group(out.heading(heading), Text(), table, Text(), Text(verdict), note))
     if not found.holds:
         raise Exit(FAILED)
-
-
-def _horizon_declared(mechanism: dps.ContinualTopK) -> dict[str, float | None]:
-    from dpselect.continual.declared import declared
-
-    stated = declared(mechanism)
-    return {"l0": stated.l0, "l2": stated.l2}
 
 
 def _horizon_replayed(

@@ -44,11 +44,8 @@ def named(catalogue: Labels, *, integers: bool, what: str = "catalogue") -> list
 
 def _joined(parts: tuple[object, ...]) -> str:
     """One label of several: a record of CSV, quoted where it has to be, so that no two are written alike."""
-    return ",".join(_quoted(str(part)) for part in parts)
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
+    texts = map(str, parts)
+    return ",".join('"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text for text in texts)
 
 
 def aligned(labels: Sequence[Label], sums: NDArray[Any], names: Sequence[Label]) -> NDArray[Any]:
@@ -124,7 +121,8 @@ def read_catalogue(path: str | os.PathLike[str], column: _Names | None = None, *
     """
     source = checked(path)
     what = f"catalogue {str(source)!r}"
-    kind = _kind(source)
+    suffix = (source.with_suffix("") if source.suffix.lower() == ".gz" else source).suffix.lower()
+    kind = next((kind for kind in (CSV, TSV) if suffix == f".{kind.name}"), None)
     if source.suffix.lower() in PARQUET.suffixes:
         labels = _columns(source, column, item, what)
     else:
@@ -135,11 +133,6 @@ def read_catalogue(path: str | os.PathLike[str], column: _Names | None = None, *
         raise EventLogError(f"{what} holds no item: it must name at least one")
     _require_distinct(labels, what)
     return labels
-
-
-def _kind(path: Path) -> Delimited | None:
-    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
-    return next((kind for kind in (CSV, TSV) if suffix == f".{kind.name}"), None)
 
 
 def _read(path: Path, kind: Delimited, column: _Names | None, item: _Names | None, what: str) -> list[Label]:
@@ -190,9 +183,17 @@ def _is_header(first: str, rest: list[Label], item: str | None) -> bool:
 def _records(path: Path, kind: Delimited, place: int, width: int, what: str) -> list[Label]:
     try:
         with path.open(encoding="utf-8", newline="") as stream:
-            records = csv.reader(stream, delimiter=kind.delimiter, quoting=kind.quoting, strict=True)
+            records, labels = kind.reader(stream), list[Label]()
             next(records)
-            return [_label(record, place, width, what, records.line_num) for record in records if record]
+            for record in filter(None, records):
+                if len(record) != width:
+                    found = f"{len(record)} fields on line {records.line_num} and {width} in its header"
+                    raise EventLogError(f"{what} has {found}: correct the line")
+                if not record[place]:
+                    line = records.line_num
+                    raise EventLogError(f"{what} has an empty label on line {line}: give the item a name or remove the line")
+                labels.append(record[place])
+            return labels
     except UnicodeDecodeError:
         failure = "is not valid UTF-8: convert it to UTF-8 first"
     except csv.Error:
@@ -209,11 +210,3 @@ def _place(names: list[str], column: str | None, what: str) -> int:
     if column is None:
         return 0
     return place_of("column", column, names, what)
-
-
-def _label(record: list[str], place: int, count: int, what: str, line: int) -> str:
-    if len(record) != count:
-        raise EventLogError(f"{what} has {len(record)} fields on line {line} and {count} in its header: correct the line")
-    if not record[place]:
-        raise EventLogError(f"{what} has an empty label on line {line}: give the item a name or remove the line")
-    return record[place]

@@ -191,10 +191,6 @@ class Contributions:
         return [f"w{place}" for place in range(len(self.clips))]
 
     @property
-    def summed(self) -> Amount | None:
-        return summed(self.clips)
-
-    @property
     def owner(self) -> str:
         """Columns of whose items are bounded and clipped."""
         return "u" if self.groups is None else "u, g"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.events.catalogue import DECIMAL
-from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions
+from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, summed
 from dpselect.events.doors.base import Kind
 from dpselect.events.engine import opened
 from dpselect.events.held import Tally
@@ -189,7 +189,7 @@ class EmbeddedPairs:
             return self._number("SELECT sum(n) FROM totals") if found is None else found
         self._run(f"CREATE OR REPLACE TEMP TABLE held AS SELECT {owner}, count(*) AS t FROM {pairs} GROUP BY {owner}")
         found = self._number("SELECT sum(t) FROM held") if found is None else found
-        if allowed.bound is None or not self._exceeds("held", allowed.bound):
+        if allowed.bound is None or self._number("SELECT max(t) FROM held") <= allowed.bound.limit:
             self._insert(_weighed(pairs, "held", allowed), allowed)
             return found
         self._insert(_weighed(pairs, f"(SELECT * FROM held WHERE t <= {allowed.bound.limit})", allowed), allowed)
@@ -218,15 +218,12 @@ class EmbeddedPairs:
         """Leave the pairs of the groups that each user keeps, and add these to what is present."""
         self._run("CREATE OR REPLACE TEMP TABLE present AS SELECT DISTINCT u, g FROM part")
         self._run("CREATE OR REPLACE TEMP TABLE attended AS SELECT u, count(*) AS t FROM present GROUP BY u")
-        if self._exceeds("attended", bound):
+        if self._number("SELECT max(t) FROM attended") > bound.limit:
             sql, parameters = bound.kept("present", "attended", chosen="g")
             self._run(f"CREATE OR REPLACE TEMP TABLE present AS {sql}", parameters)
             self._run("CREATE OR REPLACE TEMP TABLE part AS SELECT * FROM part SEMI JOIN present USING (u, g)")
         weights = f"SELECT u, {PRESENT.weight()} AS w FROM (SELECT u, least(t, {bound.limit}) AS t FROM attended)"
         self._run(f"INSERT INTO presence SELECT g, sum(w) FROM present JOIN ({weights}) USING (u) GROUP BY g")
-
-    def _exceeds(self, weighed: str, bound: ContributionLimit) -> bool:
-        return self._number(f"SELECT max(t) FROM {weighed}") > bound.limit
 
     def _items(self, totals: str, allowed: Contributions) -> ItemCounts:
         # In order of the label, numbers as numbers and text by code point, so that positions do not tell the order of the log.
@@ -272,7 +269,7 @@ def _label(column: str, kind: Kind) -> str:
 def _weighed(pairs: str, held: str, allowed: Contributions) -> str:
     """The pairs of the owners in `held`, who all keep theirs, each with its weights."""
     owner = allowed.owner
-    if allowed.summed is not None or not allowed.clips:
+    if summed(allowed.clips) is not None or not allowed.clips:
         return f"(SELECT *{_weights(allowed)} FROM {pairs} SEMI JOIN {held} USING ({owner}))"
     return f"(SELECT * FROM {pairs} JOIN (SELECT {owner}{_weights(allowed)} FROM {held}) USING ({owner}))"
 

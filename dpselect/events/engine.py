@@ -153,8 +153,9 @@ class Engine:
                 self._connection.interrupt()
                 if done.wait(_BETWEEN_INTERRUPTIONS):
                     break
-            else:
-                self._abandon()
+            else:  # never close this connection, nor let Python destroy it
+                self.abandoned = True
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
             raise
         return found[0]()
 
@@ -168,11 +169,6 @@ class Engine:
             idle = idle + 1 if used - before < _IDLE else 0
             if idle > _STANDSTILL:
                 raise RuntimeError(_STILL)
-
-    def _abandon(self) -> None:
-        """Never close this connection, nor let Python destroy it."""
-        self.abandoned = True
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
 
 
 def _raised(error: BaseException) -> NoReturn:
@@ -317,9 +313,21 @@ def checked(source: object) -> Path:
     if (address := _ADDRESS.match(str(source))) is not None:
         # What follows may hold a password.
         raise EventLogError(f"addresses that begin with {address[0]} are not read: save the log to a file, or name a database")
-    path = Path(cast(str, source))
-    failure = _unusable(path)
-    if failure is not None:
+    path, failure = Path(cast(str, source)), ""
+    try:
+        if path.is_dir():
+            failure = "is a directory: give a file, or a folder of them alone"
+        elif not path.exists():
+            failure = "does not exist: check the path"
+        elif not path.is_file():
+            failure = "is not a regular file: save it to one first"
+        else:
+            path.open("rb").close()
+    except ValueError:
+        failure = "is not a path: it holds a null character"
+    except OSError as error:
+        failure = f"cannot be opened: {error.strerror or 'input or output error'}"
+    if failure:
         raise EventLogError(f"{str(source)!r} {failure}")
     return path
 
@@ -330,44 +338,22 @@ def plain(path: Path, target: Path) -> Path:
     Unpacking here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
     a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
     """
-    failure = None
     try:
-        _provide(path, target)
+        with path.open("rb") as raw:
+            packed = raw.read(2) == _GZIP
+        if path.suffix.lower() == ".gz" and not packed:
+            raise gzip.BadGzipFile
+        with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+            head = stream.read(len(_BOM))
+            if not packed and head != _BOM:
+                target.symlink_to(path.resolve())
+                return target
+            with target.open("wb") as copy:
+                copy.write(b"" if head == _BOM else head)
+                shutil.copyfileobj(stream, copy, 1 << 20)
+            return target
     except (gzip.BadGzipFile, EOFError, zlib.error):
         failure = "is not a whole gzip file: it is damaged, cut short, or not gzip; fetch or compress it again"
     except OSError as error:
         failure = f"cannot be read: {error.strerror or 'input or output error'}"
-    if failure is not None:
-        raise EventLogError(f"{str(path)!r} {failure}")
-    return target
-
-
-def _unusable(path: Path) -> str | None:
-    try:
-        if path.is_dir():
-            return "is a directory: give a file, or a folder of them alone"
-        if not path.exists():
-            return "does not exist: check the path"
-        if not path.is_file():
-            return "is not a regular file: save it to one first"
-        with path.open("rb"):
-            return None
-    except ValueError:
-        return "is not a path: it holds a null character"
-    except OSError as error:
-        return f"cannot be opened: {error.strerror or 'input or output error'}"
-
-
-def _provide(path: Path, target: Path) -> None:
-    with path.open("rb") as raw:
-        packed = raw.read(2) == _GZIP
-    if path.suffix.lower() == ".gz" and not packed:
-        raise gzip.BadGzipFile
-    with gzip.open(path, "rb") if packed else path.open("rb") as stream:
-        head = stream.read(len(_BOM))
-        if not packed and head != _BOM:
-            target.symlink_to(path.resolve())
-            return
-        with target.open("wb") as copy:
-            copy.write(b"" if head == _BOM else head)
-            shutil.copyfileobj(stream, copy, 1 << 20)
+    raise EventLogError(f"{str(path)!r} {failure}")

@@ -181,7 +181,14 @@ class Table:
             for unit, group in itertools.groupby(rows, key=lambda row: int(row[0])):
                 listed = [(row[1], row[2]) for row in group]
                 ends[unit] = [bucket for bucket, _ in listed], list(itertools.accumulate((m for _, m in listed), initial=0))
-        return [_place(*ends[unit], member) for unit, member in pairs]
+        found = []
+        for unit, member in pairs:
+            buckets, starts = ends[unit]
+            at = bisect_right(starts, member) - 1
+            if at >= len(buckets):
+                raise EventLogError(_CHANGED)
+            found.append((buckets[at], member - starts[at]))
+        return found
 
     def _untouched(self, count: int, source: Sampler) -> list[Label]:
         """A uniform draw of different candidates of a public domain that have 0."""
@@ -209,14 +216,6 @@ class Table:
 
 def _parts(items: Sequence[Any]) -> Iterable[list[Any]]:
     return ([*items[start : start + _AT_ONCE]] for start in range(0, len(items), _AT_ONCE))
-
-
-def _place(buckets: list[int], ends: list[int], member: int) -> tuple[int, int]:
-    """The bucket of the member of that number, and its place there, from the buckets and where each starts."""
-    at = bisect_right(ends, member) - 1
-    if at >= len(buckets):
-        raise EventLogError(_CHANGED)
-    return buckets[at], member - ends[at]
 
 
 @final

@@ -11,7 +11,7 @@ from functools import cached_property
 from numbers import Real
 from typing import Any, ClassVar, Self, final
 
-from pydantic import Field, SkipValidation, field_validator, model_validator
+from pydantic import Field, SkipValidation, model_validator
 
 from accounting.arguments import shown
 from accounting.frozen import Frozen
@@ -119,25 +119,22 @@ class Reading(Frozen):
     buckets: SkipValidation[int | None] = Field(default=None, description="parts to cut the log into")
     memory_limit: SkipValidation[str | None] = Field(default=None, description="memory of the engine, such as '2GiB'")
 
-    @field_validator("item", "clip", "value_clip", mode="before")
-    @classmethod
-    def _frozen(cls, given: Any) -> Any:
-        several = isinstance(given, Sequence) and not isinstance(given, str)
-        return tuple(given) if several else given
-
-    @field_validator("within", mode="before")
-    @classmethod
-    def _items(cls, given: Any) -> tuple[Label, ...] | None:
-        return None if given is None else tuple(listed(given, "catalogue"))
-
     @model_validator(mode="before")
     @classmethod
-    def _groups(cls, given: Any) -> Any:
-        groups = given.get("groups") if isinstance(given, dict) else None
-        if groups is None:
+    def _frozen(cls, given: Any) -> Any:
+        """Sequences as tuples, and lists of labels as they are written; a list of groups may be a file."""
+        if not isinstance(given, dict):
             return given
-        known = read_catalogue(groups, item=str(given.get("group"))) if isinstance(groups, str | os.PathLike) else groups
-        return given | {"groups": tuple(listed(known, "groups"))}
+        held = dict(given)
+        for name in ("item", "clip", "value_clip"):
+            if isinstance(held.get(name), Sequence) and not isinstance(held[name], str):
+                held[name] = tuple(held[name])
+        if held.get("within") is not None:
+            held["within"] = tuple(listed(held["within"], "catalogue"))
+        if (groups := held.get("groups")) is not None:
+            known = read_catalogue(groups, item=str(held.get("group"))) if isinstance(groups, str | os.PathLike) else groups
+            held["groups"] = tuple(listed(known, "groups"))
+        return held
 
     @model_validator(mode="after")
     def _goes_together(self) -> Self:
@@ -153,19 +150,16 @@ class Reading(Frozen):
                         f"{name}= is about items: name their column, item=, or leave it out to read a number per user"
                     )
         else:
-            self._require_groups()
+            if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
+                raise EventLogError("groups and max_groups_per_user are about the column group=: name it, or leave them out")
+            if self.group is not None and self.max_groups_per_user is None:
+                raise EventLogError(
+                    "group= needs max_groups_per_user: a release costs that many times what it costs for one group, and a user "
+                    "in any number of groups could not be hidden"
+                )
             self.contributions()
         self.given(None)
         return self
-
-    def _require_groups(self) -> None:
-        if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
-            raise EventLogError("groups and max_groups_per_user are about the column group=: name it, or leave them out")
-        if self.group is not None and self.max_groups_per_user is None:
-            raise EventLogError(
-                "group= needs max_groups_per_user: a release costs that many times what it costs for one group, and a user in "
-                "any number of groups could not be hidden"
-            )
 
     @cached_property
     def asked(self) -> Asked:

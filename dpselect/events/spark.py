@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accounting.errors import MissingExtra
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
-from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions
+from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions, summed
 from dpselect.events.counting import CountedGroups, ItemCounts
 from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, by_name
 from dpselect.events.doors.formats import Format
@@ -181,7 +181,7 @@ class SparkPairs:
             self._stored, self._pairs = log.stored, _pairs(log.sql, reading.contributions())
             if computed:
                 self._pairs = f"SELECT * FROM {self._cluster.computed(self._cluster.frame(self._pairs))}"
-            self._events = _Events(self._cluster, given, log.sql, may_be_empty=may_be_empty)
+            self._figures = _figures(self._cluster, given, log.sql, may_be_empty=may_be_empty)
             stack.pop_all()
 
     @property
@@ -219,6 +219,7 @@ class SparkPairs:
         salt = next((bound.salt for bound in (asked.bound, asked.groups) if bound is not None), "")
         totals = cluster.frame(_totals(self._looked_at(cluster, asked), asked), {"salt": salt})
         counted = cluster.computed(totals)
+        pairs, kept = cluster.run(f"SELECT coalesce(sum(p), 0) AS p, coalesce(sum(n), 0) AS n FROM {counted}")[0]
         held = Tally(
             run=cluster.run,
             listing=lambda labels: cluster.listing(labels, stored["item"]),
@@ -226,7 +227,7 @@ class SparkPairs:
             relation=cluster.view(cluster.frame(f"SELECT * FROM {counted} WHERE n > 0")),
             integers=self.integers,
             typed=self.integers,
-            report=self._events.report(cluster, counted),
+            report=reported(*self._figures, pairs, kept),
             drop=cluster.close,
         )
         return held, asked
@@ -285,8 +286,8 @@ def _pairs(log: str, allowed: Contributions) -> str:
     """SQL of the distinct pairs; s is what a user adds to one, where that is asked for."""
     owner = f"{allowed.owner}, i"
     columns, end = f"DISTINCT {owner}", ""
-    if allowed.summed is not None:
-        columns, end = f"{owner}, {_fine(allowed.summed)} AS s", f" GROUP BY {owner}"
+    if (amount := summed(allowed.clips)) is not None:
+        columns, end = f"{owner}, {_fine(amount)} AS s", f" GROUP BY {owner}"
     return f"SELECT {columns} FROM ({log}) WHERE NOT beyond AND NOT lacking{end}"
 
 
@@ -325,24 +326,16 @@ def _text(sql: str) -> str:
     return sql.replace("VARCHAR", "STRING").replace(" // ", " DIV ")
 
 
-class _Events:
-    """What the events of a log are, by what they lack. Private."""
-
-    def __init__(self, cluster: _Cluster, given: Given, log: str, *, may_be_empty: bool) -> None:
-        without = [f"count_if(NOT beyond AND {SHORT[role]} IS NULL) AS {SHORT[role]}" for role in given.asked.roles]
-        figures = "count_if(NOT beyond) AS a, count_if(NOT beyond AND lacking) AS b, count_if(NOT lacking) AS c"
-        refused = "collect_set(refused) AS d"
-        found = cluster.run(f"SELECT {figures}, {refused}, {', '.join(without)} FROM ({log})")[0]
-        self._rows, self._left_out, complete, bad, *lacks = found
-        given.asked.refuse_malformed(bad, _WHAT)
-        if not may_be_empty:
-            given.asked.require_events(_WHAT, complete=complete > 0)
-        self._without = dict(zip(given.asked.roles, lacks, strict=True))
-
-    def report(self, cluster: _Cluster, counted: str) -> ReadReport:
-        """What was read, of which these are the totals."""
-        pairs, kept = cluster.run(f"SELECT coalesce(sum(p), 0) AS p, coalesce(sum(n), 0) AS n FROM {counted}")[0]
-        return reported(self._rows, self._without, self._left_out, pairs, kept)
+def _figures(cluster: _Cluster, given: Given, log: str, *, may_be_empty: bool) -> tuple[int, Mapping[str, int], int]:
+    """Of the events to count: how many there are, how many lack each role, and how many lack any. Private."""
+    without = [f"count_if(NOT beyond AND {SHORT[role]} IS NULL) AS {SHORT[role]}" for role in given.asked.roles]
+    figures = "count_if(NOT beyond) AS a, count_if(NOT beyond AND lacking) AS b, count_if(NOT lacking) AS c"
+    refused = "collect_set(refused) AS d"
+    rows, left_out, complete, bad, *lacks = cluster.run(f"SELECT {figures}, {refused}, {', '.join(without)} FROM ({log})")[0]
+    given.asked.refuse_malformed(bad, _WHAT)
+    if not may_be_empty:
+        given.asked.require_events(_WHAT, complete=complete > 0)
+    return rows, dict(zip(given.asked.roles, lacks, strict=True)), left_out
 
 
 _WHAT = "this Spark table"

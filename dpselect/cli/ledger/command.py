@@ -18,7 +18,7 @@ import dpselect as dps
 from accounting import AccountingError, Budget, Curve, InvalidBudget, Relation
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import Heads, InvalidEntry, Ledger, Mirror, Quota, Receipt, Scope, SigningKey, Usage, Window
-from accounting.ledger.item import Chargeable, Terms, require_known
+from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.page.spent import percent_up
 from dpselect import InvalidRequest
@@ -243,24 +243,15 @@ def affordable(
 
     No log is read and nothing is charged.
     """
+    stated = {name: value for name, value in locals().items() if name not in ("url", "config", "as_json", "_debug")}
     file = request.read(config) if config is not None and (dataset is None or url is None) else request.LedgerFile()
     name = dataset or file.dataset
     if name is None:
         raise dps.InvalidRequest("no dataset is named: give --dataset, or a file with a [ledger] (--config)")
     terms: dict[str, Any] = {"team": team or file.team, "purpose": purpose or file.purpose}
     session = dps.Session.open(file.url_or(url), name, period=period or file.period or None, **terms)
-    reading = {"max_items_per_user": max_items_per_user, "clip": clip}
-    stated: dict[str, Any] = {
-        "k": k,
-        "epsilon": epsilon,
-        "delta": delta,
-        "rho": rho,
-        "releases": releases,
-        "with_counts": with_counts,
-    }
-    stated |= {"domain": domain, "domain_column": domain_column, "items_per_user": items_per_user}
-    stated |= {"mechanism": mechanism, "kbar": kbar}
-    release = _release(reading, stated, {"ledger": file.url_or(url), "dataset": name}, config, session)
+    stated |= {"ledger": file.url_or(url), "dataset": name}
+    release = _release(stated, config, session)
     found = _found(session, release)
     echo(json.dumps(found, indent=2) if as_json else _words(found))
 
@@ -327,7 +318,8 @@ def heads(
     with Ledger.open(url, create=False) as ledger:
 
         def take() -> Heads:
-            return request.signed(ledger.heads(), sign)
+            key = request.private(sign)
+            return ledger.heads() if key is None else key.sign(ledger.heads())
 
         found = take() if mirror is None else Mirror.open(mirror).keep(take)
     text = found.to_json() + "\n"
@@ -444,18 +436,18 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
     for number, line in enumerate(read_text(batch, InvalidEntry, "the batch").splitlines(), 1):
         try:
             if line.strip():
-                yield _line(read_json(line), common)
+                data = read_json(line)
+                what = [data.pop(name, None) for name in ("curve", "mechanism")]
+                require_known(data, Terms)
+                if not isinstance(data.get("key"), str):
+                    raise InvalidEntry(
+                        "a key is missing: without one a batch whose outcome is unknown could not be repeated safely"
+                    )
+                curve, mechanism = (None if part is None else json.dumps(part) for part in what)
+                terms: Any = {**common, **data}  # the ledger refuses what it does not know
+                yield _item(curve, mechanism), terms
         except AccountingError as error:
             raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
-
-
-def _line(data: dict[str, Any], common: Terms) -> tuple[Curve | Chargeable, Terms]:
-    what = [data.pop(name, None) for name in ("curve", "mechanism")]
-    require_known(data, Terms)
-    if not isinstance(data.get("key"), str):
-        raise InvalidEntry("a key is missing: without one a batch whose outcome is unknown could not be repeated safely")
-    curve, mechanism = (None if part is None else json.dumps(part) for part in what)
-    return _item(curve, mechanism), {**common, **data}  # type: ignore[typeddict-item]  # the ledger refuses what it does not know
 
 
 def _item(curve: str | None, mechanism: str | None) -> Any:
@@ -470,19 +462,17 @@ def _item(curve: str | None, mechanism: str | None) -> Any:
     return dps.Mechanism.from_json(text) if curve is None else Curve.from_json(text)
 
 
-def _release(
-    reading: dict[str, Any], stated: dict[str, Any], payment: dict[str, Any], config: Path | None, session: dps.Session
-) -> dps.Mechanism:
+def _release(stated: dict[str, Any], config: Path | None, session: dps.Session) -> dps.Mechanism:
     """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
     from dpselect.answers.question import choose  # and all that follows knows every mechanism, which other verbs do without
     from dpselect.cli import config as files
     from dpselect.cli.topk.command import asked
 
     data = files.Config().data if config is None else files.read(config).data
-    columns = {"user": data.user or "user", "item": data.item or "item"}
-    relation = session.dataset.relation if config is None else None
+    stated |= {"user": data.user or "user", "item": data.item or "item"}
+    stated["relation"] = session.dataset.relation if config is None else None
     try:
-        question = asked(config, Path(), columns | reading, stated | {"relation": relation}, payment, None)
+        question = asked(config, Path(), stated)
     except InvalidBudget as error:
         raise InvalidBudget(
             f"{error}. It is the budget of one release, or of as many as --releases says; with --releases alone it is "

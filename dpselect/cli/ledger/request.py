@@ -114,12 +114,6 @@ def private(file: Path | None) -> SigningKey | None:
     return SigningKey.from_pem(text) if text else None
 
 
-def signed(heads: Heads, file: Path | None) -> Heads:
-    """The heads with a signature, if a key is given."""
-    key = private(file)
-    return heads if key is None else key.sign(heads)
-
-
 def kept(file: Path | None, mirror: str | None) -> list[Heads] | None:
     """What --heads and --mirror hold; None without them."""
     found = [] if file is None else [Heads.from_json(read_text(file, InvalidEntry))]

@@ -203,7 +203,12 @@ def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
     knob = knob_of(member).field
     if (request.budget is None) == (knob not in settings):
         raise InvalidRequest(f"state either --{knob}, the noise of a round, or --epsilon and --delta, the budget of all rounds")
-    _check_settings(request, member)
+    for name in request.settings:
+        if name not in member.model_fields:
+            raise InvalidRequest(f"{options.flags(name)} is not a setting of --mechanism {request.mechanism}: leave it out")
+    needed = {"confident": "threshold", "tau": "tau"}.get(request.mechanism)
+    if needed is not None and needed not in request.settings:
+        raise InvalidRequest(f"--mechanism {request.mechanism} needs --{needed}")
     try:
         if request.budget is None:
             mechanism = member(**settings)
@@ -220,15 +225,6 @@ def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
         for name in member.model_fields:
             message = message.replace(f"{member.__name__}.{name}=", f"{options.flags(name)}=")
         raise InvalidRequest(message) from None
-
-
-def _check_settings(request: PateRequest, member: type[Mechanism]) -> None:
-    for name in request.settings:
-        if name not in member.model_fields:
-            raise InvalidRequest(f"{options.flags(name)} is not a setting of --mechanism {request.mechanism}: leave it out")
-    needed = {"confident": "threshold", "tau": "tau"}.get(request.mechanism)
-    if needed is not None and needed not in request.settings:
-        raise InvalidRequest(f"--mechanism {request.mechanism} needs --{needed}")
 
 
 def write_output(path: Path, rows: Iterable[Row], names: Sequence[Label] | None, record: Path) -> None:
@@ -384,20 +380,15 @@ def label(
             f"{error}; the labels lie in {str(output)!r} and are paid for under the keys {answer.job.key}/..."
         ) from None
     if answer.progress.stopped is not None:
-        echo(f"error: {printable(_stopped(answer))}", err=True)
+        # What a job that ran out of budget on the way has charged and written.
+        done, job = answer.progress.rounds, answer.job
+        written = f"{done} of {job.rounds} rounds are labelled, charged and in {output}" if done else "nothing was charged"
+        stopped = (
+            f"the budget was spent meanwhile: {written}; the other {job.rounds - done} were neither charged nor drawn. Raise the "
+            f"budget of dataset={answer.payer.dataset!r} and give --resume to label them"
+        )
+        echo(f"error: {printable(stopped)}", err=True)
         raise Exit(SPENT)
-
-
-def _stopped(answer: PateAnswer) -> str:
-    """A job that ran out of budget on the way: what it has charged and written."""
-    done, job = answer.progress.rounds, answer.job
-    written = (
-        f"{done} of {job.rounds} rounds are labelled, charged and in {answer.request.output}" if done else "nothing was charged"
-    )
-    return (
-        f"the budget was spent meanwhile: {written}; the other {job.rounds - done} were neither charged nor drawn. Raise the "
-        f"budget of dataset={answer.payer.dataset!r} and give --resume to label them"
-    )
 
 
 @contextmanager

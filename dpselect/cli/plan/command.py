@@ -248,7 +248,9 @@ def plan(
         raise InvalidRequest(f"{options.flags(*voting)} belong to plan --pate")
     asked = PlanQuestion.of(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
     _require_target(write, choose, config, html)
-    _require_targets(figures=figures, html=html)
+    out.require_targets({"--html": html})
+    if figures is not None:
+        _require_folder(figures)
     with out.counted("planning") as callback:
         found = asked.answer(callback)
     planned = found.recommended if choose is None else found.named(choose)
@@ -394,24 +396,18 @@ def _note(plan: ReleasePlan) -> str:
     )
 
 
-def _require_targets(*, figures: Path | None, html: Path | None) -> None:
-    """Look whether what was asked for can be written, before a plan is worked out."""
-    out.require_targets({"--html": html})
-    if figures is not None:
-        _require_folder(figures)
-    if figures is not None and find_spec("matplotlib") is None:
-        raise MissingExtra("--figures needs matplotlib: install it with pip install 'dpselect[plot]'")
-
-
 def _require_folder(figures: Path) -> None:
+    """Look whether figures can be drawn into it, before a plan is worked out."""
     try:
         earlier = [path.name for path in figures.iterdir() if path.match("plan-*.png") or path.match("plan-*.svg")]
     except FileNotFoundError:
-        return
+        earlier = []
     except OSError as error:
         raise OutputRefused(f"--figures {str(figures)!r} cannot be used ({error.strerror}): name another folder") from None
     if earlier:
         raise OutputRefused(f"--figures {str(figures)!r} holds {earlier[0]!r}, which is not written over: name another folder")
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("--figures needs matplotlib: install it with pip install 'dpselect[plot]'")
 
 
 def _write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | None, html: Path | None) -> None:

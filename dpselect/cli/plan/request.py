@@ -41,27 +41,6 @@ class PlanQuestion:
     shape: Shape
     only: tuple[str, ...]
 
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """For `dpselect.plan`, but for budget and shape; what is not stated is left to its defaults."""
-        asked, data = self.config.plan, self.config.data
-        stated = {name: getattr(asked, name) for name in ("order", "rank_by", "rounds", "level", "seed")}
-        size: dict[str, Any] = {"k": self.config.release.k, "releases": asked.releases or 1}
-        if asked.schedule is not None:
-            size = {"schedule": [(part.releases, part.k) for part in asked.schedule]}
-        return {
-            **{name: value for name, value in stated.items() if value is not None},
-            **size,
-            "domain": "unknown" if asked.unknown_domain else "public",
-            "relation": data.relation,
-            "max_items_per_user": data.max_items_per_user,
-            # By default separately where there is a ledger, since `topk` charges it release by release.
-            "charged": asked.charged or ("together" if self.config.ledger is None else "separately"),
-            "mechanisms": self.only or None,
-            "with_counts": bool(asked.with_counts),
-            "groups": self._groups(),
-        }
-
     @classmethod
     def of(cls, stated: Mapping[str, Any], *, file: Path | None, schedule: str | None, only: tuple[str, ...]) -> Self:
         """From options by their names, None where they are not given, and a file."""
@@ -84,8 +63,7 @@ class PlanQuestion:
 
     def _groups(self) -> Groups | None:
         asked, data = self.config.plan, self.config.data
-        about = {"per_user": asked.groups_per_user, "exponent": asked.group_exponent}
-        stated = {name: value for name, value in about.items() if value is not None}
+        stated = options.given({"per_user": asked.groups_per_user, "exponent": asked.group_exponent})
         if asked.groups is None:
             if stated or data.group is not None or data.max_groups_per_user is not None:
                 raise InvalidRequest("a plan for groups needs --groups N, how many there are (roughly)")
@@ -95,7 +73,27 @@ class PlanQuestion:
         return Groups(count=asked.groups, max_groups_per_user=data.max_groups_per_user, **stated)
 
     def answer(self, progress: Progress | None = None) -> ReleasePlan:
-        return plan(self.budget, shape=self.shape, progress=progress, **self.arguments)
+        """The plan; what is not stated is left to the defaults of `dpselect.plan`."""
+        asked, data = self.config.plan, self.config.data
+        stated = {name: getattr(asked, name) for name in ("order", "rank_by", "rounds", "level", "seed")}
+        size: dict[str, Any] = {"k": self.config.release.k, "releases": asked.releases or 1}
+        if asked.schedule is not None:
+            size = {"schedule": [(part.releases, part.k) for part in asked.schedule]}
+        return plan(
+            self.budget,
+            shape=self.shape,
+            progress=progress,
+            **options.given(stated),
+            **size,
+            domain="unknown" if asked.unknown_domain else "public",
+            relation=data.relation,
+            max_items_per_user=data.max_items_per_user,
+            # By default separately where there is a ledger, since `topk` charges it release by release.
+            charged=asked.charged or ("together" if self.config.ledger is None else "separately"),
+            mechanisms=self.only or None,
+            with_counts=bool(asked.with_counts),
+            groups=self._groups(),
+        )
 
     def chosen(self, found: ReleasePlan, planned: PlannedMechanism) -> Config:
         """The file with the mechanism to release with."""
@@ -137,15 +135,11 @@ def _over(base: T, stated: Mapping[str, Any], names: tuple[str, ...]) -> T:
     try:
         return type(base).model_validate({**dict(base), **given})
     except InvalidRequest as error:
-        raise InvalidRequest(_as_option(str(error), type(base).__name__)) from None
-
-
-def _as_option(message: str, table: str) -> str:
-    """The message with the option's name in place of the table's key."""
-    if not message.startswith(f"{table}."):
-        return message.replace(table, "the command line")
-    name, equals, rest = message.removeprefix(f"{table}.").partition("=")
-    return f"{options.flags(name)}{equals}{rest}"
+        message, table = str(error), type(base).__name__
+    if message.startswith(f"{table}."):  # the option's name in place of the table's key
+        name, equals, rest = message.removeprefix(f"{table}.").partition("=")
+        raise InvalidRequest(f"{options.flags(name)}{equals}{rest}")
+    raise InvalidRequest(message.replace(table, "the command line"))
 
 
 def _schedule(words: str) -> tuple[Part, ...]:

@@ -120,6 +120,13 @@ _Engine = Annotated[
 ]
 
 
+# What is not asked of the log by its own name.
+_OF_THE_COMMAND = frozenset(
+    {"events", "learn", "every", "horizon", "count", "window", "pay_for_what_came_out", "use_everything", "output"}
+    | {"spreadsheet_safe", "json", "engine", "config", "_debug"}
+)
+
+
 def topk(
     events: _Events,
     user: options.User = None,
@@ -186,57 +193,9 @@ def topk(
     that occur in a log is private too: without a public catalogue an item shows only if enough users touched it, and fewer than k
     may show.
     """
-    question = asked(
-        config,
-        events[0] if len(events) == 1 else tuple(events),
-        {
-            "user": user,
-            "item": item,
-            "group": group,
-            "groups": groups,
-            "groups_column": groups_column,
-            "max_groups_per_user": max_groups_per_user,
-            "max_items_per_user": max_items_per_user,
-            "clip": clip,
-            "salt": salt,
-            "value": value,
-            "value_clip": value_clip,
-            "time": time,
-            "since": since,
-            "until": until,
-            "time_zone": time_zone,
-            "time_unit": time_unit,
-            "format": format,
-            "header": header,
-            "table": table,
-            "query": query,
-            "buckets": buckets,
-            "memory_limit": memory_limit,
-        },
-        {
-            "k": k,
-            "epsilon": epsilon,
-            "delta": delta,
-            "rho": rho,
-            "releases": releases,
-            "relation": relation,
-            "domain": domain,
-            "domain_column": domain_column,
-            "mechanism": mechanism,
-            "noise": noise,
-            "kbar": kbar,
-            "items_per_user": items_per_user,
-            "users": users,
-            **learning_asked(learn),
-            "as_set": as_set,
-            "with_counts": with_counts,
-            "min_users": min_users,
-            "everything": use_everything,
-            "pay": "spent" if pay_for_what_came_out else "curve",
-        },
-        {"ledger": ledger, "dataset": dataset, "period": period, "team": team, "purpose": purpose, "key": key},
-        engine,
-    )
+    stated = {name: value for name, value in locals().items() if name not in _OF_THE_COMMAND}
+    stated |= {**learning_asked(learn), "everything": use_everything, "pay": "spent" if pay_for_what_came_out else "curve"}
+    question = asked(config, events[0] if len(events) == 1 else tuple(events), stated, engine)
     if horizon is not None:
         _released_at_once(question, every, horizon, count, window, output, as_json=json)
         return
@@ -263,39 +222,28 @@ def topk(
 
 
 _AMOUNTS = ("epsilon", "delta", "rho")
+_PAYMENT = ("ledger", "dataset", "period", "team", "purpose", "key")
 
 
-def asked(
-    file: Path | None,
-    source: Any,
-    reading: Mapping[str, Any],
-    release: Mapping[str, Any],
-    payment: Mapping[str, Any],
-    engine: Keeper | None,
-) -> Question:
+def asked(file: Path | None, source: Any, stated: Mapping[str, Any], engine: Keeper | None = None) -> Question:
     """The question that options state on top of a file, each by its name, and None where it is not given.
 
     Args:
         file: the configuration.
         source: the log.
-        reading: fields of `Reading`, and `groups_column`; `groups` is a file, `value_clip` is text.
-        release: fields of `Release` but its budget, which is `epsilon`, `delta` and `rho`; `domain` is a file, perhaps with a
+        stated: fields of `Reading`, and `groups_column`; `groups` is a file, `value_clip` is text. Fields of `Payment`. Others
+            are fields of `Release` but its budget, which is `epsilon`, `delta` and `rho`; `domain` is a file, perhaps with a
             `domain_column`.
-        payment: fields of `Payment`.
     """
     base = files.Config() if file is None else files.read(file)
-    data = dict(base.data)
-    aside = {name: data.pop(name) for name in ("domain", "domain_column", "relation")}
-    named = {} if base.ledger is None else base.ledger.model_dump(exclude={"url", "unit"}) | {"ledger": base.ledger.url}
-    paid = options.given(named) | options.given(payment)
-    how, groups = _reading_of(options.given(data) | options.given(reading)), reading.get("groups") or data["groups"]
-    return Question(
-        source=source,
-        reading=how,
-        release=_release_of(options.given(aside) | options.given(release), base, how, paid, groups),
-        payment=options.payment(paid),
-        engine=engine or "memory",
-    )
+    pays = {} if base.ledger is None else base.ledger.model_dump(exclude={"url", "unit"}) | {"ledger": base.ledger.url}
+    given = options.given(dict(base.data) | pays) | options.given(stated)
+    reading = {name: given.pop(name) for name in (*Reading.model_fields, "groups_column") if name in given}
+    payment = {name: given.pop(name) for name in _PAYMENT if name in given}
+    groups = reading.get("groups")
+    how = _reading_of(reading)
+    release = _release_of(given, base, how, payment, None if groups is None else str(groups))
+    return Question(source=source, reading=how, release=release, payment=options.payment(payment), engine=engine or "memory")
 
 
 def _reading_of(named: dict[str, Any]) -> Reading:
@@ -320,7 +268,9 @@ def _reading_of(named: dict[str, Any]) -> Reading:
         raise InvalidRequest(str(error)) from None
 
 
-def _release_of(named: dict[str, Any], base: files.Config, how: Reading, paid: Mapping[str, Any], groups: object) -> Release:
+def _release_of(
+    named: dict[str, Any], base: files.Config, how: Reading, paid: Mapping[str, Any], groups_name: str | None
+) -> Release:
     planned = _planned(named, base)
     if planned is not None:
         named.setdefault("releases", base.releases)
@@ -330,33 +280,26 @@ def _release_of(named: dict[str, Any], base: files.Config, how: Reading, paid: M
     if file is None and column is not None:
         raise InvalidRequest(f"domain_column={column!r} is a column of no catalogue: give domain= too")
     if file is not None:
-        named |= {"domain": tuple(read_catalogue(Path(file), column, item=_names(how.item))), "domain_name": str(file)}
+        item = tuple(map(str, how.item)) if isinstance(how.item, tuple) else str(how.item)
+        named |= {"domain": tuple(read_catalogue(Path(file), column, item=item)), "domain_name": str(file)}
     k = named.pop("k", base.release.k)
     if k is None:
         raise InvalidRequest("k= is missing: say how many items to release, as --k 10 or as k in [release] of a --config file")
-    return Release(k=k, budget=budget, planned=planned, groups_name=None if groups is None else str(groups), **named)
-
-
-def _names(item: Any) -> str | tuple[str, ...]:
-    return tuple(map(str, item)) if isinstance(item, tuple) else str(item)
+    return Release(k=k, budget=budget, planned=planned, groups_name=groups_name, **named)
 
 
 def _budget(amounts: Mapping[str, Any], base: files.Config, paid: Mapping[str, Any]) -> acc.Budget:
     """As stated. Releases that share a budget and are charged to a ledger share that of its dataset, where no other is stated."""
-    declared = _declared(paid)
+    declared = None
+    if "ledger" in paid and "dataset" in paid:
+        with acc.Ledger.open(paid["ledger"], create=False) as ledger:
+            declared = ledger.dataset(paid["dataset"]).budget
     if declared is not None and base.budget is None and all(amount is None for amount in amounts.values()):
         return declared
-    found = options.budget_over(base.budget, amounts["epsilon"], amounts["delta"], amounts["rho"])
+    found = options.budget_over(base.budget, **amounts)
     if declared is not None and all(getattr(found, name) == getattr(declared, name) for name in _AMOUNTS):
         return declared  # with the order and the failure probability that its filter has
     return found
-
-
-def _declared(paid: Mapping[str, Any]) -> acc.Budget | None:
-    if "ledger" not in paid or "dataset" not in paid:
-        return None
-    with acc.Ledger.open(paid["ledger"], create=False) as ledger:
-        return ledger.dataset(paid["dataset"]).budget
 
 
 def _planned(stated: Mapping[str, Any], base: files.Config) -> Mechanism | None:
@@ -481,20 +424,15 @@ def _periods(question: Question, every: Every, output: Path | None, *, defused: 
         raise InvalidRequest("--period is named by --every: leave it out")
     if output is None or _PLACE not in output.name or output.suffix.lower() == ".txt":
         raise InvalidRequest(f"--every needs --output like top-{_PLACE}.json, .csv or .parquet: a file for each period")
-    whole = reading.window
-    assert whole is not None, "there is a column of times"
-    named = [(name, (start, end)) for name, start, end in periods(whole, every)]
-    return [_Period(name, ends, *_of(question, ends, output, name, defused=defused)) for name, ends in named]
-
-
-def _of(
-    question: Question, ends: tuple[datetime, datetime], output: Path, name: str, *, defused: bool
-) -> tuple[Question, Delivery]:
-    assert question.payment is not None
-    reading = question.reading.model_copy(update={"since": f"{ends[0]:%Y-%m-%d}", "until": f"{ends[1]:%Y-%m-%d}"})
-    payment = replace(question.payment, period=(name,), key=f"{question.payment.key}:{name}")
-    place = output.with_name(output.name.replace(_PLACE, name))
-    return replace(question, reading=reading, payment=payment), Delivery(place, json=True, defused=defused)
+    assert reading.window is not None, "there is a column of times"
+    assert payment is not None
+    todo = []
+    for name, start, end in periods(reading.window, every):
+        alone = reading.model_copy(update={"since": f"{start:%Y-%m-%d}", "until": f"{end:%Y-%m-%d}"})
+        paid = replace(payment, period=(name,), key=f"{payment.key}:{name}")
+        delivery = Delivery(output.with_name(output.name.replace(_PLACE, name)), json=True, defused=defused)
+        todo.append(_Period(name, (start, end), replace(question, reading=alone, payment=paid), delivery))
+    return todo
 
 
 def _standing(

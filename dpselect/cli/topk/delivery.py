@@ -19,7 +19,7 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from accounting import Budget, MissingExtra, OutputError
+from accounting import MissingExtra, OutputError
 from accounting.files import PRIVATE, new_file
 from dpselect.answers.answer import Answer, cautions
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up
@@ -38,9 +38,12 @@ _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; ask
 def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
     """The release and its price; `notes` stand beside the items, for synthetic data only."""
     question, selection = answer.question, answer.selection
-    stated = promise(answer.paid, question.release.budget)
+    stated, reading = promise(answer.paid, question.release.budget), question.reading
+    item = " and ".join(map(str, reading.item)) if isinstance(reading.item, tuple) else reading.item
+    each = "" if reading.group is None else f" in each {_column(reading.group)}"
+    measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
     return Group(
-        out.heading(f"{_title(question)}, by {_measure(question)}"),
+        out.heading(f"Private top {question.release.k} of {_column(item)}{each}, by {measure}"),
         Text(),
         _items(answer, notes, _interval(answer)),
         Text(),
@@ -66,14 +69,6 @@ def _outcome(selection: Selection) -> str:
     kind = "in order of rank" if selection.ordered else "as a set: their order is not released"
     start = f"Released {len(selection)}{asked}, {kind}." if len(selection) else f"Released none{asked}."
     return start if selection.complete else f"{start} Not complete: {printable(selection.reason)}. {_ADVICE}"
-
-
-def _budget_in_words(budget: Budget, releases: int = 1) -> str:
-    """The stated budget, and how many releases share it."""
-    main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.epsilon:g}"
-    delta = f", delta {budget.delta:g}" if budget.delta else ""
-    share = "this whole release" if releases == 1 else f"{releases:,} releases, of which this is one"
-    return f"{main}{delta}, for {share}"
 
 
 def _interval(answer: Answer) -> Interval | None:
@@ -120,28 +115,17 @@ def _short(value: float) -> str:
     return f"{value:,.6f}".rstrip("0").rstrip(".")
 
 
-def _title(question: Question) -> str:
-    each = "" if question.reading.group is None else f" in each {_column(question.reading.group)}"
-    item = question.reading.item
-    item = " and ".join(map(str, item)) if isinstance(item, tuple) else item
-    return f"Private top {question.release.k} of {_column(item)}{each}"
-
-
-def _measure(question: Question) -> str:
-    return (
-        f"distinct {_column(question.reading.user)}"
-        if question.reading.value is None
-        else f"the sum of {_column(question.reading.value)}"
-    )
-
-
 def _column(name: object) -> str:
     return f"column {name}" if str(name).isdecimal() else printable(name)
 
 
 def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
     yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
-    yield "budget", _budget_in_words(question.release.budget, question.release.releases)
+    budget, releases = question.release.budget, question.release.releases
+    main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.epsilon:g}"
+    delta = f", delta {budget.delta:g}" if budget.delta else ""
+    share = "this whole release" if releases == 1 else f"{releases:,} releases, of which this is one"
+    yield "budget", f"{main}{delta}, for {share}"
     for point in stated.points:
         epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon)
         yield "epsilon", f"{epsilon} at delta {point.delta:g} (by {point.proved_by})"
@@ -154,50 +138,40 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
 
 
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
-    question, mechanism = answer.question, answer.mechanism
+    question, mechanism, reading = answer.question, answer.mechanism, answer.question.reading
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
     if answer.learnt is not None and answer.choice.crowd is not None:
         yield "chosen", f"for {answer.choice.crowd.in_words()}: noisy numbers, released with the answer and part of its price"
     elif answer.known_from is not None and answer.choice.crowd is not None:
         yield "chosen", f"for {answer.choice.crowd.in_words()}: learnt before, by entry {answer.known_from}, and free"
-    yield (
-        "noise",
-        _noise_in_words(mechanism, "users" if question.reading.value is None else f"units of {_column(question.reading.value)}"),
-    )
+    yield "noise", _noise_in_words(mechanism, "users" if reading.value is None else f"units of {_column(reading.value)}")
     if question.release.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"
     else:
         yield "items", f"the public catalogue {printable(question.release.domain_name)}; an item that nobody touched counts as 0"
-    if question.reading.group is not None:
-        listed = "discovered by the number of their users, and paid for: a group shows only if it has enough"
-        yield (
-            "groups",
-            listed if question.reading.groups is None else f"the public list {printable(question.release.groups_name)}",
-        )
-    if question.reading.value is None or not isinstance(question.reading.value_clip, tuple):
+    if reading.group is not None:
+        found = "discovered by the number of their users, and paid for: a group shows only if it has enough"
+        yield "groups", found if reading.groups is None else f"the public list {printable(question.release.groups_name)}"
+    if reading.value is None or not isinstance(reading.value_clip, tuple):
         yield "counts", f"distinct users per item; {left_out(question)}"
     else:
-        low, high = question.reading.value_clip
-        yield (
-            "sums",
-            f"of {_column(question.reading.value)}, each user's of each item cut to {low:g} to {high:g}; {left_out(question)}",
-        )
-    if question.reading.time is not None:
-        ends = [
-            f"{word} {end}"
-            for word, end in (("from", question.reading.since), ("to before", question.reading.until))
-            if end is not None
-        ]
-        yield "events", f"{' '.join(ends)} by {_column(question.reading.time)}, in {question.reading.time_zone}"
+        low, high = reading.value_clip
+        yield "sums", f"of {_column(reading.value)}, each user's of each item cut to {low:g} to {high:g}; {left_out(question)}"
+    if reading.time is not None:
+        ends = [f"{word} {end}" for word, end in (("from", reading.since), ("to before", reading.until)) if end is not None]
+        yield "events", f"{' '.join(ends)} by {_column(reading.time)}, in {reading.time_zone}"
     if answer.salt is not None:
-        items, groups = answer.choice.max_items_per_user, question.reading.max_groups_per_user
+        items, groups = answer.choice.max_items_per_user, reading.max_groups_per_user
         most = "" if items is None else f"{items:,} items"
         if groups is not None:
             most = f"{groups:,} groups" + (most and f", and in each of these {most},")
         bound = f"at most {most} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"
-    if (priced := _more_noise(answer)) is not None:
-        yield "more noise", priced
+    release, alone = question.release, answer.charge is not None and question.release.releases == 1
+    if alone and release.planned is None and release.budget.cost(answer.paid.curve) < _ALL * release.budget.limit:
+        # The ledger's share, not the stated budget, has decided on the noise.
+        words = "than the stated budget alone asks for: the release takes no more of the dataset's budget than the part it states"
+        yield "more noise", words
     if answer.choice.clip is not None:
         norm = "a Euclidean" if answer.choice.norm == "l2" else "an l1"
         size = f"{norm} norm of at most {answer.choice.clip:g}"
@@ -211,16 +185,6 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "order", "noisy values need not fall with the rank, which other noise may have decided"
 
 
-def _more_noise(answer: Answer) -> str | None:
-    """That the ledger's share, not the stated budget, decided on the noise, where it did."""
-    release = answer.question.release
-    if answer.charge is None or release.planned is not None or release.releases > 1:
-        return None
-    if release.budget.cost(answer.paid.curve) >= _ALL * release.budget.limit:
-        return None
-    return "than the stated budget alone asks for: the release takes no more of the dataset's budget than the part it states"
-
-
 def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
     """The amount of noise, in units of the scores or in nats, fresh from the operating system."""
     mechanism = without_counts(mechanism)
@@ -232,14 +196,13 @@ def _noise_in_words(mechanism: Mechanism, scores: str) -> str:
 
 
 def _settings(mechanism: Mechanism) -> str:
+    def shown(value: object) -> str:
+        if isinstance(value, Mechanism):
+            return f"{type(value).__name__}({_settings(value)})"
+        return f"{value:.6g}" if isinstance(value, float) else str(value)
+
     fields = [(name, value) for name, value in mechanism if name not in ("kind", "sensitivity") and value is not None]
-    return ", ".join(f"{name}={_setting(value)}" for name, value in fields)
-
-
-def _setting(value: object) -> str:
-    if isinstance(value, Mechanism):
-        return f"{type(value).__name__}({_settings(value)})"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return ", ".join(f"{name}={shown(value)}" for name, value in fields)
 
 
 # -- delivery --------------------------------------------------------------------------------------------------------------
@@ -254,13 +217,10 @@ def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> byt
     held, text = selection.columns(margin), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(held)
-    writer.writerows([_defused(cell) if defused else cell for cell in row] for row in zip(*held.values(), strict=True))
+    for row in zip(*held.values(), strict=True):
+        # Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to.
+        writer.writerow([_FORMULA.sub(r"\1'", cell) if defused and isinstance(cell, str) else cell for cell in row])
     return text.getvalue().encode()
-
-
-def _defused(cell: object) -> object:
-    """Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to."""
-    return _FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell
 
 
 def _as_parquet(selection: Selection, margin: float | None, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TextIO, cast, final
 from urllib.parse import unquote
 
 from dpselect.errors import EventLogError
@@ -77,11 +77,6 @@ class Delimited:
     delimiter: str
     quote: str
 
-    @property
-    def quoting(self) -> Literal[0, 3]:
-        """The same for Python's reader."""
-        return csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
-
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
         source, asked, header = checked(given.source), given.asked, given.header
@@ -100,13 +95,13 @@ class Delimited:
         places = by_name(asked, first, what, header=has_header, listed=listed)
         integers = records.integers and (has_header or all(_INTEGER.fullmatch(field) for field in first))
         return Rows(
-            sql=_sql(path, self, len(first), places, has_header=has_header),
+            sql=self._sql(path, len(first), places, has_header=has_header),
             size=path.stat().st_size,
             what=what,
             kinds=dict.fromkeys(places, "str"),
             complete=None if records.count is None else records.count - has_header,
             untyped=True,
-            as_integers=_sql(path, self, len(first), places, has_header=has_header, integers=True) if integers else "",
+            as_integers=self._sql(path, len(first), places, has_header=has_header, integers=True) if integers else "",
         )
 
     def require_lines(self, path: Path, what: str, records: _Records | None = None) -> None:
@@ -134,11 +129,16 @@ class Delimited:
         if failure:
             raise EventLogError(f"{what} {failure}")
 
+    def reader(self, stream: TextIO) -> Any:
+        """Python's reader of the same."""
+        quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
+        return csv.reader(stream, delimiter=self.delimiter, quoting=quoting, strict=True)
+
     def first_record(self, path: Path, what: str) -> list[str]:
         failure = "has an empty first line: remove it"
         try:
             with path.open(encoding="utf-8", newline="") as stream:
-                record = next(csv.reader(stream, delimiter=self.delimiter, quoting=self.quoting, strict=True), None)
+                record = next(self.reader(stream), None)
         except UnicodeDecodeError:
             record, failure = [], "is not valid UTF-8: convert it to UTF-8 first"
         except csv.Error:
@@ -148,6 +148,18 @@ class Delimited:
         if not record:
             raise EventLogError(f"{what} {failure}")
         return record
+
+    def _sql(self, path: Path, count: int, places: Mapping[str, int], *, has_header: bool, integers: bool = False) -> str:
+        types = ", ".join(f"'c{number}': '{'BIGINT' if integers else 'VARCHAR'}'" for number in range(count))
+        column = "c{}" if integers else "nullif(c{}, '')"
+        columns = ", ".join(f"{column.format(place)} AS {SHORT[role]}" for role, place in places.items())
+        # Everything is stated and nothing detected: detection may skip lines, split on another character or type a column.
+        return (
+            f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
+            f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(self.delimiter)}, "
+            f"quote = {literal(self.quote)}, escape = {literal(self.quote)}, nullstr = '', compression = 'none', "
+            "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"
+        )
 
 
 CSV = Delimited("csv", (".csv",), delimiter=",", quote='"')
@@ -207,19 +219,6 @@ def _integers(seen: NDArray[np.uint8], breaks: NDArray[np.bool_]) -> bool:
     return bool((digits | breaks).all()) and not run.any() and not led.any()
 
 
-def _sql(path: Path, kind: Delimited, count: int, places: Mapping[str, int], *, has_header: bool, integers: bool = False) -> str:
-    types = ", ".join(f"'c{number}': '{'BIGINT' if integers else 'VARCHAR'}'" for number in range(count))
-    column = "c{}" if integers else "nullif(c{}, '')"
-    columns = ", ".join(f"{column.format(place)} AS {SHORT[role]}" for role, place in places.items())
-    # Everything is stated and nothing detected: detection may skip lines, split on another character or type a column.
-    return (
-        f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
-        f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(kind.delimiter)}, "
-        f"quote = {literal(kind.quote)}, escape = {literal(kind.quote)}, nullstr = '', compression = 'none', "
-        "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"
-    )
-
-
 _KINDS: dict[str, Kind] = {"UBIGINT": "digits", "BIGINT": "digits", "VARCHAR": "str"}
 _VALUES: dict[str, Kind] = dict.fromkeys((*_KINDS, "DOUBLE", "HUGEINT", "UHUGEINT"), "str")
 
@@ -238,8 +237,7 @@ class _JsonLines:
         what = given.called("jsonl")
         given.require_no_header("jsonl")
         path = plain(original, engine.unused("source"))
-        names = {role: _name(role, column, what) for role, column in asked.columns.items()}
-        _require_told_apart(names, what)
+        names = _names(asked, what)
         if path.stat().st_size == 0:
             raise EventLogError(f"{what} is empty: it needs at least one event")
         fields = ", ".join(f"{literal(name)}: 'JSON'" for name in names.values())
@@ -262,13 +260,20 @@ class _JsonLines:
         return Rows(sql=f"SELECT {columns} FROM {source}", size=path.stat().st_size, what=what, kinds=settle)
 
 
-def _require_told_apart(names: dict[str, str], what: str) -> None:
+def _names(asked: Asked, what: str) -> dict[str, str]:
+    """The names of fields, by role, which the engine can tell apart."""
+    names: dict[str, str] = {}
+    for role, column in asked.columns.items():
+        if isinstance(column, int):
+            raise EventLogError(f"{role}={column!r} is a position, and {what} has names: give the name of a field")
+        names[role] = column
     for one, other in itertools.combinations(names, 2):
         if names[one].lower() == names[other].lower():
             raise EventLogError(
                 f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case only, which the engine does "
                 "not tell apart: rename one of them"
             )
+    return names
 
 
 def _kind_of(field: str, column: object, types: Iterable[str] | None, what: str) -> Kind:
@@ -299,12 +304,6 @@ def _require_fields(path: Path, asked: Asked, missing: frozenset[str], what: str
                     f"{role}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
                 )
             place_of(role, column, names, what)  # refuses it, and says which there are
-
-
-def _name(field: str, column: str | int, what: str) -> str:
-    if isinstance(column, int):
-        raise EventLogError(f"{field}={column!r} is a position, and {what} has names: give the name of a field")
-    return column
 
 
 def _first_names(path: Path) -> list[str]:
@@ -420,13 +419,16 @@ def rows(engine: Engine, given: Given) -> Rows:
     if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
         copied = _spooled(engine.path("standard input"), given.format)
         given = replace(given, source=copied, name=f"{given.format} on standard input")
-    elif _is_several(source):
+    elif isinstance(source, list | tuple) or _is_several(str(source)):
         return _several(engine, given)
     return _format_of(given).rows(engine, given)
 
 
-def _is_several(source: Any) -> bool:
-    return isinstance(source, list | tuple) or ("\0" not in str(source) and (Path(source).is_dir() or _is_pattern(source)))
+def _is_several(path: str) -> bool:
+    """Whether it is a folder, or a pattern that is not itself the name of a file."""
+    if "\0" in path:
+        return False
+    return Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
 
 
 def _suffix_format(path: Path) -> FileFormat | None:
@@ -495,10 +497,6 @@ def _several(engine: Engine, given: Given) -> Rows:
     )
 
 
-def _is_pattern(source: str | os.PathLike[str]) -> bool:
-    return glob.has_magic(str(source)) and "://" not in str(source) and not os.path.lexists(source)
-
-
 def _shown(source: object) -> str:
     return f"{len(source)} files" if isinstance(source, list | tuple) else repr(str(source))
 
@@ -530,8 +528,8 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
     asked = replace(given.asked, elsewhere=frozenset(held))
     if not asked.columns:
         raise EventLogError(f"{_shown(given.source)}: all columns asked for stand in the names of folders, and none in the files")
-    alone = replace(given, source=path, asked=asked)
-    part = _opened(engine, alone, _masked(path, known))
+    folders = (part.split("=", 1)[0] + "=..." if known and "=" in part else part for part in path.parts[:-1])
+    part = _opened(engine, replace(given, source=path, asked=asked), str(Path(*folders, path.name)))
     if not held:
         return part
     if callable(part.kinds):
@@ -553,11 +551,6 @@ def _opened(engine: Engine, given: Given, shown: str) -> Rows:
     except EventLogError as error:
         failure = str(error).replace(str(given.source), shown)
     raise EventLogError(failure)
-
-
-def _masked(path: Path, known: Mapping[str, object]) -> str:
-    parts = [part.split("=", 1)[0] + "=..." if known and "=" in part else part for part in path.parts[:-1]]
-    return str(Path(*parts, path.name))
 
 
 def _agreed(parts: list[Rows]) -> Kinds:

@@ -99,17 +99,14 @@ def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, 
     short = _short(asked, list(source.columns), what)
     table = source[list(short)].set_axis(list(short.values()), axis="columns")
     for role, column in asked.columns.items():
-        if table[SHORT[role]].dtype == object:
-            table = table.assign(**{SHORT[role]: _object_column(table[SHORT[role]], role, column, what)})
-        elif _turned_round(table[SHORT[role]]):  # which the engine refuses
-            table = table.assign(**{SHORT[role]: table[SHORT[role]].copy()})
+        held = table[SHORT[role]]
+        if held.dtype == object:
+            table = table.assign(**{SHORT[role]: _object_column(held, role, column, what)})
+        # Numbers that stand in memory from last to first, which the engine refuses; of instants with a zone pandas does not say.
+        elif held.dtype.kind == "M" or (isinstance(held.dtype, np.dtype) and held.to_numpy().strides[0] < 0):
+            table = table.assign(**{SHORT[role]: held.copy()})
     engine.register("events", table, what=what)
     return "events", len(table) * BYTES_PER_ROW
-
-
-def _turned_round(column: Any) -> bool:
-    """Whether its numbers stand in memory from last to first; of instants with a time zone pandas does not say."""
-    return bool(column.dtype.kind == "M" or (isinstance(column.dtype, np.dtype) and column.to_numpy().strides[0] < 0))
 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:
