@@ -247,7 +247,7 @@ def _report(found: Any, declared: dict[str, float | None], relation: Relation, *
 
 
 def _horizon_declared(mechanism: dps.ContinualTopK) -> dict[str, float | None]:
-    from dpselect.continual.declared import declared
+    from dpselect.continual.continual_top_k import declared
 
     stated = declared(mechanism)
     return {"l0": stated.l0, "l2": stated.l2}
@@ -256,7 +256,7 @@ def _horizon_declared(mechanism: dps.ContinualTopK) -> dict[str, float | None]:
 def _horizon_replayed(
     mechanism: dps.ContinualTopK, events: str, reading: Reading, named: list[Any], *, salt: str | None, users: int, seed: int
 ) -> verify.Replay:
-    from dpselect.continual.declared import pipeline
+    from dpselect.continual.horizon import pipeline
     from dpselect.events.replayed import replayed  # the help does without an engine
 
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]

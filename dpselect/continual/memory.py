@@ -13,8 +13,7 @@ from accounting import Curve, Relation
 from accounting.arguments import checked_integer
 from accounting.process_state import ProcessState
 from dpselect.continual.averages import RATES, VARIANCE, Means
-from dpselect.continual.continual_top_k import Floats
-from dpselect.continual.strategy import thresholds
+from dpselect.continual.continual_top_k import Floats, thresholds
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.mechanisms.traits import settings_of

@@ -25,8 +25,8 @@ from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.cli.topk.request import asked
 from dpselect.continual.averages import Averages
+from dpselect.continual.continual_top_k import Over
 from dpselect.continual.memory import Memory
-from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest
 from dpselect.events import ProgressCallback
 from dpselect.events.staging import split

@@ -261,7 +261,8 @@ class Contest:
         """One outcome: the means. Without `runs.fine` the grid is coarser."""
         if not runs.fine:
             return replace(self, cells=_COARSE).outcomes(replace(runs, fine=True), ordered=ordered)
-        hits, kept, released = (float(self._mean(worth)) for worth in (self.levels.rights, self._truth, self._members))
+        worths = self.levels.rights, self.levels.truth * self._members, self._members
+        hits, kept, released = self._means(np.stack(worths, axis=1)).tolist()
         k, best, gated = self.levels.k, self.levels.best, self.gate is not None or self.opens > -math.inf
         skips = self.cells < Contest.cells or len(self._edges) > self._most
         return Outcomes(
@@ -277,10 +278,6 @@ class Contest:
     @cached_property
     def _members(self) -> Floats:
         return self.levels.multiplicities.astype(np.float64)
-
-    @cached_property
-    def _truth(self) -> Floats:
-        return self.levels.truth * self._members
 
     # -- the grid -----------------------------------------------------------------------------------------------------
 
@@ -343,19 +340,14 @@ class Contest:
 
     # -- means --------------------------------------------------------------------------------------------------------
 
-    def _mean(self, worth: Floats) -> float:
-        """The expected sum of worth over the released, (levels,) worth of each level's members together."""
+    def _means(self, worths: Floats) -> Floats:
+        """(kinds,) expected sums of worth over the released, from (levels, kinds) worths of each level's members together."""
         beyond = self._above(self._edges[-1:])[0]  # above the grid nothing stands in an item's way
         late = 1.0 if self.gate is None else float(self.gate(self._edges[-1:])[0])
-        inside = (self._masses * self._room) @ worth
-        return float(inside @ self._open + late * (beyond @ worth))
-
-    @cached_property
-    def _room(self) -> Floats:
-        """(cells, levels) chance that fewer than k others stand above the cell, for one member of each level."""
-        if self._smooth:
-            return _others_at_most(self._chances, self._members, self.levels.k - 1)
-        return self._sums.without_one(0, self.levels.k - 1)
+        # The chance that fewer than k others stand above the cell, for one member of each level.
+        last = self.levels.k - 1
+        room = _others_at_most(self._chances, self._members, last) if self._smooth else self._sums.without_one(0, last)
+        return np.asarray(self._open @ ((self._masses * room) @ worths) + late * (beyond @ worths))
 
     @property
     def _smooth(self) -> bool:
@@ -368,7 +360,7 @@ class Contest:
     def _exact_set(self) -> float:
         """The chance that the k largest are all right: the k-th of the right ones beats all wrong ones and the gate."""
         right, wrong = self.levels.rights, self._members - self.levels.rights
-        silent = _log_all(1 - self._chances, wrong)
+        silent = _log(1 - self._chances) @ wrong  # ln of the chance that no wrong one is above
         kept = right > 0
         chances, members = self._chances[:, kept], right[kept]
         last = np.exp(np.minimum(self._last(chances, members) + silent[:, None], 0.0))
@@ -378,7 +370,7 @@ class Contest:
         """(cells, levels) ln of the chance that k - 1 of the other right items are above."""
         k = self.levels.k
         if int(members.sum()) == k:
-            return _log_all(chances, members)[:, None] - _log(chances)
+            return (_log(chances) @ members)[:, None] - _log(chances)
         if self._smooth:
             upto, below = (_others_at_most(chances, members, most) for most in (k - 1, k - 2))
             return _log(upto - below)
@@ -393,11 +385,6 @@ class Contest:
         places = zip(kept.tolist(), first.tolist(), last.tolist(), strict=True)
         room = np.stack([self._sums.without(*place) for place in places], axis=1)  # the normal law is too coarse for one rank
         return float(((self._masses[:, kept] * room) @ self._members[kept]) @ self._open + beyond)
-
-
-def _log_all(chances: Floats, members: Floats) -> Floats:
-    """(points,) ln of the chance that something happens to all members of all levels."""
-    return np.asarray(_log(chances) @ members)
 
 
 def _log(chances: Floats) -> Floats:
@@ -435,14 +422,11 @@ class _Sums:
         return np.flatnonzero(self._chances.max(axis=0, initial=0.0) > _LIKELY)
 
     @cached_property
-    def _rare(self) -> Indices:
-        return np.flatnonzero(self._chances.max(axis=0, initial=0.0) <= _LIKELY)
-
-    @cached_property
     def _law(self) -> Complex:
         """(points, frequencies) the characteristic function of the whole sum."""
         shift = self._z - 1
-        rare, members = self._chances[:, self._rare], self._members[self._rare]
+        is_rare = self._chances.max(axis=0, initial=0.0) <= _LIKELY
+        rare, members = self._chances[:, is_rare], self._members[is_rare]
         # Sums of a few terms, and not by BLAS (see `_chance`).
         logs = np.zeros((len(rare), len(shift)), dtype=np.complex128)
         for power in _POWERS:
