@@ -31,7 +31,7 @@ PAID = f"{DELTAS}::test_failures_are_paid_for_to_the_unit"
 OF_A_PAIR = "test_delta_is_that_of_a_pair_or_its_closed_form"
 STABLE = "dpselect/mechanisms/stability/stable_top_k.py"
 STABLE_PRICES = f"{CONSTANTS}::test_the_prices_of_stable_sets_are_their_closed_forms"
-STRATEGY, CONTINUAL = "dpselect/continual/continual_top_k.py", "dpselect/continual/continual_top_k.py"
+CONTINUAL = "dpselect/continual/continual_top_k.py"
 HORIZON = "tests/laws/test_continual.py"
 MEMORY = "tests/dpselect/continual/test_memory.py"
 MEANS = "tests/dpselect/continual/test_averages.py::test_means_and_rates_are_those_of_a_direct_sum"
@@ -847,13 +847,13 @@ EDITS = [
         "_LONGEST_LINE = 2 * (2",
         f"{KILLED}/test_export.py::test_what_is_charged_can_be_imported",
     ),
-    Edit(STRATEGY, "return sqrt_up(Fraction(sum(", "return 0.95 * sqrt_up(Fraction(sum(", HORIZON_NORM),
-    Edit(STRATEGY, "column.append(int(factor * UNIT))", "column.append(int(0.95 * factor * UNIT) if j else UNIT)", HORIZON_NORM),
+    Edit(CONTINUAL, "return sqrt_up(Fraction(sum(", "return 0.95 * sqrt_up(Fraction(sum(", HORIZON_NORM),
+    Edit(CONTINUAL, "column.append(int(factor * UNIT))", "column.append(int(0.95 * factor * UNIT) if j else UNIT)", HORIZON_NORM),
     Edit(
-        STRATEGY, "np.array(_root(width), dtype", 'np.array(_root(periods if count == "window" else width), dtype', HORIZON_NORM
+        CONTINUAL, "np.array(_root(width), dtype", 'np.array(_root(periods if count == "window" else width), dtype', HORIZON_NORM
     ),
-    Edit(STRATEGY, "return tuple(high.tolist())", "return tuple((0.95 * high).tolist())", LONE),
-    Edit(STRATEGY, "passed = _most_passed(tails, squares, cells)", "passed = 0.95 * _most_passed(tails, squares, cells)", LONE),
+    Edit(CONTINUAL, "return tuple(high.tolist())", "return tuple((0.95 * high).tolist())", LONE),
+    Edit(CONTINUAL, "passed = _most_passed(tails, squares, cells)", "passed = 0.95 * _most_passed(tails, squares, cells)", LONE),
     Edit(CONTINUAL, "math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)", "0.95 * math.sqrt(2) * norm", HORIZON_NORM),
     Edit(CONTINUAL, '(1 if self.stated == "add_remove" else 2)', '(1 if self.stated == "add_remove" else 1.9)', LONE),
     Edit(CONTINUAL, "(2 if self._tests_totals else 1)", "(1.9 if self._tests_totals else 1)", LONE),
