@@ -75,7 +75,8 @@ def peeling(mechanism: mechanisms.PeelingTopK, levels: Levels, runs: Runs) -> Ou
         return _contest(levels, "gumbel", mechanism.scale).outcomes(runs, ordered=True)
     race = Race(levels, by_name(mechanism.noise), mechanism.scale, runs.generator(), picks=mechanism.k)
     rounds = runs.within(10 * mechanism.k * race.width).count
-    return Outcomes.of_items(race.peeled(rounds), levels, ordered=True)
+    drawn = np.concatenate([race.peeled(count) for count in chunks(rounds, race.width)])
+    return Outcomes.of_items(drawn, levels, ordered=True)
 
 
 def limited_domain(mechanism: mechanisms.LimitedDomain, levels: Levels, runs: Runs) -> Outcomes:
@@ -182,13 +183,6 @@ class Race:
 
     def one_shot(self, rounds: int) -> Indices:
         """(rounds, picks) levels of the largest noisy counts, largest first, all noise drawn once."""
-        return np.concatenate([self._one_shot(count) for count in chunks(rounds, self.width)])
-
-    def peeled(self, rounds: int) -> Indices:
-        """(rounds, picks) levels of as many winners, each removed before the noise is drawn afresh."""
-        return np.concatenate([self._peeled(count) for count in chunks(rounds, self.width)])
-
-    def _one_shot(self, rounds: int) -> Indices:
         picks = self._picks
         heads = self._first(np.broadcast_to(self._multiplicities, (rounds, self.width)))
         heights = self._values + self._scale * self._above(heads)
@@ -206,7 +200,8 @@ class Race:
             heights[row, best] = self._values[ahead[row, best]] + self._scale * self._above(heads[row, best])
         return chosen
 
-    def _peeled(self, rounds: int) -> Indices:
+    def peeled(self, rounds: int) -> Indices:
+        """(rounds, picks) levels of as many winners, each removed before the noise is drawn afresh."""
         left, row = np.tile(self._multiplicities, (rounds, 1)), np.arange(rounds)
         chosen = np.empty((rounds, self._picks), dtype=np.int64)
         for place in range(self._picks):
@@ -525,5 +520,5 @@ def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, 
         pool = levels.cut(0, size) if size > k else levels.cut(size)
         skipped = 0 if size > k else int(np.searchsorted(levels.ends, size + 1))
         race = Race(replace(pool, k=wanted), by_name("gumbel"), mechanism.pick_scale(wanted), rng, picks=wanted)
-        items[:, len(held) :] = skipped + race.one_shot(rounds)
+        items[:, len(held) :] = skipped + np.concatenate([race.one_shot(count) for count in chunks(rounds, race.width)])
     return items
