@@ -19,8 +19,9 @@ import dpselect as dps
 from dpselect.answers.promise import promise, promise_in_words, rounded_up
 from dpselect.cli import options, out
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
-from dpselect.continual import Horizon, Period, state
-from dpselect.continual.strategy import Over
+from dpselect.continual import Horizon, Period
+from dpselect.continual.continual_top_k import Over
+from dpselect.continual.state import State
 from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.events.catalogue import Labels, read_catalogue
@@ -226,7 +227,7 @@ def _horizon(
     if mechanism is None:
         if not path.exists():
             raise dps.HorizonError(f"--state={str(path)!r} does not exist: start the horizon first")
-        with state.opened(path) as made:
+        with State.opened(path) as made:
             mechanism = made.meta.mechanism
     url = ledger if "://" in ledger else f"sqlite:///{ledger}"
     with acc.Ledger.open(url, create=False) as book:

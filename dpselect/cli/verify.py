@@ -76,7 +76,7 @@ def horizon(
     bounds = dps.HorizonClip(exponent=exponent, cells=cells)
     settings: Any = {"count": count, "window": window, "users": bounds, "relation": relation}
     mechanism = dps.ContinualTopK(k=1, periods=len(named), scale=1.0, **settings)
-    from dpselect.continual.declared import declared  # the help does without it
+    from dpselect.continual.continual_top_k import declared  # the help does without it
 
     found = _horizon_replayed(mechanism, events, reading, named, salt=name_salt, users=n_users, seed=seed)
     stated = declared(mechanism)
@@ -241,7 +241,7 @@ def _report(found: Any, declared: dict[str, float | None], relation: Relation, *
 def _horizon_replayed(
     mechanism: dps.ContinualTopK, events: str, reading: Reading, named: list[Any], *, salt: str | None, users: int, seed: int
 ) -> verify.Replay:
-    from dpselect.continual.declared import pipeline
+    from dpselect.continual.horizon import pipeline
 
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
     file: Any = {"format": "auto", "header": None}

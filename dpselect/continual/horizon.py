@@ -6,7 +6,7 @@ A period is closed in one transaction of the state: from new events to what is r
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from accounting import Ledger, zero
 from accounting.ledger import ClaimConflict, Dataset, Terms
 from dpselect.continual import averages
-from dpselect.continual import state as states
-from dpselect.continual.continual_top_k import ContinualTopK, Floats
-from dpselect.continual.state import Block, Closed, Increment, Integers, State, late, measure, true_measurements
+from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
+from dpselect.continual.state import State
 from dpselect.errors import HorizonError, InvalidRequest
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named
@@ -30,6 +29,7 @@ from dpselect.events.reading import Reading, reading_of, require_items
 from dpselect.events.staging import prepared
 from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import Sampler, sampler
+from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
 
 _REASON = "fewer items than requested were discovered"
@@ -41,31 +41,23 @@ def close(state: State, period: int, relations: Sequence[str], kinds: Kinds, sou
         read = state.load(relations, kinds)
         known = state.number_of_items()
         increment = state.take(period)
-        _measure(state, increment, known, source)
-        selection = _best(state, *_discovered(state, increment))
+        state.draw(increment, known, source)
+        selection = _best(state, *_discovered(state, period, increment.items))
         state.add_closed(period, read, selection)
     return selection
-
-
-def _measure(state: State, increment: Increment, known: int, source: Sampler) -> None:
-    """Draw the measurements of every item that exists, and those of earlier periods too where it is new."""
-    mechanism, period, items = state.meta.mechanism, increment.period, state.number_of_items()
-    since = period + 1 - len(mechanism.strategy.measured)
-    state.add_increment(increment, since)
-    true = true_measurements(mechanism, period, items, state.increments(since, period))
-    state.add_measured(Block(period, 0, measure(mechanism, true, source)[None]), period)
-    for block in late(mechanism, period, known, items, source):
-        state.add_measured(block, period)
 
 
 _ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and times a bound on their sizes added up
 
 
-def _discovered(state: State, increment: Increment) -> tuple[Integers, Floats, Floats]:
-    """(n,) discovered items, their scores in weights, and what orders them; those that pass a test now are stored as such."""
-    mechanism, period, items = state.meta.mechanism, increment.period, state.number_of_items()
+def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, Floats, Floats]:
+    """(n,) discovered items, their scores in weights, and what orders them; those that pass a test now are stored as such.
+
+    `given` are the items that users have given a weight in this period.
+    """
+    mechanism, items = state.meta.mechanism, state.number_of_items()
     touched, shown = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
-    touched[increment.items], shown[state.discovered()] = True, True
+    touched[given], shown[state.discovered()] = True, True
     columns = averages.columns(mechanism, period)
     new, scores, sums = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros((len(columns), 0))]
     for first, rows in state.measured(period, items):
@@ -198,7 +190,7 @@ class Horizon:
             raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")
         ledger.charge(dataset.name, mechanism, **self._terms)
         if not exists:
-            states.create(self._path, mechanism, self._name, listed)
+            State.create(self._path, mechanism, self._name, listed)
         with self._opened():
             pass
 
@@ -212,7 +204,7 @@ class Horizon:
         return f"{self._dataset.name}\n{self._key}"
 
     def _require_own(self, listed: Sequence[Label] | None, *, known: bool) -> None:
-        with states.opened(self._path) as state:
+        with State.opened(self._path) as state:
             meta = state.meta
         if meta.belongs_to != self._name or not known:
             raise HorizonError(f"the state is not that of key={self._key!r} of dataset={self._dataset.name!r} on this ledger")
@@ -249,15 +241,20 @@ class Horizon:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
         period, asked = int(period), None if events is None else of_pairs(reading_of(reading, options))
         with opened(None if asked is None else asked.memory_limit) as engine:
-            relations, kinds = count_pairs(engine, events, asked)
+            relations, kinds = _count_pairs(engine, events, asked)
             with self._opened() as state:
                 done = state.closed()
                 if period <= len(done):
-                    return _again(state, done[period - 1], relations, kinds)
+                    if state.load(relations, kinds) != done[period - 1].read:
+                        raise InvalidRequest(
+                            f"period {period} is closed, with other events: what came late counts in the period that is open, "
+                            "and released() has the answer"
+                        )
+                    return done[period - 1].selection
                 if period > len(done) + 1:
                     raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
                 selection = close(state, period, relations, kinds, sampler(None))
-                self._record(state.closed()[-1])
+                self._record(period, state.closed()[-1].mark)
         return selection
 
     def released(self) -> tuple[Period, ...]:
@@ -277,13 +274,15 @@ class Horizon:
         """The state, if it is the latest: the ledger has its mark, or gets it now from a run that was stopped before that."""
         if not self._path.exists():
             raise HorizonError("the state of the horizon is gone: without it the horizon has ended")
-        with states.opened(self._path) as state:
+        with State.opened(self._path) as state:
             self._claim(self._key, state.meta.identity)
             done = state.closed()
-            for closed in self._from_the_last_mark(done):
-                self._record(closed)
-            later = self._ledger.find(self._dataset.name, self._key_of(len(done) + 1))
-            if later is not None and later.state == "released":
+            # From the last that the ledger has. More than one follows it on a ledger that was restored: a gap would let an older
+            # copy of the state draw the first of them again.
+            last = next((period for period in range(len(done), 0, -1) if self._is_marked(period)), 1)
+            for closed in done[last - 1 :]:
+                self._record(closed.period, closed.mark)
+            if self._is_marked(len(done) + 1):
                 raise HorizonError(
                     f"the state is an older copy: it knows {len(done)} closed periods and the ledger more. A period that was "
                     "released is not drawn again: go on with the latest state, and never from a backup"
@@ -293,22 +292,16 @@ class Horizon:
     def _key_of(self, period: int) -> str:
         return f"{self._key}:period-{period}"
 
-    def _from_the_last_mark(self, done: Sequence[Closed]) -> Sequence[Closed]:
-        """The closed periods from the last that the ledger has. More than one follows it on a ledger that was restored: a gap
-        would let an older copy of the state draw the first of them again.
-        """
-        for at in range(len(done) - 1, -1, -1):
-            found = self._ledger.find(self._dataset.name, self._key_of(done[at].period))
-            if found is not None and found.state == "released":
-                return done[at:]
-        return done
+    def _is_marked(self, period: int) -> bool:
+        found = self._ledger.find(self._dataset.name, self._key_of(period))
+        return found is not None and found.state == "released"
 
-    def _record(self, closed: Closed) -> None:
+    def _record(self, period: int, mark: str) -> None:
         """Leave the mark of a stored period on the ledger; of several copies of a state the first decides."""
-        key, label = self._key_of(closed.period), f"period {closed.period} of {self.mechanism.periods} of {self._key}"
+        key, label = self._key_of(period), f"period {period} of {self.mechanism.periods} of {self._key}"
         terms: Terms = {**self._terms, "relation": self.mechanism.relation, "key": key, "label": label}
         self._ledger.charge(self._dataset.name, zero(), **terms)  # costs nothing: a key for the period's mark
-        self._claim(key, closed.mark)
+        self._claim(key, mark)
 
     def _claim(self, key: str, mark: str) -> None:
         try:
@@ -357,7 +350,7 @@ def of_pairs(reading: Reading) -> Reading:
     return reading
 
 
-def count_pairs(engine: Engine, events: object, reading: Reading | None) -> tuple[list[str], Kinds]:
+def _count_pairs(engine: Engine, events: object, reading: Reading | None) -> tuple[list[str], Kinds]:
     """SQL relations of the events, columns u and i, and what these hold."""
     if reading is None:
         return [], {"user": "str", "item": "str"}
@@ -372,10 +365,36 @@ def count_pairs(engine: Engine, events: object, reading: Reading | None) -> tupl
     return [f"read_parquet({located(path)})"], kinds
 
 
-def _again(state: State, closed: Closed, relations: Sequence[str], kinds: Kinds) -> Selection:
-    if state.load(relations, kinds) != closed.read:
-        raise InvalidRequest(
-            f"period {closed.period} is closed, with other events: what came late counts in the period that is open, and "
-            "released() has the answer"
-        )
-    return closed.selection
+# -- a replay -------------------------------------------------------------------------------------------------------------
+
+
+def pipeline(
+    mechanism: ContinualTopK,
+    parts: Callable[[Path], Any],
+    reading: Reading,
+    items: Sequence[Label],
+    users: Sequence[Label],
+    salt: str,
+) -> Callable[[Path], Scores]:
+    """From a log to all measurements of a horizon without their noise, as `Session.continual` makes them.
+
+    Args:
+        parts: a context in which the events of each period can be read, in order, with `reading`.
+        items, users: all of the whole log. They are numbered before, so that what chooses the items of a user who has too many is
+            the same with and without another user.
+        salt: of these choices.
+    """
+
+    def measured(log: Path) -> Scores:
+        state, exact = State.in_memory(mechanism, items), []
+        state.number_users(users)
+        with parts(log) as periods:
+            for at, events in enumerate(periods, start=1):
+                with opened(reading.memory_limit) as engine, state.transaction():
+                    state.load(*_count_pairs(engine, events, reading))
+                    state.add_increment(state.take(at, salt), 1)
+                whole, rest = state.true_measurements(at)
+                exact.append(whole * public_grid(mechanism.scale) + rest / UNIT**2)
+        return Scores(np.concatenate(exact), sensitivity=declared(mechanism))
+
+    return measured

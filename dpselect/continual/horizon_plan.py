@@ -17,9 +17,8 @@ from dpselect.choose.calibration import fitted
 from dpselect.choose.request import TopKRequest
 from dpselect.continual import averages
 from dpselect.continual.averages import Means
-from dpselect.continual.continual_top_k import ContinualTopK
+from dpselect.continual.continual_top_k import UNIT, ContinualTopK, HorizonClip, Over
 from dpselect.continual.memory import TESTED, mean_thresholds, single_test
-from dpselect.continual.strategy import UNIT, HorizonClip, Over
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
@@ -36,6 +35,7 @@ _MOST_EVENTS = 50_000_000
 
 
 @final
+@dataclass(eq=False, repr=False)
 class Arrivals:
     """Events as (user, item, period), all by number; never those of the data of a release.
 
@@ -46,9 +46,11 @@ class Arrivals:
         description: where they come from, in words.
     """
 
-    def __init__(self, users: Integers, items: Integers, periods: Integers, number: int, description: str) -> None:
-        self.users, self.items, self.periods = users, items, periods
-        self.number, self.description = number, description
+    users: Integers
+    items: Integers
+    periods: Integers
+    number: int
+    description: str
 
     @classmethod
     def from_log(cls, path: Path | str, *, user: str, item: str, time: str, periods: int, public: bool = False) -> Self:
@@ -135,7 +137,8 @@ class Arrivals:
         rng = np.random.default_rng(seed)
         owner = np.repeat(np.arange(users), rng.geometric(1 / items_per_user, users))
         # A user's events fall into this many periods, at a distance that visits all periods before one again.
-        days, strides = max(1, round(active * periods)), _coprime(periods)
+        days = max(1, round(active * periods))
+        strides = np.array([step for step in range(1, periods + 1) if np.gcd(step, periods) == 1], dtype=np.int64)
         start, stride = rng.integers(0, periods, users), strides[rng.integers(0, len(strides), users)]
         when = (start[owner] + stride[owner] * rng.integers(0, days, len(owner))) % periods + 1
         all_items = items + round(new_items * (periods - 1))
@@ -167,11 +170,6 @@ class Arrivals:
 
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE")
-
-
-def _coprime(periods: int) -> Integers:
-    """Strides that visit all periods before one again."""
-    return np.array([step for step in range(1, periods + 1) if np.gcd(step, periods) == 1])
 
 
 def _require_count(name: str, value: object) -> None:

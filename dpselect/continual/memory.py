@@ -13,8 +13,7 @@ from accounting import Curve, Relation
 from accounting.arguments import checked_integer
 from accounting.process_state import ProcessState
 from dpselect.continual.averages import RATES, VARIANCE, Means
-from dpselect.continual.continual_top_k import Floats
-from dpselect.continual.strategy import thresholds
+from dpselect.continual.continual_top_k import Floats, thresholds
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.release import public_grid
@@ -28,9 +27,8 @@ if TYPE_CHECKING:
     from dpselect.session import Notes, Session
 
 _UNIT = 2.0**-20  # of clipped counts
-TESTED: Final = slice(
-    2, None
-)  # the rates whose means are tested: those that look back far enough to say more than the last release
+# The rates whose means are tested: those that look back far enough to say more than the last release.
+TESTED: Final = slice(2, None)
 _ROUNDING = 2.0**-51  # of a mean of floats, for each of its terms and the largest of them
 _DIGITS = 2.0**52  # below which multiples of the unit are told apart
 _REASON = "fewer items than requested were discovered so far"
@@ -181,11 +179,8 @@ class Memory:
             off = vectors.largest * ((vectors.releases + 4) * _ROUNDING)
             bars = np.array(mean_thresholds(self._histogram, vectors.releases, self._releases)) + half_step
             vectors.known |= (vectors.means.values[TESTED] - off > bars[:, None]).any(axis=0)
-        order, found, names = (
-            vectors.means.order(self._variance, vectors.known),
-            np.flatnonzero(vectors.known),
-            list(vectors.places),
-        )
+        variance = self._histogram.scale**2 * VARIANCE[self._histogram.noise]
+        order, found, names = vectors.means.order(variance, vectors.known), np.flatnonzero(vectors.known), list(vectors.places)
         rows = zip(order.tolist(), [names[place] for place in found], noisy[found].tolist(), strict=True)
         ranked = sorted(rows, key=lambda row: (-row[0], label_key(row[1])))
         return Selection(ordered=True, values=tuple(row[2] for row in ranked), labels=tuple(row[1] for row in ranked))
@@ -194,10 +189,6 @@ class Memory:
         """Each rounded to the nearest multiple of the public grid: exact (Theorem X7)."""
         units, grid = (true / _UNIT).astype(np.int64), public_grid(self._histogram.scale) / _UNIT
         return source.rounded(units, by_name(self._histogram.noise), self._histogram.scale / _UNIT, grid) * _UNIT
-
-    @property
-    def _variance(self) -> float:
-        return self._histogram.scale**2 * VARIANCE[self._histogram.noise]
 
 
 def mean_thresholds(histogram: SparseHistogram, release: int, releases: int) -> tuple[float, ...]:

@@ -17,13 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dpselect.continual.continual_top_k import ContinualTopK
-from dpselect.continual.strategy import UNIT
+from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
 from dpselect.events.doors.base import Kind, Kinds
 from dpselect.events.engine import guarded, without_progress_bar
@@ -37,8 +36,6 @@ if TYPE_CHECKING:
     import duckdb
 
 
-Integers = NDArray[np.int64]
-Floats = NDArray[np.float64]
 Exact = tuple[Integers, Integers]
 """Whole multiples of the public grid, and the rest in multiples of UNIT^-2."""
 _UNIT_BITS = 20
@@ -47,7 +44,7 @@ _SLICE = 2**23  # measurements that are held in memory at a time
 
 @final
 @dataclass(frozen=True)
-class Block:
+class _Block:
     """(periods, items) measurements from `period` and from item `first` on, in multiples of the public grid."""
 
     period: int
@@ -65,11 +62,6 @@ class Increment:
     weights: Integers
 
 
-def grid_steps(mechanism: ContinualTopK) -> int:
-    """The binary logarithm of the public grid of measurements, -20 or more."""
-    return math.frexp(public_grid(mechanism.scale))[1] - 1
-
-
 def true_measurements(mechanism: ContinualTopK, period: int, items: int, increments: Iterable[Increment]) -> Exact:
     """(items,) of C x at the end of a period.
 
@@ -83,7 +75,7 @@ def true_measurements(mechanism: ContinualTopK, period: int, items: int, increme
             low[increment.items] += measured[lag] * (increment.weights & (UNIT - 1))
     high += low >> _UNIT_BITS
     low &= UNIT - 1
-    bits = _UNIT_BITS + grid_steps(mechanism)
+    bits = _UNIT_BITS + math.frexp(public_grid(mechanism.scale))[1] - 1  # the grid is 2^-20 or more
     return high >> bits, ((high & ((1 << bits) - 1)) << _UNIT_BITS) | low
 
 
@@ -100,22 +92,22 @@ def measure(mechanism: ContinualTopK, true: Exact, source: Sampler) -> Integers:
     return whole + (source.rounded(rest, by_name("gaussian"), mechanism.scale * unit, grid) / grid).astype(np.int64)
 
 
-def slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[int, int]]:
+def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[int, int]]:
     """The items from `first` up to `end` in slices, each of which fits into memory with the measurements of all periods."""
     width = max(_SLICE // mechanism.periods, 1)
     for start in range(first // width * width, end, width) if first < end else ():
         yield max(first, start), min(start + width, end)
 
 
-def late(mechanism: ContinualTopK, period: int, first: int, end: int, source: Sampler) -> Iterator[Block]:
+def _late(mechanism: ContinualTopK, period: int, first: int, end: int, source: Sampler) -> Iterator[_Block]:
     """The measurements before `period` of items that nobody had then: noise that was not looked at, and is drawn now.
 
     Their clock is that of all items: where noise started with an item, a shared one would have other noise without its first
     user (Theorem T4).
     """
-    for since, until in slices(mechanism, first, end) if period > 1 else ():
+    for since, until in _slices(mechanism, first, end) if period > 1 else ():
         nothing = np.zeros(until - since, dtype=np.int64)
-        yield Block(1, since, np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)]))
+        yield _Block(1, since, np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)]))
 
 
 _SCHEMA: Final = 3
@@ -156,6 +148,18 @@ def _tossed(users: Integers, _: Integers) -> NDArray[np.uint64]:
     return np.frombuffer(secrets.token_bytes(16 * len(users)), dtype=np.uint64).reshape(2, -1)
 
 
+def _salted(salt: str, period: int) -> Coins:
+    """Words for a cell that depend on nothing but its user, its item and the period."""
+    seed = hashlib.blake2b(f"{salt}/{period}".encode(), digest_size=16).digest()
+    keys = np.frombuffer(seed, dtype=np.uint64)
+
+    def words(users: Integers, items: Integers) -> NDArray[np.uint64]:
+        cells = (users.astype(np.uint64) << np.uint64(32)) | items.astype(np.uint64)
+        return np.array([_mixed(cells ^ key) for key in keys], dtype=np.uint64)
+
+    return words
+
+
 @final
 @dataclass(frozen=True, repr=False)
 class Closed:
@@ -185,6 +189,71 @@ class State(NotPickled):
         self._connection = connection
         self._kinds: Kinds = {}  # of the events in `fresh`, if there are any
         self.meta = self._read_meta()
+
+    @classmethod
+    def in_memory(cls, mechanism: ContinualTopK, domain: Sequence[Label] | None = None) -> Self:
+        """A state that goes with the process: for simulation."""
+        import duckdb
+
+        connection = duckdb.connect(":memory:", config={"threads": 1})
+        _made(connection, mechanism, "simulation", domain)
+        return cls(connection)
+
+    @staticmethod
+    def create(path: Path, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:
+        """Make a state at `path`, mode 0600, whole or not at all.
+
+        Raises:
+            HorizonError: the file exists or cannot be written.
+        """
+        import duckdb
+
+        try:
+            with tempfile.TemporaryDirectory(prefix=".dpselect-", dir=path.parent) as folder:
+                made = Path(folder) / "state"
+                with duckdb.connect(str(made)) as connection:
+                    _made(connection, mechanism, belongs_to, domain)
+                made.chmod(0o600)
+                _synced(made)
+                os.link(made, path)  # unlike a renaming, never in another file's place
+        except FileExistsError:
+            raise HorizonError("the state's file exists: name another") from None
+        except OSError as error:
+            raise HorizonError(f"the state cannot be written ({error.strerror}): check its folder") from None
+        _synced(path.parent)
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path) -> Iterator[Self]:
+        """The state at `path`, for this process and thread alone.
+
+        Raises:
+            HorizonError: it is in use, or no state.
+        """
+        import duckdb
+
+        with _ALONE, tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
+            configuration: dict[str, Any] = {
+                "memory_limit": _MEMORY,
+                "temp_directory": spill,
+                "max_temp_directory_size": f"{shutil.disk_usage(spill).free * 9 // 10 // 2**20}MiB",
+                "preserve_insertion_order": False,
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+            }
+            try:
+                connection = duckdb.connect(str(path), config=configuration)
+            except duckdb.Error as error:
+                in_use = "lock" in str(error).lower()
+                why = "another process uses it: one at a time" if in_use else "it is damaged, or no state of a horizon"
+                raise HorizonError(f"the state cannot be opened: {why}") from None
+            try:
+                without_progress_bar(connection)
+                state = cls(connection)
+                yield state
+                state._run("CHECKPOINT")
+            finally:
+                connection.close()
 
     def __repr__(self) -> str:
         return "State(<private>)"
@@ -224,8 +293,12 @@ class State(NotPickled):
         except BaseException:
             self._run("ROLLBACK")
             raise
-        with _private_files():  # the engine makes its log of the transaction here
+        # The engine makes its log of the transaction here, for this user alone. The mask holds for the whole process.
+        before = os.umask(0o077)
+        try:
             self._run("COMMIT")
+        finally:
+            os.umask(before)
 
     # -- what was released ----------------------------------------------------------------------------------------------
 
@@ -257,7 +330,7 @@ class State(NotPickled):
         # Not a matter of privacy: whether the same events are given again.
         labels = ", ".join(_WORDS[_integers(kinds[role])].format(name) for role, name in _COLUMNS.items())
         user, item = self._columns(f"SELECT {labels} FROM fresh").values()
-        words = mixed(mixed(user.view(np.uint64)) + item.view(np.uint64))
+        words = _mixed(_mixed(user.view(np.uint64)) + item.view(np.uint64))
         return f"{len(words)}:{words.sum()}"
 
     def _settle(self) -> None:
@@ -275,11 +348,13 @@ class State(NotPickled):
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 
-    def take(self, period: int, coins: Coins = _tossed) -> Increment:
+    def take(self, period: int, salt: str | None = None) -> Increment:
         """Count `fresh` under the users' clip: positions, pairs and new items are stored, and the weights of items returned.
 
-        `coins` choose among the cells of a user who has too many: fresh ones, but in a replay, which compares two logs.
+        Coins choose among the cells of a user who has too many: fresh ones, but in a replay, which compares two logs, those of a
+        salt.
         """
+        coins = _tossed if salt is None else _salted(salt, period)
         self._settle()
         mechanism, known = self.meta.mechanism, self.number_of_items()
         cells = self._numbered()
@@ -404,28 +479,42 @@ class State(NotPickled):
             self._run(f"DROP TABLE increments_{since // _TOGETHER - 1}")
         self._run(f"INSERT INTO increments_{number} VALUES (?, ?, ?)", [increment.period, items, increment.weights.tobytes()])
 
+    def true_measurements(self, period: int) -> Exact:
+        """`true_measurements` of all items from the increments that are kept."""
+        mechanism = self.meta.mechanism
+        since = period + 1 - len(mechanism.strategy.measured)
+        return true_measurements(mechanism, period, self.number_of_items(), self.increments(since, period))
+
+    def draw(self, increment: Increment, known: int, source: Sampler) -> None:
+        """Draw the measurements of every item that exists, and those of earlier periods too where it is not among the `known`."""
+        mechanism, period = self.meta.mechanism, increment.period
+        self.add_increment(increment, period + 1 - len(mechanism.strategy.measured))
+        self.add_measured(_Block(period, 0, measure(mechanism, self.true_measurements(period), source)[None]), period)
+        for block in _late(mechanism, period, known, self.number_of_items(), source):
+            self.add_measured(block, period)
+
     def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """The (period, n) measurements of n items at a time, and the first of these."""
         tables = " UNION ALL ".join(f"FROM measured_{number}" for number in range(period // _TOGETHER + 1))
         found = f"SELECT period - 1, start - ?, width, bytes, body FROM ({tables}) WHERE start >= ? AND start < ?"
-        for since, until in slices(self.meta.mechanism, 0, items):
+        for since, until in _slices(self.meta.mechanism, 0, items):
             rows = np.zeros((period, until - since))
             for at, start, width, size, body in self._run(found, [since, since, until]):
                 values = np.frombuffer(body, f"i{size}").reshape(-1, width)
                 rows[at : at + len(values), start : start + width] = values
             yield since, rows
 
-    def add_measured(self, block: Block, period: int) -> None:
+    def add_measured(self, block: _Block, period: int) -> None:
         """Keep measurements that were drawn in a period."""
         first, into = block.first, f"INSERT INTO measured_{period // _TOGETHER} VALUES (?, ?, ?, ?, ?)"
-        for since, until in slices(self.meta.mechanism, first, first + block.values.shape[1]):
+        for since, until in _slices(self.meta.mechanism, first, first + block.values.shape[1]):
             values = block.values[:, since - first : until - first]
             largest = int(np.abs(values).max(initial=0))
             size = next(size for size in (2, 4, 8) if largest < 2 ** (8 * size - 1))
             self._run(into, [block.period, since, until - since, size, values.astype(f"i{size}").tobytes()])
 
 
-def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """The finaliser of splitmix64."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -434,7 +523,7 @@ def mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def _bits(items: Integers) -> NDArray[np.uint64]:
     """The two bits of each item in a Bloom filter of 64."""
-    words, one = mixed(items.astype(np.uint64)), np.uint64(1)
+    words, one = _mixed(items.astype(np.uint64)), np.uint64(1)
     return one << (words >> np.uint64(58)) | one << (words & np.uint64(63))
 
 
@@ -450,81 +539,6 @@ def _made(connection: Any, mechanism: ContinualTopK, belongs_to: str, domain: Se
     if domain is not None:
         names = [str(label) for label in domain]
         connection.execute("INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
-
-
-def in_memory(mechanism: ContinualTopK, domain: Sequence[Label] | None = None) -> State:
-    """A state that goes with the process: for simulation."""
-    import duckdb
-
-    connection = duckdb.connect(":memory:", config={"threads": 1})
-    _made(connection, mechanism, "simulation", domain)
-    return State(connection)
-
-
-def create(path: Path, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:
-    """Make a state at `path`, mode 0600, whole or not at all.
-
-    Raises:
-        HorizonError: the file exists or cannot be written.
-    """
-    import duckdb
-
-    try:
-        with tempfile.TemporaryDirectory(prefix=".dpselect-", dir=path.parent) as folder:
-            made = Path(folder) / "state"
-            with duckdb.connect(str(made)) as connection:
-                _made(connection, mechanism, belongs_to, domain)
-            made.chmod(0o600)
-            _synced(made)
-            os.link(made, path)  # unlike a renaming, never in another file's place
-    except FileExistsError:
-        raise HorizonError("the state's file exists: name another") from None
-    except OSError as error:
-        raise HorizonError(f"the state cannot be written ({error.strerror}): check its folder") from None
-    _synced(path.parent)
-
-
-@contextmanager
-def opened(path: Path) -> Iterator[State]:
-    """The state at `path`, for this process and thread alone.
-
-    Raises:
-        HorizonError: it is in use, or no state.
-    """
-    import duckdb
-
-    with _ALONE, tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
-        configuration: dict[str, Any] = {
-            "memory_limit": _MEMORY,
-            "temp_directory": spill,
-            "max_temp_directory_size": f"{shutil.disk_usage(spill).free * 9 // 10 // 2**20}MiB",
-            "preserve_insertion_order": False,
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-        try:
-            connection = duckdb.connect(str(path), config=configuration)
-        except duckdb.Error as error:
-            in_use = "lock" in str(error).lower()
-            why = "another process uses it: one at a time" if in_use else "it is damaged, or no state of a horizon"
-            raise HorizonError(f"the state cannot be opened: {why}") from None
-        try:
-            without_progress_bar(connection)
-            state = State(connection)
-            yield state
-            state._run("CHECKPOINT")
-        finally:
-            connection.close()
-
-
-@contextmanager
-def _private_files() -> Iterator[None]:
-    """Files that are made meanwhile are this user's alone. Of the whole process: so for as short a time as possible."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
 
 
 def _synced(path: Path) -> None:

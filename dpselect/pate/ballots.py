@@ -360,7 +360,12 @@ def _flags(block: Any) -> Flags:
 def _single(votes: Any) -> Votes | None:
     """The votes of every teacher, from any form of them; None if these are counts. InvalidBallots if they are neither."""
     if scipy.sparse.issparse(votes):
-        return _deep(votes) if votes.ndim == 3 else None
+        if votes.ndim != 3:
+            return None
+        rounds, teachers, labels = votes.shape
+        if 0 in votes.shape:
+            raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {votes.shape}")
+        return stacked(votes.reshape((rounds * teachers, labels)), teachers)
     if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(one) for one in votes):
         return _listed(votes)
     array = _as_array(votes)
@@ -373,14 +378,6 @@ def _single(votes: Any) -> Votes | None:
         f"votes must have shape (rounds, teachers, labels), or (rounds, labels) for counts, not {array.shape}: for one round use "
         "votes[None]"
     )
-
-
-def _deep(votes: Any) -> Votes:
-    """Of a three-dimensional sparse array."""
-    rounds, teachers, labels = votes.shape
-    if 0 in votes.shape:
-        raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {votes.shape}")
-    return stacked(votes.reshape((rounds * teachers, labels)), teachers)
 
 
 def stacked(votes: Any, teachers: int) -> Votes:

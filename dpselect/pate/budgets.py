@@ -131,7 +131,12 @@ def fitted(
     if kind is StableVoting:
         found = _stable(budget, rounds, settings, adaptive=adaptive)
     else:
-        found = calibrated(_by_sigma(kind, 2.0 if ratio is None else ratio, settings), budget, rounds=rounds, bracket=_SIGMAS)
+
+        def family(sigma: float) -> Mechanism:
+            own = {"sigma_threshold": (2.0 if ratio is None else ratio) * sigma} if kind is ConfidentGNMax else {}
+            return kind.model_validate({**own, **settings, "sigma": sigma})
+
+        found = calibrated(family, budget, rounds=rounds, bracket=_SIGMAS)
     if teachers is not None and not anyway and not (expected := outlook(found, teachers=teachers)).works:
         raise PoorOutlook(
             f"this budget leaves little but noise for {rounds} rounds and {teachers} teachers: plan fewer rounds, more teachers "
@@ -177,11 +182,15 @@ def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: b
     plan = rounds * _curve(mechanism)
     left = math.nextafter(delta - plan.delta0, 0.0) if plan.delta0 else delta
     rdp = rdp_to_epsilon(plan.rdp, left, plan.table_orders).value if left > 0 else math.inf
-    programme = (
-        adaptive_epsilon(mechanism, delta, rounds) if adaptive and isinstance(mechanism, StableVoting) and left > 0 else None
-    )
+    exact = programme = None
+    if left > 0 and plan.profile(0.0) is not None:
+        exact = invert_profile(lambda epsilon: 1.0 if (value := plan.profile(epsilon)) is None else value, delta)
+    elif left > 0 and (losses := plan.losses()) is not None and composable(losses):
+        exact = pld_epsilon(losses, delta).value
+    if left > 0 and adaptive and isinstance(mechanism, StableVoting):
+        programme = adaptive_epsilon(mechanism, delta, rounds)
     best = min(plan.epsilon(delta), math.inf if programme is None else programme)
-    return Prices(rounds, delta, rdp, _exact(plan, delta) if left > 0 else None, programme, best)
+    return Prices(rounds, delta, rdp, exact, programme, best)
 
 
 def adaptive_epsilon(mechanism: StableVoting, delta: float, rounds: int) -> float:
@@ -189,13 +198,6 @@ def adaptive_epsilon(mechanism: StableVoting, delta: float, rounds: int) -> floa
     choice = acc.Approximate(curve=acc.BoundedRange(epsilon=2 * math.sqrt(mechanism.rho)), delta0=mechanism.failure_delta)
     test = acc.GaussianDP(mu=math.sqrt(mechanism.rho))
     return acc.adaptive_composition([choice, test] * _checked(rounds), delta).epsilon_upper
-
-
-def _exact(plan: acc.Curve, delta: float) -> float | None:
-    if plan.profile(0.0) is not None:
-        return invert_profile(lambda epsilon: 1.0 if (value := plan.profile(epsilon)) is None else value, delta)
-    losses = plan.losses()
-    return None if losses is None or not composable(losses) else pld_epsilon(losses, delta).value
 
 
 def _checked(rounds: int) -> int:
@@ -218,14 +220,6 @@ def _member(member: type[Vote] | str) -> type[Vote]:
     return found
 
 
-def _by_sigma(member: type[Vote], ratio: float, settings: dict[str, Any]) -> Family:
-    def family(sigma: float) -> Mechanism:
-        own = {"sigma_threshold": ratio * sigma} if member is ConfidentGNMax else {}
-        return member.model_validate({**own, **settings, "sigma": sigma})
-
-    return family
-
-
 def _quick_stable(budget: acc.Budget, rounds: int, labels: int) -> list[StableVoting]:
     """StableVoting that fits the budget by zCDP alone, in milliseconds: a little more noise than `fitted`; [] if none fits."""
     if budget.delta == 0:
@@ -245,13 +239,13 @@ def _share(budget: acc.Budget, rounds: int) -> float:
     """Decided by zCDP, which is quick. It does not affect privacy: the mechanism is calibrated with it afterwards."""
     # A zCDP budget converts nothing: all of its delta is there for failures.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    return min(shares, key=lambda share: _gap(budget, share, rounds))
 
+    def gap(share: float) -> float:
+        """About how wide a gap has to be to pass, up to a factor; inf where the budget pays for no test."""
+        rho = _rho(budget, share)
+        return math.inf if rho is None else float(by_name("gaussian").isf(share * budget.delta / rounds)) / math.sqrt(rho)
 
-def _gap(budget: acc.Budget, share: float, rounds: int) -> float:
-    """About how wide a gap has to be to pass, up to a factor; inf where the budget pays for no test."""
-    rho = _rho(budget, share)
-    return math.inf if rho is None else float(by_name("gaussian").isf(share * budget.delta / rounds)) / math.sqrt(rho)
+    return min(shares, key=gap)
 
 
 @lru_cache(maxsize=64)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import uuid
 from collections.abc import Callable, Iterator
@@ -156,7 +157,10 @@ class Payer:
         if path.exists():
             _remove_unused(path)
         ledger = Ledger.open(f"sqlite:///{path}")
-        ledger.create_dataset(OWN_DATASET, _exact_budget(mechanism, rounds, batch_size), mechanism.relation, unit="teacher")
+        job = Job(key="any", mechanism=mechanism, rounds=rounds, batch_size=batch_size, ledger="", dataset=OWN_DATASET)
+        price = price_of(Budget(rho=1e6, delta=0.999), job, list(range(job.batches)))  # of a budget that is ample
+        exact = Budget(rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT))
+        ledger.create_dataset(OWN_DATASET, exact, mechanism.relation, unit="teacher")
         return cls(ledger, OWN_DATASET)
 
     @classmethod
@@ -217,13 +221,6 @@ def _remove_unused(path: Path) -> None:
     path.unlink()
 
 
-def _exact_budget(mechanism: Mechanism, rounds: int, batch_size: int) -> Budget:
-    ample = Budget(rho=1e6, delta=0.999)
-    job = Job(key="any", mechanism=mechanism, rounds=rounds, batch_size=batch_size, ledger="", dataset=OWN_DATASET)
-    price = price_of(ample, job, list(range(job.batches)))
-    return Budget(rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT))
-
-
 # -- the folder ---------------------------------------------------------------------------------------------------------------
 
 VERSION = 2
@@ -250,9 +247,12 @@ class Labels:
         """What a file holds, if it can be the labels of `rounds` rounds with `size` labels to choose from."""
         if not isinstance(labels, list) or not isinstance(answered, list) or len(labels) != rounds or len(answered) != rounds:
             return None
-        if not all(type(one) is bool for one in answered) or not all(_is_row(row, size) for row in labels):
+        if not all(type(one) is bool for one in answered) or not all(isinstance(row, list) for row in labels):
             return None
-        return cls(labels, answered)
+        end = math.inf if size is None else size
+        if not all(type(label) is int and 0 <= label < end for row in labels for label in row):
+            return None
+        return cls(labels, answered) if all(len(set(row)) == len(row) for row in labels) else None
 
 
 @dataclass(frozen=True)
@@ -425,12 +425,6 @@ def _begun(folder: Path) -> tuple[Job, dict[str, Any]]:
 
 def _are_texts(content: Any, *names: str) -> bool:
     return isinstance(content, dict) and all(isinstance(content.get(name), str) for name in names)
-
-
-def _is_row(row: object, size: int | None) -> bool:
-    if not isinstance(row, list) or not all(type(label) is int and label >= 0 for label in row):
-        return False
-    return len(set(row)) == len(row) and (size is None or all(label < size for label in row))
 
 
 def _place(ledger: Path) -> dict[str, str]:

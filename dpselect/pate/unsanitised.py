@@ -353,14 +353,18 @@ class Profile:
         # How far it walks is fixed by configuration: beyond, nothing exceeds the floor. The time taken does not tell the votes.
         farthest = min(self.lattice.teachers, math.ceil(-math.log(_FLOOR) / beta))
         terms = (math.exp(-beta * distance) * self.local(states, distance) for distance in range(farthest + 1))
-        return max(*terms, _FLOOR * len(states.gap) * self._steepest) * _ROUNDED
+        fixed_steps, share_steps, shares, drops = (table.most for table in self._ranges)
+        # More than `local` can be of one round.
+        steepest = (fixed_steps + share_steps * float(self.gnmax[0]) + shares * drops) * _ROUNDED
+        return max(*terms, _FLOOR * len(states.gap) * steepest) * _ROUNDED
 
     def local(self, states: States, distance: int) -> float:
         """An upper bound on what one teacher changes in `total`, at votes that `distance` teachers may have changed before."""
         low, high = states.largest - distance - 1, states.largest + distance
         near, far = states.gap - (distance + 1) * self.lattice.reach, states.gap + distance * self.lattice.reach
-        test = self._fixed_steps(low, high) + self._share_steps(low, high) * self.gnmax[np.maximum(near, 0)]
-        return math.fsum(test + self._shares(low, high + 1) * self._drops(near, far))
+        fixed_steps, share_steps, shares, drops = self._ranges
+        test = fixed_steps(low, high) + share_steps(low, high) * self.gnmax[np.maximum(near, 0)]
+        return math.fsum(test + shares(low, high + 1) * drops(near, far))
 
     def _behind(self, cost: float) -> Floats:
         if self.threshold is None:
@@ -368,27 +372,12 @@ class Profile:
         return _threshold_costs(self.order, self.threshold.level, self.threshold.sigma, self.lattice.teachers, cost)
 
     @cached_property
-    def _drops(self) -> RangeMax:
+    def _ranges(self) -> tuple[RangeMax, RangeMax, RangeMax, RangeMax]:
+        """Of the steps of `fixed`, of those of `share`, of `share`, and of what GNMax loses within one teacher's reach."""
         later = np.minimum(np.arange(len(self.gnmax)) + self.lattice.reach, self.lattice.last)
-        return RangeMax(self.gnmax - self.gnmax[later])
-
-    @cached_property
-    def _fixed_steps(self) -> RangeMax:
-        return RangeMax(np.abs(np.diff(self.fixed)))
-
-    @cached_property
-    def _share_steps(self) -> RangeMax:
-        return RangeMax(np.abs(np.diff(self.share)))
-
-    @cached_property
-    def _shares(self) -> RangeMax:
-        return RangeMax(self.share)
-
-    @cached_property
-    def _steepest(self) -> float:
-        """More than `local` can be of one round."""
-        tests = self._fixed_steps.most + self._share_steps.most * float(self.gnmax[0])
-        return (tests + self._shares.most * self._drops.most) * _ROUNDED
+        tables = np.abs(np.diff(self.fixed)), np.abs(np.diff(self.share)), self.share, self.gnmax - self.gnmax[later]
+        fixed_steps, share_steps, shares, drops = map(RangeMax, tables)
+        return fixed_steps, share_steps, shares, drops
 
 
 def _threshold_costs(order: float, threshold: float, sigma: float, teachers: int, behind: float) -> Floats:

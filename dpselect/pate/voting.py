@@ -223,13 +223,13 @@ class GNMax(Vote):
         return centred_gaussian(self.sigma, self.covers, self.labels)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return select_winner(scores, by_name("gaussian"), self.sigma, source)
+        return select_winner(scores, _GAUSSIAN, self.sigma, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         return Selections(winners(matrix, self.sigma, source)[:, None], ordered=True, requested=1)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        return winner_probabilities(scores, by_name("gaussian"), self.sigma)
+        return winner_probabilities(scores, _GAUSSIAN, self.sigma)
 
     def _decision(self) -> tuple[float, float | None]:
         return self.sigma, None
@@ -301,8 +301,8 @@ class ConfidentGNMax(Vote):
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         highest = scores.values.max(keepdims=True)
-        if source.exceeds(highest, by_name("gaussian"), self.sigma_threshold, self.threshold)[0]:
-            return select_winner(scores, by_name("gaussian"), self.sigma, source)
+        if source.exceeds(highest, _GAUSSIAN, self.sigma_threshold, self.threshold)[0]:
+            return select_winner(scores, _GAUSSIAN, self.sigma, source)
         return release(scores, (), ordered=True, requested=1, complete=False, reason=ABSTAINED)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
@@ -317,10 +317,9 @@ class ConfidentGNMax(Vote):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         below = (self.threshold - float(scores.values.max())) / self.sigma_threshold
-        noise = by_name("gaussian")
-        winner = winner_probabilities(scores, noise, self.sigma)
-        passes = float(noise.sf(below))
-        return {(): float(noise.cdf(below)), **{(label,): passes * chance for label, chance in winner.items()}}
+        winner = winner_probabilities(scores, _GAUSSIAN, self.sigma)
+        passes = float(_GAUSSIAN.sf(below))
+        return {(): float(_GAUSSIAN.cdf(below)), **{(label,): passes * chance for label, chance in winner.items()}}
 
     def _decision(self) -> tuple[float, float | None]:
         return self.sigma_threshold, self.threshold
@@ -375,7 +374,7 @@ class LevelVote(Vote, ABC):
         return self.teachers / 2
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        passed = source.exceeds(scores.dense(), by_name("gaussian"), self.sigma, self._level)
+        passed = source.exceeds(scores.dense(), _GAUSSIAN, self.sigma, self._level)
         return release(scores, np.flatnonzero(passed).tolist(), ordered=False, requested=None)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
@@ -385,11 +384,10 @@ class LevelVote(Vote, ABC):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(2.0**scores.size)  # labels are independent
-        noise = by_name("gaussian")
         with np.errstate(over="ignore"):
             below = (self._level - np.asarray(scores.dense(), dtype=np.float64)) / self.sigma
         law: dict[Any, float] = {frozenset(): 1.0}
-        for label, (passes, fails) in enumerate(zip(noise.sf(below).tolist(), noise.cdf(below).tolist(), strict=True)):
+        for label, (passes, fails) in enumerate(zip(_GAUSSIAN.sf(below).tolist(), _GAUSSIAN.cdf(below).tolist(), strict=True)):
             law = {
                 **{chosen: chance * fails for chosen, chance in law.items()},
                 **{chosen | {label}: chance * passes for chosen, chance in law.items()},

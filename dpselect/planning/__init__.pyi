@@ -4,10 +4,10 @@ from .explore import plot_chart as plot_chart
 from .explore import plot_plan as plot_plan
 from .planner import plan as plan
 from .release_plan import Estimate as Estimate
-from .release_plan import Groups as Groups
 from .release_plan import Part as Part
 from .release_plan import PlannedMechanism as PlannedMechanism
 from .release_plan import Quality as Quality
 from .release_plan import ReleasePlan as ReleasePlan
 from .release_plan import Unsuited as Unsuited
+from .shape import Groups as Groups
 from .shape import Shape as Shape

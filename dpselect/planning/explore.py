@@ -20,13 +20,12 @@ from accounting.files import new_file
 from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
-from dpselect.planning.families import families
-from dpselect.planning.planner import Judge, Progress, compared
+from dpselect.planning.families import Family
+from dpselect.planning.planner import Judge, Progress
 from dpselect.planning.release_plan import (
     Part,
     PlannedMechanism,
     ReleasePlan,
-    Stated,
     Task,
     amount,
     budget_in_words,
@@ -34,7 +33,7 @@ from dpselect.planning.release_plan import (
     question_in_words,
     releases_in_words,
 )
-from dpselect.planning.shape import Shape
+from dpselect.planning.shape import Shape, Stated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,10 +187,10 @@ def _distinct(factors: Sequence[float], base: int, most: float = math.inf) -> li
 
 def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: ReleasePlan, tell: Callable[[], None]) -> Chart:
     points: dict[str, list[Point]] = {name: [] for name in names}
-    named = [family for family in families() if family.name in names]
+    named = [family for family in Family.planned() if family.name in names]
     judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by, places=plan.order)
     for x, task in steps:
-        for planned in compared(named, task, judge, None)[0]:
+        for planned in judge.compared(named, task)[0]:
             recall = planned.quality.recall
             points[planned.name].append(Point(x=x, y=recall.value, low=recall.low, high=recall.high))
         tell()

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from pkgutil import resolve_name
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 
@@ -54,6 +54,16 @@ class Family:
     member: type[Mechanism]
     settings: Settings
     clip: float | None = None
+
+    @classmethod
+    def planned(cls) -> tuple[Self, ...]:
+        """All of them, installed packages' included: what releases a top k of counts and has a planning law, in order of kind."""
+        planned = [(member, member.traits) for _, member in sorted(members().items()) if member.traits.planned]
+        return tuple(
+            cls(member, dict(zip(traits.tried, values, strict=True)), None if traits.recipe is None else traits.recipe.clip)
+            for member, traits in planned
+            for values in itertools.product(*traits.tried.values())
+        )
 
     @property
     def traits(self) -> Traits:
@@ -190,16 +200,6 @@ class Family:
             return "does not release the order" if task.order and not example.ordered else None
         except AccountingError as error:
             return f"is not proved for this: {error}"
-
-
-def families() -> tuple[Family, ...]:
-    """All of them, installed packages' included: what releases a top k of counts and has a planning law, in order of kind."""
-    planned = [(member, member.traits) for _, member in sorted(members().items()) if member.traits.planned]
-    return tuple(
-        Family(member, dict(zip(traits.tried, values, strict=True)), None if traits.recipe is None else traits.recipe.clip)
-        for member, traits in planned
-        for values in itertools.product(*traits.tried.values())
-    )
 
 
 def rules(_mechanism: mechanisms.CanonicalTopK, _levels: Levels) -> Iterator[Settings]:

@@ -20,14 +20,13 @@ from dpselect.choose.counts import COUNTS_AGAIN
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.base import INSTEAD, settings_of
-from dpselect.planning.families import Family, Fitted, families
+from dpselect.planning.families import Family, Fitted
 from dpselect.planning.laws.base import Levels, Outcomes, Runs
 from dpselect.planning.release_plan import (
     Charged,
     Criterion,
     Domain,
     Estimate,
-    Groups,
     Part,
     PlannedMechanism,
     Quality,
@@ -35,7 +34,7 @@ from dpselect.planning.release_plan import (
     Task,
     Unsuited,
 )
-from dpselect.planning.shape import Bounding, Shape
+from dpselect.planning.shape import Bounding, Groups, Shape
 from dpselect.sensitivity import Sensitivity
 
 Progress = Callable[[int, int], None]
@@ -171,17 +170,17 @@ def _shared(
     considered: Sequence[Family], task: Task, judge: Judge, progress: Progress | None
 ) -> tuple[list[PlannedMechanism], list[Unsuited], Task]:
     """The comparison at the largest share for counts that hardly costs the best selection anything, and that task."""
-    planned, others = compared(considered, task, judge, progress)
+    planned, others = judge.compared(considered, task, progress)
     best = next(iter(planned), None)
     if task.counts is None or task.recounted or best is None or best.mechanisms[0].releases_values:
         return planned, others, task
     more, alike = task, [family for family in considered if family.name == best.name]
     for share in _COUNTS[1:]:
-        again, _ = compared(alike, replace(task, counts=share), judge, None)
+        again, _ = judge.compared(alike, replace(task, counts=share))
         if not again or again[0].quality.recall.value < best.quality.recall.value - _CLOSE:
             break
         more = replace(task, counts=share)
-    return (planned, others, task) if more is task else (*compared(considered, more, judge, progress), more)
+    return (planned, others, task) if more is task else (*judge.compared(considered, more, progress), more)
 
 
 def _require_types(budget: object, shape: object) -> None:
@@ -261,14 +260,14 @@ def _judge(rounds: int, seed: int, level: float, rank_by: Criterion, task: Task)
 
 def _considered(kinds: Sequence[str] | None) -> list[Family]:
     if kinds is None:
-        return list(families())
+        return list(Family.planned())
     named = [kinds] if isinstance(kinds, str) or not isinstance(kinds, Iterable) else list(kinds)
     if not named or not all(isinstance(kind, str) for kind in named):
         raise InvalidRequest("mechanisms must name one or more kinds, ['oneshot_top_k'] for example; leave it out to try all")
     asked = {kind_of(mechanism_class(kind)) for kind in named}
     for kind in asked & _not_planned().keys():
         raise InvalidRequest(f"{kind} cannot be planned: it {_not_planned()[kind]}")
-    return [family for family in families() if family.kind in asked]
+    return [family for family in Family.planned() if family.kind in asked]
 
 
 def _not_planned() -> dict[str, str]:
@@ -328,32 +327,31 @@ class Judge:
         }[self.rank_by]
         return (first, found.recall.value, found.exact_set.value, -found.score_loss.value, in_place)
 
-
-def compared(
-    families: Sequence[Family], task: Task, judge: Judge, progress: Progress | None
-) -> tuple[list[PlannedMechanism], list[Unsuited]]:
-    """The families that can do the task, best first, one entry for each name, and why the others cannot."""
-    suited, others = _sorted_out(families, task)
-    tell = progress or (lambda _done, _total: None)
-    looked_at: dict[str, _Look] = {}
-    for done, (name, alike) in enumerate(suited.items()):
-        tell(done, 2 * len(suited))
-        best = _best(alike, task, judge)
-        if best is None:
-            others.append(Unsuited(name=name, reason="no amount of noise brings it within the budget"))
-        else:
-            looked_at[name] = best
-    worths = sorted((judge.worth(look.quality) for look in looked_at.values()), reverse=True)
-    bar, last = (worths[0][0], worths[:_IN_FULL][-1]) if worths else (0.0, ())
-    planned = []
-    for done, (name, look) in enumerate(looked_at.items(), start=len(suited)):
-        tell(done, 2 * len(suited))
-        settled = judge.worth(look.quality) < last or _behind(look, bar, task, judge)
-        if not settled:  # with the least noise that the budget admits and, for that, the best settings
-            look = _tuned(look.fitted.refined(task), task, judge, _SCREENED)
-        planned.append(_reported(name, look, task, judge, full=not settled))
-    tell(2 * len(suited), 2 * len(suited))
-    return sorted(planned, key=lambda one: judge.worth(one.quality), reverse=True), others
+    def compared(
+        self, families: Sequence[Family], task: Task, progress: Progress | None = None
+    ) -> tuple[list[PlannedMechanism], list[Unsuited]]:
+        """The families that can do the task, best first, one entry for each name, and why the others cannot."""
+        suited, others = _sorted_out(families, task)
+        tell = progress or (lambda _done, _total: None)
+        looked_at: dict[str, _Look] = {}
+        for done, (name, alike) in enumerate(suited.items()):
+            tell(done, 2 * len(suited))
+            best = _best(alike, task, self)
+            if best is None:
+                others.append(Unsuited(name=name, reason="no amount of noise brings it within the budget"))
+            else:
+                looked_at[name] = best
+        worths = sorted((self.worth(look.quality) for look in looked_at.values()), reverse=True)
+        bar, last = (worths[0][0], worths[:_IN_FULL][-1]) if worths else (0.0, ())
+        planned = []
+        for done, (name, look) in enumerate(looked_at.items(), start=len(suited)):
+            tell(done, 2 * len(suited))
+            settled = self.worth(look.quality) < last or _behind(look, bar, task, self)
+            if not settled:  # with the least noise that the budget admits and, for that, the best settings
+                look = _tuned(look.fitted.refined(task), task, self, _SCREENED)
+            planned.append(_reported(name, look, task, self, full=not settled))
+        tell(2 * len(suited), 2 * len(suited))
+        return sorted(planned, key=lambda one: self.worth(one.quality), reverse=True), others
 
 
 @final

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 import scipy
@@ -17,27 +17,20 @@ from pydantic import Field, ValidationError
 
 from accounting import Budget, Composed, Curve
 from accounting.arguments import WORDS
-from accounting.frozen import Count, Frozen, Positive, Probability, Real
+from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.choose.calibration import noise_settings
 from dpselect.choose.counts import CountNoise, interval, without_counts
 from dpselect.choose.forecast import Forecast
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, DiscoverThenSelect, Mechanism, PerGroup
 from dpselect.planning.laws.base import Floats, Levels, Norm, Outcomes
-from dpselect.planning.shape import Bounding, Loads, Shape
+from dpselect.planning.shape import Bounding, Groups, Shape, Stated
 from dpselect.sensitivity import Sensitivity
 
 Method = Literal["exact", "quadrature", "clopper-pearson", "empirical-bernstein"]
 Domain = Literal["public", "unknown"]
 Charged = Literal["together", "separately"]
-_CLASSES = 5
 Criterion = Literal["recall", "exact_set", "score_loss", "released", "in_place"]
-
-
-class Stated(Frozen):
-    """Part of a question to the planner or of its answer."""
-
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
 
 
 @final
@@ -51,39 +44,6 @@ class Part(Stated):
 
     releases: Count = Field(description="an integer >= 1")
     k: Count = Field(description="an integer >= 1")
-
-
-@final
-class Groups(Stated):
-    """Groups of a public list, of each of which the top k is released, by `PerGroup`.
-
-    A group looks like the whole log with fewer users. What is found is the mean over the groups.
-
-    Args:
-        count: how many groups there are, >= 1. The price does not depend on it.
-        max_groups_per_user: in how many of them one user is kept, >= 1: the price of one group is paid that many times.
-        per_user: in how many a user is on average before that, >= 1; users are spread geometrically.
-        exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all groups alike.
-    """
-
-    count: Count = Field(description="an integer >= 1")
-    max_groups_per_user: Count = Field(description="an integer >= 1")
-    per_user: Real = Field(default=1.0, ge=1.0, le=1e6, description="a number from 1 to 10^6")
-    exponent: Real = Field(default=1.0, ge=0.0, description="a finite number >= 0")
-
-    @property
-    def kept(self) -> float:
-        """The share of the (user, group) pairs that the bound keeps."""
-        loads = Loads.of_mean(self.per_user)
-        sizes = np.minimum(loads.sizes, self.count)
-        return float(np.minimum(sizes, self.max_groups_per_user) @ loads.users / (sizes @ loads.users))
-
-    def sizes(self) -> list[tuple[int, float]]:
-        """Up to five classes, largest first: how many groups, and the share of the users that one of them has on average."""
-        shares = np.arange(1, self.count + 1) ** -self.exponent
-        users = np.minimum(1.0, min(self.per_user, self.count) * shares / shares.sum())
-        classes = 1 if self.exponent == 0 else min(_CLASSES, self.count)
-        return [(len(part), float(part.mean())) for part in np.array_split(users, classes)]
 
 
 @final
@@ -240,8 +200,17 @@ class Estimate(Stated):
     @classmethod
     def from_runs(cls, runs: Floats, level: float) -> Self:
         """The mean of (rounds,) independent numbers in [0, 1], with an interval of this confidence."""
-        mean = float(runs.mean())
-        low, high, method = _interval(runs, mean, 1 - level)
+        mean, rounds, doubt = float(runs.mean()), len(runs), 1 - level
+        method: Method = "clopper-pearson" if np.isin(runs, (0.0, 1.0)).all() else "empirical-bernstein"
+        if method == "clopper-pearson":
+            hits = int(runs.sum())
+            low = 0.0 if hits == 0 else float(scipy.special.betaincinv(hits, rounds - hits + 1, doubt / 2))
+            high = 1.0 if hits == rounds else float(scipy.special.betainccinv(hits + 1, rounds - hits, doubt / 2))
+        else:
+            # Half the width of the interval of Maurer and Pontil (2009), Theorem 4, on both sides.
+            surprise = math.log(4 / doubt)
+            half = math.sqrt(2 * float(runs.var(ddof=1)) * surprise / rounds) + 7 * surprise / (3 * (rounds - 1))
+            low, high = max(0.0, mean - half), min(1.0, mean + half)
         return cls(value=mean, low=min(low, mean), high=max(high, mean), level=level, method=method)
 
     @classmethod
@@ -288,22 +257,6 @@ def _binomial_quantile(tail: float, runs: int, chance: float) -> int:
         return int(chance) * runs
     count = max(0, math.ceil(float(scipy.special.bdtrik(tail, runs, chance))))
     return count - 1 if count and scipy.special.bdtr(count - 1, runs, chance) >= tail else count
-
-
-def _interval(runs: Floats, mean: float, doubt: float) -> tuple[float, float, Method]:
-    if np.isin(runs, (0.0, 1.0)).all():
-        return *_clopper_pearson(int(runs.sum()), len(runs), doubt), "clopper-pearson"
-    # Half the width of the interval of Maurer and Pontil (2009), Theorem 4, on both sides.
-    rounds = len(runs)
-    surprise = math.log(4 / doubt)
-    half = math.sqrt(2 * float(runs.var(ddof=1)) * surprise / rounds) + 7 * surprise / (3 * (rounds - 1))
-    return max(0.0, mean - half), min(1.0, mean + half), "empirical-bernstein"
-
-
-def _clopper_pearson(hits: int, rounds: int, doubt: float) -> tuple[float, float]:
-    low = 0.0 if hits == 0 else float(scipy.special.betaincinv(hits, rounds - hits + 1, doubt / 2))
-    high = 1.0 if hits == rounds else float(scipy.special.betainccinv(hits + 1, rounds - hits, doubt / 2))
-    return low, high
 
 
 @final
@@ -545,8 +498,11 @@ def releases_in_words(plan: ReleasePlan) -> str:
 
 def budget_in_words(budget: Budget) -> str:
     """The stated budget."""
-    main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.limit:g}"
-    return main + (f", delta {budget.delta:g}" if budget.delta else "")
+    return f"{_unit(budget)} {budget.limit:g}" + (f", delta {budget.delta:g}" if budget.delta else "")
+
+
+def _unit(budget: Budget) -> str:
+    return "rho" if budget.rho is not None else "epsilon"
 
 
 def question_in_words(plan: ReleasePlan) -> Iterator[tuple[str, str]]:
@@ -597,7 +553,8 @@ def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Ite
             f"{share(low)} to {share(high)} of the true items in each release: counts of real logs scatter around a curve",
         )
     else:
-        error = "" if recall.method == "exact" else f" ({_error(recall)} {share(recall.low)} to {share(recall.high)})"
+        about = "numerical error:" if recall.method == "quadrature" else f"{100 * recall.level:g} % of simulations:"
+        error = "" if recall.method == "exact" else f" ({about} {share(recall.low)} to {share(recall.high)})"
         yield "expect", f"{share(recall.value)} of the true items in each release{error}; all of them right in {right}"
     if plan.counts is not None:
         # How exact they are, and of what kind.
@@ -609,36 +566,19 @@ def recommendation_in_words(plan: ReleasePlan, planned: PlannedMechanism) -> Ite
         clip: float | None = getattr(run, "clip", None)
         looked = "" if clip is None else f"; a second look clips users to {clip:.4g} among the items of the release"
         yield "counts", f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}{looked}"
-    yield "cost", f"{_cost(planned.cost, plan.budget)} for {releases_in_words(plan)}"
-    yield "if wrong", _if_wrong(planned)
-    yield "instead", _instead(plan, planned)
-
-
-def _error(recall: Estimate) -> str:
-    """What an interval is about."""
-    return "numerical error:" if recall.method == "quadrature" else f"{100 * recall.level:g} % of simulations:"
-
-
-def _cost(cost: float, budget: Budget) -> str:
-    unit = "rho" if budget.rho is not None else "epsilon"
-    return f"{unit} {cost:.4g} of {budget.limit:g}" + (f" at delta {budget.delta:g}" if budget.delta else "")
-
-
-def _if_wrong(planned: PlannedMechanism) -> str:
+    unit, at = _unit(plan.budget), f" at delta {plan.budget.delta:g}" if plan.budget.delta else ""
+    yield "cost", f"{unit} {planned.cost:.4g} of {plan.budget.limit:g}{at} for {releases_in_words(plan)}"
     if planned.worst_recall is None:
-        return "the guarantee stands; how the recall changes with the shape was not looked at (--curves)"
-    around = "steeper, flatter, half the users, twice the items each"
-    return f"at least {share(planned.worst_recall)} on shapes around this one: {around}"
-
-
-def _instead(plan: ReleasePlan, planned: PlannedMechanism) -> str:
-    others = [one for one in plan.ranked if one != planned][:2]
-    named = [f"{one.name} {share(one.expected)}" + _worst(one) for one in others]
-    return ", ".join(named) or "nothing else applies"
-
-
-def _worst(one: PlannedMechanism) -> str:
-    return "" if one.worst_recall is None else f" (around: {share(one.worst_recall)})"
+        yield "if wrong", "the guarantee stands; how the recall changes with the shape was not looked at (--curves)"
+    else:
+        shapes = "steeper, flatter, half the users, twice the items each"
+        yield "if wrong", f"at least {share(planned.worst_recall)} on shapes around this one: {shapes}"
+    others = [
+        f"{one.name} {share(one.expected)}" + ("" if one.worst_recall is None else f" (around: {share(one.worst_recall)})")
+        for one in plan.ranked
+        if one != planned
+    ]
+    yield "instead", ", ".join(others[:2]) or "nothing else applies"
 
 
 def amount(value: float) -> str:

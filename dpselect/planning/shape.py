@@ -13,14 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Self, final
+from typing import ClassVar, Self, final
 
 import numpy as np
 import scipy
 from numpy.typing import ArrayLike
+from pydantic import Field
 
 from accounting import Relation
 from accounting.files import read_text
+from accounting.frozen import Count, Frozen, Real
 from dpselect.choose.defaults import ASSUMED
 from dpselect.choose.forecast import SHARES, Crowd
 from dpselect.choose.learning import End, Learnt
@@ -49,7 +51,14 @@ _HEAD = 0.8  # the exponent that a flat head takes off
 _TAIL = 1e-9  # users with more items than all but so few of them are left out
 _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
 _SINGLE = 16
+_CLASSES = 5  # of groups by their size
 _MOST_WITHIN = 500  # of a user's items among some candidates
+
+
+class Stated(Frozen):
+    """Part of a question to the planner or of its answer."""
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
 
 
 @final
@@ -536,6 +545,39 @@ class Shape:
 
     def __repr__(self) -> str:
         return f"Shape({self.description!r}, items={self.size})"
+
+
+@final
+class Groups(Stated):
+    """Groups of a public list, of each of which the top k is released, by `PerGroup`.
+
+    A group looks like the whole log with fewer users. What is found is the mean over the groups.
+
+    Args:
+        count: how many groups there are, >= 1. The price does not depend on it.
+        max_groups_per_user: in how many of them one user is kept, >= 1: the price of one group is paid that many times.
+        per_user: in how many a user is on average before that, >= 1; users are spread geometrically.
+        exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all groups alike.
+    """
+
+    count: Count = Field(description="an integer >= 1")
+    max_groups_per_user: Count = Field(description="an integer >= 1")
+    per_user: Real = Field(default=1.0, ge=1.0, le=1e6, description="a number from 1 to 10^6")
+    exponent: Real = Field(default=1.0, ge=0.0, description="a finite number >= 0")
+
+    @property
+    def kept(self) -> float:
+        """The share of the (user, group) pairs that the bound keeps."""
+        loads = Loads.of_mean(self.per_user)
+        sizes = np.minimum(loads.sizes, self.count)
+        return float(np.minimum(sizes, self.max_groups_per_user) @ loads.users / (sizes @ loads.users))
+
+    def sizes(self) -> list[tuple[int, float]]:
+        """Up to five classes, largest first: how many groups, and the share of the users that one of them has on average."""
+        shares = np.arange(1, self.count + 1) ** -self.exponent
+        users = np.minimum(1.0, min(self.per_user, self.count) * shares / shares.sum())
+        classes = 1 if self.exponent == 0 else min(_CLASSES, self.count)
+        return [(len(part), float(part.mean())) for part in np.array_split(users, classes)]
 
 
 def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) -> Loads:

@@ -47,7 +47,9 @@ class Comparisons:
             raise InvalidComparisons("winners and losers must be two columns of the same length, with at least one comparison")
         names = tuple(sorted({*won, *lost}, key=label_key)) if items is None else _named(items)
         place = {name: i for i, name in enumerate(names)}
-        self._set(items=names, _winners=_places(won, place), _losers=_places(lost, place), _weights=_weights(weights, len(won)))
+        columns = {"_winners": _places(won, place), "_losers": _places(lost, place), "_weights": _weights(weights, len(won))}
+        for name, value in {"items": names, **columns}.items():
+            object.__setattr__(self, name, value)
         if np.any(self._winners == self._losers):
             raise InvalidComparisons("an item is compared with itself: drop such rows at the source")
 
@@ -104,10 +106,6 @@ class Comparisons:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Comparisons hold private data and are not pickled: pass the source they are read from instead")
-
-    def _set(self, **fields: object) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
 
 
 def _labels(column: Any, name: str) -> list[Label]:

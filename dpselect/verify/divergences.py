@@ -174,7 +174,8 @@ def renyi(first: ArrayLike, second: ArrayLike, orders: ArrayLike) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         log_p, log_q = np.log(p), np.log(q)
         ratio = np.where(p > 0, log_p - log_q, -np.inf)
-        rows = [_log_sum(np.where(p > 0, log_p + (a - 1) * ratio, -np.inf)) / (a - 1) for a in np.atleast_1d(orders)]
+        logs = (np.where(p > 0, log_p + (a - 1) * ratio, -np.inf) for a in np.atleast_1d(orders))
+        rows = [scipy.special.logsumexp(one, axis=1) / (a - 1) for one, a in zip(logs, np.atleast_1d(orders), strict=True)]
     return np.stack(rows)
 
 
@@ -189,12 +190,6 @@ def log_ratio(first: ArrayLike, second: ArrayLike) -> Floats:
     p, q = np.atleast_2d(np.asarray(first, dtype=np.float64)), np.atleast_2d(np.asarray(second, dtype=np.float64))
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(p > 0, np.log(p) - np.log(q), -np.inf).max(axis=1)
-
-
-def _log_sum(terms: Floats) -> Floats:
-    top = terms.max(axis=1)
-    safe = np.where(np.isfinite(top), top, 0.0)
-    return safe + np.log(np.exp(terms - safe[:, None]).sum(axis=1))
 
 
 # -- from samples ----------------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def horizon(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, co
     mechanism = dps.ContinualTopK.fitted(budget, unknown=names is None, **settings)
     found = []
     for draw in range(asked.draws):
-        state, source = states.in_memory(mechanism, names), sampler(np.random.default_rng(draw))
+        state, source = states.State.in_memory(mechanism, names), sampler(np.random.default_rng(draw))
         for at in range(1, asked.releases + 1):
             new = log[period == at]
             state._connection.register("events", {"u": new["user"].to_numpy(), "i": new["item"].to_numpy()})
@@ -186,7 +186,7 @@ def scale(asked: argparse.Namespace) -> Iterator[str]:
             costs.append((closed, read))
             if at % -(-last // 30) and at != last:
                 continue
-            with states.opened(Path(folder) / "state") as state:
+            with states.State.opened(Path(folder) / "state") as state:
                 rows = state.number_of_items() + int(state._positions()[0].sum())
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             held = (Path(folder) / "state").stat().st_size

@@ -17,10 +17,9 @@ from dpselect.continual import averages, horizon
 from dpselect.continual import memory as memories
 from dpselect.continual import state as states
 from dpselect.continual.averages import Means
-from dpselect.continual.declared import _coins, declared
+from dpselect.continual.continual_top_k import UNIT, declared, strategy, thresholds
 from dpselect.continual.horizon import estimate, weighted
 from dpselect.continual.state import Increment, measure, true_measurements
-from dpselect.continual.strategy import UNIT, strategy, thresholds
 from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import sampler
 
@@ -36,7 +35,7 @@ def of(count: str, window: int | None, **settings: Any) -> dps.ContinualTopK:
 
 def taken(mechanism: dps.ContinualTopK, events: list[tuple[int, int, int]]) -> tuple[states.State, list[Increment]]:
     """The real state after (period, user, item) events, and its increments."""
-    state, found = states.in_memory(mechanism), []
+    state, found = states.State.in_memory(mechanism), []
     for period in range(1, mechanism.periods + 1):
         new = np.array([(user, item) for when, user, item in events if when == period], dtype=np.int64).reshape(-1, 2)
         state._connection.register("events", {"u": new[:, 0], "i": new[:, 1]})
@@ -374,7 +373,7 @@ def test_equal_measurements_have_equal_sums() -> None:
 
 def closed(mechanism: dps.ContinualTopK, periods: list[list[tuple[int, int]]], seed: int = 0) -> states.State:
     """A state after these periods of (user, item) events."""
-    state, source = states.in_memory(mechanism), sampler(np.random.default_rng(seed))
+    state, source = states.State.in_memory(mechanism), sampler(np.random.default_rng(seed))
     for period, events in enumerate(periods, start=1):
         new = np.array(events, dtype=np.int64).reshape(-1, 2)
         state._connection.register("events", {"u": new[:, 0], "i": new[:, 1]})
@@ -435,7 +434,7 @@ def test_a_pair_counts_once_and_in_windows_again_after_them() -> None:
 def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | None, text: bool) -> None:
     """T2: of random events, given in two overlapping tables, each pair counts once a period, and again only as its count says."""
     mechanism, rng = of(count, window, periods=6, users=dps.HorizonClip(exponent=0.0, cells=400)), np.random.default_rng(6)
-    state, each = states.in_memory(mechanism), mechanism.users.weights()[0, 1]
+    state, each = states.State.in_memory(mechanism), mechanism.users.weights()[0, 1]
     last: dict[tuple[int, int], int] = {}
     wait = {"period": 1, "running": 6, "window": window or 0}[count]
     kinds: Any = {"user": "str", "item": "str"} if text else {"user": "int", "item": "digits"}
@@ -462,14 +461,14 @@ def test_pairs_of_users_who_have_used_their_cells_are_forgotten(
     mechanism = of(count, window, periods=8, users=dps.HorizonClip(cells=4))
 
     def increments() -> tuple[list[list[int]], int, int]:
-        state, rng, found = states.in_memory(mechanism, range(9)), np.random.default_rng(3), []
+        state, rng, found = states.State.in_memory(mechanism, range(9)), np.random.default_rng(3), []
         state.number_users(range(60))
         for period in range(1, 9):
             # Half of the users come once in a while, each the more often the higher its number.
             users = np.flatnonzero(rng.random(60) < np.arange(60) / 90)
             state._connection.register("events", {"u": users, "i": rng.integers(0, 9, len(users))})
             state.load(["events"], KINDS)
-            one = state.take(period, _coins("salt", period))
+            one = state.take(period, "salt")
             found.append(np.bincount(one.items, one.weights, minlength=9).astype(int).tolist())
         used = state._positions()[0]
         return found, state._run("SELECT count(*) FROM pairs")[0][0], int(used[used < 4].sum())
@@ -485,7 +484,7 @@ def test_pairs_of_users_who_have_used_their_cells_are_forgotten(
 def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> None:
     """An integer is the label that is written like it, in all 64 bits, and no other."""
     labels = ["7", "007", "x", str(2**64 - 1), str(-(2**63)), "7.0"]
-    state = states.in_memory(of("period", None, delta=None), labels)
+    state = states.State.in_memory(of("period", None, delta=None), labels)
     events = {"u": np.arange(4), "i": np.array(["7", "0", str(2**64 - 1), str(-(2**63))])}
     state._connection.register("events", events)
     state.load(["events"], {"user": "int", "item": "digits"})
@@ -496,7 +495,7 @@ def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> Non
 def test_a_long_horizon_counts_what_its_windows_hold() -> None:
     """T2: with hardly any noise, scores are the users of the last three periods, also where older increments are forgotten."""
     mechanism, rng = of("window", 3, periods=35, scale=2.0**-10, delta=None, users=ONE_CELL, k=2), np.random.default_rng(9)
-    state, source, each = states.in_memory(mechanism, [0, 1]), sampler(rng), mechanism.users.weights()[0, 1] / UNIT
+    state, source, each = states.State.in_memory(mechanism, [0, 1]), sampler(rng), mechanism.users.weights()[0, 1] / UNIT
     users = rng.integers(0, 30, (35, 2))
     for period in range(1, 36):
         items = np.repeat([0, 1], users[period - 1])
@@ -515,7 +514,7 @@ def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
     mechanism = of("period", None, periods=12, scale=15.0, delta=None, users=ONE_CELL, k=5)
 
     def right(best: Callable[[int], set[int]]) -> float:
-        state, source = states.in_memory(mechanism, range(50)), sampler(np.random.default_rng(5))
+        state, source = states.State.in_memory(mechanism, range(50)), sampler(np.random.default_rng(5))
         found = []
         for period in range(1, 13):
             events = [(item, user) for item in range(50) for user in range(60 if item in best(period) else 30)]

@@ -31,7 +31,7 @@ PAID = f"{DELTAS}::test_failures_are_paid_for_to_the_unit"
 OF_A_PAIR = "test_delta_is_that_of_a_pair_or_its_closed_form"
 STABLE = "dpselect/mechanisms/stability/stable_top_k.py"
 STABLE_PRICES = f"{CONSTANTS}::test_the_prices_of_stable_sets_are_their_closed_forms"
-STRATEGY, CONTINUAL = "dpselect/continual/strategy.py", "dpselect/continual/continual_top_k.py"
+CONTINUAL = "dpselect/continual/continual_top_k.py"
 HORIZON = "tests/laws/test_continual.py"
 MEMORY = "tests/dpselect/continual/test_memory.py"
 MEANS = "tests/dpselect/continual/test_averages.py::test_means_and_rates_are_those_of_a_direct_sum"
@@ -63,8 +63,8 @@ EDITS = [
     ),
     Edit("accounting/ledger/verification.py", 'if self._stage != "end":', 'if self._stage == "":', BREAKS_OFF),
     Edit("accounting/report.py", "≤ {rounded_up(also.epsilon)}", "≤ {rounded_down(also.epsilon)}", EPSILON_SO_FAR),
-    Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{period}"', REPLAYED_CHOICES),
-    Edit("dpselect/continual/declared.py", '"{salt}/{period}"', '"{salt}"', REPLAYED_CHOICES),
+    Edit("dpselect/continual/state.py", '"{salt}/{period}"', '"{period}"', REPLAYED_CHOICES),
+    Edit("dpselect/continual/state.py", '"{salt}/{period}"', '"{salt}"', REPLAYED_CHOICES),
     Edit(
         "dpselect/sampling/exact.py",
         ">> np.uint64(64 - level)) == 0 if level else True",
@@ -871,13 +871,13 @@ EDITS = [
         "_LONGEST_LINE = 2 * (2",
         f"{KILLED}/test_export.py::test_what_is_charged_can_be_imported",
     ),
-    Edit(STRATEGY, "return sqrt_up(Fraction(sum(", "return 0.95 * sqrt_up(Fraction(sum(", HORIZON_NORM),
-    Edit(STRATEGY, "column.append(int(factor * UNIT))", "column.append(int(0.95 * factor * UNIT) if j else UNIT)", HORIZON_NORM),
+    Edit(CONTINUAL, "return sqrt_up(Fraction(sum(", "return 0.95 * sqrt_up(Fraction(sum(", HORIZON_NORM),
+    Edit(CONTINUAL, "column.append(int(factor * UNIT))", "column.append(int(0.95 * factor * UNIT) if j else UNIT)", HORIZON_NORM),
     Edit(
-        STRATEGY, "np.array(_root(width), dtype", 'np.array(_root(periods if count == "window" else width), dtype', HORIZON_NORM
+        CONTINUAL, "np.array(_root(width), dtype", 'np.array(_root(periods if count == "window" else width), dtype', HORIZON_NORM
     ),
-    Edit(STRATEGY, "return tuple(high.tolist())", "return tuple((0.95 * high).tolist())", LONE),
-    Edit(STRATEGY, "passed = _most_passed(tails, squares, cells)", "passed = 0.95 * _most_passed(tails, squares, cells)", LONE),
+    Edit(CONTINUAL, "return tuple(high.tolist())", "return tuple((0.95 * high).tolist())", LONE),
+    Edit(CONTINUAL, "passed = _most_passed(tails, squares, cells)", "passed = 0.95 * _most_passed(tails, squares, cells)", LONE),
     Edit(CONTINUAL, "math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf)", "0.95 * math.sqrt(2) * norm", HORIZON_NORM),
     Edit(CONTINUAL, '(1 if self.stated == "add_remove" else 2)', '(1 if self.stated == "add_remove" else 1.9)', LONE),
     Edit(CONTINUAL, "(2 if self._tests_totals else 1)", "(1.9 if self._tests_totals else 1)", LONE),
@@ -906,13 +906,13 @@ EDITS = [
         f"{HORIZON}::test_thresholds_rise_by_the_rounding_of_measurements",
     ),
     Edit(
-        "dpselect/continual/strategy.py",
+        "dpselect/continual/continual_top_k.py",
         "_BELOW_ONE = 1 - 2.0**-30",
         "_BELOW_ONE = 1.05",
         f"{HORIZON}::test_the_weights_of_a_user_are_bounded_in_every_order",
     ),
     Edit(
-        "dpselect/continual/strategy.py",
+        "dpselect/continual/continual_top_k.py",
         "return (math.isqrt(self.squares[0]) + 1) / UNIT",
         "return 0.95 * (math.isqrt(self.squares[0]) + 1) / UNIT",
         f"{HORIZON}::test_the_weights_of_a_user_are_bounded_in_every_order",
@@ -925,7 +925,7 @@ EDITS = [
     ),
     Edit(
         "dpselect/continual/state.py",
-        "for since, until in slices(mechanism, first, end) if period > 1 else ():",
+        "for since, until in _slices(mechanism, first, end) if period > 1 else ():",
         "for since, until in ():",
         f"{HORIZON}::test_one_clock_of_noise",
     ),
@@ -961,14 +961,14 @@ EDITS = [
     ),
     Edit(
         "dpselect/continual/horizon.py",
-        "for closed in self._from_the_last_mark(done):",
+        "for closed in done[last - 1 :]:",
         "for closed in done[-1:]:",
         "tests/dpselect/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again",
     ),
     Edit(
         "dpselect/continual/horizon.py",
-        'if later is not None and later.state == "released":',
-        "if later is None and later:",
+        "if self._is_marked(len(done) + 1):",
+        "if False:",
         "tests/dpselect/continual/test_horizon.py::test_an_older_copy_is_refused",
     ),
     Edit("dpselect/continual/memory.py", "or histogram.floor > 0 or", "or", f"{MEMORY}::test_what_a_memory_is_not_made_of"),
@@ -1432,7 +1432,7 @@ EDITS = [
         "tests/laws/test_mutants_draws.py::test_limited_domain_draws_above_the_floor_it_chose",
     ),
     Edit(
-        "dpselect/continual/declared.py",
+        "dpselect/continual/continual_top_k.py",
         "l2=one * sqrt_up(",
         "l2=one / sqrt_up(",
         "tests/laws/test_continual.py::test_the_curve_is_that_of_the_norm",

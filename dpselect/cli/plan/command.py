@@ -21,8 +21,8 @@ from accounting import MissingExtra, OutputError, OutputRefused
 from dpselect.cli import options, out
 from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate
 from dpselect.cli.plan.request import PlanQuestion, answer_quick
+from dpselect.continual.continual_top_k import Over
 from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
-from dpselect.continual.strategy import Over
 from dpselect.errors import InvalidRequest, printable
 from dpselect.planning import PlannedMechanism, ReleasePlan
 from dpselect.planning.explore import Chart, explore, write_page

@@ -25,8 +25,8 @@ from dpselect.cli import config as files
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.continual.averages import Averages
+from dpselect.continual.continual_top_k import Over
 from dpselect.continual.memory import Memory
-from dpselect.continual.strategy import Over
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events import ProgressCallback, Reading, read_catalogue
 from dpselect.events.staging import split

@@ -74,7 +74,8 @@ def peeling(mechanism: mechanisms.PeelingTopK, levels: Levels, runs: Runs) -> Ou
         return _contest(levels, "gumbel", mechanism.scale).outcomes(runs, ordered=True)
     race = Race(levels, by_name(mechanism.noise), mechanism.scale, runs.generator(), picks=mechanism.k)
     rounds = runs.within(10 * mechanism.k * race.width).count
-    return Outcomes.of_items(race.peeled(rounds), levels, ordered=True)
+    drawn = np.concatenate([race.peeled(count) for count in chunks(rounds, race.width)])
+    return Outcomes.of_items(drawn, levels, ordered=True)
 
 
 def limited_domain(mechanism: mechanisms.LimitedDomain, levels: Levels, runs: Runs) -> Outcomes:
@@ -181,13 +182,6 @@ class Race:
 
     def one_shot(self, rounds: int) -> Indices:
         """(rounds, picks) levels of the largest noisy counts, largest first, all noise drawn once."""
-        return np.concatenate([self._one_shot(count) for count in chunks(rounds, self.width)])
-
-    def peeled(self, rounds: int) -> Indices:
-        """(rounds, picks) levels of as many winners, each removed before the noise is drawn afresh."""
-        return np.concatenate([self._peeled(count) for count in chunks(rounds, self.width)])
-
-    def _one_shot(self, rounds: int) -> Indices:
         picks = self._picks
         heads = self._first(np.broadcast_to(self._multiplicities, (rounds, self.width)))
         heights = self._values + self._scale * self._above(heads)
@@ -205,7 +199,8 @@ class Race:
             heights[row, best] = self._values[ahead[row, best]] + self._scale * self._above(heads[row, best])
         return chosen
 
-    def _peeled(self, rounds: int) -> Indices:
+    def peeled(self, rounds: int) -> Indices:
+        """(rounds, picks) levels of as many winners, each removed before the noise is drawn afresh."""
         left, row = np.tile(self._multiplicities, (rounds, 1)), np.arange(rounds)
         chosen = np.empty((rounds, self._picks), dtype=np.int64)
         for place in range(self._picks):
@@ -260,7 +255,8 @@ class Contest:
         """One outcome: the means. Without `runs.fine` the grid is coarser."""
         if not runs.fine:
             return replace(self, cells=_COARSE).outcomes(replace(runs, fine=True), ordered=ordered)
-        hits, kept, released = (float(self._mean(worth)) for worth in (self.levels.rights, self._truth, self._members))
+        worths = self.levels.rights, self.levels.truth * self._members, self._members
+        hits, kept, released = self._means(np.stack(worths, axis=1)).tolist()
         k, best, gated = self.levels.k, self.levels.best, self.gate is not None or self.opens > -math.inf
         skips = self.cells < Contest.cells or len(self._edges) > self._most
         return Outcomes(
@@ -276,10 +272,6 @@ class Contest:
     @cached_property
     def _members(self) -> Floats:
         return self.levels.multiplicities.astype(np.float64)
-
-    @cached_property
-    def _truth(self) -> Floats:
-        return self.levels.truth * self._members
 
     # -- the grid -----------------------------------------------------------------------------------------------------
 
@@ -342,19 +334,14 @@ class Contest:
 
     # -- means --------------------------------------------------------------------------------------------------------
 
-    def _mean(self, worth: Floats) -> float:
-        """The expected sum of worth over the released, (levels,) worth of each level's members together."""
+    def _means(self, worths: Floats) -> Floats:
+        """(kinds,) expected sums of worth over the released, from (levels, kinds) worths of each level's members together."""
         beyond = self._above(self._edges[-1:])[0]  # above the grid nothing stands in an item's way
         late = 1.0 if self.gate is None else float(self.gate(self._edges[-1:])[0])
-        inside = (self._masses * self._room) @ worth
-        return float(inside @ self._open + late * (beyond @ worth))
-
-    @cached_property
-    def _room(self) -> Floats:
-        """(cells, levels) chance that fewer than k others stand above the cell, for one member of each level."""
-        if self._smooth:
-            return _others_at_most(self._chances, self._members, self.levels.k - 1)
-        return self._sums.without_one(0, self.levels.k - 1)
+        # The chance that fewer than k others stand above the cell, for one member of each level.
+        last = self.levels.k - 1
+        room = _others_at_most(self._chances, self._members, last) if self._smooth else self._sums.without_one(0, last)
+        return np.asarray(self._open @ ((self._masses * room) @ worths) + late * (beyond @ worths))
 
     @property
     def _smooth(self) -> bool:
@@ -367,7 +354,7 @@ class Contest:
     def _exact_set(self) -> float:
         """The chance that the k largest are all right: the k-th of the right ones beats all wrong ones and the gate."""
         right, wrong = self.levels.rights, self._members - self.levels.rights
-        silent = _log_all(1 - self._chances, wrong)
+        silent = _log(1 - self._chances) @ wrong  # ln of the chance that no wrong one is above
         kept = right > 0
         chances, members = self._chances[:, kept], right[kept]
         last = np.exp(np.minimum(self._last(chances, members) + silent[:, None], 0.0))
@@ -377,7 +364,7 @@ class Contest:
         """(cells, levels) ln of the chance that k - 1 of the other right items are above."""
         k = self.levels.k
         if int(members.sum()) == k:
-            return _log_all(chances, members)[:, None] - _log(chances)
+            return (_log(chances) @ members)[:, None] - _log(chances)
         if self._smooth:
             upto, below = (_others_at_most(chances, members, most) for most in (k - 1, k - 2))
             return _log(upto - below)
@@ -392,11 +379,6 @@ class Contest:
         places = zip(kept.tolist(), first.tolist(), last.tolist(), strict=True)
         room = np.stack([self._sums.without(*place) for place in places], axis=1)  # the normal law is too coarse for one rank
         return float(((self._masses[:, kept] * room) @ self._members[kept]) @ self._open + beyond)
-
-
-def _log_all(chances: Floats, members: Floats) -> Floats:
-    """(points,) ln of the chance that something happens to all members of all levels."""
-    return np.asarray(_log(chances) @ members)
 
 
 def _log(chances: Floats) -> Floats:
@@ -434,14 +416,11 @@ class _Sums:
         return np.flatnonzero(self._chances.max(axis=0, initial=0.0) > _LIKELY)
 
     @cached_property
-    def _rare(self) -> Indices:
-        return np.flatnonzero(self._chances.max(axis=0, initial=0.0) <= _LIKELY)
-
-    @cached_property
     def _law(self) -> Complex:
         """(points, frequencies) the characteristic function of the whole sum."""
         shift = self._z - 1
-        rare, members = self._chances[:, self._rare], self._members[self._rare]
+        is_rare = self._chances.max(axis=0, initial=0.0) <= _LIKELY
+        rare, members = self._chances[:, is_rare], self._members[is_rare]
         # Sums of a few terms, and not by BLAS (see `_chance`).
         logs = np.zeros((len(rare), len(shift)), dtype=np.complex128)
         for power in _POWERS:
@@ -540,5 +519,5 @@ def _filled(mechanism: StableTopKFixed, levels: Levels, size: int, rounds: int, 
         pool = levels.cut(0, size) if size > k else levels.cut(size)
         skipped = 0 if size > k else int(np.searchsorted(levels.ends, size + 1))
         race = Race(replace(pool, k=wanted), by_name("gumbel"), mechanism.pick_scale(wanted), rng, picks=wanted)
-        items[:, len(held) :] = skipped + race.one_shot(rounds)
+        items[:, len(held) :] = skipped + np.concatenate([race.one_shot(count) for count in chunks(rounds, race.width)])
     return items

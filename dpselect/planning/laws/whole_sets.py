@@ -14,8 +14,8 @@ the next larger loss.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import final
 
 import numpy as np
@@ -33,7 +33,9 @@ _STRETCHES = 400
 def joint(mechanism: JointTopK, levels: Levels) -> Outcomes:
     """The sequence drawn by its largest loss."""
     losses = _likely(_losses(mechanism, levels), mechanism.rate, levels)
-    parts = [_boxes(levels, mechanism.rate, chunk, after) for chunk, after in _chunks(losses, mechanism.k)]
+    step, last = max(1, _CHUNK // mechanism.k), len(losses) - 1
+    stretches = [slice(start, min(start + step, last)) for start in range(0, last, step)]
+    parts = [_boxes(levels, mechanism.rate, losses[:-1][part], losses[1:][part]) for part in stretches]
     logs, *worth = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     exact_set, recall, kept, in_place = worth
     weights = np.exp(logs - scipy.special.logsumexp(logs))
@@ -64,13 +66,6 @@ def _likely(losses: Floats, rate: float, levels: Levels) -> Floats:
     kept = np.flatnonzero(highest >= weight.max() - _NEGLIGIBLE)
     first, last = ends[kept[0]], ends[min(kept[-1] + 1, len(ends) - 1)]
     return losses[first : last + 2]
-
-
-def _chunks(losses: Floats, k: int) -> Iterator[tuple[Floats, Floats]]:
-    step = max(1, _CHUNK // k)
-    for start in range(0, len(losses) - 1, step):
-        stop = min(start + step, len(losses) - 1)
-        yield losses[start:stop], losses[start + 1 : stop + 1]
 
 
 def _boxes(levels: Levels, rate: float, losses: Floats, after: Floats) -> tuple[Floats, ...]:
@@ -116,7 +111,7 @@ def _at_least(levels: Levels, bars: Floats) -> Indices:
     return np.concatenate([[0], levels.ends])[below]
 
 
-# -- JointTopK -------------------------------------------------------------------------------------------------------------
+# -- CanonicalTopK ---------------------------------------------------------------------------------------------------------
 
 
 _UNLIKELY = 60.0  # nats below the most likely class
@@ -164,18 +159,15 @@ def canonical(mechanism: CanonicalTopK, levels: Levels, runs: Runs) -> Outcomes:
 
 
 def _winners(classes: _Classes, noise: Noise, scale: float, runs: Runs) -> Indices:
-    rng, width = runs.generator(), len(classes.score)
-    drawn = (_race(classes, noise, scale, rng.random((count, width))) for count in chunks(runs.count, width))
-    return np.concatenate(list(drawn))
-
-
-def _race(classes: _Classes, noise: Noise, scale: float, uniform: Floats) -> Indices:
-    """(rounds,) the class that wins: the best of M sets has noise F^-1(U^(1/M)), for M beyond the floats."""
-    with np.errstate(divide="ignore"):
-        log_surprise = np.log(-np.log1p(-uniform)) - classes.log_size  # of -ln U^(1/M)
-    surprise = np.exp(np.maximum(log_surprise, _TINY))
-    log_sf = np.where(log_surprise < _TINY, log_surprise, np.log(-np.expm1(-surprise)))
-    return np.asarray(np.argmax(classes.score + scale * noise.log_isf(np.minimum(log_sf, 0.0)), axis=1))
+    """(runs,) the class that wins: the best of M sets has noise F^-1(U^(1/M)), for M beyond the floats."""
+    rng, width, won = runs.generator(), len(classes.score), []
+    for count in chunks(runs.count, width):
+        with np.errstate(divide="ignore"):
+            log_surprise = np.log(-np.log1p(-rng.random((count, width)))) - classes.log_size  # of -ln U^(1/M)
+        surprise = np.exp(np.maximum(log_surprise, _TINY))
+        log_sf = np.where(log_surprise < _TINY, log_surprise, np.log(-np.expm1(-surprise)))
+        won.append(np.argmax(classes.score + scale * noise.log_isf(np.minimum(log_sf, 0.0)), axis=1))
+    return np.concatenate(won)
 
 
 def _classes(mechanism: CanonicalTopK, levels: Levels) -> _Classes:
@@ -201,10 +193,7 @@ def _classes(mechanism: CanonicalTopK, levels: Levels) -> _Classes:
         recall=np.minimum(recall, 1.0),
         kept=share(total, levels.best),
     )
-    return _Classes(*(np.concatenate([getattr(part, name) for part in (top, found)]) for name in _NAMES))
-
-
-_NAMES = ("score", "log_size", "exact_set", "recall", "kept")
+    return _Classes(*(np.concatenate([getattr(part, one.name) for part in (top, found)]) for one in fields(_Classes)))
 
 
 def _top(mechanism: CanonicalTopK, levels: Levels) -> _Classes:

@@ -19,7 +19,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.continual import Horizon, horizon
 from dpselect.continual import state as states
-from dpselect.continual.declared import _coins
+from dpselect.continual.state import _salted
 from dpselect.errors import EventLogError
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
@@ -45,7 +45,7 @@ def start(ledger: acc.Ledger, tmp_path: Path) -> Callable[..., Horizon]:
 def test_the_choices_of_a_replay_follow_its_salt_and_the_period() -> None:
     """The same ones again for the same salt, others for another or in another period."""
     users, items = np.arange(4), np.arange(4) + 7
-    choices = [_coins(salt, period)(users, items).tolist() for salt, period in (("a", 1), ("a", 1), ("b", 1), ("a", 2))]
+    choices = [_salted(salt, period)(users, items).tolist() for salt, period in (("a", 1), ("a", 1), ("b", 1), ("a", 2))]
     assert choices[0] == choices[1]
     assert len({str(one) for one in choices}) == 3
 
@@ -71,7 +71,7 @@ def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
     files = list(tmp_path.glob("state*"))
     assert [stat.S_IMODE(path.stat().st_mode) for path in files] == [0o600]
     (tmp_path / "before").touch()
-    with states.opened(files[0]) as state:
+    with states.State.opened(files[0]) as state:
         (tmp_path / "meanwhile").touch()
         assert repr(state) == "State(<private>)"
         with pytest.raises(TypeError, match="private"):
@@ -107,7 +107,7 @@ def test_events_of_another_period_add_nothing_twice(start: Any) -> None:
     made.close(1, DAYS[0], **COLUMNS)
     made.close(2, pd.concat([DAYS[0], DAYS[0]]), **COLUMNS)
     made.close(3, None)
-    with states.opened(made._path) as state:
+    with states.State.opened(made._path) as state:
         assert [len(one.items) for one in state.increments(1, 3)] == [1, 0, 0]
     assert made.close(4, DAYS[0].head(0), **COLUMNS).labels == (0,)
 
@@ -281,7 +281,7 @@ def test_a_run_that_stops_before_it_is_stored_shows_nothing(start: Any, monkeypa
         stopped.setattr(states.State, step, _stop)
         with pytest.raises(KeyboardInterrupt):
             made.close(1, DAYS[0], **COLUMNS)
-    with states.opened(made._path) as state:
+    with states.State.opened(made._path) as state:
         assert (
             state.closed(),
             state.number_of_items(),
@@ -300,7 +300,7 @@ def test_a_run_that_stops_after_it_is_stored_gives_the_stored_answer(start: Any,
             stopped.setattr(Horizon, name, lambda self, *given, real=real: _stop() if _late(self, given) else real(self, *given))
             with pytest.raises(KeyboardInterrupt):
                 made.close(period, DAYS[period - 1], **COLUMNS)
-        with states.opened(made._path) as state:
+        with states.State.opened(made._path) as state:
             stored = state.closed()[-1]
         with monkeypatch.context() as watched:
             watched.setattr(horizon, "close", _stop)
@@ -309,7 +309,7 @@ def test_a_run_that_stops_after_it_is_stored_gives_the_stored_answer(start: Any,
 
 def _late(made: Horizon, given: tuple[Any, ...]) -> bool:
     """Whether it is about a period that the ledger does not have yet."""
-    key = given[0] if isinstance(given[0], str) else made._key_of(given[0].period)
+    key = given[0] if isinstance(given[0], str) else made._key_of(given[0])
     found = made._ledger.find("films", key)
     return key != made.key and (found is None or found.state != "released")
 
@@ -349,7 +349,7 @@ def test_kills(start: Any, tmp_path: Path, where: str) -> None:
     status, _, _ = Forked(KILLED, tmp_path, where).finish()
     assert status != 0
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("state*")} == {0o600}
-    with states.opened(tmp_path / "state") as state:
+    with states.State.opened(tmp_path / "state") as state:
         stored = [one.selection for one in state.closed()]
     assert len(stored) == (where in ("state.commit", "door._record"))
     answer = made.close(1, DAYS[0], **COLUMNS)

@@ -28,7 +28,7 @@ def made_up(**changed: Any) -> Arrivals:
 
 def found(mechanism: dps.ContinualTopK, log: Arrivals, seed: int, catalogue: list[int] | None) -> list[float]:
     """The recall of every period of a real horizon over the log."""
-    state, source, shares = states.in_memory(mechanism, catalogue), sampler(np.random.default_rng(seed)), []
+    state, source, shares = states.State.in_memory(mechanism, catalogue), sampler(np.random.default_rng(seed)), []
     frame = pd.DataFrame({"u": log.users, "i": log.items, "p": log.periods})
     for at in range(1, log.number + 1):
         new = frame[frame["p"] == at]

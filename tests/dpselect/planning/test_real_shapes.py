@@ -12,7 +12,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.planning import Shape, plan
-from dpselect.planning.families import families
+from dpselect.planning.families import Family
 from dpselect.planning.laws.base import Levels, Outcomes, Runs
 from dpselect.planning.release_plan import Part, Task
 
@@ -80,7 +80,7 @@ def drawn(mechanism: dps.Mechanism, shape: Shape, k: int, known: str) -> float:
 def exhaustive(task: Task, levels: Levels) -> Iterator[dps.Mechanism]:
     """All families at the budget, with far more settings than the planner tries."""
     k = levels.k
-    for family in families():
+    for family in Family.planned():
         if family.traits.answers == "one_item" or (not task.known and family.traits.domain == "public"):
             continue
         assert family.failures(task)
