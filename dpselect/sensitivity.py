@@ -208,24 +208,20 @@ class Sensitivity(Frozen):
                 f"the scores declare relation={scores.relation!r} and the mechanism relation={self.relation!r}: "
                 "state the same relation on both"
             )
-        wider = [name for name, is_wider in self._comparisons(scores) if is_wider]
-        if wider:
+        compared = {
+            "linf": scores.linf > self.linf,
+            "monotone": self.monotone and not scores.monotone,
+            "l0": self.l0 is not None and (scores.l0 is None or scores.l0 > self.l0),
+            # What is not stated but implied counts as stated: one item per user has an l2 norm of at most linf.
+            "l1": scores.l1_of(None) > self.l1_of(None),
+            "l2": scores.l2_of(None) > self.l2_of(None),
+            "uniform": self.uniform and not scores.uniform,
+        }
+        if wider := [name for name, is_wider in compared.items() if is_wider]:
             raise SensitivityMismatch(
                 f"the scores declare {scores!r}, wider in {', '.join(wider)} than the {self!r} that the mechanism is proved for: "
                 "configure the mechanism with the scores' sensitivity, or bound the users' contributions first"
             )
-
-    def _comparisons(self, scores: Sensitivity) -> list[tuple[str, bool]]:
-        l0_wider = self.l0 is not None and (scores.l0 is None or scores.l0 > self.l0)
-        return [
-            ("linf", scores.linf > self.linf),
-            ("monotone", self.monotone and not scores.monotone),
-            ("l0", l0_wider),
-            # What is not stated but implied counts as stated: one item per user has an l2 norm of at most linf.
-            ("l1", scores.l1_of(None) > self.l1_of(None)),
-            ("l2", scores.l2_of(None) > self.l2_of(None)),
-            ("uniform", self.uniform and not scores.uniform),
-        ]
 
 
 def _with_linf(data: Mapping[str, Any]) -> Mapping[str, Any]:

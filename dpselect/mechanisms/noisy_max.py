@@ -9,7 +9,6 @@ import bisect
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final, get_args
 
@@ -274,7 +273,14 @@ class PeelingTopK(NoisyTopK):
         return self.k * _shared_winner(self.noise, self.scale, self.sensitivity, self.candidates)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        return release(scores, self._peeled(scores, source), ordered=True, requested=self.k)
+        noise = by_name(self.noise)
+        if noise.name == "gumbel":
+            best = largest(scores, noise, self.scale, self.k, source)  # one draw serves all rounds
+        elif scores.multiplicities is not None:
+            best = _peel_groups(scores.values, scores.multiplicities, noise, self.scale, self.k, source)
+        else:
+            best = source.peel(scores.values, noise, self.scale, self.k).tolist()
+        return release(scores, best, ordered=True, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         noise = by_name(self.noise)
@@ -283,18 +289,18 @@ class PeelingTopK(NoisyTopK):
         rows = [source.peel(row, noise, self.scale, self.k) for row in matrix]
         return Selections(np.stack(rows), ordered=True, requested=self.k)
 
-    def _peeled(self, scores: Scores, source: Sampler) -> Iterable[int]:
-        noise = by_name(self.noise)
-        if noise.name == "gumbel":
-            return largest(scores, noise, self.scale, self.k, source)  # one draw serves all rounds
-        if scores.multiplicities is not None:
-            return _peel_groups(scores.values, scores.multiplicities, noise, self.scale, self.k, source)
-        return source.peel(scores.values, noise, self.scale, self.k)
-
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        values = centred(scores.dense())
+        values, noise = centred(scores.dense()), by_name(self.noise)
         enumerable(math.perm(len(values), self.k))
-        return _sequences(values, by_name(self.noise), self.scale, self.k)
+        law: dict[tuple[int, ...], float] = {(): 1.0}
+        for _ in range(self.k):
+            longer: dict[tuple[int, ...], float] = {}
+            for taken, probability in law.items():
+                left = [item for item in range(len(values)) if item not in taken]
+                chances = argmax_probabilities(noise, self.scale, values[left]).tolist()
+                longer |= {(*taken, item): probability * chance for item, chance in zip(left, chances, strict=True)}
+            law = longer
+        return dict(law)
 
 
 def _shared_winner(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
@@ -320,18 +326,6 @@ def _peel_groups(values: Numbers, multiplicities: Indices, noise: Noise, scale: 
         left[group] -= 1
         order.append(first[group] + place)
     return order
-
-
-def _sequences(values: Numbers, noise: Noise, scale: float, k: int) -> dict[Any, float]:
-    law: dict[tuple[int, ...], float] = {(): 1.0}
-    for _ in range(k):
-        longer: dict[tuple[int, ...], float] = {}
-        for taken, probability in law.items():
-            left = [item for item in range(len(values)) if item not in taken]
-            chances = argmax_probabilities(noise, scale, values[left]).tolist()
-            longer |= {(*taken, item): probability * chance for item, chance in zip(left, chances, strict=True)}
-        law = longer
-    return dict(law)
 
 
 @final

@@ -44,7 +44,7 @@ NOISE_EDITS = [
     cut(f"{MECHANISMS}/noisy_max.py", "ordered_probabilities(noise, @self.scale", ORDERED),
     cut(f"{MECHANISMS}/noisy_max.py", "peel(scores.values, noise, @self.scale", ASKED),
     cut(f"{MECHANISMS}/noisy_max.py", "peel_groups(scores.values, scores.multiplicities, noise, @self.scale", ASKED),
-    cut(f"{MECHANISMS}/noisy_max.py", "_sequences(values, by_name(self.noise), @self.scale", LAW),
+    cut(f"{MECHANISMS}/noisy_max.py", "argmax_probabilities(noise, @self.scale, values", LAW),
     cut(
         f"{MECHANISMS}/noisy_max.py",
         "return @self.k * winner_curve",
