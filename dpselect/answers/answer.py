@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from html import escape
-from typing import Any, final
+from typing import Any, Self, final
 from uuid import uuid4
 
 import accounting as acc
@@ -45,6 +45,18 @@ class PaidCharge:
     period: list[str]
     key: str
     entry: int
+
+    @classmethod
+    def of(cls, receipt: acc.ledger.Receipt) -> Self:
+        """What an answer says about its charge."""
+        periods = [entry.period for entry in receipt.entries if entry.period]
+        return cls(receipt.dataset, periods, receipt.key, receipt.seq)
+
+    @classmethod
+    def under(cls, session: dps.Session | None, key: str) -> Self | None:
+        """The charge that was made under a key; None where there is no ledger, or no such charge."""
+        receipt = None if session is None else session.ledger.find(session.dataset.name, key)
+        return None if receipt is None else cls.of(receipt)
 
 
 @final
@@ -280,7 +292,7 @@ def _after_learning(
             choice = informed.chosen(informed.item.learning.learn(items, informed.declared))
             scores, salt = _read(question, choice, None, None, stack, log)
             selection = choice.mechanism.select(scores)
-            charge = None if session is None else charge_under(session, key)
+            charge = PaidCharge.under(session, key)
             left = None if session is None else standing(session, choice.mechanism, informed.item.curve)
             made.append(Answer(question, selection, choice, salt, charge, left, informed.item))
             return made[0]
@@ -419,7 +431,7 @@ def _released(
     mechanism = choice.mechanism
 
     def kept(selection: Selection) -> str | None:
-        charge = None if session is None else charge_under(session, key)
+        charge = PaidCharge.under(session, key)
         left = None if session is None else standing(session, choice.mechanism)
         shown = None
         if isinstance(memory, Memory):
@@ -495,18 +507,6 @@ def _share(part: Any, capacity: Any) -> float:
 def _percent(share: float, *, up: bool = False) -> str:
     hundredths = 10_000 * share
     return f"{(math.ceil(hundredths - 1e-6) if up else math.floor(hundredths + 1e-6)) / 100:g} %"
-
-
-def charge_under(session: dps.Session, key: str) -> PaidCharge | None:
-    """The charge that was made under a key."""
-    receipt = session.ledger.find(session.dataset.name, key)
-    return None if receipt is None else charge_of(receipt)
-
-
-def charge_of(receipt: acc.ledger.Receipt) -> PaidCharge:
-    """What an answer says about its charge."""
-    periods = [entry.period for entry in receipt.entries if entry.period]
-    return PaidCharge(receipt.dataset, periods, receipt.key, receipt.seq)
 
 
 @contextmanager

@@ -57,10 +57,10 @@ def promise(mechanism: Mechanism | LearnThenSelect, budget: Budget) -> Promise:
     """The price of one release of `mechanism`, at the deltas that `budget` gives reason to look at."""
     curve = mechanism.curve
     points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))
-    return Promise(mechanism.relation, finite(curve.pure_epsilon), finite(curve.rho), curve.delta0, points)
+    return Promise(mechanism.relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points)
 
 
-def finite(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     """`value`, or None for infinity, which is neither a guarantee nor JSON."""
     return value if math.isfinite(value) else None
 
@@ -100,7 +100,7 @@ def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:
 
 
 def _point(delta: float, bound: Bound) -> ProvenEpsilon:
-    return ProvenEpsilon(delta, finite(bound.value), bound.route, bound.order)
+    return ProvenEpsilon(delta, _finite(bound.value), bound.route, bound.order)
 
 
 def _strongest(stated: Promise) -> tuple[float | None, float]:

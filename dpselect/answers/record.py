@@ -14,7 +14,7 @@ import accounting as acc
 import dpselect
 from accounting import Budget, OutputError
 from accounting.files import PRIVATE, new_file, read_text
-from dpselect.answers.answer import Answer, PaidCharge, cautions, charge_of
+from dpselect.answers.answer import Answer, PaidCharge, cautions
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
 from dpselect.answers.question import Payment, Question, learns_about
 from dpselect.choose.counts import interval
@@ -232,7 +232,7 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
         held = {name: answer[name] for name in ("ledger", "mechanism", "question")} | {"learnt": answer.get("learnt")}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-    return held if held["ledger"] == asdict(charge_of(receipt)) and receipt.state in ("committed", "released") else None
+    return held if held["ledger"] == asdict(PaidCharge.of(receipt)) and receipt.state in ("committed", "released") else None
 
 
 def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:

@@ -16,7 +16,7 @@ from typer import Argument, Option
 
 import dpselect as dps
 from accounting import Budget, Relation
-from dpselect.answers.answer import PaidCharge, charge_under, session_of, told
+from dpselect.answers.answer import PaidCharge, session_of, told
 from dpselect.answers.promise import promise, promise_in_words, relation_in_words, rounded_up
 from dpselect.answers.question import UNASKED, Payment
 from dpselect.answers.record import RECORDED, UNRECORDED, recorded
@@ -159,7 +159,7 @@ def _released(
         scores = mechanism.scores(held.numbers)
 
         def keep(selection: dps.Selection) -> str | None:
-            charge = None if session is None else charge_under(session, key)
+            charge = PaidCharge.under(session, key)
             made.append(_Answer(mechanism, selection, str(reading.value or "events"), rule, held.salt, charge, asked))
             return delivery.keep(made[0])
 

@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import json
+import math
 import signal
 import threading
 import uuid
@@ -27,7 +28,7 @@ from accounting import AccountingError, Budget, Ledger, Unaffordable, best_epsil
 from accounting.budget.remaining import left_in_words
 from accounting.files import PRIVATE, new_file, require_new
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
-from dpselect.answers.promise import finite, rounded_up
+from dpselect.answers.promise import rounded_up
 from dpselect.choose.calibration import knob_of
 from dpselect.cli import options, out
 from dpselect.cli.guard import SPENT, Terminated
@@ -470,7 +471,7 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
             "wrong_labels_an_item": answer.outlook.wrong_labels,
             "works": answer.outlook.works,
         },
-        "guarantee": {"relation": job.mechanism.relation, "epsilon": finite(epsilon), "delta": at},
+        "guarantee": {"relation": job.mechanism.relation, "epsilon": epsilon if math.isfinite(epsilon) else None, "delta": at},
         "mechanism": json.loads(job.mechanism.to_json()),
         "curve": json.loads(curve.to_json()),
         "ledger": {
