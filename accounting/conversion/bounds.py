@@ -36,7 +36,8 @@ from accounting.errors import GridEdgeWarning
 
 Floats = NDArray[np.float64]
 Route = Literal["pure", "basic", "rdp", "profile", "pld", "adaptive"]
-_LEAST = 5e-324  # the least positive float: a divergence below the pure epsilon is positive even where it underflows
+_INSIDE = 0.9  # of the largest loss: a tilt beyond it is good for nothing below
+LEAST_DELTA = 5e-324  # the least positive float: a divergence below the pure epsilon is positive even where it underflows
 # Times the order: more than what underflow may take off a Renyi bound, whatever the counts.
 _UNDERFLOW = 1e-290
 
@@ -94,14 +95,15 @@ def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bou
     found = _winner(_deltas(curve, check_epsilon(epsilon)))
     if thorough and found.value > curve.delta0 and (recursion := _recursion(curve, 1.0)) is not None:
         value = (recursion[0].upper_at(epsilon) + recursion[1]) * (1 + 1e-15)
-        return _winner(iter((found, Bound(max(_LEAST, value), "adaptive"))))
+        return _winner(iter((found, Bound(max(LEAST_DELTA, value), "adaptive"))))
     return found
 
 
 def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
     """The smallest delta proved at any epsilon, quickly where it is near this one; the route `rdp` only where no other serves."""
     closed, losses, recursion = _closed_form(curve), _composable(curve), _recursion(curve, 1.0)
-    composed = [] if losses is None else [pld_deltas(way, epsilon) for way in losses.directed()]
+    near = min(epsilon, _INSIDE * curve.core_epsilon)
+    composed = [] if losses is None else [pld_deltas(way, near) for way in losses.directed()]
     if closed is None and not composed:
         return lambda at: best_delta(curve, at).value
 
@@ -110,9 +112,9 @@ def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
         if curve.core_epsilon <= at:
             return min(*found, curve.delta0)
         if composed:
-            found.append(max(_LEAST, *(delta(at) for delta in composed)))
+            found.append(max(LEAST_DELTA, *(delta(at) for delta in composed)))
         if recursion is not None:
-            found.append(max(_LEAST, (recursion[0].upper_at(at) + recursion[1]) * (1 + 1e-15)))
+            found.append(max(LEAST_DELTA, (recursion[0].upper_at(at) + recursion[1]) * (1 + 1e-15)))
         return min(found)
 
     return smallest
@@ -169,8 +171,8 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
             yield _pld_delta(losses, epsilon)
         return
     found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
-    value = max(_LEAST, min(1.0, curve.delta0 + found.value))
-    yield Bound(value, "rdp", found.order, found.at_edge and value > _LEAST)
+    value = max(LEAST_DELTA, min(1.0, curve.delta0 + found.value))
+    yield Bound(value, "rdp", found.order, found.at_edge and value > LEAST_DELTA)
     if (losses := _composable(curve)) is not None:
         yield _pld_delta(losses, epsilon)
     if (profile := _closed_form(curve)) is not None:
@@ -220,7 +222,7 @@ def _pld_epsilon(losses: Losses, delta: float) -> Bound:
 
 def _pld_delta(losses: Losses, epsilon: float) -> Bound:
     found = max((pld_delta(way, epsilon) for way in losses.directed()), key=lambda bound: bound.value)
-    return Bound(max(_LEAST, found.value), "pld", grid_error=found.inflation)
+    return Bound(max(LEAST_DELTA, found.value), "pld", grid_error=found.inflation)
 
 
 def _closed_form(curve: Bounded) -> Callable[[float], float] | None:
@@ -231,7 +233,7 @@ def _closed_form(curve: Bounded) -> Callable[[float], float] | None:
 
     def profile(epsilon: float) -> float:
         value = curve.profile(epsilon)
-        least = _LEAST if epsilon < pure else 0.0
+        least = LEAST_DELTA if epsilon < pure else 0.0
         return 1.0 if value is None else max(least, value)
 
     return profile

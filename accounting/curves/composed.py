@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import bisect
 import math
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -17,7 +18,7 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
-from accounting.conversion.bounds import best_delta, best_epsilon, deltas_near
+from accounting.conversion.bounds import LEAST_DELTA, best_delta, best_epsilon, deltas_near
 from accounting.conversion.pld.hull import Hull, RenyiLoss
 from accounting.conversion.pld.loss import TINY, Losses, PrivacyLossDistribution, on_grid
 from accounting.curves.base import CURVES, AnyCurve, Curve, Floats, OneParameter, counts_up
@@ -368,8 +369,9 @@ class ChosenAfter(Curve):
             return away if left >= 0 else min(1.0, (-math.expm1(left) + math.exp(left) * away) * (1 + 1e-15))
 
         def mean(at: float) -> float:
-            found = [dearest(math.nextafter(at - place, -math.inf)) for place in places]
-            return min(1.0, (math.fsum(map(mul, masses, found)) + lost) * (1 + 1e-15))
+            found = [dearest(at - place - _ROUNDED * (at + abs(place))) for place in places]
+            value = (math.fsum(map(mul, masses, found)) + lost) * (1 + 1e-15)
+            return min(1.0, max(value, LEAST_DELTA if at < self.core_epsilon else 0.0))  # where products underflow
 
         return mean
 
@@ -382,7 +384,10 @@ class ChosenAfter(Curve):
         known = self.first.losses()
         if known is None or known.added or not 0 < sum(count for count, _ in known.steps) <= _FEW_STEPS:
             return [self.first.core_epsilon], [1.0], 0.0
-        interval = min(loss.period or loss.scale for _, loss in known.steps) / 2
+        finest = min(loss.period or loss.scale for _, loss in known.steps) / 2
+        interval = max(finest, sum(count * loss.reach for count, loss in known.steps) / _MOST_CELLS)
+        if not sys.float_info.min < interval < math.inf:
+            return [self.first.core_epsilon], [1.0], 0.0
         low, mass, lost = 0, np.ones(1), 0.0
         for count, loss in known.steps:
             one = loss.pmf(interval, TINY)
@@ -393,6 +398,8 @@ class ChosenAfter(Curve):
 
 
 _FEW_STEPS = 8  # whose losses are added up one by one
+_MOST_CELLS = 64  # from no loss to the largest
+_ROUNDED = 2.0**-50  # above the roundings of two floats and of their difference
 
 
 @final

@@ -122,8 +122,8 @@ EDITS = [
     ),
     Edit(
         "accounting/curves/composed.py",
-        "math.nextafter(at - place, -math.inf)",
-        "math.nextafter(at - 0.95 * place, -math.inf)",
+        "dearest(at - place - ",
+        "dearest(at - 0.95 * place - ",
         "tests/laws/test_learning.py::test_delta_is_attained_at_every_epsilon_by_its_own_adversary",
     ),
     Edit(

@@ -9,8 +9,7 @@ from scipy.stats import kstest
 from slow_reference import widened
 from spread import spread
 
-from dpselect.mechanisms.noisy_max import _sequences
-from dpselect.mechanisms.ranks import centred
+import dpselect as dps
 from dpselect.noise import argmax_probabilities, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Entries, Numbers, RankingProblem, contest_bounds
@@ -192,7 +191,8 @@ def test_a_guess_of_any_height_ends() -> None:
 def test_peeling_in_one_pass_has_the_law_of_rounds() -> None:
     """Three rounds over scores that were passed over once release every ordered triple as rounds with fresh noise would."""
     values = np.repeat([4, 3, 0], [1, 2, 27])
-    law = _sequences(centred(values), by_name("laplace"), 1.5, 3)
+    counts = dps.Scores(values, sensitivity=dps.Sensitivity())
+    law = dps.PeelingTopK(k=3, noise="laplace", scale=1.5).probabilities(counts)
     classes: dict[tuple[int, ...], float] = {}
     for items, chance in law.items():
         key = tuple(int(values[i]) for i in items)
