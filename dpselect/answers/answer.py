@@ -54,7 +54,7 @@ class PaidCharge:
 
     @classmethod
     def under(cls, session: dps.Session | None, key: str) -> Self | None:
-        """The charge that was made under a key; None where there is no ledger, or no such charge."""
+        """The charge that was made under a key; None without a ledger or such a charge."""
         receipt = None if session is None else session.ledger.find(session.dataset.name, key)
         return None if receipt is None else cls.of(receipt)
 
