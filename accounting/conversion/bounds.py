@@ -100,7 +100,7 @@ def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bou
 
 
 def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
-    """The smallest delta proved at any epsilon, quickly where it is near this one; the route `rdp` only where no other serves."""
+    """A delta at every epsilon, quick and tight near this one; without the route `rdp` where another one serves."""
     closed, losses, recursion = _closed_form(curve), _composable(curve), _recursion(curve, 1.0)
     near = min(epsilon, _INSIDE * curve.core_epsilon)
     composed = [] if losses is None else [pld_deltas(way, near) for way in losses.directed()]

@@ -282,8 +282,8 @@ def zero() -> Composed:
 class ChosenAfter(Curve):
     """`first`, then one of `options` on the same data, which one being chosen by what `first` released. Theorem A5.
 
-    A sum of `first` and the dearest option at every order. Where `first` is pure, the divergence at epsilon is the mean of the
-    dearest option's, at what the privacy loss of `first` leaves of epsilon.
+    A sum of `first` and the dearest option at every order. Where `first` is pure, the divergence at epsilon is at most the mean
+    of the dearest option's, at what the privacy loss of `first` leaves of epsilon.
 
     Args:
         first: of the answer that the choice is made by; it leaves no bad event out.

@@ -169,6 +169,53 @@ def test_a_laplace_answer_is_averaged_over() -> None:
     assert curve.delta(0.8) < 0.8 * max(option.delta(0.8 - first) for option in options)  # what epsilons that add up would cost
 
 
+@pytest.mark.parametrize(
+    ("first", "option"),
+    [
+        (2 * acc.LaplaceDP(epsilon=0.015), 200 * acc.BoundedRange(epsilon=0.01)),
+        (acc.LaplaceDP(epsilon=0.03), 2000 * acc.LaplaceDP(epsilon=0.01)),
+        (2 * acc.LaplaceDP(epsilon=0.3), 5000 * acc.PureDP(epsilon=0.5)),
+    ],
+    ids=str,
+)
+def test_without_a_delta_epsilons_add_up(first: acc.Curve, option: acc.Curve) -> None:
+    """A delta that underflows is not 0: below the sum of pure epsilons something is left of it."""
+    curve = acc.ChosenAfter(first=first, options=(option,))
+    assert curve.epsilon(0.0) == curve.pure_epsilon
+    assert curve.delta(0.99 * curve.pure_epsilon) > 0
+    assert curve.delta(curve.pure_epsilon) == 0
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        acc.PureDP(epsilon=1e-12) + acc.PureDP(epsilon=1.0),
+        acc.ProfileTable(epsilons=(0.0, 10.0), deltas=(1e-20, 0.0)),
+        acc.LaplaceDP(epsilon=5e-324),
+        acc.PureDP(epsilon=1e300),
+    ],
+    ids=str,
+)
+def test_first_answers_of_any_size_have_a_price(first: acc.Curve) -> None:
+    """Steps of very different sizes, tiny and huge ones: a few cells are enough, and epsilon falls as delta grows."""
+    curve = acc.ChosenAfter(first=first, options=(acc.GaussianDP(mu=0.2), acc.PureDP(epsilon=0.3)))
+    deltas = [curve.delta(epsilon) for epsilon in (0.0, 0.5, 1.0, 12.0)]
+    assert deltas == sorted(deltas, reverse=True)
+    assert 0 <= deltas[-1] <= deltas[0] <= 1
+    assert curve.epsilon(1e-6) <= (first.core_epsilon + acc.GaussianDP(mu=0.2).epsilon(1e-6)) * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.4, 0.47371, 3.7, 3.8])
+def test_delta_falls_and_is_the_inverse_of_epsilon(epsilon: float) -> None:
+    """Among options that differ much, some of which epsilon is beyond."""
+    small = (12 * acc.PureDP(epsilon=0.0123), acc.GaussianDP(mu=0.3), acc.ApproxDP(epsilon=0.2, delta=1e-9))
+    for first in (2 * acc.LaplaceDP(epsilon=0.235475), acc.BoundedRange(epsilon=3.85)):
+        curve = acc.ChosenAfter(first=first, options=small)
+        delta = curve.delta(epsilon)
+        assert curve.delta(1.01 * epsilon) <= delta
+        assert curve.delta(curve.epsilon(delta)) == pytest.approx(delta, rel=2e-3)
+
+
 # -- real mechanisms on small logs: how users are clipped is chosen by the learnt histogram ----------------------------------
 
 LEARNING = Learning(epsilon=0.4)

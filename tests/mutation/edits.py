@@ -133,6 +133,12 @@ EDITS = [
         "tests/laws/test_learning.py::test_a_laplace_answer_is_averaged_over",
     ),
     Edit(
+        "accounting/curves/composed.py",
+        "max(value, LEAST_DELTA if at < self.core_epsilon else 0.0)",
+        "value",
+        "tests/laws/test_learning.py::test_without_a_delta_epsilons_add_up",
+    ),
+    Edit(
         "accounting/conversion/bounds.py",
         "        if curve.core_epsilon <= at:\n            return min(*found, curve.delta0)",
         "        if curve.core_epsilon <= at:\n            return 0.0",
