@@ -242,7 +242,7 @@ def _require_learnt(question: Question) -> None:
     release = question.release
     if release.learn and release.learnt is None and (release.users is None or release.items_per_user is None):
         raise InvalidRequest(
-            f"learn={release.learn!r} leaves too little of the budget for a choice of mechanisms: state a smaller share, or "
+            f"learn={release.learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
             "learn=0 to learn nothing"
         )
 

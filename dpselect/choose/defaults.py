@@ -57,7 +57,9 @@ _LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
 _FEW = 2  # items per user, which a clip does not distort: one step does
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
-_QUADRATIC = 1.15  # of half the square of what learning costs, what it takes: losses are skewed, and failures do not add up so
+# The share of epsilon that learning takes is half the square of its own epsilon over mu, and a little more: delta0 leaves a
+# smaller mu, and losses are skewed. It decides what is tried first; the joint curve is held against the budget all the same.
+_QUADRATIC = 1.15
 
 
 def default_choice(

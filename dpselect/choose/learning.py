@@ -36,6 +36,7 @@ LEARN = 0.03
 _NORMAL = 1.96  # deviations of an interval of 95 %: sums of Laplace noise are nearly normal
 _CELLS = 10  # of users: with 1 item, 2 or 3, 4 to 7, ..., 512 or more
 _GRID = (np.linspace(0.0, 5.5, 23), np.linspace(0.2, 2.2, 11))  # logs of items per user: their median and deviation
+_SPREAD, _DOUBT = 1.2, (1.5, 0.7)  # the usual deviation, and how far median and deviation may well be from what is usual
 _MISFIT = 0.03  # of the users: what a cell of a real log differs by from that of a lognormal law
 
 
@@ -150,12 +151,14 @@ def _likely(noisy: Floats, deviation: float, assumed: Crowd, users: float | None
     scales = np.full(len(laws), users) if users else np.maximum(1.0, laws @ noisy / sizes)
     misfit = _MISFIT * max(float(noisy.sum()), 1.0)
     far = ((noisy - scales[:, None] * laws) ** 2).sum(axis=1) / (deviation**2 + misfit**2)
-    unlikely = ((median - math.log(assumed.quantiles[2])) / 1.5) ** 2 + ((spread - 1.2) / 0.7) ** 2
+    middle = (math.log(assumed.quantiles[2]), _SPREAD)
+    unlikely = sum(((each - usual) / width) ** 2 for each, usual, width in zip((median, spread), middle, _DOUBT, strict=True))
     logs = -(far + unlikely) / 2 - (0.0 if users else np.log(sizes) / 2)
     weights = np.exp(logs - logs.max())
     guess = weights / weights.sum() @ (scales[:, None] * laws)
     trust = deviation**2 / (deviation**2 + (_MISFIT * float(guess.sum())) ** 2)
-    return np.asarray(np.maximum(0.0, trust * guess + (1 - trust) * noisy))
+    cells = np.maximum(0.0, trust * guess + (1 - trust) * noisy)
+    return np.asarray(cells if cells.any() else guess)  # nobody is there, and all noise is negative
 
 
 def _quantiles(cells: Floats) -> Quantiles:

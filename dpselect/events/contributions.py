@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 from accounting import Relation
 from dpselect.errors import EventLogError
 from dpselect.selection import Label
-from dpselect.sensitivity import Sensitivity
-
-Norm = Literal["l1", "l2"]
+from dpselect.sensitivity import Norm, Sensitivity
 
 # Every part is preceded by its length, so that no two (user, item) pairs are written alike, whatever characters they hold.
 # Only functions that other engines have with the same result: length counts code points, sha256 is lower-case hexadecimal.

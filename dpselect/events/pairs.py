@@ -18,7 +18,7 @@ from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
-from dpselect.events.contributions import Contributions, Norm, signed
+from dpselect.events.contributions import Contributions, signed
 from dpselect.events.counting import CountedGroups, EmbeddedPairs, ItemCounts
 from dpselect.events.doors.base import Column
 from dpselect.events.doors.formats import Format
@@ -27,6 +27,7 @@ from dpselect.events.private import NotPickled, ReadReport
 from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
 from dpselect.events.time_window import Moment, Unit
 from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
+from dpselect.sensitivity import Norm
 
 
 class Options(TypedDict, total=False):

@@ -17,12 +17,13 @@ from accounting.arguments import shown
 from accounting.frozen import Frozen
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import listed, named, read_catalogue
-from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, Norm, summed
+from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, summed
 from dpselect.events.doors.base import Asked, Column, Given, Kinds
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import Engine
 from dpselect.events.time_window import Moment, Unit, Window
 from dpselect.selection import Label
+from dpselect.sensitivity import Norm
 
 ProgressCallback = Callable[[int, int], None]
 """Called with (steps done, steps in all); nothing else about the data is handed over."""

@@ -24,10 +24,10 @@ from dpselect.choose.counts import takes_its_own
 from dpselect.choose.defaults import GENEROUS, two_steps
 from dpselect.mechanisms import Mechanism, members
 from dpselect.mechanisms.base import Knob, Traits, fields_of, settings_of
-from dpselect.planning.laws.base import Levels, Norm
+from dpselect.planning.laws.base import Levels
 from dpselect.planning.release_plan import Part, Task
 from dpselect.planning.shape import Bounding
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Norm, Sensitivity
 
 Settings = Mapping[str, Any]
 

@@ -23,9 +23,9 @@ from dpselect.choose.counts import CountNoise, interval, without_counts
 from dpselect.choose.forecast import Forecast
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, DiscoverThenSelect, Mechanism, PerGroup
-from dpselect.planning.laws.base import Floats, Levels, Norm, Outcomes
+from dpselect.planning.laws.base import Floats, Levels, Outcomes
 from dpselect.planning.shape import Bounding, Groups, Shape, Stated
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Norm, Sensitivity
 
 Method = Literal["exact", "quadrature", "clopper-pearson", "empirical-bernstein"]
 Domain = Literal["public", "unknown"]

@@ -27,9 +27,9 @@ from dpselect.choose.defaults import ASSUMED
 from dpselect.choose.forecast import SHARES, Crowd
 from dpselect.choose.learning import End, Learnt
 from dpselect.errors import InvalidRequest
-from dpselect.planning.laws.base import Floats, Indices, Levels, Norm
+from dpselect.planning.laws.base import Floats, Indices, Levels
 from dpselect.scores import Scores
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Norm, Sensitivity
 
 _MOST_USERS = 10**15  # beyond it a float does not tell one user
 _KEPT = 1000  # items of a log that are kept one by one

@@ -37,11 +37,11 @@ from recall_logs import DATA, Log, load
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose import defaults
+from dpselect.choose import defaults, forecast
 from dpselect.choose.calibration import TopKRequest, calibrated, fitted
-from dpselect.choose.defaults import GENEROUS, Choice, Informed, default_choice
+from dpselect.choose.defaults import GENEROUS, Informed, default_choice
 from dpselect.choose.forecast import SHARES as SHARES_OF_USERS
-from dpselect.choose.forecast import Crowd
+from dpselect.choose.forecast import Choice, Crowd
 from dpselect.noise import by_name
 from dpselect.planning import PlannedMechanism, Shape
 
@@ -391,7 +391,7 @@ def varied(cell: Cell, draws: int) -> list[float]:
     crowd = Crowd(float(cell.log.people), (found[0], found[1], found[2], found[3], found[4]))
     usual, more = default_choice(cell.budget, cell.request, crowd=crowd), []
     for name, value in VARIED.values():
-        with mock.patch.object(defaults, name, value):
+        with mock.patch.object(forecast if name == "EXPONENTS" else defaults, name, value):
             other = default_choice(cell.budget, cell.request, crowd=crowd)
         recalls = [0.0, 0.0] if other == usual else [cell.recall(_chosen(cell, one), draws, 3)[0] for one in (other, usual)]
         more.append(recalls[0] - recalls[1])

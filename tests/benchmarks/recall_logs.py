@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 import dpselect as dps
-from dpselect.events.contributions import Norm
+from dpselect.sensitivity import Norm
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 Numbers = NDArray[np.int64]

@@ -13,9 +13,9 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.defaults import ASSUMED, Choice, Informed, Menu, declared
-from dpselect.choose.forecast import Crowd
-from dpselect.choose.learning import Learning, LearnThenSelect
+from dpselect.choose.defaults import ASSUMED, Informed, Menu, declared
+from dpselect.choose.forecast import Choice, Crowd
+from dpselect.choose.learning import Learning, LearnThenSelect, _likely, _quantiles
 from dpselect.noise import by_name
 from dpselect.verify.divergences import hockey_stick, renyi
 
@@ -301,6 +301,16 @@ def test_nothing_is_lost_on_an_empty_log() -> None:
             assert 1 <= found.quantiles[0] <= found.quantiles[4] <= 1024
             assert learning.at(found, "low").users <= found.users <= learning.at(found, "high").users
         assert informed.chosen(found).crowd == found
+
+
+@pytest.mark.parametrize("deviation", [1e-9, 1e-3, 1.0, 1e9])
+@pytest.mark.parametrize("users", [None, 1e3, 1e15])
+def test_noise_that_is_negative_everywhere_describes_users(deviation: float, users: float | None) -> None:
+    """It may come out of an empty log, after the charge: the likeliest users stand for it."""
+    cells = _likely(np.full(10, -deviation), deviation, ASSUMED, users)
+    assert (cells >= 0).all()
+    assert 0 < cells.sum() < math.inf
+    assert _quantiles(cells)[0] >= 1
 
 
 @pytest.mark.parametrize(

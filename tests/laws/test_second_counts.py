@@ -20,8 +20,8 @@ import dpselect as dps
 from dpselect.answers.answer import _second_look, answer
 from dpselect.answers.question import Payment, Question, Release
 from dpselect.choose.counts import CountNoise
-from dpselect.choose.defaults import Choice, Informed, Menu
-from dpselect.choose.forecast import Crowd
+from dpselect.choose.defaults import Informed, Menu
+from dpselect.choose.forecast import Choice, Crowd
 from dpselect.choose.request import TopKRequest
 from dpselect.events.contributions import Clip
 from dpselect.events.reading import Reading

@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from inspect import signature
 from pkgutil import resolve_name
-from typing import Literal, Self, final
+from typing import Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
+from dpselect.sensitivity import Norm
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
-Norm = Literal["l1", "l2"]
 SecondLook = Callable[[int, int, float, Norm], tuple[Floats, Floats]]
 
 _FINEST = 2.0**-30  # of the largest score: a float holds the cell and the level then

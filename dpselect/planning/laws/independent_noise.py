@@ -28,7 +28,8 @@ from dpselect import mechanisms
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import LargeMargin, StabilityTest, StableTopK, StableTopKFixed, TopStable
 from dpselect.noise import Noise, NoiseName, by_name
-from dpselect.planning.laws.base import Floats, Indices, Levels, Norm, Outcomes, Runs, chunks
+from dpselect.planning.laws.base import Floats, Indices, Levels, Outcomes, Runs, chunks
+from dpselect.sensitivity import Norm
 
 Complex = NDArray[np.complex128]
 Gate = Callable[[Floats], Floats]

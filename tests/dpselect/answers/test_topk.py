@@ -125,6 +125,6 @@ def test_a_large_epsilon_and_a_large_delta_are_warned_of() -> None:
 def test_a_stated_share_for_learning_is_never_left_out() -> None:
     """Where learning does not fit the budget, stating it is refused; the default does without."""
     asked: dict[str, Any] = {**ASK, "epsilon": 1e-3, "delta": 1e-12}
-    with pytest.raises(dps.errors.InvalidRequest, match=r"learn=0\.999999 leaves too little .* smaller share"):
+    with pytest.raises(dps.errors.InvalidRequest, match=r"learn=0\.999999 leaves no two mechanisms .* smaller share"):
         dps.topk(LOG, **asked, learn=0.999999)
     assert dps.topk(LOG, **asked).items == ()  # far below what any count passes
