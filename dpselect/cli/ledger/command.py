@@ -243,14 +243,32 @@ def affordable(
 
     No log is read and nothing is charged.
     """
-    stated = {name: value for name, value in locals().items() if name not in ("url", "config", "as_json", "_debug")}
     file = request.read(config) if config is not None and (dataset is None or url is None) else request.LedgerFile()
     name = dataset or file.dataset
     if name is None:
         raise dps.InvalidRequest("no dataset is named: give --dataset, or a file with a [ledger] (--config)")
     terms: dict[str, Any] = {"team": team or file.team, "purpose": purpose or file.purpose}
     session = dps.Session.open(file.url_or(url), name, period=period or file.period or None, **terms)
-    stated |= {"ledger": file.url_or(url), "dataset": name}
+    stated = {
+        "ledger": file.url_or(url),
+        "dataset": name,
+        "period": period,
+        "team": team,
+        "purpose": purpose,
+        "k": k,
+        "epsilon": epsilon,
+        "delta": delta,
+        "rho": rho,
+        "releases": releases,
+        "domain": domain,
+        "domain_column": domain_column,
+        "with_counts": with_counts,
+        "mechanism": mechanism,
+        "kbar": kbar,
+        "max_items_per_user": max_items_per_user,
+        "clip": clip,
+        "items_per_user": items_per_user,
+    }
     release = _release(stated, config, session)
     found = _found(session, release)
     echo(json.dumps(found, indent=2) if as_json else _words(found))

@@ -120,13 +120,6 @@ _Engine = Annotated[
 ]
 
 
-# What is not asked of the log by its own name.
-_OF_THE_COMMAND = frozenset(
-    {"events", "learn", "every", "horizon", "count", "window", "pay_for_what_came_out", "use_everything", "output"}
-    | {"spreadsheet_safe", "json", "engine", "config", "_debug"}
-)
-
-
 def topk(
     events: _Events,
     user: options.User = None,
@@ -193,8 +186,55 @@ def topk(
     that occur in a log is private too: without a public catalogue an item shows only if enough users touched it, and fewer than k
     may show.
     """
-    stated = {name: value for name, value in locals().items() if name not in _OF_THE_COMMAND}
-    stated |= {**learning_asked(learn), "everything": use_everything, "pay": "spent" if pay_for_what_came_out else "curve"}
+    stated = {
+        "user": user,
+        "item": item,
+        "k": k,
+        "epsilon": epsilon,
+        "delta": delta,
+        "domain": domain,
+        "ledger": ledger,
+        "dataset": dataset,
+        "with_counts": with_counts,
+        "min_users": min_users,
+        "value": value,
+        "value_clip": value_clip,
+        "mechanism": mechanism,
+        "noise": noise,
+        "kbar": kbar,
+        "rho": rho,
+        "releases": releases,
+        "relation": relation,
+        "domain_column": domain_column,
+        "items_per_user": items_per_user,
+        "users": users,
+        "as_set": as_set,
+        "max_items_per_user": max_items_per_user,
+        "clip": clip,
+        "salt": salt,
+        "group": group,
+        "groups": groups,
+        "groups_column": groups_column,
+        "max_groups_per_user": max_groups_per_user,
+        "time": time,
+        "since": since,
+        "until": until,
+        "time_zone": time_zone,
+        "time_unit": time_unit,
+        "period": period,
+        "team": team,
+        "purpose": purpose,
+        "key": key,
+        "format": format,
+        "header": header,
+        "table": table,
+        "query": query,
+        "buckets": buckets,
+        "memory_limit": memory_limit,
+        **learning_asked(learn),
+        "everything": use_everything,
+        "pay": "spent" if pay_for_what_came_out else "curve",
+    }
     question = asked(config, events[0] if len(events) == 1 else tuple(events), stated, engine)
     if horizon is not None:
         _released_at_once(question, every, horizon, count, window, output, as_json=json)
