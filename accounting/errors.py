@@ -53,5 +53,10 @@ class MissingExtra(AccountingError):
     """An optional dependency is not installed; the message names the extra that brings it."""
 
 
+def missing_extra(needs: str, extra: str) -> MissingExtra:
+    """The error for `needs`, as in "plots need matplotlib", with the command that is true while no index has the package."""
+    return MissingExtra(f"{needs}: install it with pip install '.[{extra}]' in a checkout of dpselect")
+
+
 class GridEdgeWarning(UserWarning):
     """The best Renyi order lies at the end of the orders that were tried: the bound is valid but may be loose."""

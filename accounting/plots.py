@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from accounting.conversion.bounds import best_delta, best_epsilon
 from accounting.curves import Composed, Curve
-from accounting.errors import InvalidArgument, MissingExtra
+from accounting.errors import InvalidArgument, missing_extra
 from accounting.page.spent import shares
 
 if TYPE_CHECKING:
@@ -194,6 +194,6 @@ def _new_axes() -> Axes:
     try:
         pyplot = importlib.import_module("matplotlib.pyplot")
     except ImportError:
-        raise MissingExtra("plots need matplotlib: install it with pip install 'dpselect[plot]'") from None
+        raise missing_extra("plots need matplotlib", "plot") from None
     axes: Axes = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")[1]
     return axes

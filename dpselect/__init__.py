@@ -12,8 +12,8 @@ import accounting
 if getattr(accounting, "DISTRIBUTION", None) != "dpselect":
     raise ImportError(
         "another distribution's package 'accounting' shadows the one dpselect brings "
-        f"(it was found at {getattr(accounting, '__file__', None)}): uninstall that distribution, or install dpselect into a "
-        "virtual environment of its own"
+        f"(it was found at {getattr(accounting, '__file__', None)}): uninstall that distribution and install dpselect again "
+        "(pip install --force-reinstall --no-deps .), or give dpselect a virtual environment of its own"
     )
 del accounting
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_serializer, model_validator
 
-from accounting import MissingExtra
+from accounting.errors import missing_extra
 from accounting.frozen import Frozen
 from dpselect.errors import DomainMismatch, DpSelectError, InvalidRequest
 
@@ -325,7 +325,7 @@ def _needed(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError:
-        raise MissingExtra(f"this table needs {module}: install it with pip install 'dpselect[{extra}]'") from None
+        raise missing_extra(f"this table needs {module}", extra) from None
 
 
 def _typed(arrow: Any, names: tuple[int | str, ...], what: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("sklearn", reason="the PATE examples need scikit-learn: pip install 'dpselect[pate]'")
+pytest.importorskip("sklearn", reason="the PATE examples need scikit-learn: pip install '.[pate]'")
 
 import pate_cost
 import pate_digits

@@ -47,6 +47,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from accounting.budget.budget import NOTHING, Price
+from accounting.errors import missing_extra
 from accounting.ledger.errors import DatasetExists, LedgerCorrupt, LedgerError, LedgerUnavailable, SchemaMismatch, UnknownDataset
 from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
 from accounting.ledger.stored_text import checked_name, digest
@@ -423,7 +424,7 @@ def _postgresql_engine(url: URL, *, timeout: float) -> Engine:
     try:
         engine = create_engine(url, isolation_level="READ COMMITTED", hide_parameters=True, pool_size=2, pool_pre_ping=True)
     except ModuleNotFoundError:
-        raise LedgerUnavailable("PostgreSQL needs the driver psycopg: pip install 'dpselect[postgres]'") from None
+        raise missing_extra("PostgreSQL needs the driver psycopg", "postgres") from None
     event.listen(engine, "connect", settle)
     _OPEN.add(engine)
     return engine

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.errors import MissingExtra
+from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions, summed
@@ -76,7 +76,7 @@ def _session() -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise MissingExtra("--engine spark needs pyspark: install it with pip install 'dpselect[spark]'") from None
+        raise missing_extra("--engine spark needs pyspark", "spark") from None
     session: Any = guarded(
         _WHAT, lambda: SparkSession.builder.appName("dpselect").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     )

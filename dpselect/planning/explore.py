@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args
 import numpy as np
 from pydantic import Field
 
-from accounting import Budget, Composed, MissingExtra, best_epsilon
+from accounting import Budget, Composed, best_epsilon
+from accounting.errors import missing_extra
 from accounting.files import new_file
 from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
@@ -309,7 +310,7 @@ def _new_axes() -> Axes:
     try:
         figure = importlib.import_module("matplotlib.figure")
     except ImportError:
-        raise MissingExtra("figures need matplotlib: install it with pip install 'dpselect[plot]'") from None
+        raise missing_extra("figures need matplotlib", "plot") from None
     axes: Axes = figure.Figure(figsize=(6.4, 4.2), layout="constrained").subplots()
     return axes
 

@@ -17,7 +17,8 @@ from rich.text import Text
 from typer import Option, echo
 
 import dpselect
-from accounting import MissingExtra, OutputError, OutputRefused
+from accounting import OutputError, OutputRefused
+from accounting.errors import missing_extra
 from dpselect.cli import options, out
 from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate
 from dpselect.cli.plan.request import PlanQuestion, answer_quick
@@ -407,7 +408,7 @@ def _require_folder(figures: Path) -> None:
     if earlier:
         raise OutputRefused(f"--figures {str(figures)!r} holds {earlier[0]!r}, which is not written over: name another folder")
     if find_spec("matplotlib") is None:
-        raise MissingExtra("--figures needs matplotlib: install it with pip install 'dpselect[plot]'")
+        raise missing_extra("--figures needs matplotlib", "plot")
 
 
 def _write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | None, html: Path | None) -> None:

@@ -19,7 +19,8 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from accounting import MissingExtra, OutputError
+from accounting import OutputError
+from accounting.errors import missing_extra
 from accounting.files import PRIVATE, new_file
 from dpselect.answers.answer import Answer, cautions
 from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up
@@ -251,7 +252,7 @@ class Delivery:
         if self.defused and (self.output is None or self.output.suffix.lower() != ".csv"):
             raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
         if self.output is not None and self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-            raise MissingExtra("Parquet is written by pyarrow: install it with pip install 'dpselect[arrow]', or name a .csv")
+            raise missing_extra("Parquet is written by pyarrow (a .csv needs nothing more)", "arrow")
         beside = self.record if self.record != self.output else None
         ledger = None if question.payment is None else question.payment.ledger
         url = ledger if isinstance(ledger, str) else None

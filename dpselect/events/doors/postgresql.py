@@ -11,7 +11,8 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from accounting import AccountingError, MissingExtra
+from accounting import AccountingError
+from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, literal, located, selected
 from dpselect.events.doors.formats import CSV
@@ -41,7 +42,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     try:
         psycopg = importlib.import_module("psycopg")
     except ImportError:
-        raise MissingExtra("PostgreSQL is read by psycopg: install it with pip install 'dpselect[postgres]'") from None
+        raise missing_extra("PostgreSQL is read by psycopg", "postgres") from None
     return _copied(engine, given, psycopg, what)
 
 

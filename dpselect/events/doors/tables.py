@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from accounting import MissingExtra
+from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import BYTES_PER_ROW, SHORT, Asked, Given, Rows, described, located, place_of, quoted, selected
 from dpselect.events.engine import Engine, guarded
@@ -58,7 +58,7 @@ def _short(asked: Asked, names: Sequence[object], what: str) -> dict[Any, str]:
 def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
     """An Arrow stream: pyarrow, Polars, Ibis and others, batch by batch."""
     if importlib.util.find_spec("pyarrow") is None:
-        raise MissingExtra(f"{what} is handed over through pyarrow: install it with pip install 'dpselect[arrow]'")
+        raise missing_extra(f"{what} is handed over through pyarrow", "arrow")
     arrow = importlib.import_module("pyarrow")
     stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
     names = list(stream.schema.names)

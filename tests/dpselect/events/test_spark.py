@@ -37,7 +37,7 @@ def session() -> Iterator[Any]:
     """Two executor threads in this machine's Java."""
     if shutil.which("java") is None:
         (pytest.fail if REQUIRED else pytest.skip)("needs Java 17 or later: apt-get install default-jre-headless")
-    sql = pytest.importorskip("pyspark.sql", reason="needs the extra spark: pip install 'dpselect[spark]'")
+    sql = pytest.importorskip("pyspark.sql", reason="needs the extra spark: pip install '.[spark]'")
     settings = {
         "spark.ui.enabled": "false",
         "spark.sql.shuffle.partitions": "2",

@@ -365,7 +365,7 @@ def test_nothing_is_planned_if_the_page_cannot_be_written(run: Run, tmp_path: Pa
         assert re.search(f"--html '{page}' (cannot be written|exists)", done.stderr)
     monkeypatch.setattr("dpselect.cli.plan.command.find_spec", lambda _: None)
     done = run(*ASKED, *MADE_UP, "--write", target, "--figures", tmp_path / "figures")
-    assert "dpselect[plot]" in done.stderr
+    assert ".[plot]" in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
