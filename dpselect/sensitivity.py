@@ -38,10 +38,12 @@ class Sensitivity(Frozen):
         l1: the most that the changes add up to in size, score units; None for what l0 and linf imply.
         l2: the most that their Euclidean norm is, score units; None for what the others imply.
         uniform: whether scores are sums over users of what each gives, and a user gives the same amount to each item that it
-            touches. Thresholds may rely on it. Under replace_one, l0, l1 and the square of l2 are then twice one user's.
+            touches. Thresholds may rely on it. Under replace_one, l0, l1 and the square of l2 are then twice one user's, so that
+            l0 is even.
 
     Raises:
-        InvalidMechanism: a value is outside its domain, or `monotone` is asserted under replace_one.
+        InvalidMechanism: a value is outside its domain, `monotone` is asserted under replace_one, or l0 is odd where it is twice
+            one user's.
 
     Example:
         >>> import dpselect as dps
@@ -135,6 +137,16 @@ class Sensitivity(Frozen):
         # Whatever form the input had: the rule above sees mappings only.
         if self.monotone and self.relation == "replace_one":
             raise ValueError("monotone=True cannot hold under relation='replace_one': leave monotone out")
+        return self
+
+    @model_validator(mode="after")
+    def _twice_one_users(self) -> Self:
+        # An odd l0 is that of a caller who counted the scores that can change, and half of it fewer items than a user may have.
+        if self._halved and self.l0 is not None and self.l0 % 2:
+            raise ValueError(
+                f"l0={self.l0} cannot be odd with uniform=True under relation='replace_one', where it is twice the most items of "
+                "one user, whatever the number of candidates: state twice that number, or use Sensitivity.of_counts"
+            )
         return self
 
     @property

@@ -213,3 +213,26 @@ def test_equal_shares_are_part_of_the_guarantee() -> None:
     with pytest.raises(dps.SensitivityMismatch, match="uniform"):
         uniform.require(dps.Sensitivity(l2=1, l0=9))
     uniform.require(dps.Sensitivity(l2=1, l0=5, uniform=True))
+
+
+@pytest.mark.parametrize("l0", [1, 3])
+def test_an_odd_l0_is_not_twice_one_users(l0: int) -> None:
+    """Of uniform shares under replace_one an odd l0 is refused: half of it would price fewer items than a user may have."""
+    with pytest.raises(dps.errors.InvalidMechanism, match=f"l0={l0} cannot be odd"):
+        dps.Sensitivity(l0=l0, relation="replace_one", uniform=True)
+    assert dps.Sensitivity(l0=l0, relation="replace_one").items_alone == l0
+    assert dps.Sensitivity(l0=l0 + 1, relation="replace_one", uniform=True).items_alone == (l0 + 1) // 2
+
+
+def test_groups_of_uniform_shares_need_an_even_l0() -> None:
+    """`PerGroup(uniform=True)` halves what its mechanism's sensitivity states, so that l0 must be twice one user's there too."""
+    for l0 in (3, 4):
+        one = dps.OneshotTopK(
+            k=2, noise="gaussian", scale=4.0, sensitivity=dps.Sensitivity(l0=l0, relation="replace_one"), candidates=3
+        )
+        assert dps.PerGroup(mechanism=one, max_groups_per_user=1).curve == 2 * one.curve
+        if l0 % 2:
+            with pytest.raises(dps.errors.InvalidMechanism, match="needs an even l0"):
+                dps.PerGroup(mechanism=one, max_groups_per_user=1, uniform=True)
+        else:
+            dps.PerGroup(mechanism=one, max_groups_per_user=1, uniform=True)

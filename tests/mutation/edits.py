@@ -1473,4 +1473,16 @@ EDITS = [
         "self.k + 1",
         "tests/laws/test_exact_draws.py::test_a_row_has_as_many_classes_as_are_counted_beforehand",
     ),
+    Edit(
+        "dpselect/sensitivity.py",
+        "and self.l0 is not None and self.l0 % 2:",
+        "and self.l0 is not None and self.l0 % 2 and self.l2 is not None:",
+        "tests/dpselect/test_sensitivity.py::test_an_odd_l0_is_not_twice_one_users",
+    ),
+    Edit(
+        "dpselect/mechanisms/combine/per_group.py",
+        "is not None and l0 % 2:",
+        "is not None and l0 % 2 and self.discovery is not None:",
+        "tests/dpselect/test_sensitivity.py::test_groups_of_uniform_shares_need_an_even_l0",
+    ),
 ]

@@ -250,6 +250,11 @@ class PerGroup(Around):
         if not self.mechanism.traits.ranks_counts:
             name = type(self.mechanism).__name__
             raise ValueError(f"mechanism={name} selects no items by their scores: pass a top k or a selection of one item")
+        if self.shares and (l0 := self.mechanism.covers.l0) is not None and l0 % 2:
+            raise ValueError(
+                f"uniform=True needs an even l0 under relation='replace_one', where it is twice the most items of one user, and "
+                f"the mechanism's sensitivity states l0={l0}: state twice that number there, or leave uniform out"
+            )
         if self.discovery is None:
             return self
         name = type(self.discovery).__name__
