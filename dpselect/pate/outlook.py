@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Self, final
 
 import numpy as np
@@ -204,10 +204,23 @@ class TrialVotes:
     Attributes:
         ballots: of any number of votes each.
         truth: (items, labels) whether a label is true of an item.
+        public: your declaration that the teachers learnt from public or made-up records alone: a plan shows figures of these
+            votes, and no ledger is charged for them.
+
+    Raises:
+        InvalidRequest: `public` is not True.
     """
 
     ballots: Ballots
     truth: Flags
+    public: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.public is not True:
+            raise InvalidRequest(
+                "a plan shows figures of the votes that it is given, and no ledger is charged for them: if the teachers learnt from "
+                "public or made-up records alone, declare it (public=True); plan from public numbers otherwise (VotesModel)"
+            )
 
     @classmethod
     def of_choices(cls, model: VotesModel, *, seed: int = 0) -> Self:
@@ -220,7 +233,9 @@ class TrialVotes:
         spread = _beta_total(model.usual_correlation) / (model.labels - 1)
         others = np.where(truth, 0.0, rng.gamma(spread, size=truth.shape) + 1e-12)
         chances = np.where(truth, agreeing, (1 - agreeing) * others / others.sum(axis=1, keepdims=True))
-        return cls(Ballots(rng.multinomial(model.teachers, chances), teachers=model.teachers, missing="allow"), truth)
+        return cls(
+            Ballots(rng.multinomial(model.teachers, chances), teachers=model.teachers, missing="allow"), truth, public=True
+        )
 
 
 def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> TrialVotes:
@@ -248,7 +263,7 @@ def simulated(model: VotesModel, *, items: int | None = None, seed: int = 0) -> 
     shares = np.where(truth, agreeing, _shares(rng, model.stray_share, stray, truth.shape))
     dependence = _dependence(shares, 1.0 if model.ballot_spread is None else model.ballot_spread)
     votes = np.stack([_votes_on(share, model.teachers, dependence, rng) for share in shares])
-    return TrialVotes(Ballots(votes, missing="allow"), truth)
+    return TrialVotes(Ballots(votes, missing="allow"), truth, public=True)
 
 
 def _dependence(shares: Floats, spread: float) -> float:

@@ -84,7 +84,8 @@ class VotesFile:
 
     @classmethod
     def trial(cls, path: Path) -> TrialVotes:
-        """Votes and what is true of their items: a file as for `read` with (rounds, labels) zeros and ones, `truth`."""
+        """Votes that were declared public, and what is true of their items: a file as for `read`, with (rounds, labels) zeros and
+        ones, `truth`."""
         votes = cls.read(path, missing="allow").ballots
         arrays = _arrays(io.BytesIO(read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)))
         truth = arrays.get("truth")
@@ -92,7 +93,7 @@ class VotesFile:
             raise VotesFileError(
                 f"{path} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it"
             )
-        return TrialVotes(votes, truth.astype(np.bool_))
+        return TrialVotes(votes, truth.astype(np.bool_), public=True)
 
     def fitting(self, mechanism: Mechanism, salt: str) -> Ballots:
         """Ballots that the mechanism's guarantee covers: cut by a public rule where it is for few votes, each of them known."""

@@ -25,7 +25,6 @@ _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 300, 56, 16, 14, 50
 
 
 VOTING_OPTIONS = (
-    "votes",
     "teachers",
     "labels",
     "votes_per_item",
@@ -33,6 +32,8 @@ VOTING_OPTIONS = (
     "stray_votes",
     "correlation",
     "ballot_spread",
+    "votes",
+    "public_votes",
 )
 
 
@@ -60,7 +61,15 @@ def _trial(voting: dict[str, Any]) -> pate.VotesModel | pate.TrialVotes:
     if voting["votes"] is not None:
         if numbers:
             raise InvalidRequest(f"--votes says what {options.flags(*numbers)} say: leave them out")
+        if not voting["public_votes"]:
+            raise InvalidRequest(
+                "--votes shows figures of the votes in a file, which no ledger is charged for: if the teachers were trained on "
+                "public or made-up records, declare it with --public-votes; plan from public numbers otherwise (--teachers, "
+                "--labels, --votes-per-item, --agreement)"
+            )
         return VotesFile.trial(voting["votes"])
+    if voting["public_votes"]:
+        raise InvalidRequest("--public-votes declares what --votes names: give --votes FILE, or leave it out")
     needed = [name for name, field in pate.VotesModel.model_fields.items() if field.is_required()]
     if missing := [name for name in needed if name not in numbers]:
         raise InvalidRequest(f"plan --pate needs {options.flags(*missing)}, or --votes")
@@ -69,6 +78,7 @@ def _trial(voting: dict[str, Any]) -> pate.VotesModel | pate.TrialVotes:
 
 def _as_data(plan: VotingPlan) -> dict[str, Any]:
     return {
+        "votes": "declared public" if plan.model is None else "made up",
         "model": None if plan.model is None else plan.model.model_dump(mode="json"),
         "budget": {"epsilon": plan.budget.epsilon, "rho": plan.budget.rho, "delta": plan.budget.delta},
         "rounds": plan.rounds,
@@ -154,7 +164,10 @@ def _name(planned: PlannedVote) -> str:
 
 def _verdict(plan: VotingPlan) -> str:
     expected = plan.recommended.prediction
-    drawn = f"{plan.drawn_f1:.2f} drawn on {'the' if plan.model is None else 'made-up'} votes"
+    items = len(plan.votes.truth)
+    drawn = (
+        f"{plan.drawn_f1:.2f} drawn on {f'{items:,} rounds of votes declared public' if plan.model is None else 'made-up votes'}"
+    )
     words = f"F1 {expected.f1:.2f} expected, {drawn}; {expected.labels:.2f} labels an item"
     if plan.f1_range is not None and plan.f1_range[0] < plan.f1_range[1]:
         low, high = plan.f1_range

@@ -161,6 +161,14 @@ _BallotSpread = Annotated[
 _Votes = Annotated[
     Path | None, _votes(help="With --pate: an .npz file of votes on public items and their truth, in place of these numbers.")
 ]
+_PublicVotes = Annotated[
+    bool | None,
+    _votes(
+        "--public-votes",
+        help="The teachers of --votes were trained on public or made-up records. Without this declaration the file is refused: "
+        "a plan shows figures of the votes, and no ledger is charged for them.",
+    ),
+]
 
 
 def plan(
@@ -219,6 +227,7 @@ def plan(
     correlation: _Correlation = None,
     ballot_spread: _BallotSpread = None,
     votes: _Votes = None,
+    public_votes: _PublicVotes = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:

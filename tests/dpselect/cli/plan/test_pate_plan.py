@@ -77,7 +77,9 @@ def test_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
         ((*ASKED, "--agreement", 1.5), "--agreement=1.5"),
         ((*ASKED, "--votes-per-item", 9), "--votes-per-item=9"),
         ((*ASKED, "--votes", "votes.npz"), "leave them out"),
-        (("plan", "--pate", "--votes", "missing.npz", "--epsilon", 6, "--delta", 1e-6), "missing.npz"),
+        (("plan", "--pate", "--votes", "missing.npz", "--public-votes", "--epsilon", 6, "--delta", 1e-6), "missing.npz"),
+        (("plan", "--pate", "--votes", "missing.npz", "--epsilon", 6, "--delta", 1e-6), "declare it with --public-votes"),
+        ((*ASKED, "--public-votes"), "give --votes FILE"),
     ],
 )
 def test_what_is_missing_or_foreign_is_named(run: Run, arguments: tuple[object, ...], words: str) -> None:
@@ -94,9 +96,21 @@ def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     easy = np.where(rng.random((300, 1, 1)) < 0.5, 0.9, 0.55)  # two kinds of items: no model of the plan's numbers
     votes = rng.random((300, 40, 8)) < np.where(truth[:, None, :], easy, 0.5 * (1 - easy))
     np.savez(tmp_path / "votes.npz", votes=votes, truth=truth)
-    asked = ("plan", "--pate", "--votes", tmp_path / "votes.npz", "--epsilon", 30, "--delta", 1e-6, "--releases", 300)
+    asked = (
+        "plan",
+        "--pate",
+        "--votes",
+        tmp_path / "votes.npz",
+        "--public-votes",
+        "--epsilon",
+        30,
+        "--delta",
+        1e-6,
+        "--releases",
+        300,
+    )
     told = json.loads(run(*asked, "--json").stdout)
-    assert told["model"] is told["f1_range"] is None
+    assert (told["votes"], told["model"], told["f1_range"]) == ("declared public", None, None)
     best = told["recommended"]
     assert best["mechanism"] == "tau"
     mechanism = pate.TauVoting(labels=8, **best["settings"])
@@ -106,9 +120,9 @@ def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     assert best["f1"] == pytest.approx(2 * right / (len(rows) + truth.sum()), abs=0.03)
     assert best["labels_an_item"] == pytest.approx(len(rows) / 300, abs=0.1)
     result = run(*asked, "--html", tmp_path / "plan.html")
-    assert "drawn on the votes" in " ".join(result.stdout.split())
+    assert "drawn on 300 rounds of votes declared public" in " ".join(result.stdout.split())
     np.savez(tmp_path / "bare.npz", votes=votes)
-    refused = run("plan", "--pate", "--votes", tmp_path / "bare.npz", "--epsilon", 30, "--delta", 1e-6)
+    refused = run("plan", "--pate", "--votes", tmp_path / "bare.npz", "--public-votes", "--epsilon", 30, "--delta", 1e-6)
     assert refused.exit_code == 2
     assert "truth" in refused.stderr
 
