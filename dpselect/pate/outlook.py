@@ -218,8 +218,8 @@ class TrialVotes:
     def __post_init__(self) -> None:
         if self.public is not True:
             raise InvalidRequest(
-                "a plan shows figures of the votes that it is given, and no ledger is charged for them: where teachers learnt from "
-                "public or made-up records alone, declare it (public=True); plan from public numbers otherwise (VotesModel)"
+                "a plan shows figures of the votes that it is given, and no ledger is charged for them: where teachers learnt "
+                "from public or made-up records alone, declare it (public=True); plan from public numbers otherwise (VotesModel)"
             )
 
     @classmethod
