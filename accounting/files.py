@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from accounting.address import masked
 from accounting.errors import AccountingError, OutputError, OutputRefused
 
 PUBLIC, PRIVATE = 0o666, 0o600
@@ -22,13 +23,13 @@ def read_bytes(path: Path, error: type[AccountingError], what: str = "the file",
     try:
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-                raise error(f"{what} {_shown(path)} cannot be read: it is not a regular file; name one")
+                raise error(f"{what} {masked(path)} cannot be read: it is not a regular file; name one")
             content = stream.read(most + 1)
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
-        raise error(f"{what} {_shown(path)} cannot be read ({reason}): check its name and its permissions") from None
+        raise error(f"{what} {masked(path)} cannot be read ({reason}): check its name and its permissions") from None
     if len(content) > most:
-        raise error(f"{what} {_shown(path)} has more than {most:,} bytes, the most that is read: give a smaller one")
+        raise error(f"{what} {masked(path)} has more than {most:,} bytes, the most that is read: give a smaller one")
     return content
 
 
@@ -37,12 +38,12 @@ def read_text(path: Path, error: type[AccountingError], what: str = "the file", 
     try:
         return read_bytes(path, error, what, most).decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise error(f"{what} {_shown(path)} cannot be read as text: save it as UTF-8") from None
+        raise error(f"{what} {masked(path)} cannot be read as text: save it as UTF-8") from None
 
 
 def require_new(path: Path, what: str = "the file") -> None:
     """Check, before any work, that a new file can be made at `path`; `what` is how messages call it."""
-    shown = f"{what} {_shown(path)}"
+    shown = f"{what} {masked(path)}"
     if "\0" in str(path) or not path.name:
         raise OutputRefused(f"{shown} is not the name of a file: name one")
     if os.path.lexists(path):
@@ -82,10 +83,10 @@ def new_file(
             scratch.replace(path)
             sync_folder(path.parent)
         elif not settle(scratch, path):
-            raise OutputRefused(f"{what} {_shown(path)} came to be meanwhile and is not written over: name another file")
+            raise OutputRefused(f"{what} {masked(path)} came to be meanwhile and is not written over: name another file")
     except (OSError, UnicodeError) as error:
         reason = getattr(error, "strerror", None) or type(error).__name__
-        raise OutputError(f"{what} {_shown(path)} cannot be written ({reason}); nothing is left of it") from None
+        raise OutputError(f"{what} {masked(path)} cannot be written ({reason}); nothing is left of it") from None
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)
@@ -137,8 +138,3 @@ def _named(scratch: Path, path: Path) -> None:
         # A file system without links: take the name, then put the content in the place of the empty file.
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, scratch.stat().st_mode & 0o777))
         scratch.replace(path)
-
-
-def _shown(path: Path) -> str:
-    text = repr(str(path))
-    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -25,7 +25,7 @@ from accounting.conversion.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.curves.base import CURVES
 from accounting.errors import AccountingError, InvalidArgument, OutputError
-from accounting.files import new_file
+from accounting.files import PRIVATE, new_file
 from accounting.ledger.book import Summary
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS, Dataset, Entry, Total, package_version
@@ -443,6 +443,7 @@ def write_report(
     latest: int = 200,
     verification: Verification | None = None,
     proofs: Proofs | None = None,
+    mode: int = PRIVATE,
 ) -> None:
     """Write the report on all datasets of `ledger`.
 
@@ -454,6 +455,7 @@ def write_report(
         latest: how many entries of each dataset are listed, at least 0.
         verification: the outcome of `Ledger.verify`, to be shown; None says that it was not run.
         proofs: theorems by the kind of a mechanism, which the mechanisms' package knows; those of curves are known here.
+        mode: of the file, by default for its owner alone: labels and names stand in it.
 
     Raises:
         InvalidArgument: a delta is outside (0, 1), or `latest` is negative.
@@ -465,8 +467,11 @@ def write_report(
     if latest < 0:
         raise InvalidArgument(f"latest={latest} must be at least 0: how many entries of each dataset are listed")
     try:
-        page = new_file(Path(target), "the report", encoding="utf-8") if isinstance(target, Path | str) else nullcontext(target)
-        with page as file:
+        with (
+            new_file(Path(target), "the report", mode=mode, encoding="utf-8")
+            if isinstance(target, Path | str)
+            else nullcontext(target)
+        ) as file:
             for piece in _page(ledger, deltas, latest, verification, {**curve_proofs(), **(proofs or {})}):
                 file.write(piece)
     except OSError as error:

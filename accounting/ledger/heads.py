@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, final
 
 from sqlalchemy import Column, Connection, Integer, MetaData, Table, Text, insert, inspect, select
 
+from accounting.address import masked
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import PUBLIC, read_text, sync_folder
 from accounting.ledger.errors import InvalidEntry, MirrorConflict
@@ -347,7 +348,7 @@ class Mirror:
         if isinstance(target, str) and "://" in target:
             return cls(_Database(target))
         if "\0" in str(target) or not Path(target).name:
-            raise OutputRefused(f"mirror={str(target)!r} is not the name of a file: name one, or sqlite:///FILE")
+            raise OutputRefused(f"mirror={masked(target)} is not the name of a file: name one, or sqlite:///FILE")
         return cls(_File(Path(target)))
 
     def heads(self) -> list[Heads]:

@@ -21,6 +21,7 @@ from accounting.budget.price import BudgetExceeded
 from accounting.budget.remaining import affordable, shortfall
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, InvalidBudget, RelationMismatch, Unaffordable
+from accounting.files import PRIVATE
 from accounting.guarantee import common_relation
 from accounting.ledger.book import Book, Step, Summary
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
@@ -94,18 +95,19 @@ class Ledger:
         self._clock = clock
 
     @classmethod
-    def open(cls, url: str, *, create: bool = True, timeout: float = 30.0, clock: Clock = utc_now) -> Self:
+    def open(cls, url: str, *, create: bool = True, timeout: float = 30.0, mode: int = PRIVATE, clock: Clock = utc_now) -> Self:
         """Open the ledger at `url`, `sqlite:///privacy.db` or `postgresql://user@host/name`.
 
         Args:
             create: make the file and the tables where they are missing. A new ledger has no dataset, so it allows no charge.
             timeout: seconds to wait for another process's transaction.
+            mode: of a SQLite file that is made: by default only its owner may read it. A file that is there keeps its own.
             clock: for tests; an entry's time is informational.
 
         Raises:
             SchemaMismatch: the store holds something else, or a ledger of a later version.
         """
-        return cls(Store.open(url, create=create, timeout=timeout), clock)
+        return cls(Store.open(url, create=create, timeout=timeout, mode=mode), clock)
 
     # -- declarations -------------------------------------------------------------------------------------------------
 

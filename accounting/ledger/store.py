@@ -13,7 +13,7 @@ import sqlite3
 import uuid
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Self, final
@@ -46,8 +46,10 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
+from accounting.address import masked
 from accounting.budget.budget import NOTHING, Price
 from accounting.errors import missing_extra
+from accounting.files import PRIVATE
 from accounting.ledger.errors import DatasetExists, LedgerCorrupt, LedgerError, LedgerUnavailable, SchemaMismatch, UnknownDataset
 from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
 from accounting.ledger.stored_text import checked_name, digest
@@ -348,6 +350,10 @@ _READ_ONLY = "the ledger is read-only: charging needs write permission on the fi
 _MISSING = "the ledger cannot be opened: check that the file and its directory exist and may be read"
 _WRITE = "the ledger's disk failed to read or write: check the disk and its quota, then run verify"
 _CORRUPT = "the ledger's file is damaged or no SQLite database: restore a backup and hold it against an exported head"
+_WRITE_AHEAD = (
+    "the ledger's file is in WAL mode, in which a file that was cut short cannot be found out: nothing was charged; switch it "
+    "back while nobody uses it (sqlite3 FILE 'PRAGMA journal_mode=DELETE') and repeat the charge with the same key"
+)
 _UNREACHABLE = "the ledger's database server cannot be reached or ended the connection"
 _REFUSED = "the database refused the operation"
 _NOT_THERE = ". Nothing was charged: check its name, or make a new one with `dpselect ledger init`"
@@ -384,13 +390,16 @@ def checked_url(url: str) -> URL:
     raise LedgerUnavailable(f"a ledger is kept in sqlite:///file or postgresql://host/name, not in {parsed.drivername}://")
 
 
-def _sqlite_engine(url: URL, *, create: bool, timeout: float) -> Engine:
+def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engine:
     """An engine on a SQLite file, with transaction control taken over from the driver.
 
-    No connection is kept: a kept one would follow a file that was moved away, or a fork.
+    No connection is kept: a kept one would follow a file that was moved away, or a fork. The journal has the file's permissions.
     """
 
     def open_file() -> sqlite3.Connection:
+        if create:
+            with suppress(OSError):  # it is there, or SQLite says why it cannot be made
+                os.close(os.open(str(url.database), os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
         name = f"file:{quote(str(url.database))}?mode={'rwc' if create else 'rw'}"
         # isolation_level=None: the driver sends no BEGIN or COMMIT of its own.
         connection = sqlite3.connect(name, uri=True, timeout=timeout, isolation_level=None)
@@ -498,17 +507,17 @@ class Store:
             self._reading = engine.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
 
     @classmethod
-    def at(cls, url: str, *, create: bool, timeout: float) -> Self:
+    def at(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
         """The store at `url`, whatever it holds; with `create`, a file that is missing is made when it is first used."""
         parsed = checked_url(url)
         if parsed.get_backend_name() == "postgresql":
             return cls(_postgresql_engine(parsed, timeout=timeout), parsed)
-        return cls(_sqlite_engine(parsed, create=create, timeout=timeout), parsed)
+        return cls(_sqlite_engine(parsed, create=create, timeout=timeout, mode=mode), parsed)
 
     @classmethod
-    def open(cls, url: str, *, create: bool, timeout: float) -> Self:
+    def open(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
         """The store of a ledger; with `create`, make the file and the tables where they are missing."""
-        store = cls.at(url, create=create, timeout=timeout)
+        store = cls.at(url, create=create, timeout=timeout, mode=mode)
         store._prepare(create=create)
         # Only this first step may create a file: later on, a file that is gone is an error and not an empty ledger.
         return store if store._url.get_backend_name() == "postgresql" else cls.at(url, create=False, timeout=timeout)
@@ -575,14 +584,17 @@ class Store:
         self._reading.dispose()
 
     def __repr__(self) -> str:
-        return f"Store({self._url.render_as_string(hide_password=True)!r})"
+        return f"Store({masked(self._url.render_as_string(hide_password=False))})"
 
 
 def _require_whole(connection: Connection, file: Path) -> None:
     """Refuse a SQLite file that ends inside of a page that it counts: SQLite itself takes what is missing for zeros.
 
-    The file is not opened for that: closing it would give up the locks that this process holds on it.
+    The file is not opened for that: closing it would give up the locks that this process holds on it. With a write-ahead log the
+    pages that are counted may lie in the log, so that a file that was cut cannot be told from a sound one.
     """
+    if connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal":
+        raise LedgerUnavailable(_WRITE_AHEAD)
     pages, size = (int(connection.exec_driver_sql(f"PRAGMA page_{what}").scalar() or 0) for what in ("count", "size"))
     if file.stat().st_size < pages * size:
         raise LedgerCorrupt(

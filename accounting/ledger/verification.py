@@ -18,10 +18,11 @@ from typing import IO, Any, Literal, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, func, null, or_, select, update
 
+from accounting.address import masked
 from accounting.budget.budget import NOTHING, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError, OutputError
-from accounting.files import new_file
+from accounting.files import PRIVATE, new_file
 from accounting.ledger.book import Book, Check
 from accounting.ledger.errors import DatasetExists, ImportRefused, InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Head, Heads, Signature, Trust
@@ -428,8 +429,11 @@ def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> He
     for row in declared:
         row.seq = heads.datasets[row.dataset.name].seq
     try:
-        export = new_file(Path(target), "the export", encoding="utf-8") if isinstance(target, Path | str) else nullcontext(target)
-        with export as file:
+        with (
+            new_file(Path(target), "the export", mode=PRIVATE, encoding="utf-8")
+            if isinstance(target, Path | str)
+            else nullcontext(target)
+        ) as file:
             for line in _lines(store, heads, declared):
                 file.write(canonical_json(line) + "\n")
     except OSError as error:
@@ -466,7 +470,7 @@ def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
         yield source
         return
     if Path(source).exists() and not Path(source).is_file():
-        raise ImportRefused(f"the export {str(source)[:200]!r} is not a regular file; nothing was imported")
+        raise ImportRefused(f"the export {masked(source)} is not a regular file; nothing was imported")
     with Path(source).open(encoding="utf-8-sig", newline="\n") as file:
         yield file
 

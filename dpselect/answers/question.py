@@ -6,13 +6,13 @@ import hashlib
 import json
 import math
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, final
 
 from accounting import Budget, Relation
+from accounting.address import without_password
 from dpselect.choose.calibration import fitted
 from dpselect.choose.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
 from dpselect.choose.defaults import (
@@ -217,14 +217,13 @@ UNASKED = {"buckets", "memory_limit", "salt"}
 """Fields of a reading that are not part of the question."""
 _BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
 _ELSEWHERE = ("domain", "planned", "budget", "pay", "everything")
-_SECRET = re.compile(r"^([a-z0-9+]+://[^/@:]*):[^/@]*@")
 
 
 def _named(source: object) -> str | list[str]:
     """The log as it was named; a password in a URL is left out."""
     if isinstance(source, list | tuple):
         return [str(_named(part)) for part in source]
-    return _SECRET.sub(r"\1@", str(source)) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__} in memory"
+    return without_password(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__} in memory"
 
 
 def _digest(labels: Sequence[Label]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from accounting import Budget, InvalidBudget, Relation
+from accounting.address import masked
 from accounting.files import require_new
 from dpselect.answers.answer import Answer, answer
 from dpselect.answers.question import Keeper, Payment, Question, Release
@@ -128,7 +129,7 @@ def topk(
     )
     file = None if output is None else Path(output)
     if file is not None and file.suffix.lower() != ".json":
-        raise InvalidRequest(f"output={str(file)!r} must end in .json: an answer is kept as JSON")
+        raise InvalidRequest(f"output={masked(file)} must end in .json: an answer is kept as JSON")
     if (before := recorded(file, question.payment, question.as_data)) is not None:
         return restored(before, question)
     if file is None:

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from accounting import ChosenAfter, Curve, Relation
+from accounting.address import masked
 from accounting.curves import AnyCurve
 from accounting.files import read_text
 from accounting.frozen import Frozen, Positive
@@ -220,7 +221,7 @@ class Learnt:
             return cls.of_answer(json.loads(text)["learnt"])
         except _UNREADABLE:
             raise InvalidRequest(
-                f"{str(path)!r} holds no learnt numbers: name a file that --output FILE.json wrote for a release that learnt"
+                f"{masked(path)} holds no learnt numbers: name a file that --output FILE.json wrote for a release that learnt"
             ) from None
 
     @classmethod

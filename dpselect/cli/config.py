@@ -13,6 +13,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from typer import echo
 
 from accounting import AccountingError, Budget, Relation
+from accounting.address import masked
 from accounting.files import new_file, read_text
 from accounting.frozen import Count, Frozen, Positive, Probability, Real, kind_of
 from dpselect import InvalidRequest
@@ -205,18 +206,18 @@ def read(path: Path) -> Config:
         # square.
         text = read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)
         if any(max(line.count("."), line.count("[")) > _MOST_DOTS for line in text.splitlines()):
-            raise InvalidRequest(f"{str(path)!r} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
+            raise InvalidRequest(f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
         data = tomllib.loads(text)
     except RecursionError:
-        raise InvalidRequest(f"{str(path)!r} is nested too deeply: the tables are {', '.join(Config.model_fields)}") from None
+        raise InvalidRequest(f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}") from None
     except tomllib.TOMLDecodeError as error:
-        raise InvalidRequest(f"{str(path)!r} is not TOML: {error}") from None
+        raise InvalidRequest(f"{masked(path)} is not TOML: {error}") from None
     except ValueError:
-        raise InvalidRequest(f"{str(path)!r} holds a number with too many digits: at most 4,300 are read") from None
+        raise InvalidRequest(f"{masked(path)} holds a number with too many digits: at most 4,300 are read") from None
     try:
         return Config.model_validate(data)
     except AccountingError as error:
-        raise InvalidRequest(f"{str(path)!r}: {_in_tables(str(error))}") from None
+        raise InvalidRequest(f"{masked(path)}: {_in_tables(str(error))}") from None
 
 
 def _in_tables(message: str) -> str:

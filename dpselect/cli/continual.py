@@ -16,6 +16,7 @@ from typer import Argument, Option
 
 import accounting as acc
 import dpselect as dps
+from accounting.address import masked
 from dpselect.answers.promise import promise, promise_in_words, rounded_up
 from dpselect.cli import options, out
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
@@ -226,7 +227,7 @@ def _horizon(
     """The horizon of these options; its mechanism is the state's, where none is stated."""
     if mechanism is None:
         if not path.exists():
-            raise dps.HorizonError(f"--state={str(path)!r} does not exist: start the horizon first")
+            raise dps.HorizonError(f"--state={masked(path)} does not exist: start the horizon first")
         with State.opened(path) as made:
             mechanism = made.meta.mechanism
     url = ledger if "://" in ledger else f"sqlite:///{ledger}"

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 from typer import Option, echo
 
+from accounting.address import masked
 from accounting.files import new_file
 from dpselect.answers.answer import Answer, answer
 from dpselect.answers.question import Question, Release
@@ -81,7 +82,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
     try:
         keep.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InvalidRequest(f"--keep={str(keep)!r} cannot be made: {error.strerror}; name a folder that can") from None
+        raise InvalidRequest(f"--keep={masked(keep)} cannot be made: {error.strerror}; name a folder that can") from None
     yield keep
 
 

@@ -16,6 +16,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from accounting import OutputError, OutputRefused
+from accounting.address import masked
 from accounting.files import require_new
 from dpselect import InvalidRequest
 from dpselect.cli.guard import abandon_standard_output
@@ -114,7 +115,7 @@ def require_place(output: Path | None, known: Collection[str]) -> None:
     if output is None and sys.stdout is None:
         raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
     if output is not None and output.suffix.lower() not in known:
-        raise InvalidRequest(f"--output={str(output)!r} must end in {' or '.join(known)}: the name tells the format")
+        raise InvalidRequest(f"--output={masked(output)} must end in {' or '.join(known)}: the name tells the format")
 
 
 def require_targets(targets: dict[str, Path | None], ledger: str | None = None) -> None:
@@ -130,7 +131,7 @@ def require_targets(targets: dict[str, Path | None], ledger: str | None = None) 
             continue
         place = path.absolute()
         if place.parent.resolve() / place.name in taken:
-            raise OutputRefused(f"{option} {str(path)!r} is a file of the ledger's: name another")
+            raise OutputRefused(f"{option} {masked(path)} is a file of the ledger's: name another")
         if (earlier := seen.setdefault(place, option)) != option:
-            raise OutputRefused(f"{option} and {earlier} name one file, {str(path)!r}: name two")
+            raise OutputRefused(f"{option} and {earlier} name one file, {masked(path)}: name two")
         require_new(path, option)

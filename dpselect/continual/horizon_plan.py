@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.signal import lfilter
 
 from accounting import Budget, Relation
+from accounting.address import masked
 from dpselect.choose.calibration import fitted
 from dpselect.choose.request import TopKRequest
 from dpselect.continual import averages
@@ -67,8 +68,8 @@ class Arrivals:
         """
         if public is not True:
             raise InvalidRequest(
-                f"the log {str(path)!r} may be private: a plan that looks at a private log leaks it. If it was published or made "
-                "up, declare it (public=True in the library, --public at the command line)"
+                f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
+                "made up, declare it (public=True in the library, --public at the command line)"
             )
         _require_count("periods", periods)
         import duckdb
@@ -86,11 +87,11 @@ class Arrivals:
                 found = connection.execute(_READ.format(**columns, time=moment, place=place)).fetchnumpy()
         except (duckdb.Error, OSError) as error:
             raise InvalidRequest(
-                f"{str(path)!r} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
+                f"{masked(path)} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
                 f"{user!r}, {item!r} and {time!r}"
             ) from None
         if len(found["u"]) == 0:
-            raise InvalidRequest(f"{str(path)!r} holds no event with a user, an item and a time: name another log")
+            raise InvalidRequest(f"{masked(path)} holds no event with a user, an item and a time: name another log")
         who, what, when = (np.ascontiguousarray(found[name], dtype=np.int64) for name in ("u", "i", "p"))
         return cls(who, what, when, periods, f"the public log {Path(path).name}")
 

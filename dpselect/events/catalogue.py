@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.address import masked
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import described, located, place_of, quoted
@@ -120,7 +121,7 @@ def read_catalogue(path: str | os.PathLike[str], column: _Names | None = None, *
         EventLogError: the file cannot be read, has no such column, holds no label, an empty one, or one twice.
     """
     source = checked(path)
-    what = f"catalogue {str(source)!r}"
+    what = f"catalogue {masked(source)}"
     suffix = (source.with_suffix("") if source.suffix.lower() == ".gz" else source).suffix.lower()
     kind = next((kind for kind in (CSV, TSV) if suffix == f".{kind.name}"), None)
     if source.suffix.lower() in PARQUET.suffixes:

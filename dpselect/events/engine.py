@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
 
+from accounting.address import masked
 from accounting.errors import AccountingError
 from dpselect.errors import EventLogError
 
@@ -328,7 +329,7 @@ def checked(source: object) -> Path:
     except OSError as error:
         failure = f"cannot be opened: {error.strerror or 'input or output error'}"
     if failure:
-        raise EventLogError(f"{str(source)!r} {failure}")
+        raise EventLogError(f"{masked(source)} {failure}")
     return path
 
 
@@ -356,4 +357,4 @@ def plain(path: Path, target: Path) -> Path:
         failure = "is not a whole gzip file: it is damaged, cut short, or not gzip; fetch or compress it again"
     except OSError as error:
         failure = f"cannot be read: {error.strerror or 'input or output error'}"
-    raise EventLogError(f"{str(path)!r} {failure}")
+    raise EventLogError(f"{masked(path)} {failure}")

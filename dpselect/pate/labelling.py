@@ -28,6 +28,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting import AccountingError, Budget, BudgetExceeded, Composed, Curve, Ledger, OutputError, Relation
+from accounting.address import masked
 from accounting.arguments import same_relation
 from accounting.budget.budget import NOTHING, Price
 from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
@@ -168,8 +169,8 @@ class Payer:
         """The ledger that a job was begun with: another one would pay a second time for what was drawn."""
         if not path.exists():
             raise JobDamaged(
-                f"{path}, the ledger that the job was begun with, is missing: put it back. Without it nothing records what was "
-                "drawn and paid for; begin another job in another place, which pays again"
+                f"{masked(path)}, the ledger that the job was begun with, is missing: put it back. Without it nothing "
+                "records what was drawn and paid for; begin another job in another place, which pays again"
             )
         return cls(Ledger.open(f"sqlite:///{path}", create=False), OWN_DATASET)
 
@@ -215,8 +216,8 @@ def _remove_unused(path: Path) -> None:
     with Ledger.open(f"sqlite:///{path}") as ledger:
         if any(head.seq for head in ledger.heads().datasets.values()):
             raise JobDamaged(
-                f"{path} has paid for a job whose record, job.json, is missing: put that back, or write to another --output, "
-                "which pays again"
+                f"{masked(path)} has paid for a job whose record, job.json, is missing: put that back, or write to another "
+                "--output, which pays again"
             )
     path.unlink()
 
@@ -293,7 +294,7 @@ class Spool:
             raise JobBusy("another process is working on this job: wait for it, then use --resume if it did not finish") from None
         except OSError as error:
             raise OutputError(
-                f"the folder {str(folder)!r} cannot be written or locked ({error.strerror}): write elsewhere"
+                f"the folder {masked(folder)} cannot be written or locked ({error.strerror}): write elsewhere"
             ) from None
         try:
             yield
@@ -309,10 +310,10 @@ class Spool:
         """Raise JobConflict unless there is a job to resume, or none that would have to be."""
         begun = cls.is_begun(folder)
         if resume and not begun:
-            raise JobConflict(f"{folder} does not hold a job to resume: leave --resume out to begin one")
+            raise JobConflict(f"{masked(folder)} does not hold a job to resume: leave --resume out to begin one")
         if begun and not resume:
             raise JobConflict(
-                f"{folder} holds a job already: continue it with --resume, or write to another --output (under another "
+                f"{masked(folder)} holds a job already: continue it with --resume, or write to another --output (under another "
                 "--key), which pays again"
             )
 
@@ -320,7 +321,7 @@ class Spool:
     def begin(cls, folder: Path, job: Job, votes: str, own: Path | None = None) -> Self:
         """A new job on the votes with this digest, which stays in the folder; `own` is its ledger, where no other one pays."""
         if cls.is_begun(folder):
-            raise JobConflict(f"{folder} holds a job already: continue it with --resume, or {_ANEW}")
+            raise JobConflict(f"{masked(folder)} holds a job already: continue it with --resume, or {_ANEW}")
         state = uuid.uuid4().hex
         content = {"version": VERSION, "state": state, "votes": votes, "own": None if own is None else _place(own)}
         with new_file(folder / "job.json", "the job's record", mode=PRIVATE) as stream:
@@ -339,8 +340,8 @@ class Spool:
             raise JobConflict("the file of votes is not the one that the job was begun with: resume it with that file")
         if own is not None and not any((content["own"] or {}).get(name) == now for name, now in _place(own).items()):
             raise JobConflict(
-                f"{folder} is a copy of a job, together with the ledger inside it: a copied ledger would pay a second time. "
-                "Resume the job where it was begun, or put the folder back there; give jobs that are copied a --ledger"
+                f"{masked(folder)} is a copy of a job, together with the ledger inside it: a copied ledger would pay a second "
+                "time. Resume the job where it was begun, or put the folder back there; give jobs that are copied a --ledger"
             )
         return cls(folder, content["state"], job)
 
@@ -402,11 +403,13 @@ class Spool:
     def _kept(self, path: Path, batch: int) -> Kept:
         content, sealed = _unsealed(path)
         if (content.get("job"), content.get("state"), content.get("batch")) != (self.job.fingerprint, self.state, batch):
-            raise JobDamaged(f"{path} belongs to another job or batch: put the right file back, or {_ANEW}")
+            raise JobDamaged(f"{masked(path)} belongs to another job or batch: put the right file back, or {_ANEW}")
         size = getattr(self.job.mechanism, "labels", None)
         labels = Labels.checked(content.get("labels"), content.get("answered"), self.job.size(batch), size)
         if labels is None:
-            raise JobDamaged(f"{path} does not hold labels of {self.job.size(batch)} rounds: put the right file back, or {_ANEW}")
+            raise JobDamaged(
+                f"{masked(path)} does not hold labels of {self.job.size(batch)} rounds: put the right file back, or {_ANEW}"
+            )
         return Kept(labels, _claim(sealed))
 
 
@@ -419,7 +422,7 @@ def _begun(folder: Path) -> tuple[Job, dict[str, Any]]:
         job = None
     own = content.get("own")
     if job is None or not _are_texts(content, "state", "votes") or not (own is None or _are_texts(own, "path", "number")):
-        raise JobDamaged(f"{path} is not the record of a job: put the right file back, or {_ANEW}")
+        raise JobDamaged(f"{masked(path)} is not the record of a job: put the right file back, or {_ANEW}")
     return job, content
 
 
@@ -462,9 +465,13 @@ def _unsealed(path: Path) -> tuple[dict[str, Any], bytes]:
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        raise JobDamaged(f"{path} cannot be read, or was changed since it was written: put the right file back, or {_ANEW}")
+        raise JobDamaged(
+            f"{masked(path)} cannot be read, or was changed since it was written: put the right file back, or {_ANEW}"
+        )
     if content.get("version") != VERSION or type(content["version"]) is not int:
-        raise JobDamaged(f"{path} is of another version than {VERSION}, the one this package writes: finish the job with its own")
+        raise JobDamaged(
+            f"{masked(path)} is of another version than {VERSION}, the one this package writes: finish the job with its own"
+        )
     return content, sealed
 
 

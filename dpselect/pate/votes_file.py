@@ -20,6 +20,7 @@ import numpy as np
 import scipy
 
 from accounting import AccountingError
+from accounting.address import masked
 from accounting.files import read_bytes
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms import Mechanism
@@ -74,11 +75,11 @@ class VotesFile:
                 _teachers(arrays),
             )
         except VotesFileError as error:
-            raise VotesFileError(f"{path}: {error}") from None
+            raise VotesFileError(f"{masked(path)}: {error}") from None
         except (*_UNREADABLE, *_NO_VOTES):
-            raise VotesFileError(f"{path} is damaged or holds no votes: give {_FORMS}") from None
+            raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
         if teachers is not None and stated is not None and teachers != stated:
-            raise VotesFileError(f"--teachers={teachers}, but {path} states {stated}: leave one of them out")
+            raise VotesFileError(f"--teachers={teachers}, but {masked(path)} states {stated}: leave one of them out")
         ballots = _ballots(path, votes, stated if teachers is None else teachers, names, stacked=stacked, missing=missing)
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), stacked or votes.ndim == 3)
 
@@ -91,7 +92,7 @@ class VotesFile:
         truth = arrays.get("truth")
         if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
             raise VotesFileError(
-                f"{path} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it"
+                f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it"
             )
         return TrialVotes(votes, truth.astype(np.bool_), public=True)
 
@@ -195,13 +196,15 @@ def _ballots(
     path: Path, votes: Any, teachers: int | None, names: list[int | str] | None, *, stacked: bool, missing: Missing
 ) -> Ballots:
     if teachers is None and (stacked or getattr(votes, "ndim", 0) == 2):
-        raise VotesFileError(f"{path} holds a matrix, which does not tell how many teachers there are: state --teachers")
+        raise VotesFileError(f"{masked(path)} holds a matrix, which does not tell how many teachers there are: state --teachers")
     # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
     if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
-        raise VotesFileError(f"{path}: a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts")
+        raise VotesFileError(
+            f"{masked(path)}: a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts"
+        )
     try:
         if stacked:
             return Ballots.stacked(votes, teachers=teachers or 0, missing=missing, names=names)
         return Ballots(votes, teachers=teachers, missing=missing, names=names)
     except AccountingError as error:
-        raise VotesFileError(f"{path}: {error}") from None
+        raise VotesFileError(f"{masked(path)}: {error}") from None

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from pydantic import Field
 
 from accounting import Relation
+from accounting.address import masked
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
 from dpselect.choose.defaults import ASSUMED
@@ -375,7 +376,7 @@ class Shape:
         """
         if public is not True:
             raise InvalidRequest(
-                f"the counts in {str(path)!r} may be private: a plan that looks at private counts leaks them. If they were "
+                f"the counts in {masked(path)} may be private: a plan that looks at private counts leaks them. If they were "
                 "published or made up, declare it (public=True in the library, --public at the command line)"
             )
         words = f"public counts in {Path(path).name}" + ("" if column is None else f", column {column}")
@@ -400,8 +401,8 @@ class Shape:
             )
         if public is not True:
             raise InvalidRequest(
-                f"the log {str(path)!r} may be private: a plan that looks at a private log leaks it. If it was published or made "
-                "up, declare it (public=True in the library, --public at the command line)"
+                f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
+                "made up, declare it (public=True in the library, --public at the command line)"
             )
         counts, multiplicities, loads, users = _users_in(Path(path), user, item)
         return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users)
@@ -619,11 +620,11 @@ def _users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads,
             found, head = (connection.execute(sql).fetchnumpy() for sql in (_LOADS, _USERS))
     except (duckdb.Error, OSError) as error:
         raise InvalidRequest(
-            f"{str(path)!r} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
+            f"{masked(path)} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
             f"{user!r} and {item!r}"
         ) from None
     if len(found["t"]) == 0:
-        raise InvalidRequest(f"{str(path)!r} holds no event with a user and an item: name another log")
+        raise InvalidRequest(f"{masked(path)} holds no event with a user and an item: name another log")
     loads, users = (np.asarray(found[name]).astype(np.float64) for name in ("t", "n"))
     return _summed(found["i"], loads, users, head)
 
@@ -658,7 +659,7 @@ def _counts_in(path: Path, column: str | None) -> list[float]:
         rows = list(csv.reader(io.StringIO(read_text(path, InvalidRequest, "the file of counts"), newline="")))
     except csv.Error as error:
         raise InvalidRequest(
-            f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
+            f"{masked(path)} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
         ) from None
     place = _place(path, rows[0] if rows else [], column)
     return [_number(path, line, row, place) for line, row in enumerate(rows[1:], start=2) if row]
@@ -670,13 +671,13 @@ def _place(path: Path, header: list[str], column: str | None) -> int:
         # A number in the first line is a count that would be lost, of the top item as a rule.
         with contextlib.suppress(ValueError):
             float(names[0])
-            raise InvalidRequest(f"{str(path)!r} begins with a number: put the column's name in the first line, counts below it")
+            raise InvalidRequest(f"{masked(path)} begins with a number: put the column's name in the first line, counts below it")
         return 0
     if column in names:
         return names.index(column)
     wanted = "no column is named" if column is None else f"column {column!r} is missing"
     raise InvalidRequest(
-        f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
+        f"{masked(path)}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
     )
 
 
@@ -684,7 +685,7 @@ def _number(path: Path, line: int, row: list[str], place: int) -> float:
     try:
         return float(row[place])
     except (IndexError, ValueError):
-        raise InvalidRequest(f"{str(path)!r}, line {line}: the column holds something else than a number") from None
+        raise InvalidRequest(f"{masked(path)}, line {line}: the column holds something else than a number") from None
 
 
 def _checked(counts: ArrayLike) -> Floats:

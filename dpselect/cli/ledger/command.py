@@ -59,6 +59,7 @@ def init(
     unit: Annotated[str | None, _about(help="Who is protected, in words. Default: user.")] = None,
     data_period: Annotated[str | None, _about(help="Which rows the dataset holds, in words.")] = None,
     actor: Annotated[str | None, _about(help="Who declares it. Default: the system's user.")] = None,
+    mode: request.Mode = "600",
     config: Config = None,
     _debug: options.Debug = False,
 ) -> None:
@@ -68,7 +69,7 @@ def init(
     budget = None if name is None else options.budget_over(file.budget, epsilon, delta, rho)
     if budget is not None:
         budget = request.in_unit(budget, order, mostly, only)
-    with Ledger.open(file.url_or(url)) as ledger:
+    with Ledger.open(file.url_or(url), mode=request.mode(mode)) as ledger:
         if name is not None and budget is not None:
             stated = relation or file.relation
             ledger.create_dataset(
@@ -389,6 +390,7 @@ def report(
     trust: request.Trusted = None,
     rotation: request.Rotations = None,
     registry: Annotated[str | None, Option(metavar="DATASET", help="Write its entry for a registry of deployments.")] = None,
+    mode: request.Mode = "600",
     url: OptionalUrl = None,
     config: Config = None,
     _debug: options.Debug = False,
@@ -406,12 +408,14 @@ def report(
         raise InvalidRequest("--no-verify checks nothing: leave out --heads, --mirror and --trust, or --no-verify")
     with Ledger.open(store, create=False) as ledger:
         if registry is not None:
-            with new_file(output, "--output", encoding="utf-8") as file:
+            with new_file(output, "--output", mode=request.mode(mode), encoding="utf-8") as file:
                 file.write(view.entry(ledger, registry))
             return
         found = ledger.verify(request.kept(heads, mirror), request.trust(trust, rotation)) if check else None
         proofs = {kind: cited_by(member) for kind, member in members().items()}
-        write_report(ledger, output, deltas=delta or DELTAS, latest=latest, verification=found, proofs=proofs)
+        write_report(
+            ledger, output, deltas=delta or DELTAS, latest=latest, verification=found, proofs=proofs, mode=request.mode(mode)
+        )
 
 
 # -- charge, quota and affordable: charges for what runs elsewhere, what limits charges, what still fits -------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Annotated, Final
 from typer import Option
 
 from accounting import Budget, Curve, Relation
+from accounting.address import masked
 from accounting.curves.base import CURVES
 from accounting.files import read_text
 from accounting.ledger import Heads, InvalidEntry, Mirror, Rotation, SigningKey, Trust
@@ -25,6 +27,7 @@ OptionalUrl = Annotated[str | None, _LEDGER]
 Dataset = Annotated[str, Option("--dataset", help="Name of a dataset that the ledger declares.")]
 Key = Annotated[str, Option("--key", help="The charge's idempotency key.")]
 Output = Annotated[Path | None, Option("--output", help="New file to write; standard output if left out.")]
+Mode = Annotated[str, Option("--mode", metavar="OCTAL", help="Permissions of the new file; 600: its owner alone.")]
 Config = Annotated[
     Path | None, Option("--config", help="TOML file with [ledger], [budget] and [data]; options override what it says.")
 ]
@@ -66,7 +69,7 @@ def read(path: Path | None) -> LedgerFile:
 
     found = config.read(path)
     if found.ledger is None:
-        raise InvalidRequest(f"{str(path)!r} has no [ledger]: add one with url and dataset")
+        raise InvalidRequest(f"{masked(path)} has no [ledger]: add one with url and dataset")
     return LedgerFile(budget=found.budget, relation=found.data.relation, **dict(found.ledger))
 
 
@@ -93,12 +96,19 @@ def _curve_of(argument: str) -> Curve:
     try:
         kind = read_json(text).get("kind")
     except InvalidEntry as error:
-        raise InvalidRequest(f"{argument!r} states no curve ({error}): write what Curve.to_json gives, or @FILE") from None
+        raise InvalidRequest(f"{masked(argument)} states no curve ({error}): write what Curve.to_json gives, or @FILE") from None
     if kind in CURVES.members():
         return Curve.from_json(text)
     from dpselect import Mechanism  # knows every mechanism, which a ledger does without
 
     return Mechanism.from_json(text).curve
+
+
+def mode(text: str) -> int:
+    """Permissions that --mode states."""
+    if not re.fullmatch("0?[0-7]{3}", text):
+        raise InvalidRequest(f"--mode={text[:20]!r} states no permissions: give three octal digits, 640 for example")
+    return int(text, 8)
 
 
 def text_of(argument: str) -> str:

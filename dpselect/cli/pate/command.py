@@ -25,6 +25,7 @@ from typer import Argument, Exit, Option, echo
 
 import dpselect
 from accounting import AccountingError, Budget, Ledger, Unaffordable, best_epsilon
+from accounting.address import masked, without_password
 from accounting.budget.remaining import left_in_words
 from accounting.files import PRIVATE, new_file, require_new
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
@@ -378,12 +379,16 @@ def label(
         out.emit(out.json_text(told) + "\n" if json else _shown(told))
     except out.NotShown as error:
         raise out.NotShown(
-            f"{error}; the labels lie in {str(output)!r} and are paid for under the keys {answer.job.key}/..."
+            f"{error}; the labels lie in {masked(output)} and are paid for under the keys {answer.job.key}/..."
         ) from None
     if answer.progress.stopped is not None:
         # What a job that ran out of budget on the way has charged and written.
         done, job = answer.progress.rounds, answer.job
-        written = f"{done} of {job.rounds} rounds are labelled, charged and in {output}" if done else "nothing was charged"
+        written = (
+            f"{done} of {job.rounds} rounds are labelled, charged and in {without_password(output)}"
+            if done
+            else "nothing was charged"
+        )
         stopped = (
             f"the budget was spent meanwhile: {written}; the other {job.rounds - done} were neither charged nor drawn. Raise the "
             f"budget of dataset={answer.payer.dataset!r} and give --resume to label them"
@@ -429,7 +434,7 @@ def _standing(request: PateRequest) -> str:
         key = str(request.key)
     return (
         f"batches that were begun are charged once, under the keys {key}/0, {key}/1 and so on, and kept in "
-        f"{str(request.folder)!r}: --resume goes on, and charges nothing for them again"
+        f"{masked(request.folder)}: --resume goes on, and charges nothing for them again"
     )
 
 
@@ -498,7 +503,7 @@ def _shown(told: dict[str, Any]) -> Group:
     start = f"Labelled {rounds['labelled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "
     start += f"{rounds['abstained']} abstained."
     return Group(
-        out.heading(f"{start} The labels are in {printable(told['output'])}." if rounds["labelled"] else start),
+        out.heading(f"{start} The labels are in {printable(without_password(told['output']))}." if rounds["labelled"] else start),
         Text(),
         *price,
         Text(),
@@ -516,7 +521,7 @@ def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _ledger_text(told: dict[str, Any]) -> tuple[Any, ...]:
-    ledger, folder = told["ledger"], printable(told["job"]["folder"])
+    ledger, folder = told["ledger"], printable(without_password(told["job"]["folder"]))
     if ledger["own"]:
         pairs = [("ledger", f"its own, in {folder}, with a budget of this job; further jobs on these teachers add to the price")]
     else:

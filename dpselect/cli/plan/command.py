@@ -18,6 +18,7 @@ from typer import Option, echo
 
 import dpselect
 from accounting import OutputError, OutputRefused
+from accounting.address import masked
 from accounting.errors import missing_extra
 from dpselect.cli import options, out
 from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate
@@ -290,7 +291,7 @@ def _require_target(target: Path | None, choose: str | None, source: Path | None
         return
     if target.exists():
         raise InvalidRequest(
-            f"--write={str(target)!r} exists and is not the file given with --config, so it is not written over: name another, "
+            f"--write={masked(target)} exists and is not the file given with --config, so it is not written over: name another, "
             "or give it with --config too"
         )
     out.require_targets({"--write": target, "--html": page})
@@ -413,9 +414,9 @@ def _require_folder(figures: Path) -> None:
     except FileNotFoundError:
         earlier = []
     except OSError as error:
-        raise OutputRefused(f"--figures {str(figures)!r} cannot be used ({error.strerror}): name another folder") from None
+        raise OutputRefused(f"--figures {masked(figures)} cannot be used ({error.strerror}): name another folder") from None
     if earlier:
-        raise OutputRefused(f"--figures {str(figures)!r} holds {earlier[0]!r}, which is not written over: name another folder")
+        raise OutputRefused(f"--figures {masked(figures)} holds {earlier[0]!r}, which is not written over: name another folder")
     if find_spec("matplotlib") is None:
         raise missing_extra("--figures needs matplotlib", "plot")
 

@@ -13,6 +13,7 @@ from rich.text import Text
 from typer import echo
 
 from accounting import Budget, Ledger, Relation
+from accounting.address import masked
 from dpselect import InvalidRequest, Sensitivity
 from dpselect.choose.counts import COUNTS_AGAIN
 from dpselect.choose.defaults import declared, default_choice
@@ -206,7 +207,7 @@ def _published(asked: Config, path: Path) -> Shape:
             raise InvalidRequest(f"{options.flags(name)} does not go with a file of counts, which tells it: leave it out")
     if stated.log or path.suffix == ".parquet":
         if data.user is None or data.item is None:
-            raise InvalidRequest(f"--shape={str(path)!r} is a log: name its columns, --user COLUMN and --item COLUMN")
+            raise InvalidRequest(f"--shape={masked(path)} is a log: name its columns, --user COLUMN and --item COLUMN")
         for name in ("column", "items_per_user"):
             if getattr(stated, name) is not None:
                 raise InvalidRequest(f"{options.flags(name)} is about a file of counts, and a log tells it: leave it out")

@@ -16,6 +16,7 @@ from rich.text import Text
 from typer import Argument
 
 import accounting as acc
+from accounting.address import without_password
 from dpselect.answers.answer import answer
 from dpselect.answers.promise import rounded_up
 from dpselect.answers.question import Keeper, Payment, Question, Release, choose
@@ -321,7 +322,7 @@ def _release_of(
         raise InvalidRequest(f"domain_column={column!r} is a column of no catalogue: give domain= too")
     if file is not None:
         item = tuple(map(str, how.item)) if isinstance(how.item, tuple) else str(how.item)
-        named |= {"domain": tuple(read_catalogue(Path(file), column, item=item)), "domain_name": str(file)}
+        named |= {"domain": tuple(read_catalogue(Path(file), column, item=item)), "domain_name": without_password(file)}
     k = named.pop("k", base.release.k)
     if k is None:
         raise InvalidRequest("k= is missing: say how many items to release, as --k 10 or as k in [release] of a --config file")

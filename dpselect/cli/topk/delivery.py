@@ -20,6 +20,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from accounting import OutputError
+from accounting.address import masked
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE, new_file
 from dpselect.answers.answer import Answer, cautions
@@ -306,14 +307,14 @@ class Delivery:
         try:
             out.emit(self.texts[".json"](answer) if self.json else self.shown(answer))
         except out.NotShown as error:
-            lies = f"the answer lies in {str(self.output)!r}"
+            lies = f"the answer lies in {masked(self.output)}"
             if self.output is None or self.failure is not None:
                 lies = "the answer is lost; name a file with --output"
                 if answer.charge is not None:  # what was paid for gets a place
                     lies = rescued(self.texts[".json"](answer), answer.charge.entry)
             raise out.NotShown(f"{error}; {lies}. {_paid(answer)}") from None
         except BaseException as error:
-            lies = f"the answer lies in {str(self.output)!r}" if self.output is not None and self.failure is None else ""
+            lies = f"the answer lies in {masked(self.output)}" if self.output is not None and self.failure is None else ""
             error.add_note(Note("; ".join(words for words in (lies, _paid(answer)) if words)))
             raise
         if self.failure is not None:

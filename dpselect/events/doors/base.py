@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
+from accounting.address import masked
 from dpselect.errors import EventLogError
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Given:
 
     def called(self, kind: str) -> str:
         """How messages name the file."""
-        return self.name or f"{kind} file {str(self.source)!r}"
+        return self.name or f"{kind} file {masked(self.source)}"
 
     def require_no_query(self) -> None:
         for field, stated in (("table", self.table), ("query", self.query)):

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TextIO, cast, final
 from urllib.parse import unquote
 
+from accounting.address import masked
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import (
     BYTES_PER_ROW,
@@ -460,7 +461,7 @@ def _format_of(given: Given) -> FileFormat:
     if known is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
-            f"format='auto' cannot tell what {str(path)!r} is: the name must end in {suffixes} (and may add .gz); "
+            f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes} (and may add .gz); "
             f"or pass format= as one of {', '.join(map(repr, names))}"
         )
     return known
@@ -498,7 +499,7 @@ def _several(engine: Engine, given: Given) -> Rows:
 
 
 def _shown(source: object) -> str:
-    return f"{len(source)} files" if isinstance(source, list | tuple) else repr(str(source))
+    return f"{len(source)} files" if isinstance(source, list | tuple) else masked(source)
 
 
 def _found(given: Given) -> list[tuple[Path, dict[str, str | None]]]:

@@ -22,6 +22,7 @@ import accounting as acc
 from accounting.ledger import Ledger, LedgerCorrupt, LedgerError, LedgerUnavailable, Quota
 from accounting.ledger import store as ledger_store
 from accounting.ledger.store import Store, find_dataset
+from accounting.report import write_report
 
 SMALL = acc.PureDP(epsilon=0.001)
 
@@ -298,3 +299,44 @@ def test_reading_cannot_write(url: str) -> None:
             with pytest.raises(LedgerUnavailable, match="read-only"), ledger._store.reader() as connection:
                 connection.exec_driver_sql("UPDATE dpledger_datasets SET seq = 7")
         assert ledger.verify().ok
+
+
+def test_every_statement_that_writes_waits_for_the_disk(path: Path, kept: Ledger) -> None:
+    """A writer's connection to SQLite syncs file, journal and folder (EXTRA, 3): at NORMAL a power cut could undo a charge."""
+    with kept._store.writer() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3
+    with kept._store.reader() as connection:
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3
+
+
+def test_a_write_ahead_log_is_refused_with_the_remedy(path: Path, kept: Ledger) -> None:
+    """In WAL mode nothing is charged, the message says how to switch back, and reading goes on; then charging does too."""
+    other = sqlite3.connect(path, isolation_level=None)
+    assert other.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+    for charge in (kept.charge, kept.reserve):
+        with pytest.raises(LedgerUnavailable, match=r"WAL mode.*nothing was charged.*journal_mode=DELETE.*same key"):
+            charge("clicks", SMALL, relation="add_remove", key="again")
+    assert kept.verify().ok
+    assert kept.total("clicks").spent.main == 10**9
+    assert other.execute("PRAGMA journal_mode = DELETE").fetchone() == ("delete",)
+    other.close()
+    assert not kept.charge("clicks", SMALL, relation="add_remove", key="again").replayed
+
+
+def test_a_new_ledger_is_its_owners_alone(folder: Path) -> None:
+    """A new file is 0600 unless told otherwise, whatever the process's mask allows; one that is there keeps its permissions."""
+    before = os.umask(0)
+    try:
+        for name, stated, expected in (("a.db", {}, 0o600), ("b.db", {"mode": 0o640}, 0o640)):
+            with Ledger.open(f"sqlite:///{folder / name}", **stated) as ledger:
+                ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+            assert (folder / name).stat().st_mode & 0o777 == expected
+        (folder / "a.db").chmod(0o660)
+        Ledger.open(f"sqlite:///{folder / 'a.db'}").close()
+        assert (folder / "a.db").stat().st_mode & 0o777 == 0o660
+        with Ledger.open(f"sqlite:///{folder / 'a.db'}") as ledger:
+            write_report(ledger, folder / "report.html")
+            ledger.export(folder / "ledger.jsonl")
+        assert {(folder / name).stat().st_mode & 0o777 for name in ("report.html", "ledger.jsonl")} == {0o600}
+    finally:
+        os.umask(before)

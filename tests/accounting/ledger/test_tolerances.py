@@ -1,0 +1,140 @@
+"""What `verify` lets pass for rounding, and not a unit more: each tolerance is met by an entry at its end and one beyond it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+import accounting as acc
+from accounting.budget.budget import Price
+from accounting.ledger import Dataset, Entry
+from accounting.ledger.book import Step, _entry
+from accounting.ledger.item import Item, read_item
+from accounting.ledger.model import Openings, origin, utc_now
+from accounting.ledger.quota import AccountReplay, Quota, Revision
+from accounting.ledger.store import Held
+from accounting.ledger.verification import Chain
+
+BUDGETS = {
+    "pure": acc.Budget(epsilon=1000.0),
+    "renyi": acc.Budget(epsilon=50.0, delta=1e-3),
+    "zcdp": acc.Budget(rho=20.0, delta=1e-3),
+    "gaussian": acc.Budget(epsilon=50.0, delta=1e-3, order="gaussian"),
+}
+CURVES = {
+    "pure": acc.PureDP(epsilon=100.0),
+    "renyi": acc.Approximate(curve=acc.GaussianDP(mu=1.0), delta0=1e-4),
+    "zcdp": acc.Approximate(curve=acc.ZCDP(rho=5.0), delta0=1e-4),
+    "gaussian": acc.Approximate(curve=acc.GaussianDP(mu=2.0), delta0=1e-4),
+}
+BY = origin("ada", utc_now)
+
+
+def declared(budget: acc.Budget) -> Dataset:
+    """A dataset with this budget, in no store."""
+    return Dataset("visits", "add_remove", "user", budget, "whole", "UTC", None, "ada", "host", BY.at, BY.package, "0" * 32)
+
+
+def made(dataset: Dataset, *steps: Step, off: int = 0) -> list[Entry]:
+    """The chained entries of these steps; the last one's running total is `off` units away from the sum."""
+    entries: list[Entry] = []
+    spent, prev = Price(0, 0), dataset.genesis
+    for step in steps:
+        spent = spent.plus(step.price)
+        stated = Price(spent.main + (off if step is steps[-1] else 0), spent.failure)
+        entries.append(_entry(dataset.name, len(entries) + 1, step, stated, BY, prev))
+        prev = entries[-1].hash
+    return entries
+
+
+def found(dataset: Dataset, entries: list[Entry]) -> set[str]:
+    """The kinds of problem in a chain of these entries."""
+    chain = Chain(dataset, dataset.genesis)
+    return {problem.kind for entry in entries for problem in chain.follow(entry)}
+
+
+def charged(item: Item, price: Price, action: str = "charge") -> Step:
+    """The step that charges this for an item."""
+    return Step(action, "key", "", price, None, item)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("form", BUDGETS)
+@pytest.mark.parametrize("part", ["main", "failure"])
+@pytest.mark.parametrize("action", ["charge", "reserve"])
+def test_an_entry_one_unit_below_its_price_is_found(form: str, part: str, action: str) -> None:
+    """A price may be one unit and one part in 10^9 too low, the roundings of another machine: a unit less is a problem."""
+    dataset, item = declared(BUDGETS[form]), read_item(CURVES[form], 1, "add_remove")
+    due = dataset.budget.price(item.whole)
+    if getattr(due, part) == 0:  # a pure budget pays for no failure
+        return
+    least = due._replace(**{part: getattr(due, part) - 1 - getattr(due, part) // 10**9})
+    below = least._replace(**{part: getattr(least, part) - 1})
+    hundredth = due._replace(**{part: 99 * getattr(due, part) // 100})
+    assert found(dataset, made(dataset, charged(item, due, action))) == set()
+    assert found(dataset, made(dataset, charged(item, least, action))) == set()
+    assert found(dataset, made(dataset, charged(item, below, action))) == {"price"}
+    assert found(dataset, made(dataset, charged(item, hundredth, action))) == {"price"}
+
+
+@pytest.mark.parametrize("form", ["renyi", "zcdp", "gaussian"])
+def test_a_settlement_one_unit_beyond_what_did_not_run_is_found(form: str) -> None:
+    """A release gives back the price of what did not run at most, to the unit, no failure probability, and takes nothing more."""
+    dataset = declared(BUDGETS[form])
+    whole = read_item(acc.Approximate(curve=10 * acc.GaussianDP(mu=0.3), delta0=1e-4), 1, "add_remove")
+    ran = read_item(acc.Approximate(curve=3 * acc.GaussianDP(mu=0.3), delta0=1e-4), 1, "add_remove")
+    price, unused = dataset.budget.price(whole.whole), dataset.budget.unused(whole.whole, ran.whole)
+    assert unused.main > 0
+
+    def settled(back: Price) -> set[str]:
+        opening = charged(whole, price, "reserve")
+        steps = (opening, Step("commit", "key", "", Price(0, 0), None), Step("release", "key", "", back, None, ran))
+        return found(dataset, made(dataset, *steps))
+
+    assert settled(unused.times(-1)) == set()
+    assert settled(Price(0, 0)) == set()
+    assert settled(Price(-unused.main - 1, 0)) == {"price"}
+    assert settled(Price(1, 0)) == {"price"}
+    assert settled(Price(-unused.main, -1)) == {"price"}
+
+
+@pytest.mark.parametrize("off", [-1, 1])
+def test_a_total_is_the_sum_to_the_unit(off: int) -> None:
+    """A running total that is one unit away from the sum of the entries is a problem: integers are not rounded."""
+    dataset, item = declared(BUDGETS["pure"]), read_item(CURVES["pure"], 1, "add_remove")
+    step = charged(item, dataset.budget.price(item.whole))
+    assert found(dataset, made(dataset, step)) == set()
+    assert found(dataset, made(dataset, step, off=off)) == {"total"}
+
+
+def test_one_unit_beyond_the_budget_is_found() -> None:
+    """A charge of all of the capacity is allowed, and one unit more of either part is a problem."""
+    dataset = declared(BUDGETS["renyi"])
+    capacity = dataset.budget.capacity
+    item = read_item(acc.Approximate(curve=acc.GaussianDP(mu=1.0), delta0=1e-4), 1, "add_remove")
+    assert found(dataset, made(dataset, charged(item, capacity))) == set()
+    assert found(dataset, made(dataset, charged(item, Price(capacity.main + 1, capacity.failure)))) == {"overspent"}
+    assert found(dataset, made(dataset, charged(item, Price(capacity.main, capacity.failure + 1)))) == {"overspent"}
+
+
+@pytest.mark.parametrize("change", [lambda spent: spent + 1, lambda spent: spent - 1], ids=["more", "less"])
+def test_a_quotas_account_is_held_to_the_unit(change: Callable[[int], int]) -> None:
+    """What one version of the package wrote alone, a quota's account repeats exactly: a unit more or less was edited."""
+    dataset, item = declared(BUDGETS["pure"]), read_item(CURVES["pure"], 1, "add_remove")
+    (entry,) = made(dataset, charged(item, dataset.budget.price(item.whole)))
+    replay, opened = AccountReplay(dataset, [Revision(0, Quota(name="all", limit=acc.Budget(epsilon=400.0)))]), Openings()
+    assert list(replay.follow(entry, opened.of(entry))) == []
+    (account,) = replay.held()
+    assert not replay.differs([account])
+    assert replay.differs([Held(account.seq, account.account, Price(change(account.spent.main), 0))])
+
+
+def test_a_charge_one_unit_beyond_its_quota_is_found() -> None:
+    """A quota of exactly what was charged holds; one that is a unit of 10^-12 nats smaller does not."""
+    dataset, item = declared(BUDGETS["pure"]), read_item(CURVES["pure"], 1, "add_remove")
+    (entry,) = made(dataset, charged(item, dataset.budget.price(item.whole)))
+    entry = replace(entry, seq=2)
+    for limit, problems in ((100.0, 0), (100.0 - 1e-12, 1)):
+        replay = AccountReplay(dataset, [Revision(1, Quota(name="all", limit=acc.Budget(epsilon=limit)))])
+        assert len(list(replay.follow(entry, Openings.between(entry, None)))) == problems
