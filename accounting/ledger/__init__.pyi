@@ -10,17 +10,13 @@ from .errors import KeyConflict as KeyConflict
 from .errors import LedgerCorrupt as LedgerCorrupt
 from .errors import LedgerError as LedgerError
 from .errors import LedgerUnavailable as LedgerUnavailable
-from .errors import MirrorConflict as MirrorConflict
 from .errors import SchemaMismatch as SchemaMismatch
 from .errors import SharedRows as SharedRows
 from .errors import UnknownDataset as UnknownDataset
 from .heads import Head as Head
 from .heads import Heads as Heads
-from .heads import Mirror as Mirror
-from .heads import Rotation as Rotation
 from .heads import Signature as Signature
 from .heads import SigningKey as SigningKey
-from .heads import Trust as Trust
 from .item import Chargeable as Chargeable
 from .item import Terms as Terms
 from .ledger import Ledger as Ledger

@@ -51,9 +51,5 @@ class SharedRows(LedgerError):
     """The same rows, by their fingerprint, were charged to another dataset or period before."""
 
 
-class MirrorConflict(LedgerError):
-    """The ledger's heads are behind what its mirror has kept: it was cut, rewritten, or restored from an old copy."""
-
-
 class ImportRefused(LedgerError):
     """An exported ledger does not verify; nothing was imported."""

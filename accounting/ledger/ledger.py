@@ -25,7 +25,7 @@ from accounting.files import PRIVATE
 from accounting.guarantee import common_relation
 from accounting.ledger.book import Book, Step, Summary
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
-from accounting.ledger.heads import Head, Heads, SigningKey, Trust
+from accounting.ledger.heads import Head, Heads, SigningKey
 from accounting.ledger.item import MOST_RUNS, TWICE, Chargeable, Item, Opening, Request, Terms, read_item, require_known
 from accounting.ledger.model import (
     Action,
@@ -371,22 +371,30 @@ class Ledger:
             identity, at = connection.execute(select(meta.c.ledger_id)).scalar_one(), origin(None, self._clock).at
             return Heads(identity, at, {row.dataset.name: Head(row.seq, row.head) for row in all_datasets(connection)})
 
-    def verify(self, heads: Heads | Sequence[Heads] | None = None, trust: Trust | None = None) -> Verification:
-        """Re-derive everything from the entries; with `heads`, find also a tail cut off; with `trust`, check who signed them."""
-        return verify(self._store, heads, trust)
+    def verify(self, heads: Heads | None = None, key: str | None = None) -> Verification:
+        """Re-derive everything from the entries.
+
+        Args:
+            heads: taken earlier and kept elsewhere: a tail that was cut off is found too.
+            key: the public key of whoever must have signed the heads; compared where it is given.
+
+        Raises:
+            InvalidEntry: key is no public key, or is given without heads.
+        """
+        return verify(self._store, heads, key)
 
     def export(self, target: Path | str | IO[str], key: SigningKey | None = None) -> Heads:
         """Write all of the ledger as JSON lines, signed with `key` if there is one, and return its heads."""
         heads = self.heads()
         return export_lines(self._store, heads if key is None else key.sign(heads), target)
 
-    def import_(self, source: Path | str | IO[str], trust: Trust | None = None) -> int:
-        """Add the datasets of an exported ledger, after checking all of it, and with `trust` who signed it. Returns its entries.
+    def import_(self, source: Path | str | IO[str], key: str | None = None) -> int:
+        """Add the datasets of an exported ledger, after checking all of it, and with a public `key` who signed it: its entries.
 
         Raises:
             ImportRefused: it does not verify, or a dataset of it exists here; nothing was imported.
         """
-        return import_lines(self._store, source, trust)
+        return import_lines(self._store, source, key)
 
     def close(self) -> None:
         """Give connections back. The ledger opens new ones when it is used again."""

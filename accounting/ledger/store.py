@@ -528,7 +528,9 @@ class Store:
                 return
         if not create:
             raise SchemaMismatch("no ledger exists here: run `dpselect ledger init`, or open it with create=True")
-        with self._maker(_ADVISORY_LOCK) as connection:
+        with _translated(), self._writing.begin() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
             if not _has_ledger(connection):  # another process may have been first
                 _create_tables(connection)
 
@@ -539,26 +541,6 @@ class Store:
             if connection.dialect.name == "sqlite":
                 _require_whole(connection, Path(str(self._url.database)))
             _require_version(connection)  # the file may have been exchanged since it was opened
-            yield connection
-
-    @contextmanager
-    def append_only(self, table: Table, lock: int) -> Iterator[Connection]:
-        """A transaction on a table whose rows never change, which is made where it is missing; `lock` is as of `_maker`."""
-        with self._maker(lock) as connection:
-            if not inspect(connection).has_table(table.name):
-                table.create(connection)
-                if connection.dialect.name == "postgresql":
-                    connection.exec_driver_sql(_REFUSE.replace("CREATE FUNCTION", "CREATE OR REPLACE FUNCTION"))
-                _no_update(connection, table)
-                _no_deletion(connection, table)
-            yield connection
-
-    @contextmanager
-    def _maker(self, lock: int) -> Iterator[Connection]:
-        """A transaction that makes what is missing; `lock` is any number, the same for all processes that would."""
-        with _translated(), self._writing.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
             yield connection
 
     @contextmanager

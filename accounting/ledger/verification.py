@@ -7,8 +7,7 @@ not hold, and an import is refused for it.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -25,7 +24,7 @@ from accounting.errors import AccountingError, OutputError
 from accounting.files import PRIVATE, new_file
 from accounting.ledger.book import Book, Check
 from accounting.ledger.errors import DatasetExists, ImportRefused, InvalidEntry, LedgerCorrupt, LedgerError
-from accounting.ledger.heads import Head, Heads, Signature, Trust
+from accounting.ledger.heads import Head, Heads, Signature, signature_problem
 from accounting.ledger.model import ACTIONS, ENTRY_FIELDS, SLACK, Dataset, Entry, Openings, doubt, returned
 from accounting.ledger.quota import AccountReplay, Revision
 from accounting.ledger.store import (
@@ -232,16 +231,16 @@ class Verification:
 
     Attributes:
         covered: how many of the entries are not later than the heads; None without heads. Later ones may be rewritten unseen.
-        heads: what it was held against.
-        trusted: the public keys of which one must have signed each of the heads; none if signatures were not checked.
+        heads: what it was held against; None without.
+        trusted: the public key that must have signed the heads; None if the signature was not checked.
     """
 
     datasets: int
     entries: int
     problems: tuple[Problem, ...]
     covered: int | None = None
-    heads: tuple[Heads, ...] = ()
-    trusted: tuple[str, ...] = ()
+    heads: Heads | None = None
+    trusted: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -260,34 +259,15 @@ class _Snapshot:
     sums: Check | None
 
 
-def verify(store: Store, heads: Heads | Sequence[Heads] | None, trust: Trust | None = None) -> Verification:
+def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verification:
     """Check all datasets; entries that are written meanwhile are left to the next run."""
-    if trust is not None and not heads:
-        raise InvalidEntry("trusted keys are those of heads: give the heads as well")
+    if key is not None and heads is None:
+        raise InvalidEntry("a trusted key is that of signed heads: give the heads as well")
     with store.reader() as connection:
         snapshots = [_snapshot(connection, row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
-    counted, kept = _Counted(), _Kept(() if heads is None else (heads,) if isinstance(heads, Heads) else heads)
-    problems = tuple(islice(_problems(store, snapshots, kept, counted, trust), MOST_PROBLEMS))
-    covered, keys = None if heads is None else counted.covered, () if trust is None else trust.keys
-    return Verification(len(snapshots), counted.entries, problems, covered, tuple(kept.heads), keys)
-
-
-class _Kept:
-    """Heads that were kept elsewhere: what they say of each dataset, by entry."""
-
-    def __init__(self, heads: Sequence[Heads]) -> None:
-        self.heads = heads
-        self.hashes: dict[str, dict[int, set[str]]] = defaultdict(lambda: defaultdict(set))
-        for name, head in (pair for one in heads for pair in one.datasets.items()):
-            self.hashes[name][head.seq].add(head.hash)
-
-    def latest(self, name: str) -> int:
-        """The last entry of the dataset that they vouch for; -1 for none."""
-        return max(self.hashes[name], default=-1) if name in self.hashes else -1
-
-    def left_out(self, name: str, place: int) -> bool:
-        """Whether some were taken after this dataset, the `place`-th of the ledger from 0, was declared, and do not name it."""
-        return any(name not in one.datasets and place < one.declared for one in self.heads)
+    counted = _Counted()
+    problems = tuple(islice(_problems(store, snapshots, heads, counted, key), MOST_PROBLEMS))
+    return Verification(len(snapshots), counted.entries, problems, None if heads is None else counted.covered, heads, key)
 
 
 class _Counted:
@@ -311,30 +291,31 @@ def _readable(read: Callable[[], T]) -> T | None:
         return None
 
 
-def _problems(store: Store, snapshots: list[_Snapshot], kept: _Kept, counted: _Counted, trust: Trust | None) -> Iterator[Problem]:
-    for why in () if trust is None else (why for one in kept.heads for why in trust.problems(one)):
+def _problems(
+    store: Store, snapshots: list[_Snapshot], heads: Heads | None, counted: _Counted, key: str | None
+) -> Iterator[Problem]:
+    if heads is not None and key is not None and (why := signature_problem(heads, key)) is not None:
         yield Problem(_LEDGER, None, "signature", why)
-    yield from _store(store, kept)
-    names = {snapshot.row.name for snapshot in snapshots}
-    for name in kept.hashes:
-        if name not in names:
-            yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")
+    yield from _store(store, heads)
+    known, kept = {snapshot.row.name for snapshot in snapshots}, {} if heads is None else heads.datasets
+    for name in kept.keys() - known:
+        yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")
     for place, snapshot in enumerate(snapshots):
-        if kept.left_out(snapshot.row.name, place):
+        if heads is not None and snapshot.row.name not in kept and place < heads.declared:
             message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
             yield Problem(str(snapshot.row.name), None, "missing", message)
-        yield from _dataset(store, snapshot, kept, counted)
+        yield from _dataset(store, snapshot, kept.get(snapshot.row.name), counted)
     with store.reader() as connection:  # what needs several rows at once; every statement sees one state of the store
         for query, kind, message in _cross_checks():
             for name, seq in connection.execute(query.limit(MOST_PROBLEMS)):
                 yield Problem(name or "(undeclared)", seq, kind, message)
 
 
-def _store(store: Store, kept: _Kept) -> Iterator[Problem]:
+def _store(store: Store, heads: Heads | None) -> Iterator[Problem]:
     """What concerns the store as a whole: which ledger it is, and whether its pages are sound, those outside of entries too."""
     with store.reader() as connection:
         identity = connection.execute(select(meta.c.ledger_id)).scalar()
-        if any(one.ledger_id != identity for one in kept.heads):
+        if heads is not None and heads.ledger_id != identity:
             message = "the heads are those of another ledger: name the one that they were taken of"
             yield Problem(_LEDGER, None, "identity", message)
         if connection.dialect.name == "sqlite":
@@ -345,7 +326,7 @@ def _store(store: Store, kept: _Kept) -> Iterator[Problem]:
                     return
 
 
-def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) -> Iterator[Problem]:
+def _dataset(store: Store, snapshot: _Snapshot, head: Head | None, counted: _Counted) -> Iterator[Problem]:
     name, text = str(snapshot.row.name), snapshot.row.declaration
     try:
         declared = Declared(snapshot.row)
@@ -358,9 +339,9 @@ def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) 
         yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
     book = AccountReplay(declared.dataset, snapshot.quotas or [])
     sums = snapshot.sums or Check()
-    yield from _entries(store, declared, chain, kept, book, sums)
+    yield from _entries(store, declared, chain, head, book, sums)
     counted.entries += chain.entries
-    counted.covered += max(0, min(kept.latest(name), chain.entries))
+    counted.covered += 0 if head is None else min(head.seq, chain.entries)
     if chain.seq == declared.seq and chain.head != declared.head:
         message = "the last entry is not the head that the dataset states: the tail was removed or added"
         yield Problem(declared.dataset.name, chain.seq, "head", message)
@@ -372,9 +353,10 @@ def _dataset(store: Store, snapshot: _Snapshot, kept: _Kept, counted: _Counted) 
         yield Problem(name, None, "total", "the sums by curve and label are not those of the entries: they were edited")
 
 
-def _entries(store: Store, declared: Declared, chain: Chain, kept: _Kept, book: AccountReplay, sums: Check) -> Iterator[Problem]:
-    hashes, latest = kept.hashes.get(chain.dataset.name, {}), kept.latest(chain.dataset.name)
-    yield from _at_head(chain, hashes)
+def _entries(
+    store: Store, declared: Declared, chain: Chain, head: Head | None, book: AccountReplay, sums: Check
+) -> Iterator[Problem]:
+    yield from _at_head(chain, head)
     for entry in stream(store, declared):
         if isinstance(entry, Problem):
             yield entry
@@ -382,14 +364,14 @@ def _entries(store: Store, declared: Declared, chain: Chain, kept: _Kept, book: 
         yield from chain.follow(entry)
         sums.follow(entry, chain.opening)
         yield from (Problem(chain.dataset.name, entry.seq, "quota", message) for message in book.follow(entry, chain.opening))
-        yield from _at_head(chain, hashes)
-    if chain.seq < latest:
-        message = f"the exported head is entry {latest}, and the ledger ends before it: its tail was removed"
+        yield from _at_head(chain, head)
+    if head is not None and chain.seq < head.seq:
+        message = f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was removed"
         yield Problem(chain.dataset.name, chain.seq + 1, "head", message)
 
 
-def _at_head(chain: Chain, hashes: Mapping[int, set[str]]) -> Iterator[Problem]:
-    if hashes.get(chain.seq, {chain.head}) != {chain.head}:
+def _at_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
+    if head is not None and chain.seq == head.seq and chain.head != head.hash:
         yield Problem(chain.dataset.name, chain.seq, "head", "the chain differs from the exported head: it was rewritten")
 
 
@@ -452,11 +434,11 @@ def _lines(store: Store, heads: Heads, declared: list[Declared]) -> Iterator[dic
     yield {"type": "end"} | heads.content()
 
 
-def import_lines(store: Store, source: Path | str | IO[str], trust: Trust | None = None) -> int:
+def import_lines(store: Store, source: Path | str | IO[str], key: str | None = None) -> int:
     """Import in one transaction. Returns the number of entries; ImportRefused names the first line that does not hold."""
     try:
         with _to_read(source) as file, store.writer() as connection:
-            return _Importer(connection, trust).run(_numbered(file))
+            return _Importer(connection, key).run(_numbered(file))
     except OSError as error:
         raise ImportRefused(
             f"the export cannot be opened ({type(error).__name__}): name a file that `dpselect ledger export` wrote; nothing was "
@@ -495,8 +477,8 @@ def _refusal(number: int, message: str) -> ImportRefused:
 class _Importer:
     """The state between lines: which dataset is being read, its chain, and what is not yet written of it."""
 
-    def __init__(self, connection: Connection, trust: Trust | None) -> None:
-        self._connection, self._trust = connection, trust
+    def __init__(self, connection: Connection, key: str | None) -> None:
+        self._connection, self._key = connection, key
         self._origin = ("", "")
         self._heads: dict[str, Head] = {}
         self._read: tuple[Chain, Book] | None = None  # of the dataset whose entries come
@@ -602,9 +584,9 @@ class _Importer:
 
     def _end(self, data: dict[str, Any]) -> None:
         self._finish()
-        signed = Heads(*self._origin, self._heads, Signature.read_all(data.pop("signatures", [])))
-        if data != replace(signed, signatures=()).content():
+        signed = Heads(*self._origin, self._heads, Signature.read(data.pop("signature", None)))
+        if data != replace(signed, signature=None).content():
             raise InvalidEntry("the end line's heads are not those of the entries: lines were removed or added")
-        for why in () if self._trust is None else self._trust.problems(signed):
+        if self._key is not None and (why := signature_problem(signed, self._key)) is not None:
             raise InvalidEntry(why)
         self._stage = "end"

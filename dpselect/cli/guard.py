@@ -303,18 +303,15 @@ CALLS: Final = {
         f"ledger affordable {_PAYS} --k 10 --releases 30 --domain shops.csv",
         "ledger affordable --config release.toml",
     ),
-    "ledger keygen": (
-        "ledger keygen --output key.pem",
-        "ledger keygen --output new.pem --after key.pem --rotation rotation.json",
-    ),
+    "ledger keygen": ("ledger keygen --output key.pem",),
     "ledger verify": (
         f"ledger verify {_URL}",
         f"ledger verify {_URL} --heads heads.json",
-        f"ledger verify {_URL} --mirror heads.log --trust KEY",
+        f"ledger verify {_URL} --heads heads.json --trust KEY",
     ),
     "ledger heads": (
         f"ledger heads {_URL} --output heads.json",
-        f"ledger heads {_URL} --sign key.pem --mirror heads.log",
+        f"ledger heads {_URL} --sign key.pem --output heads.json",
     ),
     "ledger export": (f"ledger export {_URL} --output ledger.jsonl --sign key.pem",),
     "ledger import": ("ledger import ledger.jsonl --ledger sqlite:///copy.db --trust KEY",),

@@ -289,8 +289,8 @@ def test_how_many_of_what(shell: Shell, arguments: tuple[str, ...], said: str) -
 
 
 def test_signed_heads_from_the_shell(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """keygen, heads --sign or the variable, verify --trust, and a rotation; an untrusted signature ends with status 1."""
-    old, new, rotation, heads, later = (tmp_path / name for name in ("old", "new", "rotation", "heads", "later"))
+    """keygen, heads --sign or the variable, verify --trust; another key's signature ends with status 1."""
+    old, new, heads, later = (tmp_path / name for name in ("old", "new", "heads", "later"))
     made = CliRunner().invoke(app, ["keygen", "--output", str(old)])
     public = made.output.strip()
     assert len(public) == 64
@@ -299,21 +299,16 @@ def test_signed_heads_from_the_shell(shell: Shell, tmp_path: Path, monkeypatch: 
     shell.run("charge", "--dataset", "clicks", *BARE)
     assert "vouch for 0 of them, and not for the 1 later" in shell.run("verify", "--heads", str(heads), "--trust", public)
     assert "signature was not checked" in shell.run("verify", "--heads", str(heads))
-    followed = CliRunner().invoke(app, ["keygen", "--output", str(new), "--after", str(old), "--rotation", str(rotation)])
-    assert followed.exit_code == 0
+    other = CliRunner().invoke(app, ["keygen", "--output", str(new)]).output.strip()
     monkeypatch.setenv("DPSELECT_HEADS_KEY", new.read_text())
     shell.run("heads", "--output", str(later))
-    trusted = ("verify", "--heads", str(later), "--trust", public)
-    assert "no trusted key" in " ".join(shell.run(*trusted, status=1).split())
-    shell.run(*trusted, "--rotation", str(rotation))
-    found = json.loads(shell.run("verify", "--heads", str(later), "--trust", followed.output.strip(), "--json"))
+    assert "another key" in " ".join(shell.run("verify", "--heads", str(later), "--trust", public, status=1).split())
+    found = json.loads(shell.run("verify", "--heads", str(later), "--trust", other, "--json"))
     assert (found["ok"], found["covered"]) == (True, 1)
     monkeypatch.setenv("DPSELECT_HEADS_KEY", "secret words")
     assert "secret words" not in shell.run("heads", status=1)
     monkeypatch.delenv("DPSELECT_HEADS_KEY")
     assert "not signed" in shell.run("verify", "--heads", str(_unsigned(shell, tmp_path)))
-    shell.run("verify", "--rotation", str(rotation), status=2)
-    assert "go together" in CliRunner().invoke(app, ["keygen", "--output", str(tmp_path / "x"), "--after", str(old)]).output
 
 
 def _unsigned(shell: Shell, folder: Path) -> Path:
@@ -392,25 +387,24 @@ def test_a_batch_is_charged_as_a_whole(shell: Shell, tmp_path: Path) -> None:
     assert "--reserve" in shell.run("charge", "--dataset", "clicks", *BARE, "--expires-in", "9", status=2)
 
 
-def test_a_mirror_a_signed_export_and_a_report_of_it(shell: Shell, tmp_path: Path) -> None:
-    """Heads go to a mirror, which convicts a stranger's key; exports are signed and checked; the page says who signed."""
+def test_signed_heads_a_signed_export_and_a_report_of_it(shell: Shell, tmp_path: Path) -> None:
+    """A stranger's key is convicted; exports are signed and checked; the page says who signed."""
     shell.run("charge", "--dataset", "clicks", "--mechanism", dps.ExponentialMechanism(epsilon=0.1).to_json())
-    key, mirror, out = tmp_path / "k.pem", str(tmp_path / "mirror.jsonl"), tmp_path / "export.jsonl"
+    key, heads, out = tmp_path / "k.pem", str(tmp_path / "heads.json"), tmp_path / "export.jsonl"
     public = CliRunner().invoke(app, ["keygen", "--output", str(key)]).output.strip()
     stranger = CliRunner().invoke(app, ["keygen", "--output", str(tmp_path / "other.pem")]).output.strip()
-    shell.run("heads", "--sign", str(key), "--mirror", mirror)
-    shell.run("heads", "--sign", str(key), "--mirror", mirror)
-    assert "checked: no problems" in shell.run("verify", "--mirror", mirror, "--trust", public)
-    assert "no trusted key" in shell.run("verify", "--mirror", mirror, "--trust", stranger, status=1)
+    shell.run("heads", "--sign", str(key), "--output", heads)
+    assert "checked: no problems" in shell.run("verify", "--heads", heads, "--trust", public)
+    assert "another key" in shell.run("verify", "--heads", heads, "--trust", stranger, status=1)
     shell.run("export", "--sign", str(key), "--output", str(out))
     copy = ["import", str(out), "--ledger", f"sqlite:///{tmp_path / 'copy.db'}", "--trust"]
     assert CliRunner().invoke(app, [*copy, stranger]).exit_code == 1
-    assert "a trusted key signed them" in CliRunner().invoke(app, [*copy, public]).output
+    assert "the trusted key signed them" in CliRunner().invoke(app, [*copy, public]).output
     page = tmp_path / "page.html"
-    shell.run("report", "--output", str(page), "--mirror", mirror, "--trust", public)
+    shell.run("report", "--output", str(page), "--heads", heads, "--trust", public)
     assert public in page.read_text()
     assert 'href="#theorem-C8"' in page.read_text()
-    refused = shell.run("report", "--output", str(tmp_path / "no.html"), "--no-verify", "--mirror", mirror, status=2)
+    refused = shell.run("report", "--output", str(tmp_path / "no.html"), "--no-verify", "--heads", heads, status=2)
     assert "--no-verify" in refused
 
 

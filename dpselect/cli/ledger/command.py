@@ -7,7 +7,6 @@ import math
 import sys
 import uuid
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,7 +16,7 @@ from typer import Argument, Exit, Option, Typer, echo
 import dpselect as dps
 from accounting import AccountingError, Budget, Curve, InvalidBudget, Relation
 from accounting.files import PRIVATE, new_file, read_text
-from accounting.ledger import Heads, InvalidEntry, Ledger, Mirror, Quota, Receipt, Scope, SigningKey, Usage, Window
+from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, SigningKey, Usage, Window
 from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.page.spent import percent_up
@@ -278,23 +277,13 @@ def affordable(
 @app.command(cls=SectionedCommand)
 def keygen(
     output: Annotated[Path, Option(help="New file for the private key; only its owner can read it.")],
-    after: Annotated[Path | None, Option(help="Private key that this one follows.")] = None,
-    rotation: Annotated[Path | None, Option(help="New file: the old key's statement of that.")] = None,
     _debug: options.Debug = False,
 ) -> None:
     """Make a key that signs heads, and print its public part: give that to whoever verifies, by another way than the heads."""
-    if (after is None) != (rotation is None):
-        raise InvalidRequest(
-            "--after and --rotation go together: the old key, and the file for its statement that this one follows"
-        )
-    out.require_targets({"--output": output, "--rotation": rotation}, None)
-    key, old = SigningKey.new(), None if after is None else request.private(after)
+    out.require_targets({"--output": output}, None)
+    key = SigningKey.new()
     with new_file(output, "--output", mode=PRIVATE, encoding="utf-8") as file:
         file.write(key.to_pem())
-    if old is not None and rotation is not None:
-        stated = old.hand_over(key.public, datetime.now(UTC).isoformat(timespec="microseconds"))
-        with new_file(rotation, "--rotation", encoding="utf-8") as file:
-            file.write(stated.to_json() + "\n")
     echo(key.public)
 
 
@@ -302,20 +291,18 @@ def keygen(
 def verify(
     url: Url,
     heads: request.Earlier = None,
-    mirror: request.Kept = None,
     trust: request.Trusted = None,
-    rotation: request.Rotations = None,
     as_json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
     """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
-    known, trusted = request.kept(heads, mirror), request.trust(trust, rotation)
+    known = request.kept(heads)
     with Ledger.open(url, create=False) as ledger:
-        found = ledger.verify(known, trusted)
+        found = ledger.verify(known, trust)
     if as_json:
         echo(json.dumps(view.findings(found), indent=2))
     else:
-        signer = view.signer_in_words(known, trusted)
+        signer = view.signer_in_words(known, trust)
         view.show_findings(found, out.screen(highlight=True), against_head=known is not None, signer=signer)
     if not found.ok:
         raise Exit(FAILED)
@@ -326,21 +313,13 @@ def heads(
     url: Url,
     output: Output = None,
     sign: request.Sign = None,
-    mirror: Annotated[str | None, Option(help="Also append them here: a file, or the URL of a database that others own.")] = None,
     _debug: options.Debug = False,
 ) -> None:
-    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify.
-
-    A mirror refuses heads that are behind what it has seen: the ledger was cut, rewritten, or restored from an old copy.
-    """
+    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify."""
     out.require_targets({"--output": output}, url)
+    key = request.private(sign)
     with Ledger.open(url, create=False) as ledger:
-
-        def take() -> Heads:
-            key = request.private(sign)
-            return ledger.heads() if key is None else key.sign(ledger.heads())
-
-        found = take() if mirror is None else Mirror.open(mirror).keep(take)
+        found = ledger.heads() if key is None else key.sign(ledger.heads())
     text = found.to_json() + "\n"
     if output is None:
         out.emit(text)
@@ -369,14 +348,12 @@ def import_(
     url: Url,
     source: Annotated[Path, Argument(help="What export wrote.")],
     trust: request.Trusted = None,
-    rotation: request.Rotations = None,
     _debug: options.Debug = False,
 ) -> None:
     """Verify an exported ledger, and who signed it, and add its datasets here: all of it or nothing."""
-    trusted = request.trust(trust, rotation)
     with Ledger.open(url) as ledger:
-        signer = "" if trusted is None else "; a trusted key signed them"
-        echo(f"{ledger.import_(source, trusted)} entries imported and verified{signer}")
+        signer = "" if trust is None else "; the trusted key signed them"
+        echo(f"{ledger.import_(source, trust)} entries imported and verified{signer}")
 
 
 @app.command(cls=SectionedCommand)
@@ -386,9 +363,7 @@ def report(
     latest: Annotated[int, Option(min=0, help="How many entries of each dataset to list.")] = 200,
     check: Annotated[bool, Option("--verify/--no-verify", help="Verify first, and say so on the page.")] = True,
     heads: request.Earlier = None,
-    mirror: request.Kept = None,
     trust: request.Trusted = None,
-    rotation: request.Rotations = None,
     registry: Annotated[str | None, Option(metavar="DATASET", help="Write its entry for a registry of deployments.")] = None,
     mode: request.Mode = "600",
     url: OptionalUrl = None,
@@ -404,14 +379,14 @@ def report(
 
     store = request.read(config).url_or(url)
     out.require_targets({"--output": output}, store)
-    if not check and (heads or mirror or trust):
-        raise InvalidRequest("--no-verify checks nothing: leave out --heads, --mirror and --trust, or --no-verify")
+    if not check and (heads or trust):
+        raise InvalidRequest("--no-verify checks nothing: leave out --heads and --trust, or --no-verify")
     with Ledger.open(store, create=False) as ledger:
         if registry is not None:
             with new_file(output, "--output", mode=request.mode(mode), encoding="utf-8") as file:
                 file.write(view.entry(ledger, registry))
             return
-        found = ledger.verify(request.kept(heads, mirror), request.trust(trust, rotation)) if check else None
+        found = ledger.verify(request.kept(heads), trust) if check else None
         proofs = {kind: cited_by(member) for kind, member in members().items()}
         write_report(
             ledger, output, deltas=delta or DELTAS, latest=latest, verification=found, proofs=proofs, mode=request.mode(mode)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
@@ -15,7 +14,7 @@ from accounting import Budget, Curve, Relation
 from accounting.address import masked
 from accounting.curves.base import CURVES
 from accounting.files import read_text
-from accounting.ledger import Heads, InvalidEntry, Mirror, Rotation, SigningKey, Trust
+from accounting.ledger import Heads, InvalidEntry, SigningKey
 from accounting.ledger.stored_text import read_json
 from dpselect import InvalidRequest
 
@@ -32,12 +31,8 @@ Config = Annotated[
     Path | None, Option("--config", help="TOML file with [ledger], [budget] and [data]; options override what it says.")
 ]
 Sign = Annotated[Path | None, Option("--sign", help=f"Sign with the private key in this file, or in {_KEY} (its text).")]
-Trusted = Annotated[list[str] | None, Option("--trust", help="Public key that must have signed the heads; may be repeated.")]
+Trusted = Annotated[str | None, Option("--trust", help="Public key that must have signed the heads.")]
 Earlier = Annotated[Path | None, Option("--heads", help="What `dpselect ledger heads` wrote earlier.")]
-Kept = Annotated[str | None, Option("--mirror", help="All heads that were kept there: a file or a URL.")]
-Rotations = Annotated[
-    list[Path] | None, Option("--rotation", help="What keygen --rotation wrote: a trusted key's successor; may be repeated.")
-]
 
 
 @dataclass(frozen=True)
@@ -124,17 +119,6 @@ def private(file: Path | None) -> SigningKey | None:
     return SigningKey.from_pem(text) if text else None
 
 
-def kept(file: Path | None, mirror: str | None) -> list[Heads] | None:
-    """What --heads and --mirror hold; None without them."""
-    found = [] if file is None else [Heads.from_json(read_text(file, InvalidEntry))]
-    found += [] if mirror is None else Mirror.open(mirror).heads()
-    return found if file is not None or mirror is not None else None
-
-
-def trust(keys: Sequence[str] | None, rotations: Sequence[Path] | None) -> Trust | None:
-    """What --trust and --rotation say; None if nothing."""
-    if not keys:
-        if rotations:
-            raise InvalidRequest("--rotation needs the key that it starts at: give that with --trust")
-        return None
-    return Trust(keys, [Rotation.from_json(read_text(path, InvalidEntry)) for path in rotations or ()])
+def kept(file: Path | None) -> Heads | None:
+    """What --heads holds; None without it."""
+    return None if file is None else Heads.from_json(read_text(file, InvalidEntry))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from textwrap import shorten
 from typing import Any
@@ -18,7 +18,7 @@ from accounting.budget.budget import NOTHING, Budget
 from accounting.budget.price import unit_in_words
 from accounting.budget.remaining import affordable, equivalent
 from accounting.curves import Curve
-from accounting.ledger import Dataset, Entry, Heads, Ledger, Total, Trust, Verification
+from accounting.ledger import Dataset, Entry, Heads, Ledger, Total, Verification
 from accounting.ledger.item import MOST_RUNS
 from accounting.ledger.model import package_version
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
@@ -89,14 +89,16 @@ def show_findings(found: Verification, console: Console, *, against_head: bool, 
         console.print("A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger heads`.")
 
 
-def signer_in_words(heads: Sequence[Heads] | None, trusted: Trust | None) -> str | None:
+def signer_in_words(heads: Heads | None, trusted: str | None) -> str | None:
     """What was found out about who signed, for people; None without heads."""
     if heads is None or trusted is not None:
-        return None if heads is None else "the heads were held against the trusted keys"
-    if not all(one.signatures for one in heads):
+        return None if heads is None else "the heads were held against the trusted key"
+    if heads.signature is None:
         return "the heads are not signed: they are worth what the place is worth where they were kept"
-    names = ", ".join(sorted({f"{signature.key[:16]}..." for one in heads for signature in one.signatures}))
-    return f"the signature was not checked (it names key {names}): give the public key that you trust with --trust"
+    return (
+        f"the signature was not checked (it names key {heads.signature.key[:16]}...): give the public key that you trust with "
+        "--trust"
+    )
 
 
 def as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import pytest
 import accounting as acc
 from accounting.budget.remaining import equivalent
 from accounting.conversion.bounds import Route
-from accounting.ledger import Ledger, Quota, SigningKey, Trust
+from accounting.ledger import Ledger, Quota, SigningKey
 from accounting.page.wording import in_words, rounded_down, rounded_up
 from accounting.report import ROUTES, _equivalents, curve_proofs, theorems_of, whole_epsilon, write_report
 
@@ -140,14 +140,14 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     assert "no head" in page(filled, verification=filled.verify())
     heads, key = filled.heads(), SigningKey.new()
     assert "not checked" in page(filled, verification=filled.verify(heads))
-    signed = page(filled, verification=filled.verify([key.sign(heads)], Trust([key.public])))
-    assert "1 head kept elsewhere" in signed
+    signed = page(filled, verification=filled.verify(key.sign(heads), key.public))
+    assert "heads kept elsewhere" in signed
     assert "vouch for 36 of the entries.</li>" in signed
     filled.quotas("check-ins").withdraw("interns")
     assert "vouch for 36 of the entries, and not for the 1 later ones" in page(filled, verification=filled.verify(heads))
-    assert f'signature of a trusted key: <code class="hash">{key.public}</code>' in signed
-    other = page(filled, verification=filled.verify([key.sign(heads)], Trust([SigningKey.new().public])))
-    assert "signature of a trusted key" not in other
+    assert f'signature of the trusted key: <code class="hash">{key.public}</code>' in signed
+    other = page(filled, verification=filled.verify(key.sign(heads), SigningKey.new().public))
+    assert "signature of the trusted key" not in other
     assert "Verification found 1 problem" in other
 
 

@@ -139,8 +139,6 @@ def test_a_column_that_is_missing_is_named_by_its_option(run: Any, log: Path, na
     [
         (("plan", "--k", "2", "--epsilon", "1", "--shape", "a\0b"), ("--shape=", "zipf")),
         (("ledger", "show", "--ledger", "sqlite:///a.db", "--limit", 10**20), ("--limit",)),
-        (("ledger", "heads", "--ledger", "sqlite:///a.db", "--mirror", ""), ("mirror", "name of a file")),
-        (("ledger", "heads", "--ledger", "sqlite:///a.db", "--mirror", "a\0b"), ("mirror", "name of a file")),
     ],
 )
 def test_what_no_file_or_number_can_be(
