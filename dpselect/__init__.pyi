@@ -20,7 +20,6 @@ from .choose.defaults import default_groups as default_groups
 from .choose.defaults import default_mechanism as default_mechanism
 from .choose.forecast import Choice as Choice
 from .choose.request import TopKRequest as TopKRequest
-from .choose.second_look import SecondLook as SecondLook
 from .continual import Averages as Averages
 from .continual import ContinualTopK as ContinualTopK
 from .continual import HorizonClip as HorizonClip
@@ -70,6 +69,7 @@ from .planning import ReleasePlan as ReleasePlan
 from .planning import Shape as Shape
 from .planning import plan as plan
 from .scores import Scores as Scores
+from .scores import SecondLook as SecondLook
 from .selection import Selection as Selection
 from .selection import Selections as Selections
 from .sensitivity import Sensitivity as Sensitivity

@@ -1,15 +1,15 @@
-"""Scores: one number per candidate, with what one user may change declared beside it."""
+"""Scores: one number per candidate, with what one user may change declared beside it; and how they are computed anew."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NoReturn, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arguments import checked_integer
-from dpselect.choose.second_look import SecondLook
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.selection import Label, label_key
 from dpselect.sensitivity import Sensitivity
@@ -17,6 +17,14 @@ from dpselect.sensitivity import Sensitivity
 Domain = Literal["public", "observed"]
 Kind = Literal["counts", "utilities"]
 Numbers = NDArray[np.int64] | NDArray[np.float64]
+
+Weigh = Callable[[Sequence[Label], NDArray[np.int64], float], NDArray[np.int64]]
+
+WEIGHT_UNIT = 1 << 20
+"""Weights of users are whole multiples of one part in so many."""
+
+MOST_EXACT = 1 << 53
+"""Whole numbers up to here are floats."""
 
 _LARGEST_EXPANSION = 50_000_000
 _BLOCK = 16  # candidates under one maximum in a search for the highest
@@ -58,7 +66,7 @@ class Scores:
     domain: Domain
     kind: Kind
     labels: tuple[Label, ...] | None
-    second: SecondLook[Scores] | None
+    second: SecondLook | None
     sensitivity: Sensitivity
     sums: bool
 
@@ -70,7 +78,7 @@ class Scores:
         labels: Sequence[Label] | NDArray[np.generic] | None = None,
         domain: Domain = "public",
         kind: Kind = "counts",
-        second: SecondLook[Scores] | None = None,
+        second: SecondLook | None = None,
         sums: bool = False,
         owned: bool = False,
     ) -> None:
@@ -183,6 +191,120 @@ class Scores:
     def _set(self, **fields: object) -> None:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+
+def _of(labels: Sequence[Label], found: Scores) -> Scores:
+    """The scores of a look, if it was at these candidates."""
+    if found.labels != tuple(labels) or found.domain != "public":
+        raise InvalidScores("the second look returned scores of other candidates than it was asked for, or not as public")
+    return found
+
+
+@final
+class SecondLook:
+    """A second look at the data behind some scores, for released candidates only. Immutable; holds a way to them, no data.
+
+    Args:
+        score: from labels, released and therefore public, to Scores of exactly these in this order, in a public domain. Users'
+            contributions may be bounded anew, by any map of one user's items that depends on public values and the labels only.
+        sensitivity: what one user may change in these scores, known before the look.
+        count: for `WithValues` with a clip: from such labels to their Scores with each user clipped among them, and how much
+            that clip takes away from all of them together, score units. None where no such look can be taken.
+        weigh: for `TwoRoundHistogram`: from labels, (n,) whole numbers from 1 to 2^20 and a norm to (n,) sums over users, in
+            units of 2^-20. A user gives each of its items among these min(1, norm * number/size), with size the l2 norm of the
+            numbers of all of them, rounded so that no user's vector measures more than the norm. **These labels and numbers are
+            private**, and a user's items are those that were counted for the scores: under a bound, the ones that were kept.
+            None where no such look can be taken.
+
+    Example:
+        >>> import dpselect as dps
+        >>> counts = {"zoo": 900, "park": 700, "pier": 2}
+        >>> once = dps.Sensitivity.of_counts(items_per_user=1)
+        >>> look = dps.SecondLook(lambda names: dps.Scores([counts[n] for n in names], labels=names, sensitivity=once), once)
+        >>> look.scores(["park", "zoo"]).size
+        2
+    """
+
+    __slots__ = ("_count", "_score", "_weigh", "sensitivity")
+
+    _score: Callable[[Sequence[Label]], Scores]
+    _count: Callable[[Sequence[Label]], tuple[Scores, float]] | None
+    _weigh: Weigh | None
+    sensitivity: Sensitivity
+
+    def __init__(
+        self,
+        score: Callable[[Sequence[Label]], Scores],
+        sensitivity: Sensitivity,
+        count: Callable[[Sequence[Label]], tuple[Scores, float]] | None = None,
+        weigh: Weigh | None = None,
+    ) -> None:
+        if not callable(score) or not isinstance(sensitivity, Sensitivity):
+            raise InvalidScores("a SecondLook takes a function from labels to Scores, and a dpselect.Sensitivity")
+        object.__setattr__(self, "_score", score)
+        object.__setattr__(self, "_count", count)
+        object.__setattr__(self, "_weigh", weigh)
+        object.__setattr__(self, "sensitivity", sensitivity)
+
+    @property
+    def counts(self) -> bool:
+        """Whether released candidates can be counted anew."""
+        return self._count is not None
+
+    @property
+    def weighs(self) -> bool:
+        """Whether candidates can be weighed anew, before any is released."""
+        return self._weigh is not None
+
+    def scores(self, labels: Sequence[Label]) -> Scores:
+        """The scores of these candidates.
+
+        Raises:
+            InvalidScores: they are not for these labels in a public domain.
+            SensitivityMismatch: they declare more than was said beforehand.
+        """
+        found = _of(labels, self._score(list(labels)))
+        self.sensitivity.require(found.sensitivity)
+        return found
+
+    def counted(self, labels: Sequence[Label], sensitivity: Sensitivity) -> tuple[Scores, float]:
+        """The scores of these candidates with each user clipped among them, and what that takes away in total.
+
+        Args:
+            sensitivity: what one user may change in them.
+
+        Raises:
+            InvalidScores: no such look can be taken, or it was not at these candidates.
+            SensitivityMismatch: the scores declare more than that.
+        """
+        if self._count is None:
+            raise InvalidScores("this second look cannot count: give SecondLook(..., count=)")
+        found, lost = self._count(list(labels))
+        sensitivity.require(_of(labels, found).sensitivity)
+        if not 0 <= lost < math.inf:
+            raise InvalidScores("the second look returned no number >= 0 for what the clip takes away")
+        return found, float(lost)
+
+    def weighed(self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.float64]:
+        """(n,) sums of users' weights of these candidates, score units: see `weigh` above. **Private.**
+
+        Raises:
+            InvalidScores: no such look can be taken, or it returned no sums of these candidates.
+        """
+        if self._weigh is None:
+            raise InvalidScores("this second look cannot weigh: give SecondLook(..., weigh=)")
+        if len(labels) == 0:
+            return np.zeros(0)
+        units = np.asarray(self._weigh(list(labels), numbers, norm))
+        if units.shape != (len(labels),) or units.dtype != np.int64 or units.min() < 0 or units.max() >= MOST_EXACT:
+            raise InvalidScores("the second look returned no whole sums >= 0 and below 2^53, one for each candidate")
+        return units / WEIGHT_UNIT
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"a SecondLook is immutable: {name!r} cannot be set")
+
+    def __repr__(self) -> str:
+        return f"SecondLook(<hidden>, {self.sensitivity!r})"
 
 
 def _highest(values: Numbers, count: int, tie_rank: NDArray[np.int64] | None) -> NDArray[np.int64]:

@@ -19,14 +19,13 @@ from dpselect.choose.counts import interval
 from dpselect.choose.defaults import Informed, declared
 from dpselect.choose.forecast import Choice
 from dpselect.choose.learning import CLAIM, Learning, Learnt, LearnThenSelect
-from dpselect.choose.second_look import SecondLook
 from dpselect.continual.averages import Averages
 from dpselect.continual.memory import Memory, best
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.mechanisms.base import Mechanism, Rounds
-from dpselect.scores import Scores
+from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -372,7 +371,7 @@ def _counted_again(choice: Choice) -> dps.WithValues | None:
     return choice.mechanism if isinstance(choice.mechanism, dps.WithValues) and choice.mechanism.clip is not None else None
 
 
-def _second_look(question: Question, choice: Choice, log: events.Pairs) -> SecondLook[Scores] | None:
+def _second_look(question: Question, choice: Choice, log: events.Pairs) -> SecondLook | None:
     """How users are clipped anew within released items, to select or to count; None where that is not wanted."""
     relation, valued = question.relation, _counted_again(choice)
     if choice.again is None and valued is None:

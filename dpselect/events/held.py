@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from accounting import Relation
 from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
-from dpselect.choose.second_look import SecondLook
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events.catalogue import Labels, named
 from dpselect.events.contributions import MOST_EXACT, Measure, summed
 from dpselect.events.private import Measured, NotPickled, ReadReport
 from dpselect.mechanisms.base import Rounds
 from dpselect.sampling import Sampler
-from dpselect.scores import Domain, Numbers, Scores
+from dpselect.scores import Domain, Numbers, Scores, SecondLook
 from dpselect.selection import Label, Selection, label_key
 from dpselect.sensitivity import Sensitivity
 
@@ -234,12 +233,10 @@ class HeldScores(Rounds):
 
     __slots__ = ("_table", "second", "sensitivity", "sums")
 
-    def __init__(
-        self, table: Table, *, sensitivity: Sensitivity, second: SecondLook[Scores] | None = None, sums: bool = False
-    ) -> None:
+    def __init__(self, table: Table, *, sensitivity: Sensitivity, second: SecondLook | None = None, sums: bool = False) -> None:
         self._table, self.sensitivity, self.second, self.sums = table, sensitivity, second, sums
 
-    def with_second(self, second: SecondLook[Scores]) -> HeldScores:
+    def with_second(self, second: SecondLook) -> HeldScores:
         """The same scores with this `second`."""
         return HeldScores(self._table, sensitivity=self.sensitivity, second=second, sums=self.sums)
 

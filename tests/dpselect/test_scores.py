@@ -194,3 +194,20 @@ def test_the_highest_of_many_are_found_whatever_is_tied(count: int, levels: int)
     for found, second in ((public, np.arange(120_000)), (observed, labels)):
         order = np.lexsort((second, -values))[:count]
         assert (found[0].tolist(), found[1].tolist()) == (order.tolist(), values[order].tolist())
+
+
+@pytest.mark.parametrize("units", [[1], [1.0, 2.0], [-1, 2], [2**53, 0]])
+def test_a_look_that_weighs_returns_whole_sums_of_what_was_asked(units: list[float]) -> None:
+    """Sums of weights are whole numbers of 2^-20, at least 0 and exact as floats, one for each candidate."""
+    one = dps.Sensitivity.of_counts(items_per_user=1)
+    asked = (["a", "b"], np.array([1, 2**20]), 1.0)
+    look = dps.SecondLook(
+        lambda names: dps.Scores([1] * len(names), labels=names, sensitivity=one), one, weigh=lambda *_: np.array(units)
+    )
+    with pytest.raises(dps.errors.InvalidScores, match="no whole sums"):
+        look.weighed(*asked)
+    whole = dps.SecondLook(lambda _: pytest.fail("asked"), one, weigh=lambda *_: np.array([2**20, 3]))
+    assert look.weighs
+    assert whole.weighed(*asked).tolist() == [1.0, 3 * 2.0**-20]
+    with pytest.raises(dps.errors.InvalidScores, match="cannot weigh"):
+        dps.SecondLook(lambda _: pytest.fail("asked"), one).weighed(*asked)

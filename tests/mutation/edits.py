@@ -792,7 +792,7 @@ EDITS = [
         "tests/laws/test_second_counts.py::test_what_has_no_second_look_is_refused",
     ),
     Edit(
-        "dpselect/choose/second_look.py",
+        "dpselect/scores.py",
         "        self.sensitivity.require(found.sensitivity)\n",
         "",
         "tests/laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw",
@@ -1461,7 +1461,7 @@ EDITS = [
         "tests/laws/test_continual.py::test_the_curve_is_that_of_the_norm",
     ),
     Edit(
-        "dpselect/choose/second_look.py",
+        "dpselect/scores.py",
         "not callable(score) or",
         "score is None and",
         "tests/laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw",
