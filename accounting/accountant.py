@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.arguments import Relation, checked_integer, same_relation
-from accounting.conversion import bounds
-from accounting.conversion.adaptive_composition import AdaptiveBound, adaptive_composition
-from accounting.conversion.bounds import Bound, Bounded, Route
+from accounting.convert import bounds
+from accounting.convert.adaptive_composition import AdaptiveBound, adaptive_composition
+from accounting.convert.bounds import Bound, Bounded, Route
 from accounting.curves import Composed, Curve, GaussianDP
 from accounting.curves.base import Floats, OneParameter
 from accounting.decimal_sum import decimal_sum

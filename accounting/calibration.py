@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar, final
 
 from accounting.arguments import MOST_COUNT, checked_integer
-from accounting.budget.budget import Budget, checked_budget
+from accounting.budget import Budget, checked_budget
 from accounting.curves import Composed, Curve
 from accounting.errors import AccountingError, CalibrationError, InvalidArgument, Unaffordable
 

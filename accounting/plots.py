@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from accounting.conversion.bounds import best_delta, best_epsilon
+from accounting.convert.bounds import best_delta, best_epsilon
 from accounting.curves import Composed, Curve
 from accounting.errors import InvalidArgument, missing_extra
 from accounting.page.spent import shares

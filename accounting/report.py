@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from accounting.arguments import WORDS
-from accounting.budget.budget import NOTHING, Budget, Price
-from accounting.budget.remaining import equivalent
-from accounting.conversion.bounds import Route, best_epsilon
+from accounting.budget import NOTHING, Budget, Price
+from accounting.convert.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.curves.base import CURVES
 from accounting.errors import AccountingError, InvalidArgument, OutputError
@@ -35,6 +34,7 @@ from accounting.ledger.verification import Verification
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.templates import asset, card, template
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
+from accounting.remaining import equivalent
 
 Proofs = Mapping[str, tuple[str, ...]]
 """Names of theorems, C8 for example, by the kind of a mechanism or curve."""

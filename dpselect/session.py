@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, TypeVar, U
 from numpy.typing import ArrayLike
 
 from accounting import Composed, Curve, Guarantee
-from accounting.budget.remaining import Affordable, affordable
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
 from accounting.process_state import ProcessState
+from accounting.remaining import Affordable, affordable
 from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run

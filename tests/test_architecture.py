@@ -46,7 +46,7 @@ def test_accounting_never_imports_dpselect() -> None:
 
 # Imports inside functions that close a circle, each with its reason.
 CLOSING = {
-    ("accounting.curves.base", "accounting.interop"): "`curve.to_dp_event()` is public, and events know every curve",
+    ("accounting.curves.base", "accounting.dp_events"): "`curve.to_dp_event()` is public, and events know every curve",
 }
 
 

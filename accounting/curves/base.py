@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
 from accounting.arguments import Relation
-from accounting.conversion import bounds
-from accounting.conversion.gaussian_cover import pure_mu_squared
-from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
+from accounting.convert import bounds
+from accounting.convert.gaussian_cover import pure_mu_squared
+from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
 from accounting.errors import InvalidArgument, InvalidCurve
 from accounting.frozen import Frozen, Registry
 
@@ -166,7 +166,7 @@ class Curve(Frozen, ABC):
         Raises:
             NoEquivalent: dp-accounting has no event that means this curve.
         """
-        from accounting.interop import to_dp_event  # events know all curves, so curves cannot know events when they load
+        from accounting.dp_events import to_dp_event  # events know all curves, so curves cannot know events when they load
 
         return to_dp_event(self, relation)
 

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, Self, final
 import numpy as np
 from pydantic import Field
 
-from accounting.conversion.gaussian_cover import laplace_mu_squared, pure_mu_squared
-from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import PAD, Banded, Losses, Normal, PrivacyLossDistribution, on_grid, require_bearable
+from accounting.convert.gaussian_cover import laplace_mu_squared, pure_mu_squared
+from accounting.convert.pld.hull import Hull
+from accounting.convert.pld.loss import PAD, Banded, Losses, Normal, PrivacyLossDistribution, on_grid, require_bearable
 from accounting.curves.base import Curve, Floats, OneParameter, Undoubted
 from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative

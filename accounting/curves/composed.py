@@ -18,9 +18,9 @@ import numpy as np
 from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_validator
 
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
-from accounting.conversion.bounds import LEAST_DELTA, best_delta, best_epsilon, deltas_near
-from accounting.conversion.pld.hull import Hull, RenyiLoss
-from accounting.conversion.pld.loss import TINY, Losses, PrivacyLossDistribution, on_grid
+from accounting.convert.bounds import LEAST_DELTA, best_delta, best_epsilon, deltas_near
+from accounting.convert.pld.hull import Hull, RenyiLoss
+from accounting.convert.pld.loss import TINY, Losses, PrivacyLossDistribution, on_grid
 from accounting.curves.base import CURVES, AnyCurve, Curve, Floats, OneParameter, counts_up
 from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum

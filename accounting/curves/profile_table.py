@@ -11,8 +11,8 @@ from typing import Annotated, Literal, NamedTuple, Self, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.conversion.bounds import best_delta
-from accounting.conversion.pld.loss import Atoms, Losses, PrivacyLossDistribution, on_grid
+from accounting.convert.bounds import best_delta
+from accounting.convert.pld.loss import Atoms, Losses, PrivacyLossDistribution, on_grid
 from accounting.curves.base import Curve, Floats, Undoubted
 from accounting.curves.closed_form import ApproxDP, PureDP
 from accounting.errors import NoEquivalent

@@ -11,8 +11,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting.arguments import Relation, shown
-from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
-from accounting.conversion.renyi import largest_over_order, rdp_to_delta
+from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
+from accounting.convert.renyi import largest_over_order, rdp_to_delta
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.curves.closed_form import PureDP
 from accounting.errors import InvalidCurve

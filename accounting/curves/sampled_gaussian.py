@@ -18,8 +18,8 @@ import scipy
 from pydantic import Field
 
 from accounting.arguments import Relation
-from accounting.conversion.pld.hull import MOST_REACH, Profiled
-from accounting.conversion.pld.loss import FAR, TINY, Loss, Losses, Pmf, PrivacyLossDistribution, grid_of
+from accounting.convert.pld.hull import MOST_REACH, Profiled
+from accounting.convert.pld.loss import FAR, TINY, Loss, Losses, Pmf, PrivacyLossDistribution, grid_of
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.profile_table import RenyiTable
 from accounting.frozen import Positive

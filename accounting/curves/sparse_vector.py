@@ -8,8 +8,8 @@ from typing import Literal, Self, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.conversion.pld.loss import Losses, PrivacyLossDistribution
-from accounting.conversion.renyi import largest_over_order
+from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
+from accounting.convert.renyi import largest_over_order
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.closed_form import LaplaceDP
 from accounting.decimal_sum import decimal_sum

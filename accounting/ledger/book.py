@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, select, update
 
-from accounting.budget.budget import NOTHING, Price
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
+from accounting.budget import NOTHING, Price
 from accounting.curves import Composed, Curve
 from accounting.ledger.errors import LedgerCorrupt
 from accounting.ledger.item import Item
@@ -42,6 +41,7 @@ from accounting.ledger.store import (
     totals,
 )
 from accounting.ledger.stored_text import canonical_json, digest
+from accounting.price import FAILURE_UNIT, MAIN_UNIT
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite

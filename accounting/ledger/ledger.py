@@ -16,9 +16,7 @@ from typing import IO, Literal, Self, Unpack, final, get_args
 from sqlalchemy import Connection, bindparam, exists, func, select
 
 from accounting.arguments import Relation
-from accounting.budget.budget import NOTHING, Budget, Price
-from accounting.budget.price import BudgetExceeded
-from accounting.budget.remaining import affordable, shortfall
+from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, InvalidBudget, RelationMismatch, Unaffordable
 from accounting.files import PRIVATE
@@ -70,6 +68,8 @@ from accounting.ledger.stored_text import (
     read_json,
 )
 from accounting.ledger.verification import Problem, Verification, export_lines, import_lines, stream, verify
+from accounting.price import BudgetExceeded
+from accounting.remaining import affordable, shortfall
 
 
 @final

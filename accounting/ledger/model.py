@@ -19,8 +19,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, NamedTuple, get_args
 
 from accounting.arguments import Relation
-from accounting.budget.budget import Budget, Price, Remaining
-from accounting.budget.remaining import Affordable, Equivalent, equivalent
+from accounting.budget import Budget, Price, Remaining
 from accounting.curves import Approximate, Composed, Curve
 from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt
@@ -35,6 +34,7 @@ from accounting.ledger.stored_text import (
     digest,
     read_json,
 )
+from accounting.remaining import Affordable, Equivalent, equivalent
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
 State = Literal["reserved", "committed", "released", "void"]

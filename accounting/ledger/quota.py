@@ -18,8 +18,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
 
-from accounting.budget.budget import NOTHING, Budget, Price, Remaining
-from accounting.budget.price import MOST
+from accounting.budget import NOTHING, Budget, Price, Remaining
 from accounting.errors import AccountingError, InvalidArgument
 from accounting.frozen import Frozen
 from accounting.ledger.book import Book, Step
@@ -27,6 +26,7 @@ from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Clock, Dataset, Entry, Openings, Who, doubt, origin, price_in, returned
 from accounting.ledger.store import Declared, Held, Store, all_held, blocks, entries, select_entries
 from accounting.ledger.stored_text import WHOLE, Window, checked_name, optional_name, period_of
+from accounting.price import MOST
 
 Scope = Literal["actor", "team", "purpose"]
 

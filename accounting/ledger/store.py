@@ -47,7 +47,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from accounting.address import masked
-from accounting.budget.budget import NOTHING, Price
+from accounting.budget import NOTHING, Price
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE
 from accounting.ledger.errors import DatasetExists, LedgerCorrupt, LedgerError, LedgerUnavailable, SchemaMismatch, UnknownDataset

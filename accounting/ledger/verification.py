@@ -18,7 +18,7 @@ from typing import IO, Any, Literal, TypeVar
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, func, null, or_, select, update
 
 from accounting.address import masked
-from accounting.budget.budget import NOTHING, Price
+from accounting.budget import NOTHING, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError, OutputError
 from accounting.files import PRIVATE, new_file

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from accounting.budget.budget import Budget, Price
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, Measure
+from accounting.budget import Budget, Price
 from accounting.decimal_sum import of_unit
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure
 
 
 def unit_of(measure: Measure) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined, Template
 from markupsafe import Markup, escape
 
-from accounting.conversion.bounds import Bounded, best_epsilon
+from accounting.convert.bounds import Bounded, best_epsilon
 from accounting.page.wording import plain, rounded_up
 
 

@@ -8,7 +8,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 
 from accounting import Bound, Budget, Relation, best_epsilon
 from accounting.arguments import WORDS
-from accounting.conversion.bounds import Route
+from accounting.convert.bounds import Route
 from dpselect.choose.learning import LearnThenSelect
 from dpselect.mechanisms.base import Mechanism
 

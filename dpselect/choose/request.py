@@ -8,7 +8,7 @@ from typing import ClassVar, Self, final
 
 from pydantic import Field, SkipValidation, model_validator
 
-from accounting.budget.budget import Budget
+from accounting.budget import Budget
 from accounting.decimal_sum import exact
 from accounting.frozen import Count, Frozen, Probability
 from dpselect.errors import InvalidRequest

@@ -18,9 +18,9 @@ import numpy as np
 
 import accounting as acc
 from accounting.arguments import checked_integer
-from accounting.budget.budget import checked_budget
-from accounting.conversion.pld.compose import composable, pld_epsilon
-from accounting.conversion.renyi import check_delta, invert_profile, rdp_to_epsilon
+from accounting.budget import checked_budget
+from accounting.convert.pld.compose import composable, pld_epsilon
+from accounting.convert.renyi import check_delta, invert_profile, rdp_to_epsilon
 from dpselect.choose.calibration import knob_of
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import RHO, SIGMA, Mechanism, members

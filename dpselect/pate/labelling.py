@@ -30,13 +30,13 @@ from pydantic import Field, model_validator
 from accounting import AccountingError, Budget, BudgetExceeded, Composed, Curve, Ledger, OutputError, Relation
 from accounting.address import masked
 from accounting.arguments import same_relation
-from accounting.budget.budget import NOTHING, Price
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
-from accounting.budget.remaining import shortfall
+from accounting.budget import NOTHING, Price
 from accounting.decimal_sum import float_up
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, sync_folder
 from accounting.frozen import Count, Frozen, kind_of
 from accounting.ledger import ClaimConflict, Total
+from accounting.price import FAILURE_UNIT, MAIN_UNIT
+from accounting.remaining import shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import AnyMechanism, Mechanism, Pay
 from dpselect.pate.ballots import Ballots

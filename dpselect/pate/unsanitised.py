@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve, Relation, RelationMismatch, RenyiTable, best_epsilon
-from accounting.conversion.renyi import check_delta
+from accounting.convert.renyi import check_delta
 from accounting.errors import InvalidArgument
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Probability, Real
 from accounting.guarantee import Priced, read_item

@@ -13,11 +13,11 @@ from typing import Any, Self, final
 import numpy as np
 
 from accounting import AccountingError, Composed, Curve
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
 from accounting.calibration import where_zero
-from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.convert.renyi import rdp_to_epsilon
 from accounting.decimal_sum import exact
 from accounting.frozen import kind_of
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, main_cost
 from dpselect import mechanisms
 from dpselect.choose.calibration import knob_of, public_settings
 from dpselect.choose.counts import takes_its_own

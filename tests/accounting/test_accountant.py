@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.renyi import _epsilon_at, rdp_to_epsilon, through_dp_accounting
+from accounting.convert.renyi import _epsilon_at, rdp_to_epsilon, through_dp_accounting
 from accounting.decimal_sum import decimal_sum
 
 

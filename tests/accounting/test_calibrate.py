@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from accounting.budget.budget import Budget
+from accounting.budget import Budget
 from accounting.calibration import calibrate, calibrate_count
 from accounting.curves import ZCDP, ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable
 from accounting.errors import CalibrationError, InvalidArgument, InvalidCurve

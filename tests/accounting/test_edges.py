@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import accounting as acc
 from accounting.arguments import same_relation
-from accounting.conversion.pld.compose import pld_delta, pld_epsilon
+from accounting.convert.pld.compose import pld_delta, pld_epsilon
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 

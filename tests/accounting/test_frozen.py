@@ -16,10 +16,10 @@ from test_curves import CURVES
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.price import itemised
 from accounting.curves import composed
 from accounting.curves.base import CURVES as CURVES_BY_KIND
 from accounting.curves.closed_form import OneEpsilon
+from accounting.price import itemised
 
 MODELS = list({type(model): model for model in [*CURVES, *(case.mechanism for case in CASES)]}.values())  # one of each kind
 

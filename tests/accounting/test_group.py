@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import laplace, norm
 
-from accounting.conversion.bounds import best_delta
+from accounting.convert.bounds import best_delta
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -30,9 +30,9 @@ from accounting.curves import (
 )
 from accounting.curves.repeat_and_select import TruncatedNegativeBinomial
 from accounting.curves.sampled_gaussian import renyi_of_sampled_gaussian as _renyi
+from accounting.dp_events import poisson_sampled
 from accounting.errors import InvalidArgument, NoEquivalent
 from accounting.group import group_privacy
-from accounting.interop import poisson_sampled
 
 Law = NDArray[np.float64]
 EPSILONS = [0.0, 0.05, 0.3, 0.7, 1.5, 3.0]

@@ -9,11 +9,11 @@ import pytest
 
 import dpselect as dps
 from accounting.accountant import Accountant
-from accounting.budget.budget import NOTHING, Budget
-from accounting.budget.filter import PrivacyFilter, PrivacyOdometer
-from accounting.budget.price import BudgetExceeded
+from accounting.budget import NOTHING, Budget
 from accounting.curves import ZCDP, ApproxDP, Approximate, Composed, Curve, GaussianDP, PureDP, RenyiTable
 from accounting.errors import AccountingError, InvalidBudget, InvalidCurve, RelationMismatch, Unaffordable
+from accounting.filter import PrivacyFilter, PrivacyOdometer
+from accounting.price import BudgetExceeded
 
 ADDED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity())
 REPLACED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))

@@ -10,7 +10,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.pld.compose import composable
+from accounting.convert.pld.compose import composable
 
 
 @pytest.mark.parametrize("loud", [1e3, 1e9])

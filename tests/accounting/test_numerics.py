@@ -14,8 +14,8 @@ from spread import spread
 
 import accounting as acc
 import accounting.accountant as accountant_module
-from accounting.conversion.pld.loss import Normal
-from accounting.conversion.renyi import rdp_to_delta, rdp_to_epsilon
+from accounting.convert.pld.loss import Normal
+from accounting.convert.renyi import rdp_to_delta, rdp_to_epsilon
 
 DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)
 SIZES = (1e-9, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e3)

@@ -14,7 +14,7 @@ from matplotlib import pyplot as plt
 from matplotlib.axes import Axes
 
 import accounting as acc
-from accounting.conversion.bounds import best_delta, best_epsilon
+from accounting.convert.bounds import best_delta, best_epsilon
 from accounting.curves import BoundedRange, GaussianDP, PureDP, RenyiTable
 from accounting.errors import InvalidArgument, MissingExtra
 from accounting.plots import plot_ledger, plot_profile, plot_rdp, plot_rounds

@@ -180,7 +180,7 @@ def test_an_interrupted_charge_leaves_the_old_state(monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("accounting.budget.filter.Price.plus", interrupt, raising=False)
+        patch.setattr("accounting.filter.Price.plus", interrupt, raising=False)
         with pytest.raises(KeyboardInterrupt):
             spending.charge(acc.PureDP(epsilon=0.125))
     assert len(spending.charges) == 1

@@ -19,7 +19,7 @@ import numpy as np
 from dp_accounting import rdp
 
 import accounting as acc
-from accounting.conversion.adaptive_composition import adaptive_composition
+from accounting.convert.adaptive_composition import adaptive_composition
 
 DELTA = 1e-6
 RHO = 3.3e-4
@@ -118,7 +118,7 @@ def stable_top_k_table() -> None:
     for rounds in (1, 10, 100, 600):
         curve = rounds * stable_top_k()
         kept = DELTA - curve.delta0
-        zcdp, renyi = acc.ZCDP(rho=2 * RHO * rounds).epsilon(kept), acc.conversion.renyi.rdp_to_epsilon(curve.rdp, kept).value
+        zcdp, renyi = acc.ZCDP(rho=2 * RHO * rounds).epsilon(kept), acc.convert.renyi.rdp_to_epsilon(curve.rdp, kept).value
         pld = acc.best_epsilon(curve, DELTA)
         pick, test = acc.BoundedRange(epsilon=2 * math.sqrt(RHO)), acc.Approximate(curve=test_step(), delta0=FAILURE)
         start = time.perf_counter()
@@ -135,7 +135,7 @@ def fixed_values() -> None:
     for e, k in ((0.1, 100), (1.0, 10), (1.0, 3), (2.0, 10)):
         curve = k * acc.BoundedRange(epsilon=e)
         found = adaptive_composition([curve], DELTA, tolerance=5e-5)
-        renyi = acc.conversion.renyi.rdp_to_epsilon(curve.rdp, DELTA).value
+        renyi = acc.convert.renyi.rdp_to_epsilon(curve.rdp, DELTA).value
         zcdp = acc.ZCDP(rho=k * e * e / 8).epsilon(DELTA)
         print(f"  e={e:<4} k={k:<4} {zcdp:8.4f} {renyi:8.4f}   [{found.epsilon_lower:.4f}, {found.epsilon_upper:.4f}]")
 

@@ -24,10 +24,10 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 
 from accounting import AccountingError
-from accounting.budget.budget import Budget
+from accounting.budget import Budget
 from accounting.calibration import calibrate
-from accounting.conversion.bounds import best_epsilon
-from accounting.conversion.pld.compose import pld_epsilon
+from accounting.convert.bounds import best_epsilon
+from accounting.convert.pld.compose import pld_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP
 from dpselect.choose.calibration import fitted
 from dpselect.choose.request import TopKRequest

@@ -24,11 +24,11 @@ from scipy.stats import binom
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.pld import compose
-from accounting.conversion.pld.compose import pld_epsilon
-from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Banded, Losses
-from accounting.conversion.renyi import invert_profile, rdp_to_epsilon
+from accounting.convert.pld import compose
+from accounting.convert.pld.compose import pld_epsilon
+from accounting.convert.pld.hull import Hull
+from accounting.convert.pld.loss import Banded, Losses
+from accounting.convert.renyi import invert_profile, rdp_to_epsilon
 from dpselect import pate, ranking, verify
 from dpselect.mechanisms.base import settings_of
 from dpselect.verify import divergences

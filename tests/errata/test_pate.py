@@ -14,7 +14,7 @@ import pytest
 from spread import spread
 
 import accounting as acc
-from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.convert.renyi import rdp_to_epsilon
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.stability.gaps import GaussianGap
 

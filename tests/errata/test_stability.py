@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.convert.renyi import rdp_to_epsilon
 from dpselect.mechanisms.stability.gaps import GaussianGap, gaps_below
 from dpselect.mechanisms.stability.stable_top_k import StabilityRule, StableTopK
 from dpselect.noise import argmax_probabilities, by_name

@@ -20,9 +20,9 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT
 from accounting.decimal_sum import float_up, of_unit
 from accounting.ledger import Ledger
+from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.cli.app import app
 from dpselect.continual import Arrivals, Horizon, plan_horizon

@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, get_args, get_type_hints
 import pytest
 
 import accounting as acc
-from accounting.budget.budget import NOTHING
-from accounting.budget.price import Measure
+from accounting.budget import NOTHING
 from accounting.ledger import Ledger, Quota
+from accounting.price import Measure
 
 PARTS = 50
 Kind = tuple[str, Measure | Literal["order"]]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves.base import CURVES as KNOWN
 from dpselect.verify.divergences import hockey_stick, renyi
 

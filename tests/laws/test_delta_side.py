@@ -12,8 +12,8 @@ from scipy.optimize import brentq, minimize_scalar
 from scipy.stats import binom, norm
 
 import accounting as acc
-from accounting.budget.budget import NOTHING
-from accounting.conversion.adaptive_composition import adaptive_composition, delta_bounds
+from accounting.budget import NOTHING
+from accounting.convert.adaptive_composition import adaptive_composition, delta_bounds
 from accounting.curves.base import CURVES
 from accounting.ledger import Ledger
 from dpselect import pate

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.budget import Price, waiting_cost
+from accounting.budget import Price, waiting_cost
 from accounting.curves.profile_table import ProfileTable
-from accounting.interop import _gaussian, _times
+from accounting.dp_events import _gaussian, _times
 from accounting.ledger.model import doubt, returned
 from accounting.ledger.quota import AccountReplay, Quota, Revision
 from accounting.ledger.verification import _less

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 from scipy.stats import laplace
 
-from accounting.budget.budget import NOTHING, Budget, Price
-from accounting.budget.filter import PrivacyFilter, PrivacyOdometer
+from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import ApproxDP, BoundedRange, Curve, LaplaceDP, PureDP
+from accounting.filter import PrivacyFilter, PrivacyOdometer
 
 Pair = tuple[tuple[float, ...], tuple[float, ...]]
 

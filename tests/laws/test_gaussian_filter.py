@@ -12,9 +12,9 @@ from scipy.stats import binom, norm
 from test_filter_laws import Small, exponential_mechanism, hockey_stick, leaky, randomised_response, rounded_laplace, worst
 
 import accounting as acc
-from accounting.budget.budget import NOTHING
-from accounting.budget.remaining import affordable, equivalent
+from accounting.budget import NOTHING
 from accounting.ledger import Ledger
+from accounting.remaining import affordable, equivalent
 from dpselect.verify.divergences import hockey_stick as divergence
 
 WIDTHS = (1e-6, 0.05, 0.3, 1.0, 2.5, 8.0, 30.0)

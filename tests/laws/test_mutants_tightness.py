@@ -10,9 +10,9 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.pld import compose
-from accounting.conversion.pld.compose import pld_delta, pld_epsilon
-from accounting.conversion.pld.loss import Atoms, Banded, Losses
+from accounting.convert.pld import compose
+from accounting.convert.pld.compose import pld_delta, pld_epsilon
+from accounting.convert.pld.loss import Atoms, Banded, Losses
 from accounting.curves import sampled_gaussian, sparse_vector
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect.mechanisms.queries.above_threshold import LargeMargin

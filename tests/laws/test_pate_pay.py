@@ -10,7 +10,7 @@ from ballot_pairs import Counts, neighbours
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.budget import NOTHING, Price
+from accounting.budget import NOTHING, Price
 from dpselect import pate, verify
 from dpselect.errors import InvalidRequest
 from dpselect.pate.voting import ABSTAINED

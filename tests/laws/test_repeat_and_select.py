@@ -20,9 +20,9 @@ from scipy.stats import norm
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves.repeat_and_select import _HATS, PoissonRuns, TruncatedNegativeBinomial
-from accounting.interop import from_dp_event
+from accounting.dp_events import from_dp_event
 from dpselect.mechanisms.combine.repeat_and_select import number_of_runs
 from dpselect.sampling import sampler
 from dpselect.verify.divergences import hockey_stick, log_ratio, renyi

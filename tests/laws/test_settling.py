@@ -14,7 +14,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.budget import Price
+from accounting.budget import Price
 from accounting.ledger import Ledger, model
 from dpselect.verify.divergences import hockey_stick
 

@@ -17,7 +17,7 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from accounting.conversion.renyi import largest_over_order
+from accounting.convert.renyi import largest_over_order
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect import verify
 from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin

@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.budget import Price
+from accounting.budget import Price
 from dpselect import verify
 from dpselect.scores import Domain, Scores
 from dpselect.verify.divergences import hockey_stick

@@ -14,15 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from accounting.arguments import WORDS
-from accounting.budget.budget import NOTHING, Budget
-from accounting.budget.price import unit_in_words
-from accounting.budget.remaining import affordable, equivalent
+from accounting.budget import NOTHING, Budget
 from accounting.curves import Curve
 from accounting.ledger import Dataset, Entry, Heads, Ledger, Total, Verification
 from accounting.ledger.item import MOST_RUNS
 from accounting.ledger.model import package_version
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
+from accounting.price import unit_in_words
+from accounting.remaining import affordable, equivalent
 from dpselect.errors import printable
 
 FULLEST = 5  # accounts of a quota that are listed

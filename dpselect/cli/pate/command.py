@@ -26,8 +26,8 @@ from typer import Argument, Exit, Option, echo
 import dpselect
 from accounting import AccountingError, Budget, Ledger, Unaffordable, best_epsilon
 from accounting.address import masked, without_password
-from accounting.budget.remaining import left_in_words
 from accounting.files import PRIVATE, new_file, require_new
+from accounting.remaining import left_in_words
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
 from dpselect.answers.promise import rounded_up
 from dpselect.choose.calibration import knob_of

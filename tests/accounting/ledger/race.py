@@ -16,11 +16,11 @@ from typing import Any
 from sqlalchemy import create_engine
 
 import accounting as acc
-from accounting.budget.price import BudgetExceeded
 from accounting.ledger import Ledger, LedgerError, store
 from accounting.ledger.book import Book
 from accounting.ledger.ledger import _Charging
 from accounting.ledger.store import Store, checked_url
+from accounting.price import BudgetExceeded
 
 CURVE = acc.PureDP(epsilon=0.01)
 

@@ -7,8 +7,8 @@ import re
 import pytest
 
 import accounting as acc
-from accounting.budget.remaining import affordable
 from accounting.ledger import Ledger
+from accounting.remaining import affordable
 
 PURE = acc.PureDP(epsilon=0.3)
 LOUD = acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-9)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import accounting as acc
-from accounting.budget.budget import Price
+from accounting.budget import Price
 from accounting.ledger import (
     DatasetExists,
     InvalidEntry,

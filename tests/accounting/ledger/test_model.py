@@ -26,8 +26,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 import accounting as acc
-from accounting.budget.budget import NOTHING, Price
-from accounting.budget.price import BudgetExceeded
+from accounting.budget import NOTHING, Price
 from accounting.errors import AccountingError, RelationMismatch
 from accounting.group import group_privacy
 from accounting.ledger import (
@@ -43,6 +42,7 @@ from accounting.ledger import (
     UnknownDataset,
 )
 from accounting.ledger.ledger import _state_of
+from accounting.price import BudgetExceeded
 
 FOUND = Path(__file__).parent / "found"
 PURE, APPROXIMATE = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0, delta=1e-6)

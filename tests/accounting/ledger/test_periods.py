@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import accounting as acc
-from accounting.budget.budget import Price
+from accounting.budget import Price
 from accounting.ledger import InvalidEntry, KeyConflict, Ledger, SharedRows, Window
 from accounting.ledger.quota import _ordinal, _period_at
 

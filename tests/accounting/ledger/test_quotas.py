@@ -11,7 +11,7 @@ from sqlalchemy import delete, insert, text, update
 
 import accounting as acc
 import dpselect as dps
-from accounting.budget.budget import NOTHING, Price
+from accounting.budget import NOTHING, Price
 from accounting.ledger import ImportRefused, InvalidEntry, InvalidTransition, Ledger, Quota
 from accounting.ledger.book import Book, Step
 from accounting.ledger.model import origin, utc_now

@@ -10,7 +10,7 @@ from processes import forked_script
 from sqlalchemy import create_engine, func, select
 
 import accounting as acc
-from accounting.budget.budget import Price
+from accounting.budget import Price
 from accounting.ledger import Ledger, LedgerUnavailable, Quota
 from accounting.ledger.book import Book, Step
 from accounting.ledger.model import origin, utc_now

@@ -14,10 +14,10 @@ from typing import get_args
 import pytest
 
 import accounting as acc
-from accounting.budget.remaining import equivalent
-from accounting.conversion.bounds import Route
+from accounting.convert.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey
 from accounting.page.wording import in_words, rounded_down, rounded_up
+from accounting.remaining import equivalent
 from accounting.report import ROUTES, _equivalents, curve_proofs, theorems_of, whole_epsilon, write_report
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import accounting as acc
-from accounting.budget.budget import Price
+from accounting.budget import Price
 from accounting.ledger import InvalidEntry, InvalidTransition, KeyConflict, Ledger
 
 ALL = acc.PureDP(epsilon=1.0)

@@ -28,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 import accounting as acc
-from accounting.budget.budget import Price
+from accounting.budget import Price
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, Quota, SchemaMismatch
 from accounting.ledger.book import Amounts, Book, Place, Step, _row
 from accounting.ledger.item import Opening, read_item

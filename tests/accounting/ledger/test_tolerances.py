@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 import accounting as acc
-from accounting.budget.budget import Price
+from accounting.budget import Price
 from accounting.ledger import Dataset, Entry
 from accounting.ledger.book import Step, _entry
 from accounting.ledger.item import Item, read_item

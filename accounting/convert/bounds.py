@@ -20,11 +20,11 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.compose import composable, condensed, pld_delta, pld_deltas, pld_epsilon
-from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Losses
-from accounting.conversion.recursion import Solution
-from accounting.conversion.renyi import (
+from accounting.convert.pld.compose import composable, condensed, pld_delta, pld_deltas, pld_epsilon
+from accounting.convert.pld.hull import Hull
+from accounting.convert.pld.loss import Losses
+from accounting.convert.recursion import Solution
+from accounting.convert.renyi import (
     check_delta,
     check_epsilon,
     invert_profile,

@@ -17,8 +17,8 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
+from accounting.convert.pld.hull import RenyiLoss
+from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
 
 # Most runs of all steps together: beyond, the rounding of the powers is not small against the law of the sum.
 _MOST_RUNS = 10**10

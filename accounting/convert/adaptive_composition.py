@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from accounting.arguments import checked_integer
-from accounting.conversion.pld.loss import Floats, Law, Loss
-from accounting.conversion.recursion import WIDEST, Operator, RangeOperator, Solution, pair_operator
-from accounting.conversion.renyi import check_delta, check_epsilon, rdp_to_delta, rdp_to_epsilon
+from accounting.convert.pld.loss import Floats, Law, Loss
+from accounting.convert.recursion import WIDEST, Operator, RangeOperator, Solution, pair_operator
+from accounting.convert.renyi import check_delta, check_epsilon, rdp_to_delta, rdp_to_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, Tighter
 from accounting.decimal_sum import decimal_sum, exact
 from accounting.errors import AccountingError, InvalidArgument

@@ -18,7 +18,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
-from accounting.budget.price import (
+from accounting.convert.bounds import best_epsilon
+from accounting.curves import ZCDP, AnyCurve, ApproxDP, Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP, PureDP
+from accounting.decimal_sum import exact, float_down, float_up, of_unit, units_up
+from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
+from accounting.frozen import Frozen, NonNegative, Positive
+from accounting.guarantee import Priced, read_item
+from accounting.price import (
     FAILURE_UNIT,
     MAIN_UNIT,
     MOST,
@@ -30,12 +36,6 @@ from accounting.budget.price import (
     itemised,
     main_cost,
 )
-from accounting.conversion.bounds import best_epsilon
-from accounting.curves import ZCDP, AnyCurve, ApproxDP, Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP, PureDP
-from accounting.decimal_sum import exact, float_down, float_up, of_unit, units_up
-from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
-from accounting.frozen import Frozen, NonNegative, Positive
-from accounting.guarantee import Priced, read_item
 
 Floats = NDArray[np.float64]
 Order = float | Literal["inf", "gaussian"]

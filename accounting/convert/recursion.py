@@ -19,10 +19,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.compose import condensed
-from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Atoms, Banded, Floats, Law, Loss, Losses, Normal
-from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.convert.pld.compose import condensed
+from accounting.convert.pld.hull import Hull
+from accounting.convert.pld.loss import Atoms, Banded, Floats, Law, Loss, Losses, Normal
+from accounting.convert.renyi import rdp_to_epsilon
 
 # A step costs a few roundings, each relative to positive terms.
 UP, DOWN = 1 + 2.0**-42, 1 - 2.0**-42

@@ -11,7 +11,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting.conversion.pld.loss import MOST_CELLS, TINY, Floats, Loss, Pmf, grid_of
+from accounting.convert.pld.loss import MOST_CELLS, TINY, Floats, Loss, Pmf, grid_of
 
 _ULP = 2.0**-52
 _NOTHING = 1e-250  # an infinite loss this likely does not call for a wider grid

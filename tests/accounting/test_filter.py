@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dpselect as dps
-from accounting.budget.budget import NOTHING, Budget, Price
-from accounting.budget.filter import PrivacyFilter
-from accounting.budget.price import BudgetExceeded
+from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import ZCDP, Approximate, Curve, GaussianDP, PureDP
 from accounting.errors import InvalidArgument, RelationMismatch, Unaffordable
+from accounting.filter import PrivacyFilter
+from accounting.price import BudgetExceeded
 
 
 def test_charges_until_the_budget_is_spent() -> None:
@@ -53,7 +53,7 @@ def test_a_charge_that_was_interrupted_leaves_no_trace(monkeypatch: pytest.Monke
     spender = PrivacyFilter(Budget(epsilon=1.0))
     spender.charge(PureDP(epsilon=0.1), label="before")
     with monkeypatch.context() as patch:
-        patch.setattr("accounting.budget.filter._State", _interrupted)
+        patch.setattr("accounting.filter._State", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             spender.charge(PureDP(epsilon=0.5), label="interrupted")
     spender.charge(PureDP(epsilon=0.2), label="after")

@@ -11,15 +11,15 @@ from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
 from accounting.arguments import Relation, checked_integer, same_relation
-from accounting.budget.budget import NOTHING, Budget, Measure, Price, Remaining, checked_budget, rounded_down, waiting_cost
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, BudgetExceeded, in_words, itemised
-from accounting.budget.remaining import shortfall
-from accounting.conversion.renyi import check_delta
+from accounting.budget import NOTHING, Budget, Measure, Price, Remaining, checked_budget, rounded_down, waiting_cost
+from accounting.convert.renyi import check_delta
 from accounting.curves import Composed, Curve
 from accounting.decimal_sum import exact, float_up, of_unit
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import Priced, common_relation, read_item
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, BudgetExceeded, in_words, itemised
 from accounting.process_state import ProcessState
+from accounting.remaining import shortfall
 
 
 @dataclass(frozen=True)

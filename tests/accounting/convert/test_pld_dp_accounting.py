@@ -86,9 +86,9 @@ def test_nan_is_no_guarantee() -> None:
     with pytest.raises(acc.InvalidCurve):
         acc.GaussianDP(mu=math.nan)
     with pytest.raises(acc.InvalidCurve):
-        acc.conversion.renyi.rdp_to_epsilon(lambda orders: orders * math.nan, 1e-6)
+        acc.convert.renyi.rdp_to_epsilon(lambda orders: orders * math.nan, 1e-6)
     with pytest.raises(acc.InvalidCurve):
-        acc.conversion.renyi.rdp_to_delta(lambda orders: orders * math.nan, 1.0)
+        acc.convert.renyi.rdp_to_delta(lambda orders: orders * math.nan, 1.0)
 
 
 def test_a_negative_count_is_no_refund() -> None:

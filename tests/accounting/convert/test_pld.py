@@ -13,9 +13,9 @@ from dp_accounting import pld as dp_pld
 from dp_accounting.pld import privacy_loss_distribution
 
 import accounting as acc
-from accounting.conversion.pld.compose import pld_delta, pld_epsilon
-from accounting.conversion.pld.hull import Hull
-from accounting.conversion.pld.loss import Banded, Loss, Losses, Normal, Pmf
+from accounting.convert.pld.compose import pld_delta, pld_epsilon
+from accounting.convert.pld.hull import Hull
+from accounting.convert.pld.loss import Banded, Loss, Losses, Normal, Pmf
 
 LOSSES: list[Loss] = [
     Banded.pure(0.7),
@@ -227,7 +227,7 @@ def test_a_tiny_delta_has_a_finite_epsilon() -> None:
     reference = privacy_loss_distribution.from_laplace_mechanism(10.0).self_compose(100)
     assert reference.get_epsilon_for_delta(1e-20) == math.inf
     curve = 100 * acc.LaplaceDP(epsilon=0.1)
-    renyi = acc.conversion.renyi.rdp_to_epsilon(curve.rdp, 1e-20).value
+    renyi = acc.convert.renyi.rdp_to_epsilon(curve.rdp, 1e-20).value
     assert 0.9 * renyi < curve.epsilon(1e-20) < renyi
 
 

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import accounting as acc
-from accounting.conversion.bounds import Route
-from accounting.conversion.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
-from accounting.conversion.pld.hull import RenyiLoss
-from accounting.conversion.pld.loss import Banded, Losses, Normal
+from accounting.convert.bounds import Route
+from accounting.convert.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
+from accounting.convert.pld.hull import RenyiLoss
+from accounting.convert.pld.loss import Banded, Losses, Normal
 from accounting.curves.sampled_gaussian import _SampledNormal
 
 LAPLACES = 100 * acc.LaplaceDP(epsilon=0.1)
@@ -39,7 +39,7 @@ def test_one_part_without_exact_losses_leaves_the_route_on(part: acc.Curve) -> N
     """100 Laplace mechanisms and one such part: the PLD wins, costs more than without it, and less than the Renyi route."""
     plan = LAPLACES + part
     found = acc.best_epsilon(plan, 1e-6)
-    renyi = acc.conversion.renyi.rdp_to_epsilon(plan.rdp, 1e-6 - plan.delta0, plan.table_orders).value
+    renyi = acc.convert.renyi.rdp_to_epsilon(plan.rdp, 1e-6 - plan.delta0, plan.table_orders).value
     assert found.route == "pld"
     assert LAPLACES.epsilon(1e-6) < found.value < 0.96 * renyi
 

@@ -12,10 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.budget.budget import NOTHING, Budget, Price
-from accounting.budget.remaining import equivalent, left_in_words, shortfall
-from accounting.conversion.bounds import best_epsilon
-from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.budget import NOTHING, Budget, Price
+from accounting.convert.bounds import best_epsilon
+from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -29,6 +28,7 @@ from accounting.curves import (
     zero,
 )
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
+from accounting.remaining import equivalent, left_in_words, shortfall
 
 BUDGETS = [
     Budget(epsilon=1.0),

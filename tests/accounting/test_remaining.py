@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.budget.remaining import affordable, equivalent, left_in_words, shortfall
 from accounting.page.spent import failure_up, main_up
+from accounting.remaining import affordable, equivalent, left_in_words, shortfall
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 BUDGETS = [APPROXIMATE, acc.Budget(epsilon=3.0, delta=1e-5, order=8.0), acc.Budget(rho=0.2, delta=1e-7), acc.Budget(rho=0.2)]

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Literal, Self, final
 
-from accounting.budget.budget import Budget, Price, waiting_cost
-from accounting.budget.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, in_words
+from accounting.budget import Budget, Price, waiting_cost
 from accounting.curves import Curve
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, times_up
 from accounting.errors import Unaffordable
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, in_words
 
 FAILURE = "failure probability (delta0)"
 # Prices of Gaussian charges are rounded outward by one part in 10^12 and up to the next unit: this covers both.

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import accounting as acc
-from accounting.conversion import recursion
-from accounting.conversion.adaptive_composition import GridTooCoarse, adaptive_composition, delta_bounds
-from accounting.conversion.bounds import best_epsilon
-from accounting.conversion.pld.loss import Banded, Law, Normal
-from accounting.conversion.recursion import RangeOperator, pair_operator
+from accounting.convert import recursion
+from accounting.convert.adaptive_composition import GridTooCoarse, adaptive_composition, delta_bounds
+from accounting.convert.bounds import best_epsilon
+from accounting.convert.pld.loss import Banded, Law, Normal
+from accounting.convert.recursion import RangeOperator, pair_operator
 
 RHO = 3.3e-4
 PICK = acc.BoundedRange(epsilon=2 * math.sqrt(RHO))
@@ -63,7 +63,7 @@ def test_the_other_columns_of_the_theory_sheet() -> None:
     """zCDP 2.419 and exact Renyi 2.400 for (0.1, 100); Renyi 7.770 for (1, 10), 2.909 for (1, 3), 16.86 for (2, 10)."""
     assert acc.ZCDP(rho=100 * 0.01 / 8).epsilon(1e-6) == pytest.approx(2.419, abs=5e-4)
     for e, k, printed in ((0.1, 100, 2.400), (1.0, 10, 7.770), (1.0, 3, 2.909), (2.0, 10, 16.86)):
-        renyi = acc.conversion.renyi.rdp_to_epsilon((k * acc.BoundedRange(epsilon=e)).rdp, 1e-6).value
+        renyi = acc.convert.renyi.rdp_to_epsilon((k * acc.BoundedRange(epsilon=e)).rdp, 1e-6).value
         assert renyi == pytest.approx(printed, abs=5e-4)
 
 
@@ -301,7 +301,7 @@ def test_stable_top_k_in_its_true_order() -> None:
     for rounds, upper in ((1, 0.1115), (10, 0.3940), (100, 1.3620)):
         curve = rounds * (PICK + TEST)
         found = adaptive_composition([PICK, TEST] * rounds, 1e-6)
-        renyi = acc.conversion.renyi.rdp_to_epsilon(curve.rdp, 1e-6 - curve.delta0).value
+        renyi = acc.convert.renyi.rdp_to_epsilon(curve.rdp, 1e-6 - curve.delta0).value
         assert found.epsilon_upper <= upper
         assert found.gap <= 1e-3
         assert found.epsilon_upper < acc.best_epsilon(curve, 1e-6).value < renyi

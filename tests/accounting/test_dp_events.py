@@ -13,8 +13,8 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 
 from accounting.arguments import Relation
-from accounting.conversion.bounds import best_delta
-from accounting.conversion.renyi import rdp_to_epsilon
+from accounting.convert.bounds import best_delta
+from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -30,8 +30,8 @@ from accounting.curves import (
     tighter,
     zero,
 )
+from accounting.dp_events import _READERS, _REFUSED, from_dp_event, to_dp_event
 from accounting.errors import InvalidCurve, NoEquivalent
-from accounting.interop import _READERS, _REFUSED, from_dp_event, to_dp_event
 
 ADD = NeighboringRelation.ADD_OR_REMOVE_ONE
 REPLACE = NeighboringRelation.REPLACE_ONE

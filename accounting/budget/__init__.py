@@ -1,1 +1,0 @@
-"""May this charge pass, and what is left: budgets, filters and odometers."""
