@@ -230,8 +230,9 @@ class Session:
         key: str,
         domain: Labels | None = None,
         label: str | None = None,
+        recharge: bool = False,
     ) -> Horizon:
-        """Charge a horizon of releases once, before any data are read, and open it; or open it again.
+        """Reserve a horizon of releases, which its first period commits, and open it; or open it again.
 
         Args:
             mechanism: what is released at the end of every period.
@@ -239,6 +240,7 @@ class Session:
             key: idempotency key of the charge, and the horizon's name.
             domain: the public items, for a mechanism without `delta`.
             label: what for, in words, for the ledger.
+            recharge: put back the charge of a horizon that has released periods on a ledger that was restored to before it.
 
         Raises:
             InvalidRequest, HorizonError: see `dpselect.continual.Horizon`. And BudgetExceeded, as for `select`.
@@ -246,7 +248,7 @@ class Session:
         from dpselect.continual.horizon import Horizon
 
         terms = self._terms(1, {"label": label})
-        return Horizon(self._ledger, self._dataset, mechanism, state, domain=domain, key=key, terms=terms)
+        return Horizon(self._ledger, self._dataset, mechanism, state, domain=domain, key=key, terms=terms, recharge=recharge)
 
     def publish(
         self, item: Chargeable, draw: Callable[[], T], *, keep: Callable[[T], str | None] | None = None, **notes: Unpack[Notes]

@@ -90,7 +90,10 @@ def start(
     output: Output = None,
     _debug: options.Debug = False,
 ) -> None:
-    """Charge a horizon once, before any data are read, and make its state. A second call under the key charges nothing."""
+    """Reserve a horizon and make its state, before any data are read: its first period commits the charge.
+
+    A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back that has no closed period.
+    """
     out.require_targets({"--output": output}, ledger)
     users, listed = dps.HorizonClip(exponent=exponent, cells=cells), None if domain is None else read_catalogue(domain)
     settings: dict[str, Any] = {"count": count, "window": window, "users": users, "relation": relation}
@@ -137,6 +140,22 @@ def show(
     """Print what was released so far, what is promised, and how many periods are left."""
     out.require_targets({"--output": output}, ledger)
     with _horizon(ledger, dataset, key, state_file) as opened:
+        _show(opened, opened.released(), json=json, output=output)
+
+
+@app.command(cls=SectionedCommand)
+def recharge(
+    ledger: LedgerUrl,
+    dataset: Payer,
+    key: Key,
+    state_file: StateFile,
+    json: options.Json = False,
+    output: Output = None,
+    _debug: options.Debug = False,
+) -> None:
+    """Charge a horizon again on a ledger that was restored to before it, and record every period that its state has released."""
+    out.require_targets({"--output": output}, ledger)
+    with _horizon(ledger, dataset, key, state_file, recharge=True) as opened:
         _show(opened, opened.released(), json=json, output=output)
 
 
@@ -211,18 +230,24 @@ def closed_at_once(
     stated = {**settings, "periods": many or len(named)}
     mechanism = dps.ContinualTopK.fitted(budget, unknown=domain is None, **stated)
     untimed = reading.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
-    with _horizon(**paid, mechanism=mechanism, domain=domain) as opened:
-        done = len(opened.released())
-        if done < len(named):
-            with split(events, reading, named) as parts:
-                for number, (name, *_) in enumerate(named[done:], start=done + 1):
-                    opened.close(number, parts[name], untimed)
-        _show(opened, opened.released(), json=json, output=output, names=[name for name, *_ in named])
+    # The log first: what cannot be read costs nothing. A horizon that is finished reads it too, and answers for no other log.
+    with split(events, reading, named) as parts, _horizon(**paid, mechanism=mechanism, domain=domain) as opened:
+        for number, (name, *_) in enumerate(named, start=1):
+            opened.close(number, parts[name], untimed)
+        released = opened.released()[: len(named)]
+        _show(opened, released, json=json, output=output, names=[name for name, *_ in named])
 
 
 @contextmanager
 def _horizon(
-    ledger: str, dataset: str, key: str, path: Path, mechanism: dps.ContinualTopK | None = None, domain: Labels | None = None
+    ledger: str,
+    dataset: str,
+    key: str,
+    path: Path,
+    mechanism: dps.ContinualTopK | None = None,
+    domain: Labels | None = None,
+    *,
+    recharge: bool = False,
 ) -> Iterator[Horizon]:
     """The horizon of these options; its mechanism is the state's, where none is stated."""
     if mechanism is None:
@@ -233,7 +258,8 @@ def _horizon(
     url = ledger if "://" in ledger else f"sqlite:///{ledger}"
     with acc.Ledger.open(url, create=False) as book:
         label = "dpselect continual"
-        yield dps.Session(book, dataset).continual(mechanism, state=path, key=key, domain=domain, label=label)
+        session = dps.Session(book, dataset)
+        yield session.continual(mechanism, state=path, key=key, domain=domain, label=label, recharge=recharge)
 
 
 def columns(item: Sequence[str]) -> Any:

@@ -15,12 +15,12 @@ from typing import Any, Final, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Ledger, zero
+from accounting import AccountingError, Ledger, zero
 from accounting.ledger import ClaimConflict, Dataset, Terms
 from dpselect.continual import averages
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
-from dpselect.continual.state import State
-from dpselect.errors import HorizonError, InvalidRequest
+from dpselect.continual.state import Closed, Meta, State
+from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named
 from dpselect.events.doors.base import Kinds, literal, located
@@ -33,14 +33,27 @@ from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
 
 _REASON = "fewer items than requested were discovered"
+_STAYS = Note("the horizon is charged and stays charged: call again with the same events, which costs nothing more")
 
 
-def close(state: State, period: int, relations: Sequence[str], kinds: Kinds, source: Sampler) -> Selection:
-    """Count the events in SQL relations (columns u and i), measure, estimate and select, and store all of it, or nothing."""
+def close(
+    state: State,
+    period: int,
+    relations: Sequence[str],
+    kinds: Kinds,
+    source: Sampler,
+    before: Callable[[], object] = lambda: None,
+) -> Selection:
+    """Count the events in SQL relations (columns u and i), measure, estimate and select, and store all of it, or nothing.
+
+    Args:
+        before: called when all is read and users are bounded, and nothing is drawn yet.
+    """
     with state.transaction():
         read = state.load(relations, kinds)
         known = state.number_of_items()
         increment = state.take(period)
+        before()
         state.draw(increment, known, source)
         selection = _best(state, *_discovered(state, period, increment.items))
         state.add_closed(period, read, selection)
@@ -144,7 +157,10 @@ class Period:
 
 @final
 class Horizon:
-    """The releases of one horizon, at most one for each of its periods. `Session.continual` opens it, and charges it once.
+    """The releases of one horizon, at most one for each of its periods. `Session.continual` opens it, for one price.
+
+    A new horizon is *reserved*: `Ledger.void` gives that back as long as no period is closed. The first `close` reads its events,
+    commits the charge, and draws.
 
     Every method opens the state for as long as it takes; processes and threads take turns. What `close` returns is on record:
     its period is stored, and the ledger has its mark, before anybody sees it.
@@ -154,14 +170,16 @@ class Horizon:
         mechanism: what is released.
         path: the private state: one DuckDB file, made with mode 0600 if the horizon is new.
         domain: the public items, for a mechanism without `delta`; needed once.
-        key: of the charge; those of the periods are KEY:period-1 and so on.
+        key: of the charge.
         terms: of the charge.
+        recharge: whether to charge what the state has released to a ledger that does not know of it.
 
     Raises:
         InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked for, or the dataset has a budget
             for each period.
-        HorizonError: the state is another horizon's, in use, lost, or older than the ledger says; nothing was drawn.
-        BudgetExceeded, RelationMismatch, KeyConflict: as `accounting.Ledger.charge`; no state was made.
+        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the ledger says, or the horizon was
+            voided; nothing was drawn.
+        BudgetExceeded, RelationMismatch, KeyConflict: as `accounting.Ledger.reserve`; no state was made.
     """
 
     def __init__(
@@ -174,23 +192,34 @@ class Horizon:
         domain: Labels | None,
         key: str,
         terms: Terms,
+        recharge: bool = False,
     ) -> None:
         self._ledger, self._dataset, self._key, self._path = ledger, dataset, key, Path(path)
         self._terms: Terms = {**terms, "key": key}
         self.mechanism = _checked(mechanism, dataset)
         listed = _listed(mechanism, domain)
         receipt, exists = ledger.find(dataset.name, key), self._path.exists()
+        if receipt is not None and receipt.state == "void":
+            raise HorizonError(f"the horizon key={key!r} was voided, and nothing is drawn from its state: start another one")
         if exists:
-            self._require_own(listed, known=receipt is not None)
+            self._require_own(listed, known=receipt is not None or recharge)
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
                 f"key={key!r} has opened a horizon, and its state is not at this path: without it the horizon has ended"
             )
         elif mechanism.delta is None and listed is None:
             raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")
-        ledger.charge(dataset.name, mechanism, **self._terms)
+        if receipt is None:
+            ledger.check(dataset.name, mechanism, **self._terms)
+        # The state first: what cannot be written costs nothing, and one without a reservation has drawn nothing.
         if not exists:
             State.create(self._path, mechanism, self._name, listed)
+        try:
+            ledger.reserve(dataset.name, mechanism, **self._terms)
+        except AccountingError:
+            if not exists:
+                self._path.unlink(missing_ok=True)
+            raise
         with self._opened():
             pass
 
@@ -206,8 +235,15 @@ class Horizon:
     def _require_own(self, listed: Sequence[Label] | None, *, known: bool) -> None:
         with State.opened(self._path) as state:
             meta = state.meta
-        if meta.belongs_to != self._name or not known:
-            raise HorizonError(f"the state is not that of key={self._key!r} of dataset={self._dataset.name!r} on this ledger")
+            begun = len(state.closed())
+        if meta.belongs_to != self._name:
+            raise HorizonError(f"the state is not that of key={self._key!r} of dataset={self._dataset.name!r}")
+        if begun and not known:
+            raise HorizonError(
+                f"the state has released {begun} periods, and this ledger knows of no key={self._key!r}: it is another ledger, "
+                "or was restored to before the horizon. Put the charge back with `dpselect continual recharge`, or "
+                "Session.continual(recharge=True)"
+            )
         if meta.mechanism != self.mechanism:
             raise HorizonError(
                 f"the horizon was opened with {meta.mechanism!r}: go on with it, or open another under another key"
@@ -233,8 +269,10 @@ class Horizon:
         Raises:
             InvalidRequest: the period is not the next one, or closed with other events; nothing was drawn.
             EventLogError: the events cannot be read; nothing was drawn, and the period is open.
-            HorizonError: the state is in use, lost, or older than the ledger says.
+            HorizonError: the state is in use, lost, damaged, or older than the ledger says, or the horizon was voided.
             LedgerUnavailable: the release could not be recorded: call again with the same events.
+
+        What stops the first period after the charge was committed says so: the same call again costs nothing.
         """
         last = self.mechanism.periods
         if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
@@ -247,14 +285,19 @@ class Horizon:
                 if period <= len(done):
                     if state.load(relations, kinds) != done[period - 1].read:
                         raise InvalidRequest(
-                            f"period {period} is closed, with other events: what came late counts in the period that is open, "
-                            "and released() has the answer"
+                            f"period {period} is closed, with other events. Its answer stays: released() has it, and "
+                            "`dpselect continual show`. What came late counts in the period that is open: close that with it"
                         )
                     return done[period - 1].selection
                 if period > len(done) + 1:
                     raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
-                selection = close(state, period, relations, kinds, sampler(None))
-                self._record(period, state.closed()[-1].mark)
+                try:
+                    selection = close(state, period, relations, kinds, sampler(None), self._commit)
+                    self._release(state.meta, state.closed()[-1])
+                except BaseException as error:
+                    if self._is_charged():
+                        error.add_note(_STAYS)
+                    raise
         return selection
 
     def released(self) -> tuple[Period, ...]:
@@ -275,33 +318,50 @@ class Horizon:
         if not self._path.exists():
             raise HorizonError("the state of the horizon is gone: without it the horizon has ended")
         with State.opened(self._path) as state:
-            self._claim(self._key, state.meta.identity)
-            done = state.closed()
+            done, meta = state.closed(), state.meta
+            receipt = self._ledger.find(self._dataset.name, self._key)
+            if receipt is not None and receipt.state == "void":
+                raise HorizonError(
+                    f"the horizon key={self._key!r} was voided, and nothing is drawn from its state: start another one"
+                )
+            if receipt is not None and receipt.state == "released":
+                self._claim(self._key, meta.claim)
             # From the last that the ledger has. More than one follows it on a ledger that was restored: a gap would let an older
             # copy of the state draw the first of them again.
-            last = next((period for period in range(len(done), 0, -1) if self._is_marked(period)), 1)
+            last = next((period for period in range(len(done), 0, -1) if self._is_marked(meta, period)), 1)
             for closed in done[last - 1 :]:
-                self._record(closed.period, closed.mark)
-            if self._is_marked(len(done) + 1):
+                self._release(meta, closed)
+            if self._is_marked(meta, len(done) + 1):
                 raise HorizonError(
                     f"the state is an older copy: it knows {len(done)} closed periods and the ledger more. A period that was "
                     "released is not drawn again: go on with the latest state, and never from a backup"
                 )
             yield state
 
-    def _key_of(self, period: int) -> str:
-        return f"{self._key}:period-{period}"
+    def _commit(self) -> None:
+        """Commit the charge: everything is read, and something is about to be drawn. Again, it does nothing."""
+        self._ledger.commit(self._dataset.name, self._key, actor=self._terms.get("actor"))
 
-    def _is_marked(self, period: int) -> bool:
-        found = self._ledger.find(self._dataset.name, self._key_of(period))
+    def _is_charged(self) -> bool:
+        try:
+            receipt = self._ledger.find(self._dataset.name, self._key)
+        except AccountingError:
+            return True  # for all that is known
+        return receipt is not None and receipt.state != "reserved"
+
+    def _is_marked(self, meta: Meta, period: int) -> bool:
+        found = self._ledger.find(self._dataset.name, meta.key_of(period))
         return found is not None and found.state == "released"
 
-    def _record(self, period: int, mark: str) -> None:
+    def _release(self, meta: Meta, closed: Closed) -> None:
         """Leave the mark of a stored period on the ledger; of several copies of a state the first decides."""
-        key, label = self._key_of(period), f"period {period} of {self.mechanism.periods} of {self._key}"
+        if closed.period == 1:
+            self._commit()
+            self._claim(self._key, meta.claim)
+        key, label = meta.key_of(closed.period), f"period {closed.period} of {self.mechanism.periods} of {self._key}"
         terms: Terms = {**self._terms, "relation": self.mechanism.relation, "key": key, "label": label}
         self._ledger.charge(self._dataset.name, zero(), **terms)  # costs nothing: a key for the period's mark
-        self._claim(key, mark)
+        self._claim(key, closed.mark)
 
     def _claim(self, key: str, mark: str) -> None:
         try:

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
 from dpselect.events.doors.base import Kind, Kinds
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     import duckdb
 
 
+T = TypeVar("T")
 Exact = tuple[Integers, Integers]
 """Whole multiples of the public grid, and the rest in multiples of UNIT^-2."""
 _UNIT_BITS = 20
@@ -110,7 +112,7 @@ def _late(mechanism: ContinualTopK, period: int, first: int, end: int, source: S
         yield _Block(1, since, np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)]))
 
 
-_SCHEMA: Final = 3
+_SCHEMA: Final = 4
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
@@ -139,9 +141,43 @@ _TYPES = {True: "HUGEINT", False: "VARCHAR"}
 _WORDS = {True: "CAST({0} & 18446744073709551615 AS UBIGINT) AS {0}", False: "md5_number_lower({0}) AS {0}"}
 _LOW = 2**32 - 1
 _THE_STATE = "the state of the horizon"
+_IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
 Coins = Callable[[Integers, Integers], NDArray[np.uint64]]
 """(2, n) words of fair bits for (n,) cells, by the numbers of their users and items."""
-_ALONE = threading.RLock()  # one writer in this process; DuckDB's own lock keeps other processes out
+
+
+class _Process:
+    """Which states this process has open: one writer at a time. The engine's own lock keeps other processes out.
+
+    A fork leaves the child a lock that a thread of its parent may hold, and the parent's connections, without the threads that
+    serve them: the child gets a lock of its own, and does not open what its parent had open.
+    """
+
+    def __init__(self) -> None:
+        self.alone, self.open, self.inherited = threading.RLock(), set[str](), frozenset[str]()
+        os.register_at_fork(after_in_child=self._forked)
+
+    def _forked(self) -> None:
+        self.alone, self.open, self.inherited = threading.RLock(), set(), self.inherited | self.open
+
+    @contextmanager
+    def turn(self, path: Path) -> Iterator[None]:
+        """One thread at a time, with the file at `path`."""
+        name = os.path.realpath(path)
+        if name in self.inherited:
+            raise HorizonError(
+                "the state was in use when this process was forked from the one that used it: open it there, or in a process of "
+                "its own"
+            )
+        with self.alone:
+            self.open.add(name)
+            try:
+                yield
+            finally:
+                self.open.discard(name)
+
+
+_PROCESS = _Process()
 
 
 def _tossed(users: Integers, _: Integers) -> NDArray[np.uint64]:
@@ -172,14 +208,26 @@ class Closed:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Meta:
-    """Which horizon a state is of."""
+    """Which horizon a state is of. `identity` is a secret of the state: who does not have it cannot name its periods."""
 
     identity: str
     mechanism: ContinualTopK
     belongs_to: str
     domain: tuple[Label, ...] | None
+
+    @property
+    def claim(self) -> str:
+        """What the ledger's charge of the horizon is claimed with, by the first copy of a state that releases anything."""
+        return self._hashed("claim")
+
+    def key_of(self, period: int) -> str:
+        """The ledger's key for the mark of a period: in a name space of this state, which no other charge can meet."""
+        return f"horizon-{self._hashed(str(period))}"
+
+    def _hashed(self, what: str) -> str:
+        return hashlib.sha256(f"{self.identity}\n{what}".encode()).hexdigest()
 
 
 class State(NotPickled):
@@ -199,8 +247,8 @@ class State(NotPickled):
         _made(connection, mechanism, "simulation", domain)
         return cls(connection)
 
-    @staticmethod
-    def create(path: Path, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:
+    @classmethod
+    def create(cls, path: Path, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:
         """Make a state at `path`, mode 0600, whole or not at all.
 
         Raises:
@@ -208,19 +256,29 @@ class State(NotPickled):
         """
         import duckdb
 
+        settled, reason = False, None
         try:
             with tempfile.TemporaryDirectory(prefix=".dpselect-", dir=path.parent) as folder:
                 made = Path(folder) / "state"
                 with duckdb.connect(str(made)) as connection:
                     _made(connection, mechanism, belongs_to, domain)
+                    connection.execute("CHECKPOINT")  # closing does that too, and says nothing where the disk is full
+                with duckdb.connect(str(made), read_only=True) as connection:
+                    cls(connection)
                 made.chmod(0o600)
-                _synced(made)
-                os.link(made, path)  # unlike a renaming, never in another file's place
-        except FileExistsError:
-            raise HorizonError("the state's file exists: name another") from None
+                with made.open("rb") as file:
+                    os.fsync(file.fileno())
+                settled = settle(made, path)
         except OSError as error:
-            raise HorizonError(f"the state cannot be written ({error.strerror}): check its folder") from None
-        _synced(path.parent)
+            reason = error.strerror or "input or output error"
+        except duckdb.Error:
+            reason = "its disk is full, or the size of files is limited"
+        if reason is not None:
+            raise HorizonError(
+                f"the state cannot be written ({reason}); nothing is left of it: check its folder, or name another"
+            )
+        if not settled:
+            raise HorizonError("the state's file exists: name another")
 
     @classmethod
     @contextmanager
@@ -232,7 +290,7 @@ class State(NotPickled):
         """
         import duckdb
 
-        with _ALONE, tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
+        with _PROCESS.turn(path), tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
             configuration: dict[str, Any] = {
                 "memory_limit": _MEMORY,
                 "temp_directory": spill,
@@ -244,8 +302,8 @@ class State(NotPickled):
             try:
                 connection = duckdb.connect(str(path), config=configuration)
             except duckdb.Error as error:
-                in_use = "lock" in str(error).lower()
-                why = "another process uses it: one at a time" if in_use else "it is damaged, or no state of a horizon"
+                in_use = isinstance(error, duckdb.IOException) and _IN_USE in str(error).partition(str(path))[0]
+                why = "another process uses it: one at a time" if in_use else _DAMAGED
                 raise HorizonError(f"the state cannot be opened: {why}") from None
             try:
                 without_progress_bar(connection)
@@ -259,10 +317,10 @@ class State(NotPickled):
         return "State(<private>)"
 
     def _run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return guarded(_THE_STATE, lambda: self._connection.execute(sql, list(parameters)).fetchall())
+        return _asked(lambda: self._connection.execute(sql, list(parameters)).fetchall())
 
     def _columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
-        found = guarded(_THE_STATE, lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
+        found = _asked(lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
         return {name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()}
 
     def _given(self, table: Mapping[str, Integers], sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
@@ -275,8 +333,8 @@ class State(NotPickled):
     def _read_meta(self) -> Meta:
         try:
             schema, identity, mechanism, belongs_to, domain = self._run("SELECT * FROM meta")[0]
-        except (EventLogError, ValueError, IndexError):
-            raise HorizonError("the file is not the state of a horizon: name the one that was started") from None
+        except (HorizonError, ValueError, IndexError):
+            raise HorizonError("the file is damaged, or not the state of a horizon: name the one that was started") from None
         if schema != _SCHEMA:
             raise HorizonError(
                 f"the state has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one it needs"
@@ -541,9 +599,31 @@ def _made(connection: Any, mechanism: ContinualTopK, belongs_to: str, domain: Se
         connection.execute("INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
 
 
-def _synced(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
+_DAMAGED = "it is damaged, or no state of a horizon"
+
+
+def _asked(work: Callable[[], T]) -> T:
+    """What `work` asks of the engine; what that raises becomes an error without data, and with a remedy for a state.
+
+    Raises:
+        HorizonError: the state is damaged, or its disk or memory is full. Nothing of a transaction is kept then.
+        KeyboardInterrupt: it was interrupted.
+    """
+    import duckdb
+
+    full = False
+
+    def noted() -> T:
+        nonlocal full
+        try:
+            return work()
+        except Exception as error:
+            full = isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException | OSError | MemoryError)
+            raise
+
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        return guarded(_THE_STATE, noted)
+    except EventLogError:
+        pass
+    why = "its disk or the memory is full: make room, and call again with the same events" if full else _DAMAGED
+    raise HorizonError(f"{_THE_STATE} cannot be read or written: {why}. Nothing of this call is kept")

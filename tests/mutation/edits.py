@@ -982,7 +982,7 @@ EDITS = [
     ),
     Edit(
         "dpselect/continual/horizon.py",
-        "if self._is_marked(len(done) + 1):",
+        "if self._is_marked(meta, len(done) + 1):",
         "if False:",
         "tests/dpselect/continual/test_horizon.py::test_an_older_copy_is_refused",
     ),

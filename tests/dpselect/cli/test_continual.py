@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -83,6 +86,124 @@ def test_topk_with_a_horizon_is_a_run(paid: list[str], tmp_path: Path) -> None:
     assert "--horizon" in CliRunner().invoke(app, ["topk", *shared]).output, "a count without a horizon"
     without = [word for word in alike if word not in ("--every", "day")]
     assert "--every" in CliRunner().invoke(app, without).output
+
+
+WHEN = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
+COLUMNS = ["--user", "who", "--item", "where"]
+
+
+def test_a_finished_horizon_answers_for_its_own_log_alone(paid: list[str], tmp_path: Path) -> None:
+    """The same command on another log, or on none, is refused; `show` needs no log."""
+    asked = [*paid, *HORIZON, *COLUMNS, *WHEN, "--json"]
+    first = told("run", str(tmp_path / "all.csv"), *asked)
+    (tmp_path / "other.csv").write_text((tmp_path / "all.csv").read_text().replace("place1", "place9"))
+    assert "other events" in told("run", str(tmp_path / "other.csv"), *asked, status=2)
+    assert "does not exist" in told("run", str(tmp_path / "nothing.csv"), *asked, status=1)
+    assert [one["selection"] for one in told("show", *paid, "--json")["released"]] == [
+        one["selection"] for one in first["released"]
+    ]
+
+
+def test_a_charge_is_put_back_on_a_restored_ledger(paid: list[str], tmp_path: Path) -> None:
+    """`recharge` charges what the state has released; without it the state is refused, with the command's name."""
+    told("start", *paid, *HORIZON, "--periods", "3")
+    first = told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, "--json")
+    (tmp_path / "ledger.db").unlink()
+    acc.Ledger.open(paid[1]).create_dataset("visits", acc.Budget(epsilon=8.0, delta=1e-5), "add_remove")
+    assert "continual recharge" in told("show", *paid, status=4)
+    assert told("recharge", *paid, "--json")["released"][0]["selection"] == first["released"][0]["selection"]
+    assert acc.Ledger.open(paid[1]).total("visits").spent.main > 0
+    assert told("show", *paid, "--json")["horizon"]["periods_left"] == 2
+
+
+def _cut_gzip(folder: Path) -> str:
+    (folder / "cut.csv.gz").write_bytes(gzip.compress((folder / "all.csv").read_bytes())[:-20])
+    return "cut.csv.gz"
+
+
+def _cut_parquet(folder: Path) -> str:
+    pd.read_csv(folder / "all.csv").to_parquet(folder / "whole.parquet")
+    (folder / "cut.parquet").write_bytes((folder / "whole.parquet").read_bytes()[:-50])
+    return "cut.parquet"
+
+
+def _with(text: str) -> Callable[[Path], str]:
+    def made(folder: Path) -> str:
+        (folder / "with.csv").write_text((folder / "all.csv").read_text() + text)
+        return "with.csv"
+
+    return made
+
+
+def _written(name: str, content: bytes) -> Callable[[Path], str]:
+    def made(folder: Path) -> str:
+        (folder / name).write_bytes(content)
+        return name
+
+    return made
+
+
+# What is wrong with a log: a file, or other words of the command.
+FAULTS: dict[str, Callable[[Path], str] | list[str]] = {
+    "wrong user column": ["--user", "nobody"],
+    "wrong item column": ["--item", "nothing"],
+    "wrong time column": ["--time", "never"],
+    "unknown time zone": ["--time-zone", "Mars/Olympus"],
+    "unknown catalogue": ["--domain", "nothing.csv"],
+    "no period's end": ["--until", "2024-07-03T12:00"],
+    "missing file": lambda _: "missing.csv",
+    "a folder": lambda folder: (folder / "folder").mkdir() or "folder",
+    "unreadable time late in the log": _with("7,place1,yesterday\n"),
+    "a row too long": _with("7,place1,2024-07-01,more,and more\n"),
+    "an open quote": _with('7,"place1,2024-07-01\n'),
+    "not UTF-8": _written("bytes.csv", b"who,where,at\n1,\xff\xfe,2024-07-01\n"),
+    "truncated gzip": _cut_gzip,
+    "truncated Parquet": _cut_parquet,
+    "text called Parquet": _written("text.parquet", b"who,where,at\n"),
+    "no content": _written("empty.csv", b""),
+    "no folder for the state": ["--state", "no/folder/state"],
+}
+
+
+@pytest.mark.parametrize("command", ["run", "topk"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_is_paid_for_a_log_that_fails(paid: list[str], tmp_path: Path, command: str, fault: str) -> None:
+    """Whatever is wrong with the log or its description: an error, no charge, no reservation, no state."""
+    wrong = FAULTS[fault]
+    log = "all.csv" if isinstance(wrong, list) else wrong(tmp_path)
+    state = ["--horizon" if command == "topk" else "--state", paid[-1]]
+    whole = [*(["continual", "run"] if command == "run" else ["topk"]), *paid[:-2], *state, *HORIZON, *COLUMNS, *WHEN]
+    asked = [*whole, str(tmp_path / log), *(wrong if isinstance(wrong, list) else [])]
+    asked = [state[0] if word == "--state" else word for word in asked]
+    result = CliRunner().invoke(app, asked)
+    assert isinstance(result.exception, SystemExit), result.output
+    assert result.exit_code != 70
+    ledger = acc.Ledger.open(paid[1])
+    assert (ledger.total("visits").spent.main, list(ledger.entries("visits"))) == (0, [])
+    assert not (tmp_path / "state").exists()
+    if fault == "missing file":
+        assert CliRunner().invoke(app, [*whole, str(tmp_path / "all.csv")]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--state", "no/folder/state"],
+        ["--k", "0"],
+        ["--epsilon", "0"],
+        ["--domain", "nothing.csv"],
+        ["--dataset", "x"],
+        ["--key", ""],
+    ],
+    ids=str,
+)
+def test_a_start_that_fails_reserves_nothing(paid: list[str], tmp_path: Path, wrong: list[str]) -> None:
+    """No reservation, no state; the right command works afterwards."""
+    asked = ["start", *paid, *HORIZON, "--periods", "3"]
+    assert isinstance(CliRunner().invoke(app, ["continual", *asked, *wrong]).exception, SystemExit)
+    assert list(acc.Ledger.open(paid[1]).entries("visits")) == []
+    assert not (tmp_path / "state").exists()
+    assert told(*asked, "--json")["horizon"]["periods_left"] == 3
 
 
 def test_a_run_with_too_few_periods_is_refused_before_it_is_charged(paid: list[str], tmp_path: Path) -> None:

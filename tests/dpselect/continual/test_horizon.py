@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import sqlite3
 import stat
@@ -10,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,7 +54,7 @@ def test_the_choices_of_a_replay_follow_its_salt_and_the_period() -> None:
 
 
 def test_a_horizon_is_charged_once(start: Any, ledger: acc.Ledger) -> None:
-    """The whole curve before any data are read; periods, retries and opening it again cost nothing."""
+    """The whole curve is set aside before any data are read; periods, retries and opening it again cost nothing."""
     made = start()
     spent = ledger.total("films").spent
     assert spent.main > 0
@@ -230,7 +233,7 @@ def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch
     made = start()
     shutil.copy(tmp_path / "state", tmp_path / "copy")
     with monkeypatch.context() as stopped:
-        stopped.setattr(Horizon, "_record", _stop)
+        stopped.setattr(Horizon, "_release", _stop)
         with pytest.raises(KeyboardInterrupt):
             made.close(1, DAYS[0], **COLUMNS)
     other = start(path="copy")
@@ -243,21 +246,22 @@ def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch
 def test_a_lost_state_ends_the_horizon(start: Any, tmp_path: Path) -> None:
     """Another state under the same charge would have forgotten who was counted."""
     made = start()
+    made.close(1, DAYS[0], **COLUMNS)
     (tmp_path / "state").rename(tmp_path / "elsewhere")
     for call in (start, made.released):
         with pytest.raises(dps.HorizonError, match="ended"):
             call()
-    assert start(path="elsewhere").periods_left == 4
+    assert start(path="elsewhere").periods_left == 3
 
 
 def test_a_state_belongs_to_its_charge(start: Any, tmp_path: Path) -> None:
-    """A state under another key, or on a ledger that never charged it, is refused."""
-    start()
+    """A state under another key, or one that has released on a ledger that never charged it, is refused."""
+    start().close(1, DAYS[0], **COLUMNS)
     with pytest.raises(dps.HorizonError, match="not that of key"):
         start(key="another")
     empty = acc.Ledger.open(f"sqlite:///{tmp_path}/empty.db")
     empty.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
-    with pytest.raises(dps.HorizonError, match="on this ledger"):
+    with pytest.raises(dps.HorizonError, match="recharge"):
         dps.Session(empty, "films").continual(MECHANISM, state=tmp_path / "state", key="films")
     assert empty.total("films").spent.main == 0
 
@@ -293,7 +297,7 @@ def test_a_run_that_stops_before_it_is_stored_shows_nothing(start: Any, monkeypa
 def test_a_run_that_stops_after_it_is_stored_gives_the_stored_answer(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash between the state and the ledger, or on the ledger: the next call completes it, and draws nothing."""
     made = start()
-    for name in ("_record", "_claim"):
+    for name in ("_release", "_claim"):
         period = len(made.released()) + 1
         real = getattr(Horizon, name)
         with monkeypatch.context() as stopped:
@@ -309,7 +313,7 @@ def test_a_run_that_stops_after_it_is_stored_gives_the_stored_answer(start: Any,
 
 def _late(made: Horizon, given: tuple[Any, ...]) -> bool:
     """Whether it is about a period that the ledger does not have yet."""
-    key = given[0] if isinstance(given[0], str) else made._key_of(given[0])
+    key = given[0] if isinstance(given[0], str) else given[0].key_of(given[1].period)
     found = made._ledger.find("films", key)
     return key != made.key and (found is None or found.state != "released")
 
@@ -339,7 +343,7 @@ made.close(1, pd.DataFrame({"u": range(200), "i": [0] * 200}), user="u", item="i
     [
         "state.commit",
         *(pytest.param(f"state.{one}", marks=pytest.mark.slow) for one in ("take", "add_measured", "add_closed")),
-        pytest.param("door._record", marks=pytest.mark.slow),
+        pytest.param("door._release", marks=pytest.mark.slow),
     ],
 )
 def test_kills(start: Any, tmp_path: Path, where: str) -> None:
@@ -351,7 +355,7 @@ def test_kills(start: Any, tmp_path: Path, where: str) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("state*")} == {0o600}
     with states.State.opened(tmp_path / "state") as state:
         stored = [one.selection for one in state.closed()]
-    assert len(stored) == (where in ("state.commit", "door._record"))
+    assert len(stored) == (where in ("state.commit", "door._release"))
     answer = made.close(1, DAYS[0], **COLUMNS)
     assert stored in ([], [answer])
     assert [one.selection for one in start().released()] == [answer]
@@ -376,3 +380,209 @@ def test_two_processes_take_turns(start: Any, tmp_path: Path) -> None:
     finally:
         other.kill()
     assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
+
+
+# -- reserved, committed, released -----------------------------------------------------------------------------------------
+
+
+def state_of(ledger: acc.Ledger) -> str | None:
+    found = ledger.find("films", "films")
+    return None if found is None else found.state
+
+
+def test_a_horizon_is_reserved_until_its_first_period(start: Any, ledger: acc.Ledger) -> None:
+    """A reading that fails leaves the reservation, which can be voided; a closed period leaves a release, which cannot."""
+    made = start()
+    assert state_of(ledger) == "reserved"
+    with pytest.raises(dps.DpSelectError, match="nobody"):
+        made.close(1, DAYS[0], user="nobody", item="i")
+    assert state_of(ledger) == "reserved"
+    made.close(1, DAYS[0], **COLUMNS)
+    assert state_of(ledger) == "released"
+    with pytest.raises(acc.ledger.InvalidTransition):
+        ledger.void("films", "films", actor="me", reason="late")
+
+
+def test_a_voided_horizon_is_refused_for_ever(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
+    """Nothing is drawn from its state, under its key or another, nor from a new state under its key; all of it is given back."""
+    made = start()
+    ledger.void("films", "films", actor="me", reason="a mistake in k")
+    assert ledger.total("films").spent.main == 0
+    calls: list[Callable[[], object]] = [made.released, start, lambda: start(path="new"), lambda: start(key="another")]
+    for call in (*calls, lambda: made.close(1, DAYS[0], **COLUMNS)):
+        with pytest.raises(dps.HorizonError, match=r"voided|not that of key"):
+            call()
+    assert not (tmp_path / "new").exists()
+    assert start(path="new", key="another").periods_left == 4
+
+
+@pytest.mark.parametrize("step", ["draw", "add_closed"])
+def test_a_run_that_stops_after_the_charge_says_so(
+    start: Any, ledger: acc.Ledger, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    """What was committed stays charged without a release on record; the same call again draws for the first time, for nothing."""
+    made = start()
+    with monkeypatch.context() as stopped:
+        stopped.setattr(states.State, step, _stop)
+        with pytest.raises(KeyboardInterrupt) as raised:
+            made.close(1, DAYS[0], **COLUMNS)
+    assert "stays charged" in raised.value.__notes__[0]
+    assert state_of(ledger) == "committed"
+    spent = ledger.total("films").spent
+    assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
+    assert (ledger.total("films").spent, state_of(ledger)) == (spent, "released")
+
+
+def test_a_stored_draw_is_recorded_where_the_ledger_has_only_the_reservation(
+    start: Any, ledger: acc.Ledger, tmp_path: Path
+) -> None:
+    """On a ledger that was restored to before the commit, the state's draw is committed and recorded, and none made anew."""
+    made = start()
+    with closing(sqlite3.connect(tmp_path / "ledger.db")) as now, closing(sqlite3.connect(tmp_path / "restored.db")) as then:
+        now.backup(then)
+    first = made.close(1, DAYS[0], **COLUMNS)
+    restored = acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db")
+    again = dps.Session(restored, "films").continual(MECHANISM, state=tmp_path / "state", key="films")
+    assert state_of(restored) == "released"
+    assert again.close(1, DAYS[0], **COLUMNS) == first
+
+
+def test_a_charge_is_put_back(start: Any, tmp_path: Path) -> None:
+    """A ledger without the horizon refuses a state that has released; asked to, it charges it again, every mark included."""
+    made = start()
+    answers = [made.close(number, DAYS[number - 1], **COLUMNS) for number in (1, 2)]
+    restored = acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db")
+    restored.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
+    session = dps.Session(restored, "films")
+    with pytest.raises(dps.HorizonError, match="restored to before"):
+        session.continual(MECHANISM, state=tmp_path / "state", key="films")
+    assert restored.total("films").spent.main == 0
+    again = session.continual(MECHANISM, state=tmp_path / "state", key="films", recharge=True)
+    assert [one.selection for one in again.released()] == answers
+    assert (state_of(restored), again.periods_left) == ("released", 2)
+    assert restored.total("films").spent == made._ledger.total("films").spent
+
+
+def test_no_other_charge_meets_the_keys_of_periods(start: Any, ledger: acc.Ledger) -> None:
+    """They follow from a secret of the state, so that no charge under a key of its own can block a horizon."""
+    made = start()
+    for key in ("films:period-1", "films:period-2", "horizon-films-1"):
+        ledger.charge("films", dps.ExponentialMechanism(epsilon=0.01), key=key)
+    for number in (1, 2):
+        assert made.close(number, DAYS[number - 1], **COLUMNS).labels
+    with states.State.opened(made._path) as state:
+        meta = state.meta
+        assert repr(state.meta).find(meta.identity) == -1
+    keys = [entry.key for entry in ledger.entries("films")]
+    assert meta.key_of(1) in keys
+    assert not any(meta.identity in f"{entry.key}{entry.label}" for entry in ledger.entries("films"))
+
+
+# -- the state file --------------------------------------------------------------------------------------------------------
+
+
+def test_a_state_that_cannot_be_made_costs_nothing(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
+    """No folder, or a name that is taken: an error, no reservation, and no part of a file."""
+    (tmp_path / "file").touch()
+    for path in ("no/folder", "file/state"):
+        with pytest.raises(dps.HorizonError, match="cannot be written"):
+            start(path=path)
+    assert ledger.find("films", "films") is None
+    assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith((".", "no"))) == []
+
+
+LIMITED = """
+import resource, signal, sys, accounting as acc, dpselect as dps
+folder, most = sys.argv[1], int(sys.argv[2])
+ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
+mechanism = dps.ContinualTopK.from_json(open(f"{folder}/mechanism.json").read())
+dps.Session(ledger, "films")
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+try:
+    dps.Session(ledger, "films").continual(mechanism, state=f"{folder}/state", key="films")
+except dps.HorizonError as error:
+    print(str(error)[:30], flush=True)
+"""
+
+
+@pytest.mark.serial
+@pytest.mark.slow
+@pytest.mark.parametrize("most", [4096, 100_000, 200_000])
+def test_a_full_disk_leaves_no_state(start: Any, ledger: acc.Ledger, tmp_path: Path, most: int) -> None:
+    """Where the file cannot grow, there is none: nothing is set aside, and the next start makes it."""
+    (tmp_path / "mechanism.json").write_text(MECHANISM.to_json())
+    status, out, _ = Forked(LIMITED, tmp_path, most).finish()
+    assert (status, "cannot be written" in out) == (0, True), out
+    assert list(tmp_path.glob("*state*")) == []
+    assert ledger.find("films", "films") is None
+    assert start().periods_left == 4
+
+
+def test_a_file_system_without_links_gets_its_state(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where os.link is not permitted the state is put in place otherwise, and never in another file's."""
+
+    def refused(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "no links")
+
+    monkeypatch.setattr(os, "link", refused)
+    assert start().periods_left == 4
+    with pytest.raises(dps.HorizonError, match="exists"):
+        states.State.create(start()._path, MECHANISM, "other", None)
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped", "text", "empty lock", "another database"])
+def test_a_damaged_state_is_called_damaged(start: Any, tmp_path: Path, damage: str) -> None:
+    """Whatever is wrong with it, it is refused as damaged, never as in use, and never mended by drawing anew."""
+    path = start(path="block")._path
+    whole = path.read_bytes()
+    content = {
+        "cut": whole[: len(whole) // 3],
+        "flipped": whole[:13_000] + bytes(one ^ 255 for one in whole[13_000:]),
+        "text": b"lock " * 900,
+        "empty lock": b"",
+        "another database": whole,
+    }[damage]
+    path.write_bytes(content)
+    if damage == "another database":
+        path.unlink()
+        with duckdb.connect(str(path)) as other:
+            other.execute("CREATE TABLE lock (i INTEGER)")
+    with pytest.raises(dps.HorizonError, match="damaged"):
+        start(path="block")
+
+
+FORKED = """
+import os, sys, threading, time, faulthandler, pandas as pd, accounting as acc, dpselect as dps
+from dpselect.continual import state as states
+folder = sys.argv[1]
+ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
+mechanism = dps.ContinualTopK.from_json(open(f"{folder}/mechanism.json").read())
+opened = lambda name: dps.Session(acc.Ledger.open(f"sqlite:///{folder}/ledger.db"), "films").continual(
+    mechanism, state=f"{folder}/{name}", key=name)
+opened("one"), opened("two")
+inside, go = threading.Event(), threading.Event()
+def busy():
+    with states.State.opened(__import__("pathlib").Path(folder) / "one"):
+        inside.set(); go.wait()
+thread = threading.Thread(target=busy); thread.start(); inside.wait()
+child = os.fork()
+if child == 0:
+    faulthandler.dump_traceback_later(20, exit=True)
+    free = len(opened("two").released())
+    try:
+        opened("one")
+    except dps.HorizonError as error:
+        os._exit(42 if free == 0 and "forked" in str(error) else 1)
+    os._exit(2)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+go.set(); thread.join()
+"""
+
+
+@pytest.mark.serial
+@pytest.mark.slow
+def test_a_fork_while_a_thread_uses_a_horizon(start: Any, tmp_path: Path) -> None:
+    """The child uses other horizons at once, and is refused the one that was open, whose connection it shares."""
+    (tmp_path / "mechanism.json").write_text(MECHANISM.model_copy(update={"scale": 8.0}).to_json())
+    start(path="zero", key="zero")
+    assert Forked(FORKED, tmp_path).finish()[1].strip() == "42"
