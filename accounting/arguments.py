@@ -56,6 +56,6 @@ def same_relation(first: Relation | None, second: Relation | None) -> Relation |
         raise RelationMismatch(
             f"relation={second!r} cannot be combined with relation={first!r}: a guarantee holds for one neighbouring "
             f"relation only. Configure every mechanism of one plan with relation={first!r}, or charge what is proved for "
-            f"{second!r} alone, as votes are for replace_one, to a dataset that was declared with it"
+            f"{second!r} alone to a dataset that was declared with it"
         )
     return second if first is None else first

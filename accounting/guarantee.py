@@ -81,12 +81,17 @@ class Guarantee(Summable):
         """Whether every part is a mechanism that declares so: see `accounting.ledger.Chargeable`."""
         return bool(self.parts) and all(getattr(part, "rests_on_linf", False) is True for _, part in self.parts)
 
+    @property
+    def unit(self) -> str | None:
+        """The unit of privacy that the parts are priced for, where they state one: see `accounting.ledger.Chargeable`."""
+        return next((unit for _, part in self.parts if (unit := getattr(part, "unit", None)) is not None), None)
+
     @classmethod
     def of(cls, items: Iterable[tuple[int, Priced]]) -> Self:
         """The composition of (count, mechanism or Guarantee) pairs.
 
         Raises:
-            RelationMismatch: their relations differ.
+            RelationMismatch: their relations or their units differ.
             InvalidArgument: not a pair, a count that is not an integer >= 1, or something without curve and relation.
         """
         counted = [(checked_integer("count", count, "how many times a mechanism runs"), item) for count, item in items]
@@ -97,6 +102,12 @@ class Guarantee(Summable):
         if relation is None:
             raise InvalidArgument("a composition needs at least one mechanism, or a Guarantee: a bare curve states no relation")
         parts = tuple((count * n, part) for count, _, _, item in read for n, part in _parts(item))
+        units = sorted({getattr(part, "unit", None) or "record" for _, part in parts})
+        if len(units) > 1:
+            raise RelationMismatch(
+                f"guarantees for one {units[0]} and for one {units[1]} do not add up: what is a neighbour differs. Configure "
+                "every mechanism with unit='record', whose price covers a changed record"
+            )
         return cls(Composed.of([(count, curve) for count, curve, _, _ in read]), relation, parts)
 
     def epsilon(self, delta: float) -> float:

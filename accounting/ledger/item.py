@@ -10,7 +10,7 @@ from typing import Literal, Protocol, Self, TypedDict, get_args
 
 from accounting.arguments import Relation, checked_integer
 from accounting.curves import Curve
-from accounting.errors import InvalidArgument, NoEquivalent
+from accounting.errors import InvalidArgument, NoEquivalent, RelationMismatch
 from accounting.group import group_privacy
 from accounting.guarantee import read_item as priced
 from accounting.ledger.errors import InvalidEntry, KeyConflict
@@ -37,7 +37,9 @@ class Chargeable(Protocol):
 
     The description is provenance and may grow with the version; a text under "binding" in it is part of what is charged. An
     attribute `rests_on_linf` that is True declares that the curve holds for any scores that move by at most linf each, all in one
-    direction, however many of them move: what `Terms.across` "whole_counts" needs.
+    direction, however many of them move: what `Terms.across` "whole_counts" needs. An attribute `unit` names the unit of privacy
+    that the curve is about where that is not the dataset's own for certain: "record", or "teacher" for all that one teacher of a
+    PATE ensemble holds.
     """
 
     @property
@@ -96,7 +98,8 @@ def require_known(given: Iterable[str], known: type) -> None:
 class Item:
     """A curve, how often it runs, and the description of the mechanism that it came from, if any.
 
-    `rests_on_linf` is what the mechanism declares (`Chargeable`), `across` why the curve covers several periods, where it does.
+    `rests_on_linf` and `unit` are what the mechanism declares (`Chargeable`), `across` why the curve covers several periods,
+    where it does.
     """
 
     curve: Curve
@@ -106,6 +109,25 @@ class Item:
     mechanism_json: str | None
     rests_on_linf: bool = False
     across: str | None = None
+    unit: str | None = None
+
+    def require_unit(self, unit: str, relation: Relation) -> None:
+        """Raise RelationMismatch unless the price covers the unit of privacy that a dataset of this relation protects.
+
+        One teacher holds many records, and its joining costs less than a change of one of them. Where teachers come and go,
+        their number is private, which the price of a changed record takes to be public.
+        """
+        of_teachers = unit.split()[:1] == ["teacher"]
+        if self.unit == "teacher" and not of_teachers:
+            raise RelationMismatch(
+                f"the price is that of a whole teacher (unit='teacher'), and the dataset protects each {unit}: a changed record "
+                "changes a teacher's ballot, which costs more. Configure the mechanism with unit='record'"
+            )
+        if self.unit == "record" and of_teachers and relation == "add_remove":
+            raise RelationMismatch(
+                f"the price is that of a changed record (unit='record') with a public number of teachers, and the dataset "
+                f"protects each {unit} that comes or goes: charge it to a dataset of records"
+            )
 
     @property
     def whole(self) -> Curve:
@@ -156,7 +178,7 @@ def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -
     mechanism = _short("mechanism", item.to_json())
     read_json(mechanism)
     alone = getattr(item, "rests_on_linf", False) is True
-    return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism, alone)
+    return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism, alone, unit=getattr(item, "unit", None))
 
 
 def _short(field: str, text: str) -> str:

@@ -531,6 +531,7 @@ def _shares(part: Price, whole: Price) -> tuple[float, float]:
 def _due(dataset: Dataset, request: Request) -> tuple[Item, tuple[str, ...]]:
     """What a request is charged for in this dataset, and the periods whose rows it reads."""
     periods = _periods(dataset, request.period, request.time_zone)
+    request.item.require_unit(dataset.unit, dataset.relation)
     return request.item.over(periods, dataset.relation, request.across), periods
 
 

@@ -10,12 +10,13 @@ import math
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, final
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, final, get_args
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 
+from accounting import Relation
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.sampling import Sampler
@@ -32,15 +33,18 @@ _CELLS = 1 << 22  # votes held at a time
 _COUNTS = 1 << 20  # counts checked at a time
 _RULE = "a ballot has one number per label, 1 for a vote and 0 for none"
 Missing = Literal["refuse", "allow"]
+Split = Literal["position", "identifier"]
+Unit = Literal["record", "teacher"]
 
 
 @final
 class Ballots(Rounds[Mechanism]):
     """What every teacher votes for in every round. Immutable; its repr shows no vote.
 
-    One private record is held by one teacher, so neighbouring ballots differ in one teacher's ballots, in all of them at worst,
-    and in every round by one ballot: relation replace_one. Rounds, teachers and labels are public numbers. Checks that look at
-    votes raise to the data holder, before anything is released: keep to yourself whether they did.
+    One private record is held by one teacher, so neighbours differ in one teacher's ballots, in all of them at worst, and in
+    every round by one ballot that may change in any way. That is so only if which teacher holds a record does not depend on the
+    other records: `split` declares it (Theorem P8). Rounds, teachers and labels are public numbers. Checks that look at votes
+    raise to the data holder, before anything is released: keep to yourself whether they did.
 
     Args:
         votes: a (rounds, teachers, labels) array of 0 and 1, also a memory map or scipy.sparse.coo_array; a sequence of one
@@ -51,36 +55,55 @@ class Ballots(Rounds[Mechanism]):
             teachers without a vote; "allow" takes both as they are, at the same guarantee (Theorem P8).
         names: (labels,) public names of the labels, int or str, which the Selection of `select` carries; `select_many` releases
             positions only. None to name them by position.
+        split: your declaration how records found their teacher. "position": by a fixed place in the data, which a replaced record
+            keeps, but later records move when one is removed: for mechanisms under replace_one. "identifier": by an identifier of
+            the record (of its person, for user-level privacy), a keyed hash of it for example, which no other record changes and
+            a replacement keeps: for either relation. Never by content, and never by what other records hold.
 
     Raises:
         InvalidBallots: wrong shapes, a teacher missing from a round, no rounds, anything but 0 and 1, counts that are negative,
             fractions, NaN or above `teachers`, or an empty round.
     """
 
-    __slots__ = ("_missing", "_tally", "_votes", "labels", "names", "teachers")
+    __slots__ = ("_missing", "_tally", "_votes", "labels", "names", "split", "teachers")
 
     _missing: Missing
     _tally: _VoteTally
     _votes: Votes | None
     labels: int
     names: tuple[Label, ...] | None
+    split: Split
     teachers: int
 
     def __init__(
-        self, votes: Any, *, teachers: int | None = None, missing: Missing = "refuse", names: Sequence[Label] | None = None
+        self,
+        votes: Any,
+        *,
+        teachers: int | None = None,
+        missing: Missing = "refuse",
+        names: Sequence[Label] | None = None,
+        split: Split = "position",
     ) -> None:
         source, found, voting = read(votes, teachers)
-        self._fill(source, found, voting, missing, names)
+        self._fill(source, found, voting, missing, names, split)
 
     @classmethod
-    def stacked(cls, votes: Any, *, teachers: int, missing: Missing = "refuse", names: Sequence[Label] | None = None) -> Self:
+    def stacked(
+        cls,
+        votes: Any,
+        *,
+        teachers: int,
+        missing: Missing = "refuse",
+        names: Sequence[Label] | None = None,
+        split: Split = "position",
+    ) -> Self:
         """Ballots from a (rounds * teachers, labels) array or sparse matrix: the first round's teachers, then the second's.
 
         Raises:
             InvalidBallots: as above, or the number of rows is not a multiple of `teachers`.
         """
         source = stacked(votes, _teachers_of(teachers))
-        return cls._of(source, tally(source), source.teachers, missing, names)
+        return cls._of(source, tally(source), source.teachers, missing, names, split)
 
     @property
     def rounds(self) -> int:
@@ -131,7 +154,7 @@ class Ballots(Rounds[Mechanism]):
             return rule.apply(votes.block(start, stop), start)[0]
 
         kept = Votes(votes.rounds, votes.teachers, votes.labels, kept_votes, votes.first)
-        return self._of(kept, tally(votes, rule), self.teachers, self._missing, self.names)
+        return self._of(kept, tally(votes, rule), self.teachers, self._missing, self.names, self.split)
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
         """The counts of one round as the Scores that `mechanism` takes.
@@ -155,9 +178,16 @@ class Ballots(Rounds[Mechanism]):
 
         Raises:
             InvalidBallots: a ballot has more votes than the guarantee covers, or none where each needs one, or the mechanism is
-                configured for another number of teachers.
+                configured for another number of teachers, or its relation is add_remove and `split` is "position".
             SensitivityMismatch: the guarantee is for smaller changes than votes make.
         """
+        if mechanism.relation == "add_remove" and getattr(mechanism, "unit", "record") == "record" and self.split == "position":
+            raise InvalidBallots(
+                "the mechanism's relation is add_remove, and removing a record from a split by position moves every later record "
+                "to another teacher: if an identifier of a record alone decides its teacher (a hash of the person's, for "
+                "example), declare split='identifier'; if not, split the records so, or use replace_one throughout, the dataset "
+                "included"
+            )
         mechanism.covers.require(_sensitivity(mechanism))
         self._check_most(mechanism)
         if isinstance(mechanism, Vote):
@@ -185,7 +215,7 @@ class Ballots(Rounds[Mechanism]):
         covers = mechanism.covers
         if covers.l0 is None:
             return
-        votes = covers.l0 // (2 if mechanism.relation == "replace_one" else 1)
+        votes = covers.l0 if covers.monotone else covers.l0 // 2
         if self._tally.most is None:
             fits = bool(np.all(self.counts.sum(axis=1, dtype=np.int64) <= votes * self.teachers))
         else:
@@ -218,7 +248,7 @@ class Ballots(Rounds[Mechanism]):
             raise InvalidRequest(f"the rounds from {start} up to {stop} do not exist: these ballots have {self.rounds}")
         part = self._tally.between(start, stop)
         votes = None if self._votes is None else self._votes.between(start, stop)
-        return self._of(votes, part, self.teachers, self._missing, self.names)
+        return self._of(votes, part, self.teachers, self._missing, self.names, self.split)
 
     def __repr__(self) -> str:
         return f"Ballots(<votes hidden>, rounds={self.rounds}, teachers={self.teachers}, labels={self.labels})"
@@ -230,42 +260,76 @@ class Ballots(Rounds[Mechanism]):
         raise TypeError("Ballots hold private votes and are not pickled: pass the source they are read from instead")
 
     @classmethod
-    def _of(cls, votes: Votes | None, found: _VoteTally, teachers: int, missing: Missing, names: Sequence[Label] | None) -> Self:
+    def _of(
+        cls,
+        votes: Votes | None,
+        found: _VoteTally,
+        teachers: int,
+        missing: Missing,
+        names: Sequence[Label] | None,
+        split: Split,
+    ) -> Self:
         made = cls.__new__(cls)
-        made._fill(votes, found, teachers, missing, names)
+        made._fill(votes, found, teachers, missing, names, split)
         return made
 
     def _fill(
-        self, votes: Votes | None, found: _VoteTally, teachers: int, missing: Missing, names: Sequence[Label] | None
+        self,
+        votes: Votes | None,
+        found: _VoteTally,
+        teachers: int,
+        missing: Missing,
+        names: Sequence[Label] | None,
+        split: Split,
     ) -> None:
-        if missing not in ("refuse", "allow"):
+        if missing not in get_args(Missing):
             raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
+        if split not in get_args(Split):
+            raise InvalidBallots(
+                f"split={str(split)[:30]!r} must be 'position' or 'identifier': how records found their teacher. Of a split by "
+                "content or by what other records hold, no price of a changed ballot is true"
+            )
         if missing == "refuse" and not np.all(found.counts.any(axis=1)):
             raise InvalidBallots(
                 "nobody votes for anything in some round: pass missing='allow' to take that as it is, which costs no more; to "
                 "leave the round out would itself tell something of votes"
             )
         found.counts.setflags(write=False)
-        held = {"_votes": votes, "_tally": found, "_missing": missing, "teachers": teachers}
+        held = {"_votes": votes, "_tally": found, "_missing": missing, "split": split, "teachers": teachers}
         fields = {**held, "labels": found.counts.shape[1], "names": _read_names(names, found.counts.shape[1])}
         for name, value in fields.items():
             object.__setattr__(self, name, value)
 
 
 def _sensitivity(mechanism: Mechanism) -> Sensitivity:
-    """What one ballot changes, with the number of votes that the mechanism covers, which is checked apart."""
-    return Sensitivity(l0=mechanism.covers.l0, relation=mechanism.relation)
+    """What votes change, with the number of them that the mechanism covers, which is checked apart."""
+    covers = mechanism.covers
+    comes_or_goes = isinstance(mechanism, Vote) and covers.monotone  # a whole teacher, which other mechanisms know nothing of
+    return Sensitivity(l0=covers.l0, relation=covers.relation, monotone=comes_or_goes)
+
+
+def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitivity:
+    """What neighbours may do to the counts, for ballots of at most so many votes; None for any number. Theorem P8.
+
+    A record that comes, goes or is replaced changes one ballot in any way. A teacher that comes or goes adds or removes one.
+    """
+    if unit == "teacher" and relation == "add_remove":
+        return Sensitivity(l0=votes, relation=relation)
+    return Sensitivity(l0=None if votes is None else 2 * votes, relation=relation, monotone=False)
 
 
 class Vote(Mechanism, ABC):
     """A mechanism on counts of teachers' votes, of which one record changes one ballot per round. Theorem P8.
 
-    It takes ballots, counts of them, or votes in any form that ballots are made of.
+    It takes ballots, counts of them, or votes in any form that ballots are made of. Every member has a `unit`. "record", the
+    default: a record is replaced, or comes or goes (`relation`), at the price of a changed ballot either way. "teacher": the same
+    of a teacher with all its records, for comparison with papers; a ledger takes it for datasets whose unit is the teacher only.
     """
 
     one_vote: ClassVar[bool] = False
     if TYPE_CHECKING:
-        labels: int  # a field of every member
+        labels: int  # fields of every member
+        unit: Unit
 
     @property
     def least_candidates(self) -> int:

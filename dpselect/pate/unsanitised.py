@@ -69,13 +69,13 @@ def data_dependent(
 
     Args:
         ballots: one vote per teacher: Ballots, a (rounds, teachers, labels) array, or (rounds, labels) counts with `teachers`.
-        mechanism: GNMax or ConfidentGNMax, under replace_one.
+        mechanism: GNMax or ConfidentGNMax, for a record.
         teachers: how many teachers there are, where the ballots do not tell.
         orders: Renyi orders, each above 1.
 
     Raises:
         InvalidMechanism: the mechanism has no data-dependent bound.
-        RelationMismatch: its relation is not replace_one.
+        RelationMismatch: it is priced for a teacher who comes or goes.
         InvalidBallots, InvalidRequest: as `Mechanism.select_many`.
         InvalidArgument: no orders, or one that is not a finite number above 1.
     """
@@ -83,8 +83,8 @@ def data_dependent(
         raise InvalidMechanism(
             f"{type(mechanism).__name__} has no data-dependent bound: there is one for GNMax and ConfidentGNMax"
         )
-    if mechanism.relation != "replace_one":
-        raise RelationMismatch(f"data-dependent bounds are proved for replace_one, not for relation={mechanism.relation!r}")
+    if mechanism.covers.monotone:
+        raise RelationMismatch("data-dependent bounds are proved for a changed ballot: configure it with unit='record'")
     if mechanism.labels < 2:
         raise InvalidMechanism(f"labels={mechanism.labels} must be at least 2: a single label is released for nothing")
     cast = ballots if isinstance(ballots, Ballots) else Ballots(ballots, teachers=teachers)
@@ -109,7 +109,7 @@ class UnsanitisedPrivacy:
     copied, pickled nor serialised. `sanitised` makes something that may be published. `data_dependent` makes one.
     """
 
-    __slots__ = ("_lattice", "_orders", "_plain", "_rounds", "_smooth", "_states", "_threshold")
+    __slots__ = ("_lattice", "_orders", "_plain", "_relation", "_rounds", "_smooth", "_states", "_threshold")
 
     def __init__(self, ballots: Ballots, mechanism: GNMax | ConfidentGNMax, orders: tuple[float, ...]) -> None:
         counts = np.asarray(ballots.counts, dtype=np.int64)
@@ -119,7 +119,7 @@ class UnsanitisedPrivacy:
         )
         # Equal rounds are not counted together: how many kinds there are would show in the time that `sanitised` takes.
         self._states = States(counts.max(axis=1), self._lattice.steps(counts))
-        self._orders, self._rounds = orders, len(counts)
+        self._orders, self._rounds, self._relation = orders, len(counts), mechanism.relation
         self._plain = len(counts) * mechanism.curve
         self._smooth: dict[tuple[float, float], float] = {}
 
@@ -184,7 +184,8 @@ class UnsanitisedPrivacy:
         delta = check_delta(delta)
         order = usual_order(self._lattice.teachers) if order is None else order
         set_aside = delta / 100 if failure is None else failure
-        release = SmoothRelease.model_validate({"order": order, "beta": beta, "sigma": sigma, "failure": set_aside})
+        chosen = {"order": order, "beta": beta, "sigma": sigma, "failure": set_aside, "relation": self._relation}
+        release = SmoothRelease.model_validate(chosen)
         release._require_left(delta)
         if (session is None) == (rng is None):
             raise InvalidRequest(
@@ -470,6 +471,7 @@ class SmoothRelease(Frozen):
         beta: smoothness, in (0, ln(order / (order - 1)) / 2); None is two fifths of the way.
         sigma: noise per smooth sensitivity; None is `order`.
         failure: probability that the released number is below the true one, in (0, 0.5).
+        relation: of records, that of the mechanism that labelled; the price is the same.
 
     Raises:
         InvalidMechanism: a value is outside its domain.
@@ -481,6 +483,7 @@ class SmoothRelease(Frozen):
     beta: Positive = Field(description="a number above 0 and below ln(order / (order - 1)) / 2")
     sigma: Positive = Field(description="a number above 0")
     failure: Annotated[Real, Field(gt=0, lt=0.5)] = Field(description="a probability below one half")
+    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
 
     @model_validator(mode="before")
     @classmethod
@@ -562,8 +565,8 @@ class SmoothRelease(Frozen):
 
     @property
     def relation(self) -> Relation:
-        """One teacher's ballots in all rounds are replaced."""
-        return "replace_one"
+        """That of the records behind the labels; either changes one teacher's ballots in all rounds."""
+        return self.neighbours
 
 
 @final

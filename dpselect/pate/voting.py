@@ -25,7 +25,7 @@ from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import AnyRegularizer, Rank
 from dpselect.mechanisms.stability.stable_top_k import NOT_PASSED, StableTopK
 from dpselect.noise import argmax_probabilities_many, by_name
-from dpselect.pate.ballots import Vote
+from dpselect.pate.ballots import Unit, Vote, ballot_change
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds, exceeds
 from dpselect.scores import Numbers, Scores
@@ -197,14 +197,14 @@ def _heights(behind: Places, sigma: float) -> Floats:
 class GNMax(Vote):
     """The label of the largest count + N(0, sigma^2), where every teacher votes for one label (Papernot et al. 2018).
 
-    Guarantee: GaussianDP(sqrt(2)/sigma) under replace_one, GaussianDP(sqrt(1 - 1/labels)/sigma) under add_remove,
-    Theorem P9.
+    Guarantee: GaussianDP(sqrt(2)/sigma) for a record, under either relation; GaussianDP(sqrt(1 - 1/labels)/sigma) for a teacher
+    who comes or goes. Theorem P9.
 
     Args:
         sigma: standard deviation of the noise, in votes, > 0.
         labels: the public number of labels.
-        relation: "replace_one" replaces one teacher's ballots, which is what one private record does; "add_remove" adds or
-            removes a teacher.
+        relation: "replace_one" or "add_remove", of the unit.
+        unit: "record", or "teacher" for all that one teacher holds: see `Vote`.
     """
 
     kind: Literal["gnmax"] = "gnmax"
@@ -213,10 +213,11 @@ class GNMax(Vote):
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
     labels: Count = Field(description="the public number of labels, >= 1")
     neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+    unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @property
     def covers(self) -> Sensitivity:
-        return one_vote(self.neighbours)
+        return ballot_change(1, self.neighbours, self.unit)
 
     @property
     def curve(self) -> GaussianDP:
@@ -244,11 +245,6 @@ def _winning(counts: Places, sigma: float) -> Floats:
     return argmax_probabilities_many(_GAUSSIAN, sigma, behind.astype(np.float64))
 
 
-def one_vote(relation: Relation) -> Sensitivity:
-    """What a ballot of at most one vote changes."""
-    return Sensitivity(l0=2 if relation == "replace_one" else 1, relation=relation)
-
-
 _CELLS = 1 << 20  # counts of answered rounds copied, or held as 64-bit numbers, at a time
 ABSTAINED = "the largest noisy count did not reach the threshold"
 
@@ -257,16 +253,18 @@ ABSTAINED = "the largest noisy count did not reach the threshold"
 class ConfidentGNMax(Vote):
     """`GNMax`, with fresh noise, where the largest count + N(0, sigma_threshold^2) exceeds a threshold; else no label.
 
-    From Papernot et al. 2018. Guarantee under replace_one: GaussianDP(1/sigma_threshold) + GaussianDP(sqrt(2)/sigma); under
-    add_remove GaussianDP(sqrt(1 - 1/labels)/sigma) as the second part, Theorem P10. That is the price of every round, answered
-    or not; `spent` is what a round costs that abstained, for a privacy filter that charges as it goes.
+    From Papernot et al. 2018. Guarantee for a record, under either relation: GaussianDP(1/sigma_threshold) +
+    GaussianDP(sqrt(2)/sigma); for a teacher who comes or goes GaussianDP(sqrt(1 - 1/labels)/sigma) as the second part. Theorem
+    P10. That is the price of every round, answered or not; `spent` is what a round costs that abstained, for a privacy filter
+    that charges as it goes.
 
     Args:
         threshold: votes that the largest noisy count has to exceed.
         sigma_threshold: standard deviation of the noise of that test, in votes, > 0.
         sigma: standard deviation of the noise of the answer, in votes, > 0.
         labels: the public number of labels.
-        relation: "replace_one" or "add_remove", of teachers.
+        relation: "replace_one" or "add_remove", of the unit.
+        unit: "record", or "teacher" for all that one teacher holds: see `Vote`.
     """
 
     kind: Literal["confident_gnmax"] = "confident_gnmax"
@@ -277,10 +275,11 @@ class ConfidentGNMax(Vote):
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
     labels: Count = Field(description="the public number of labels, >= 1")
     neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+    unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @property
     def covers(self) -> Sensitivity:
-        return one_vote(self.neighbours)
+        return ballot_change(1, self.neighbours, self.unit)
 
     @property
     def curve(self) -> Curve:
@@ -344,10 +343,10 @@ class LevelVote(Vote, ABC):
 
     @model_validator(mode="after")
     def _has_a_public_level(self) -> Self:
-        if self.neighbours == "add_remove" and (self.threshold is None or self.teachers is not None):
+        if self.covers.monotone and (self.threshold is None or self.teachers is not None):
             raise ValueError(
-                "under relation='add_remove' the number of teachers is private: state threshold= as a public number, "
-                "and no teachers="
+                "where teachers come and go (unit='teacher' under add_remove) the number of teachers is private: state "
+                "threshold= as a public number, and no teachers="
             )
         return self
 
@@ -406,14 +405,16 @@ class LevelVote(Vote, ABC):
 class BinaryVoting(LevelVote):
     """Every label whose count + N(0, sigma^2) exceeds a threshold, half of the teachers if none is stated.
 
-    A ballot may hold any number of votes. Guarantee: GaussianDP(sqrt(labels)/sigma) under either relation, Theorem P11.
+    A ballot may hold any number of votes. Guarantee: GaussianDP(sqrt(labels)/sigma) for either unit and relation, Theorem P11.
 
     Args:
         sigma: standard deviation of the noise on every count, in votes, > 0.
         labels: the public number of labels.
         threshold: votes that a noisy count has to exceed; None for half of the teachers.
         teachers: the public number of teachers; None takes it from the ballots. Counts alone do not tell it.
-        relation: "replace_one", or "add_remove" of teachers, whose number is then private: state `threshold`.
+        relation: "replace_one" or "add_remove", of the unit.
+        unit: "record", or "teacher" for all that one teacher holds: see `Vote`. Where teachers come and go their number is
+            private: state `threshold`.
     """
 
     kind: Literal["binary_voting"] = "binary_voting"
@@ -423,18 +424,20 @@ class BinaryVoting(LevelVote):
     threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
     teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
     neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+    unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(relation=self.neighbours)
+        return ballot_change(None, self.neighbours, self.unit)
 
 
 @final
 class TauVoting(LevelVote):
     """`BinaryVoting` by ballots of at most `tau` votes each, which costs less: cut them by `Ballots.cut`.
 
-    From Zhu et al. 2020 (Private-kNN). Guarantee under replace_one: GaussianDP(sqrt(min(2 tau, labels))/sigma), under
-    add_remove GaussianDP(sqrt(min(tau, labels))/sigma), Theorem P12.
+    From Zhu et al. 2020 (Private-kNN). Guarantee for a record, under either relation:
+    GaussianDP(sqrt(min(2 tau, labels))/sigma); for a teacher who comes or goes GaussianDP(sqrt(min(tau, labels))/sigma).
+    Theorem P12.
 
     Args:
         tau: votes on a ballot at most, >= 1.
@@ -442,7 +445,9 @@ class TauVoting(LevelVote):
         labels: the public number of labels.
         threshold: votes that a noisy count has to exceed; None for half of the teachers.
         teachers: the public number of teachers; None takes it from the ballots. Counts alone do not tell it.
-        relation: "replace_one", or "add_remove" of teachers, whose number is then private: state `threshold`.
+        relation: "replace_one" or "add_remove", of the unit.
+        unit: "record", or "teacher" for all that one teacher holds: see `Vote`. Where teachers come and go their number is
+            private: state `threshold`.
     """
 
     kind: Literal["tau_voting"] = "tau_voting"
@@ -453,10 +458,11 @@ class TauVoting(LevelVote):
     threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
     teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
     neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+    unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @property
     def covers(self) -> Sensitivity:
-        return Sensitivity(l0=2 * self.tau if self.neighbours == "replace_one" else self.tau, relation=self.neighbours)
+        return ballot_change(self.tau, self.neighbours, self.unit)
 
 
 @final
@@ -464,8 +470,8 @@ class StableVoting(Vote):
     """The labels above a wide gap in the votes, their number chosen for every item, or nothing: `StableTopK` on ballots.
 
     From Zhu and Wang 2022, with the constants of replaced ballots. A ballot may hold any number of votes and need not be cut.
-    Guarantee: Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)), failure_delta) a round, under either relation,
-    Theorem P15: neither the number of labels nor that of the votes on a ballot has a price.
+    Guarantee: Approximate(BoundedRange(2 sqrt(rho)) + GaussianDP(sqrt(rho)), failure_delta) a round, for either unit and
+    relation, Theorem P15: neither the number of labels nor that of the votes on a ballot has a price.
 
     Args:
         rho: zCDP parameter of a round, nats, > 0.
@@ -473,7 +479,8 @@ class StableVoting(Vote):
         labels: the public number of labels.
         kbar: the most labels that an item may get; None for `labels`.
         regularizer: public preference for some numbers of labels: an array of at least kbar numbers, `TargetSize`, or None.
-        relation: "replace_one" or "add_remove", of teachers.
+        relation: "replace_one" or "add_remove", of the unit.
+        unit: "record", or "teacher" for all that one teacher holds: see `Vote`.
     """
 
     kind: Literal["stable_voting"] = "stable_voting"
@@ -486,6 +493,7 @@ class StableVoting(Vote):
     kbar: Count | None = Field(default=None, description="an integer from 1 to labels, or None")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
     neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+    unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @model_validator(mode="after")
     def _has_so_many_labels(self) -> Self:
@@ -502,12 +510,12 @@ class StableVoting(Vote):
             failure_delta=self.failure_delta,
             kbar=self.labels if self.kbar is None else self.kbar,
             regularizer=self.regularizer,
-            relation=self.neighbours,
+            relation="add_remove" if self.covers.monotone else "replace_one",
         )
 
     @property
     def covers(self) -> Sensitivity:
-        return self.stable.covers
+        return ballot_change(None, self.neighbours, self.unit)
 
     @property
     def curve(self) -> Curve:

@@ -26,7 +26,7 @@ def caught(law_of: dps.Mechanism, claimed: acc.Curve, votes: int, teachers: int 
     """Whether the exact worst case over all ballots of one mechanism exceeds the curve claimed for it."""
     core = claimed.core_epsilon
     epsilons = tuple(sorted({*verify.EPSILONS, 8.0, 16.0, *((core,) if np.isfinite(core) else ())}))
-    pairs = sorted(neighbours(labels or law_of.least_candidates, 0, votes, teachers, law_of.relation))
+    pairs = sorted(neighbours(labels or law_of.least_candidates, 0, votes, teachers, "replace_one"))
     return curve_covers(cast(dps.Mechanism, SimpleNamespace(curve=claimed)), worst(law_of, pairs, epsilons)) != []
 
 
@@ -45,7 +45,12 @@ STABLE = pate.StableVoting(rho=1.0, failure_delta=1e-3, labels=2)
 
 CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, int, int]] = {
     "gnmax, half the noise": (pate.GNMax(sigma=0.5, labels=2), GNMAX.curve, 1, 4),
-    "gnmax, add_remove constants": (GNMAX, pate.GNMax(sigma=1.0, labels=2, relation="add_remove").curve, 1, 4),
+    "gnmax, the price of a teacher": (
+        GNMAX,
+        pate.GNMax(sigma=1.0, labels=2, relation="add_remove", unit="teacher").curve,
+        1,
+        4,
+    ),
     "gnmax, ballots of two votes": (pate.GNMax(sigma=1.0, labels=4), pate.GNMax(sigma=1.0, labels=4).curve, 4, 3),
     "confident, half the noise of the test": (
         pate.ConfidentGNMax(threshold=3, sigma_threshold=0.25, sigma=3.0, labels=2),
@@ -58,10 +63,10 @@ CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, int, int]] = {
     "binary, half the noise": (pate.BinaryVoting(sigma=0.5, labels=3, threshold=2), BINARY.curve, 3, 4),
     "binary, sqrt(labels) dropped": (BINARY, acc.GaussianDP(mu=1.0), 3, 4),
     "tau, half the noise": (pate.TauVoting(tau=1, sigma=0.5, labels=3, threshold=2), TAU.curve, 1, 4),
-    "tau, add_remove constants": (TAU, acc.GaussianDP(mu=1.0), 1, 4),
+    "tau, the price of a teacher": (TAU, acc.GaussianDP(mu=1.0), 1, 4),
     "tau, ballots that were not cut": (TAU, TAU.curve, 3, 4),
     "stable, half the noise": (pate.StableVoting(rho=4.0, failure_delta=1e-3, labels=2), STABLE.curve, 2, 8),
-    "stable, add_remove constants": (
+    "stable, the price of a teacher": (
         pate.StableVoting(rho=1.0, failure_delta=1e-3, labels=2),
         dps.StableTopK(rho=0.25, failure_delta=1e-3, kbar=2).curve,
         2,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import product
 from types import SimpleNamespace
-from typing import cast, get_args
+from typing import cast
 
 import numpy as np
 import pytest
-from ballot_pairs import neighbours, worst
+from ballot_pairs import Pair, neighbours, worst
 from mechanism_laws import curve_covers, epsilons_for, misfit, outcome
 
 import accounting as acc
@@ -16,13 +16,19 @@ import dpselect as dps
 from dpselect import pate, verify
 from dpselect.noise import by_name
 from dpselect.pate import voting
+from dpselect.pate.ballots import Unit
 from dpselect.pate.voting import Coins, RaceLevel
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.sampling.contest import exceeds
 from dpselect.scores import Scores
 from dpselect.verify.divergences import hockey_stick, renyi
 
-RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)
+# What neighbours are: a record replaced, a record that comes or goes, a teacher who does.
+NEIGHBOURS: tuple[tuple[Unit, acc.Relation], ...] = (
+    ("record", "replace_one"),
+    ("record", "add_remove"),
+    ("teacher", "add_remove"),
+)
 TEACHERS = (1, 2, 3, 4)
 # About 60 chi-square tests at 1e-9 each: the file raises a false alarm with probability below 1e-7.
 FALSE_ALARM = 1e-10  # of each comparison, of which some draw from the operating system's entropy
@@ -35,38 +41,45 @@ def votes_of(mechanism: dps.Mechanism, labels: int) -> int:
     return 1 if isinstance(mechanism, pate.GNMax | pate.ConfidentGNMax) else labels
 
 
-def mechanisms(labels: int, relation: acc.Relation) -> list[dps.Mechanism]:
+def ballot_pairs_of(mechanism: dps.Mechanism, labels: int, teachers: int) -> list[Pair]:
+    """Counts of neighbouring ballots: one ballot changed, or one more of them for a teacher who comes or goes."""
+    comes_or_goes = getattr(mechanism, "unit", "record") == "teacher" and mechanism.relation == "add_remove"
+    how: acc.Relation = "add_remove" if comes_or_goes else "replace_one"
+    return sorted(neighbours(labels, 0, votes_of(mechanism, labels), teachers, how))
+
+
+def mechanisms(labels: int, unit: Unit, relation: acc.Relation) -> list[dps.Mechanism]:
     """Every mechanism, with noise small enough for a wrong constant to show."""
     return [
-        *[pate.GNMax(sigma=sigma, labels=labels, relation=relation) for sigma in (0.5, 1.0, 3.0)],
-        pate.ConfidentGNMax(threshold=2, sigma_threshold=1.0, sigma=0.7, labels=labels, relation=relation),
-        pate.ConfidentGNMax(threshold=1, sigma_threshold=0.6, sigma=4.0, labels=labels, relation=relation),
-        *[pate.BinaryVoting(sigma=sigma, labels=labels, threshold=1.5, relation=relation) for sigma in (0.6, 2.0)],
-        *[pate.TauVoting(tau=tau, sigma=0.8, labels=labels, threshold=1.5, relation=relation) for tau in (1, 2)],
-        pate.StableVoting(rho=1.0, failure_delta=0.01, labels=labels, relation=relation),
-        pate.StableVoting(rho=4.0, failure_delta=1e-4, labels=labels, relation=relation),
+        *[pate.GNMax(sigma=sigma, labels=labels, relation=relation, unit=unit) for sigma in (0.5, 1.0, 3.0)],
+        pate.ConfidentGNMax(threshold=2, sigma_threshold=1.0, sigma=0.7, labels=labels, relation=relation, unit=unit),
+        pate.ConfidentGNMax(threshold=1, sigma_threshold=0.6, sigma=4.0, labels=labels, relation=relation, unit=unit),
+        *[pate.BinaryVoting(sigma=sigma, labels=labels, threshold=1.5, relation=relation, unit=unit) for sigma in (0.6, 2.0)],
+        *[pate.TauVoting(tau=tau, sigma=0.8, labels=labels, threshold=1.5, relation=relation, unit=unit) for tau in (1, 2)],
+        pate.StableVoting(rho=1.0, failure_delta=0.01, labels=labels, relation=relation, unit=unit),
+        pate.StableVoting(rho=4.0, failure_delta=1e-4, labels=labels, relation=relation, unit=unit),
     ]
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize("labels", [2, 3])
 @pytest.mark.parametrize("place", range(11))
-def test_curve_covers_every_pair_of_ballots(place: int, labels: int, relation: acc.Relation) -> None:
+def test_curve_covers_every_pair_of_ballots(place: int, labels: int, unit: Unit, relation: acc.Relation) -> None:
     """Over all ballots of one to four teachers, exact divergences of all neighbouring pairs stay below the curve."""
-    mechanism = mechanisms(labels, relation)[place]
+    mechanism = mechanisms(labels, unit, relation)[place]
     for teachers in TEACHERS:
-        pairs = sorted(neighbours(labels, 0, votes_of(mechanism, labels), teachers, relation))
+        pairs = ballot_pairs_of(mechanism, labels, teachers)
         assert curve_covers(mechanism, worst(mechanism, pairs, epsilons_for(mechanism))) == [], teachers
 
 
-@pytest.mark.parametrize("relation", RELATIONS)
+@pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize(("labels", "votes"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
-def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, relation: acc.Relation) -> None:
+def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, unit: Unit, relation: acc.Relation) -> None:
     """`verify.worst_case` compares every change that one teacher's ballot can make, and more."""
-    mechanism = pate.TauVoting(tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation)
+    mechanism = pate.TauVoting(tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation, unit=unit)
     changes = set(verify.changes(mechanism.covers, labels))
     changes |= {tuple(-step for step in change) for change in changes}
-    pairs = neighbours(labels, 0, votes, 3, relation)
+    pairs = ballot_pairs_of(mechanism, labels, 3)
     assert {tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairs} <= changes
 
 
@@ -99,6 +112,45 @@ def test_the_curve_of_gnmax_is_exact() -> None:
         gap = np.array([mechanism.curve.profile(e) for e in ratios]) - hockey_stick(laws[1], laws[0], ratios)[:, 0]
         assert -1e-12 < gap.min() < 2e-6
     assert mechanism.curve.mu == pytest.approx(mu, rel=1e-15)
+
+
+RECORDS = dict.fromkeys(range(21), 1)  # by identifier; 21 of 41 teachers hold one each
+
+
+def voted(records: dict[int, int]) -> tuple[int, int]:
+    """What 41 teachers vote for, of whom each says whether the sum of its records is odd: as bad as training can be."""
+    sums = np.bincount([number % 41 for number in records], list(records.values()), minlength=41)
+    odd = int((sums % 2).sum())
+    return 41 - odd, odd
+
+
+@pytest.mark.parametrize(
+    ("relation", "near"),
+    [("replace_one", {**RECORDS, 20: 0}), ("add_remove", dict.fromkeys(range(20), 1))],
+    ids=["replaced", "gone"],
+)
+def test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation(
+    relation: acc.Relation, near: dict[int, int]
+) -> None:
+    """A record that goes, as one that is replaced, flips one ballot: the laws reach the curve, and 5 % less would not do, nor the
+    price of a teacher."""
+    mechanism = pate.GNMax(sigma=2.0, labels=2, relation=relation)
+    laws = [
+        list(mechanism.probabilities(Scores(voted(records), sensitivity=mechanism.covers)).values())
+        for records in (RECORDS, near)
+    ]
+    exact = hockey_stick(laws[0], laws[1], np.zeros(1))[0, 0]
+    assert exact == pytest.approx(mechanism.curve.delta(0.0), rel=1e-9)
+    assert exact > acc.GaussianDP(mu=0.95 * mechanism.curve.mu).delta(0.0)
+    assert exact > pate.GNMax(sigma=2.0, labels=2, relation="add_remove", unit="teacher").curve.delta(0.0)
+
+
+def test_a_split_by_position_moves_more_than_one_ballot() -> None:
+    """Without its first record every later record has another teacher: counts differ by more than any price here covers."""
+    records = {number: number % 2 for number in range(41)}
+    near = {number: content for number, content in records.items() if number != 0}
+    ballots = [[*held.values(), 0][:41] for held in (records, near)]  # every teacher holds one record at most
+    assert sum(a != b for a, b in zip(*ballots, strict=True)) == 40
 
 
 def test_binary_voting_reaches_its_renyi_bound_no_further() -> None:
@@ -250,10 +302,12 @@ def test_constant_work_draws_all_noise() -> None:
 
 @pytest.mark.parametrize("labels", [2, 3, 10])
 def test_a_teacher_who_comes_moves_the_centred_votes_only(labels: int) -> None:
-    """P9 under add_remove: the closed form; exact laws stay below it, and for two labels reach it, so 5 % less is too little."""
-    mechanism = pate.GNMax(sigma=1.0, labels=labels, relation="add_remove")
+    """P9 for a teacher: the closed form; exact laws stay below it and for two labels reach it: 5 % less is too little."""
+    mechanism = pate.GNMax(sigma=1.0, labels=labels, relation="add_remove", unit="teacher")
     assert mechanism.curve.mu == pytest.approx(np.sqrt(1 - 1 / labels), rel=1e-12)
-    answers = pate.ConfidentGNMax(threshold=1.0, sigma_threshold=2.0, sigma=1.0, labels=labels, relation="add_remove")
+    answers = pate.ConfidentGNMax(
+        threshold=1.0, sigma_threshold=2.0, sigma=1.0, labels=labels, relation="add_remove", unit="teacher"
+    )
     assert answers.curve == mechanism.curve + acc.GaussianDP(mu=0.5)
     epsilons, reached = np.array([0.0, 0.2, 0.5, 1.0]), np.zeros(4)
     for lead in np.linspace(-3, 3, 25):

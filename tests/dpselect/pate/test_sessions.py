@@ -12,7 +12,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import AlreadyCharged, Ledger
 from dpselect import pate
-from dpselect.errors import InvalidRequest
+from dpselect.errors import InvalidBallots, InvalidRequest
 
 ROUNDS, TEACHERS, LABELS = 20, 30, 5
 RNG = np.random.default_rng(20261121)
@@ -120,12 +120,69 @@ def test_a_key_pays_for_one_batch(session: dps.Session) -> None:
 
 
 def test_the_relation_is_that_of_the_data_set(session: dps.Session) -> None:
-    """A guarantee for adding a teacher is none for replacing a record."""
+    """A guarantee for records that come or go is none for records that are replaced."""
     mechanism = pate.GNMax(sigma=100.0, labels=LABELS, relation="add_remove")
     with pytest.raises(acc.RelationMismatch):
-        session.select_many(mechanism, pate.Ballots(ONE_VOTE))
+        session.select_many(mechanism, pate.Ballots(ONE_VOTE, split="identifier"))
     with pytest.raises(acc.RelationMismatch):
         session.affordable(mechanism)
+
+
+@pytest.mark.parametrize("mechanism", [mechanism for mechanism, _ in MECHANISMS], ids=IDS)
+def test_a_record_costs_the_same_whether_it_is_replaced_or_comes_and_goes(mechanism: dps.Mechanism) -> None:
+    """Either way one ballot changes in any way: `relation` moves no price, and JSON round-trips with the unit."""
+    other = mechanism.model_copy(update={"neighbours": "add_remove"})
+    assert other.relation == "add_remove"
+    assert other.curve == mechanism.curve
+    assert dps.Mechanism.from_json(other.to_json()) == other
+
+
+def test_labels_and_dp_sgd_share_a_ledger_of_records(tmp_path: Path) -> None:
+    """A dataset with the default unit under add_remove pays for DP-SGD and for labels of records split by identifier, each at its
+    own price; a split by position, and the price of a teacher, are refused before anything is charged."""
+    sgd = 100 * acc.SampledGaussianDP(mu=1 / 1.1, rate=0.01)
+    with Ledger.open(f"sqlite:///{tmp_path / 'records.db'}") as ledger:
+        ledger.create_dataset("records", acc.Budget(epsilon=6.0, delta=1e-5), "add_remove")
+        ledger.charge("records", sgd, relation="add_remove", label="DP-SGD")
+        session = dps.Session(ledger, "records")
+        mechanism = pate.fitted(pate.GNMax, BUDGET, rounds=ROUNDS, labels=LABELS, relation="add_remove")
+        with pytest.raises(InvalidBallots, match="declare split='identifier'"):
+            session.select_many(mechanism, pate.Ballots(ONE_VOTE))
+        teacher = mechanism.model_copy(update={"unit": "teacher"})
+        for item in (teacher, 3 * teacher):
+            with pytest.raises(acc.RelationMismatch, match="unit='record'"):
+                ledger.charge("records", item)
+        with pytest.raises(acc.RelationMismatch, match="unit='record'"):
+            session.select_many(teacher, pate.Ballots(ONE_VOTE))
+        with pytest.raises(acc.RelationMismatch, match="unit='record'"):
+            _ = teacher + mechanism
+        session.select_many(mechanism, pate.Ballots(ONE_VOTE, split="identifier"))
+        budget = session.totals()[0].budget
+        assert session.totals()[0].spent == budget.price(sgd).plus(budget.price(ROUNDS * mechanism.curve))
+
+
+@pytest.mark.parametrize(("relation", "refused"), [("add_remove", True), ("replace_one", False)])
+def test_a_ledger_of_teachers_takes_the_price_of_teachers(tmp_path: Path, relation: acc.Relation, refused: bool) -> None:
+    """Its unit is named so. Where teachers come and go, the price of a record, for a public number of them, does not do."""
+    with Ledger.open(f"sqlite:///{tmp_path / 'teachers.db'}") as ledger:
+        ledger.create_dataset("teachers", acc.Budget(epsilon=6.0, delta=1e-5), relation, unit="teacher")
+        ledger.charge("teachers", pate.GNMax(sigma=100.0, labels=LABELS, relation=relation, unit="teacher"))
+        record = pate.GNMax(sigma=100.0, labels=LABELS, relation=relation)
+        if refused:
+            with pytest.raises(acc.RelationMismatch, match="dataset of records"):
+                ledger.charge("teachers", record)
+        else:
+            ledger.charge("teachers", record)
+
+
+def test_other_mechanisms_on_ballots_are_held_to_a_changed_ballot() -> None:
+    """A mechanism for counts that all move one way is refused under add_remove, where a record's ballot moves both ways."""
+    counts = pate.Ballots(ONE_VOTE, split="identifier")
+    one_way = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity())
+    with pytest.raises(dps.SensitivityMismatch):
+        one_way.select_many(counts)
+    both = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(monotone=False))
+    assert len(both.select_many(counts)) == ROUNDS
 
 
 def test_affordable_counts_runs_of_any_mechanism(tmp_path: Path) -> None:

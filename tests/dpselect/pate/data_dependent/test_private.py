@@ -158,7 +158,7 @@ def test_ballots_and_counts_agree() -> None:
     ("mechanism", "error"),
     [
         (pate.BinaryVoting(sigma=5.0, labels=3), InvalidMechanism),
-        (pate.GNMax(sigma=5.0, labels=3, relation="add_remove"), acc.RelationMismatch),
+        (pate.GNMax(sigma=5.0, labels=3, relation="add_remove", unit="teacher"), acc.RelationMismatch),
         (pate.GNMax(sigma=5.0, labels=1), InvalidMechanism),
         (pate.GNMax(sigma=5.0, labels=4), InvalidRequest),
     ],
