@@ -462,6 +462,24 @@ EDITS = [
     ),
     Edit(
         "dpselect/pate/ballots.py",
+        '"record") == "record" and self.split == "position"',
+        '"record") == "teacher" and self.split == "position"',
+        "tests/dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records",
+    ),
+    Edit(
+        "dpselect/pate/ballots.py",
+        'if unit == "teacher" and relation == "add_remove"',
+        'if relation == "add_remove"',
+        "tests/laws/test_pate.py::test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation",
+    ),
+    Edit(
+        "accounting/ledger/ledger.py",
+        "    request.item.require_unit(dataset.unit, dataset.relation)\n",
+        "",
+        "tests/dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records",
+    ),
+    Edit(
+        "dpselect/pate/ballots.py",
         "<= votes * self.teachers",
         "<= votes * self.teachers + self.teachers",
         f"{CONSTANTS}::test_counts_of_one_vote_more_than_the_teachers_have_are_refused",
@@ -588,8 +606,8 @@ EDITS = [
     ),
     Edit(
         "dpselect/pate/unsanitised.py",
-        "set_aside})\n        release._require_left(delta)",
-        "set_aside})",
+        "model_validate(chosen)\n        release._require_left(delta)",
+        "model_validate(chosen)",
         "tests/dpselect/pate/data_dependent/test_private.py::test_a_release_that_leaves_no_delta_is_refused_before_it_is_charged",
     ),
     Edit(
