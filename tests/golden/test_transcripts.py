@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +25,7 @@ CHANGING = {
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+(Z|\+00:00)?| UTC)": "TIME",
     r"\b[0-9a-f]{32,}\b": "HEX",
     r"/\S*?dpselect-demo-\w+": "DEMO",
-    r"(?m)^(  s\d+ +)\d+\.\d$": r"\1SCORE",  # a horizon's items have no order of their own, and noise meets any of them
+    r"(?m)^(  s\d+ +)\d+\.\d *$": r"\1SCORE",  # a horizon's items have no order of their own, and noise meets any of them
     r'"dpselect": "[\d.]+[^"]*"': '"dpselect": "VERSION"',
 }
 
@@ -57,7 +56,7 @@ def _votes(folder: Path) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder with data, and the same noise for every command."""
     _log(tmp_path)
     _votes(tmp_path)
@@ -66,7 +65,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("getpass.getuser", lambda: "ada")
     monkeypatch.setattr("secrets.token_hex", lambda size=32: "5a" * size)
     monkeypatch.setattr("secrets.token_bytes", lambda size=32: np.random.default_rng(3).bytes(size))
-    yield tmp_path
+    return tmp_path
 
 
 def _answered(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
