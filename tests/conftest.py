@@ -125,6 +125,13 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"--hypothesis-seed={config.getoption('hypothesis_seed')}" + ("" if order is None else f" --order-seed={order}")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What asks for a PostgreSQL server is slow: it takes seconds to start."""
+    if "postgres" in getattr(item, "fixturenames", ()):
+        item.add_marker(pytest.mark.slow)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With --order-seed, any order."""

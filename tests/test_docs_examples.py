@@ -52,16 +52,13 @@ def _holds(examples: doctest.DocTest) -> str:
     return "".join(lines)
 
 
-# Each of these plans, schedules or audits at full size.
-LONG = {"docs/journey-audit.md", "docs/journey-plan.md", "docs/journey-repeat.md"}
 PYTHON = [page for page in PAGES if _blocks(page, "python", "pycon") and _name(page) not in ELSEWHERE]
 SHELL = [page for page in PAGES if _blocks(page, "shell")]
 MODULES = [name for package in (accounting, dpselect) for name in _modules(package) if not name.endswith("__main__")]
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(page, marks=[pytest.mark.slow] if _name(page) in LONG else []) for page in PYTHON], ids=_name
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PYTHON, ids=_name)
 def test_python_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The Python blocks of a page run from top to bottom as one program, and sessions print what the page says."""
     monkeypatch.chdir(tmp_path)
@@ -82,6 +79,7 @@ def _shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["sh", "-c", script], cwd=folder, env=given, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", SHELL, ids=_name)
 def test_shell_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     """The shell blocks of a page run from top to bottom as one script, and no command fails."""
@@ -89,6 +87,7 @@ def test_shell_of_a_page_runs(page: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_a_command_that_fails_fails_its_page(tmp_path: Path) -> None:
     """The command of a page tells its status, its streams and its folder, so that the test above can fail."""
     done = _shell(
@@ -98,6 +97,7 @@ def test_a_command_that_fails_fails_its_page(tmp_path: Path) -> None:
     assert "item='c' is not a column" in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in MODULES if _shows(name)])
 def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every `>>>` example in a docstring prints what it says."""

@@ -168,6 +168,7 @@ def test_every_package_has_a_reference_page() -> None:
     assert documented - {"accounting", "dpselect", "dpselect.verify"} <= packages
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "domain", "name", "cell"),
     [

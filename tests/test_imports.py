@@ -6,8 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 # What takes longest to import of all that the packages use.
 HEAVY = (
     "scipy.fft",
@@ -29,30 +27,29 @@ RELEASE = "dps.OneshotTopK(k=1, noise='gumbel', scale=1.0).select(dps.Scores([5,
 DEFAULT = "dps.default_choice(acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=10))"
 
 
-def _loaded(code: str) -> set[str]:
-    """The heavy modules that a fresh interpreter holds after `code`."""
-    script = f"import sys\n{code}\nprint(*sorted(set({HEAVY!r}) & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    return set(done.stdout.split())
+STEPS: list[tuple[str, str, set[str]]] = [
+    ("import", "import accounting as acc, dpselect as dps, dpselect.cli", set()),
+    ("curves", CURVES, set()),
+    ("a release", RELEASE, set()),
+    ("a conversion", "acc.ZCDP(rho=0.1).epsilon(1e-6)", set()),
+    ("topk --help", "import dpselect.cli.topk.command", set()),
+    ("a default", DEFAULT, {"scipy.special"}),  # tails of noises choose it
+    ("ledger", "acc.Ledger", {"scipy.special", "sqlalchemy"}),
+    ("ledger show", "import dpselect.cli.ledger.command", {"scipy.special", "sqlalchemy"}),
+    ("a plan", "plan = acc.Accountant().compose(acc.ZCDP(rho=0.1), 3)", {"scipy.special", "sqlalchemy"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("code", "allowed"),
-    [
-        ("import accounting, dpselect, dpselect.cli", set()),
-        (f"import accounting as acc\n{CURVES}", set()),
-        (f"import dpselect as dps\n{RELEASE}", set()),
-        ("import accounting as acc\nacc.ZCDP(rho=0.1).epsilon(1e-6)", set()),
-        (f"import accounting as acc, dpselect as dps\n{DEFAULT}", {"scipy.special"}),  # tails of noises choose it
-        ("import accounting as acc\nacc.Ledger", {"sqlalchemy"}),
-        ("import dpselect.cli.ledger.command", {"sqlalchemy"}),
-        ("import dpselect.cli.topk.command", set()),
-    ],
-    ids=["import", "curves", "a release", "a conversion", "a default", "ledger", "ledger show", "topk --help"],
-)
-def test_an_import_loads_no_more_than_is_used(code: str, allowed: set[str]) -> None:
+def test_an_import_loads_no_more_than_is_used() -> None:
     """Heavy dependencies are loaded by what needs them: an import by none, dp-accounting only where it converts."""
-    assert _loaded(code) <= allowed
+    lines = [f"import sys\ndef loaded(): print(*sorted(set({HEAVY!r}) & set(sys.modules)))"]
+    lines += [f"{code}\nloaded()" for _, code, _ in STEPS]
+    code = "\n".join([*lines, "plan.epsilon(1e-6)", "loaded()"])
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    *found, converted = (set(line.split()) for line in done.stdout.splitlines())
+    for (name, _, allowed), now in zip(STEPS, found, strict=True):
+        assert now <= allowed, name
+    assert "dp_accounting" in converted
 
 
 def test_help_waits_for_no_arrays() -> None:
@@ -75,13 +72,6 @@ except SystemExit as left:
     command = [sys.executable, "-c", script, "topk", "--help"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert done.stdout.endswith("\n0 True\n")
-
-
-def test_a_plan_is_converted_by_dp_accounting() -> None:
-    """The accountant reaches dp-accounting when it converts, not before."""
-    composed = "import accounting as acc\nplan = acc.Accountant().compose(acc.ZCDP(rho=0.1), 3)"
-    assert "dp_accounting" not in _loaded(composed)
-    assert "dp_accounting" in _loaded(f"{composed}\nplan.epsilon(1e-6)")
 
 
 def test_platforms_without_fork_release_and_charge(tmp_path: Path) -> None:

@@ -120,6 +120,7 @@ def digits_runs() -> dict[tuple[str, float], pate_digits.Outcome]:
     return {(name, epsilon): outcomes[0] for name, epsilon, outcomes in pate_digits.runs(pate_digits.PLANS["small"])}
 
 
+@pytest.mark.slow
 def test_digits_cost_what_they_may(digits_runs: dict[tuple[str, float], pate_digits.Outcome]) -> None:
     """Every run's price at the table's delta is within the budget, and spends at least 99.9 % of it."""
     for (_, epsilon), outcome in digits_runs.items():
@@ -161,6 +162,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> pate_multilabel.Result:
         return pate_multilabel.result(plan.tasks[0], plan.epsilons, plan.seeds)
 
 
+@pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize("epsilon", spread(pate_multilabel.PLANS["small"].epsilons, 1))
 def test_every_row_is_within_its_budget(epsilon: float) -> None:

@@ -11,6 +11,7 @@ import pytest
 from dp_accounting import NeighboringRelation, dp_event
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
+from spread import spread
 
 from accounting.arguments import Relation
 from accounting.convert.bounds import best_delta
@@ -63,7 +64,7 @@ def accounted(kind: Theirs, event: dp_event.DpEvent, relation: NeighboringRelati
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-6])
-@pytest.mark.parametrize("event", EVENTS, ids=repr)
+@pytest.mark.parametrize("event", spread(EVENTS, 5), ids=repr)
 def test_never_above_dp_accounting(event: dp_event.DpEvent, delta: float) -> None:
     """Under add_remove our epsilon is at most that of dp-accounting's RDP plus 1e-6, and of its PLD up to 1e-5 of either grid."""
     ours = from_dp_event(event, "add_remove").epsilon(delta)
@@ -202,6 +203,7 @@ def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
             from_dp_event(outer, "add_remove")
 
 
+@pytest.mark.slow
 def test_a_training_run_is_accepted_and_costs_what_dp_accounting_says() -> None:
     """DP-SGD and a release of its own: within 1e-3 of dp-accounting's PLD, refused where a user is replaced, and read back."""
     step = dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.1))
@@ -358,6 +360,7 @@ def test_events_of_later_versions_are_read_and_written(later: dict[str, Any]) ->
             from_dp_event(event, "add_remove")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "sensitivity"), [(1.0, 1), (3.0, 1), (2.5, 4), (0.4, 1)])
 def test_a_discrete_gaussian_is_zcdp_as_its_exact_law_says(later: dict[str, Any], sigma: float, sensitivity: int) -> None:
     """At every order the exact divergence of the two laws is below, and near for noise of some width."""

@@ -147,6 +147,7 @@ def test_a_stability_test_beyond_the_floats_is_refused_before_a_charge() -> None
         mechanism.check(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.99), (1e6, 1e-6)])
 def test_a_default_of_an_extreme_budget_is_of_what_it_pays_for(epsilon: float, delta: float) -> None:
     """Where no histogram with a second look has a bounded price, a default that has one is taken, as of any budget."""

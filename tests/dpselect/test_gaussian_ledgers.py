@@ -39,6 +39,7 @@ def mu_squared(curve: acc.Curve) -> int:
     return -int(-(Decimal(repr(gaussian.mu)) ** 2 * 10**12) // 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "unit", "plainly"), [(CHOICE, "--only", 25), (VECTOR, "--mostly", 24)], ids=["declared", "mu^2"]
 )

@@ -205,6 +205,7 @@ def _run(program: str, package: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_an_installed_package_adds_a_mechanism_and_a_curve(package: Path) -> None:
     """All that know of mechanisms know those of the package, once they are asked for; the ledger re-reports without dpselect."""
     _run(KNOWN_EVERYWHERE, package)

@@ -131,6 +131,7 @@ def test_observed_candidates_may_move() -> None:
     assert (found.holds, found.domain_moved, found.l0, found.linf) == (True, True, 1, 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
 def test_tables_are_replayed_by_the_reader_itself(form: Any) -> None:
     """The built-in reader on tables: users bounded to two items hold, to five under the same declaration do not."""
@@ -189,6 +190,7 @@ def groups_of(log: Any, most: int = 1, declared: int = 1, **options: Any) -> dps
     return dps.GroupedScores(dict(scores.items()), max_groups_per_user=declared, presence=scores.presence)
 
 
+@pytest.mark.slow
 def test_groups_are_replayed_one_by_one() -> None:
     """As many groups change as are declared; one more, a wider presence, and a private list called public are found."""
     held = replayed(lambda log: groups_of(log, 2, 2), users=3)  # type: ignore[arg-type, return-value]

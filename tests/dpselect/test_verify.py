@@ -52,6 +52,7 @@ def test_the_worst_case_of_the_exponential_mechanism() -> None:
     assert worst.pairs == 2 * (6 * 7 * 2 + 6 * 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [0.5, pytest.param(2.0, marks=pytest.mark.slow)])
 def test_a_sound_mechanism_is_cleared(epsilon: float) -> None:
     """The sampled lower bound stays below the true epsilon (false alarm 1e-6), and comes near it where the pair is bad enough."""
@@ -63,6 +64,7 @@ def test_a_sound_mechanism_is_cleared(epsilon: float) -> None:
         assert found.epsilon > 0.2
 
 
+@pytest.mark.slow
 def test_a_wrong_claim_is_convicted() -> None:
     """A mechanism with a quarter of the noise it should have is found out from samples alone."""
     first, second = dps.Scores([3, 3], sensitivity=S), dps.Scores([3, 2], sensitivity=S)

@@ -99,6 +99,7 @@ def test_ep1_what_their_variant_costs() -> None:
     assert found["replace_one"].best == pytest.approx(37.32, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("relation", "scale", "expected"),
     spread(
@@ -117,6 +118,7 @@ def test_ep1_gumbel_noise_costs_what_they_hoped_for(relation: acc.Relation, scal
     assert programme(relation, scale) == pytest.approx(expected[1], rel=1e-3)
 
 
+@pytest.mark.slow
 def test_ep1_the_table_has_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
     """One line for what is published and three for each relation. What the programme finds has a test of its own."""
     monkeypatch.setitem(globals(), "programme", lambda *_: 1.0)

@@ -74,6 +74,7 @@ def test_the_papers_lemma_is_an_upper_bound(ratio: float) -> None:
         assert 0.85 * lemma < exact < 0.94 * lemma
 
 
+@pytest.mark.slow
 def test_the_whole_l1_norm_is_not_needed() -> None:
     """Theorem K2: the change of a centrality is half of the published 2/(d L (1 - rho)), over all flips of random tournaments."""
     rng, worst = np.random.default_rng(1), 0.0

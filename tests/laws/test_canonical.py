@@ -36,10 +36,11 @@ def counts(values: object, sensitivity: dps.Sensitivity = COUNTS) -> dps.Scores:
 
 @pytest.mark.parametrize("sensitivity", [COUNTS, REPLACED, dps.Sensitivity(linf=0.5, monotone=False)])
 @pytest.mark.parametrize("gamma", [0.5, 0.6, 0.9, 1.0])
-def test_random_larger_vectors_stay_below_the_curve(gamma: float, sensitivity: dps.Sensitivity) -> None:
+@pytest.mark.parametrize("vectors", [10, pytest.param(60, marks=pytest.mark.slow)])
+def test_random_larger_vectors_stay_below_the_curve(vectors: int, gamma: float, sensitivity: dps.Sensitivity) -> None:
     """On random vectors of 5 to 8 scores, ties included, extreme and random changes cost at most the curve, both ways round."""
     rng = np.random.default_rng(7)
-    for _ in range(60):
+    for _ in range(vectors):
         size = int(rng.integers(5, 9))
         k = int(rng.integers(1, size + 1))
         for mechanism in (
@@ -113,6 +114,7 @@ def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
             assert found == pytest.approx(list(law.values()), rel=1e-9, abs=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("gamma", "noise", "children"), spread([(0.5, "gumbel", 2), (0.5, "gumbel", 8), (1.0, "gumbel", 3), (0.8, "logistic", 8)], 2)
 )
@@ -140,6 +142,7 @@ def test_splitting_blocks_follows_the_law(monkeypatch: pytest.MonkeyPatch, gamma
     assert misfit(drawn, law) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_a_class_is_left_by_a_uniform_member() -> None:
     """Equal scores make all sets equally likely, drawn by blocks, by single classes and by rows."""
     mechanism, rng = CanonicalTopK(k=3, epsilon=1.0), np.random.default_rng(5)
@@ -207,6 +210,7 @@ def test_real_gap_is_never_less_accurate() -> None:
 # -- joint -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [None, 1e-3])
 def test_joint_loss_has_its_law_at_a_thousand_candidates(beta: float | None) -> None:
     """The loss of sequences drawn from 1,000 candidates has the distribution given by counting sequences level by level."""

@@ -13,6 +13,7 @@ K, EPSILONS = 100, (0.1, 0.2, 0.5)
 pytestmark = pytest.mark.skipif(not papers.DATA.exists(), reason="the shared score vectors are not beside the repository")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gamma", "anchors"), [(0.5, (0.759, 0.950, 1.0)), (1.0, (0.182, 0.831, 1.0))])
 def test_canonical_reaches_its_anchors(gamma: float, anchors: tuple[float, ...]) -> None:
     """The exact probability of the true set is the published one to three decimals."""
@@ -20,6 +21,7 @@ def test_canonical_reaches_its_anchors(gamma: float, anchors: tuple[float, ...])
     assert [papers.canonical(values, K, e, gamma) for e in EPSILONS] == pytest.approx(anchors, abs=6e-4)
 
 
+@pytest.mark.slow
 def test_the_real_gap_beats_the_anchors() -> None:
     """Scored by the real gap the true set is found more often at the same price."""
     values = papers.load("NETFLIX")
@@ -34,6 +36,7 @@ def test_one_shot_exponential_reaches_its_anchors() -> None:
     assert found == pytest.approx((0.004, 0.036, 0.21), abs=0.015)
 
 
+@pytest.mark.slow
 def test_one_shot_gumbel_exceeds_its_anchors() -> None:
     """With the textbook zCDP conversion the anchors; with the exact curve of bounded range, more."""
     values, anchors = papers.load("NETFLIX"), (0.07, 0.20, 0.49)

@@ -41,6 +41,7 @@ def two_groups(first: float, second: float, sizes: tuple[int, int], k: int, scal
     return np.array(parts)
 
 
+@pytest.mark.slow
 def test_sqrt_k_family_covers_two_groups_of_many() -> None:
     """At k = 400 of 800, where the family beats the pure bound, exact laws of two-group pairs stay below the profile."""
     k, m = 400, 800

@@ -235,6 +235,7 @@ def test_totals_need_the_root_of_how_often_a_pair_counts() -> None:
     assert norm.sf((0.95 * bar - total) / deviation) > 1e-3 / 8
 
 
+@pytest.mark.slow
 def test_an_item_that_scores_little_in_each_period_is_discovered_by_its_total() -> None:
     """T4: eight users a period, a third of a threshold; in thirty periods they are enough."""
     mechanism = of("period", None, periods=30, scale=6.0, delta=1e-4, users=ONE_CELL)
@@ -397,6 +398,7 @@ def test_one_clock_of_noise() -> None:
     np.testing.assert_array_equal(drawn, again)
 
 
+@pytest.mark.slow
 def test_existing_items_are_tested_in_every_period() -> None:
     """T4: an item that many have is discovered in a later period in which nobody touches it, and stays discovered."""
     mechanism = of("running", None, periods=30, scale=8.0, delta=0.01, k=3)
@@ -509,6 +511,7 @@ def test_a_long_horizon_counts_what_its_windows_hold() -> None:
 # In which order
 
 
+@pytest.mark.slow
 def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
     """Steady items are found by what they scored before; items that take turns are still found, if fewer."""
     mechanism = of("period", None, periods=12, scale=15.0, delta=None, users=ONE_CELL, k=5)

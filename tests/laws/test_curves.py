@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from spread import spread
 
 import accounting as acc
 from accounting.convert.renyi import rdp_to_epsilon
@@ -195,6 +196,7 @@ def test_repetition_is_counted(curve: acc.Curve, count: int) -> None:
         assert getattr(many, name) == pytest.approx(count * getattr(curve, name), rel=1e-12)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.sampled_from(CURVES), min_size=3, max_size=3), st.integers(0, 5))
 def test_composition_algebra(curves: list[acc.Curve], count: int) -> None:
@@ -210,7 +212,7 @@ def test_composition_algebra(curves: list[acc.Curve], count: int) -> None:
 
 
 @pytest.mark.parametrize("curve", [c for c in CURVES if c.delta0 < 1e-5], ids=str)
-@pytest.mark.parametrize("delta", [1e-5, 1e-3, 0.1])
+@pytest.mark.parametrize("delta", spread([1e-5, 1e-3, 0.1], 1))
 @pytest.mark.filterwarnings("ignore::accounting.errors.GridEdgeWarning")
 def test_epsilon_and_delta_are_inverse(curve: acc.Curve, delta: float) -> None:
     """delta(epsilon(d)) is at most d, to the accuracy of the search over orders (1e-7), and epsilon falls as delta grows."""

@@ -167,6 +167,7 @@ def test_delta_is_that_of_a_pair_or_its_closed_form(case: Case) -> None:
         assert profile is None or profile >= case.exact(epsilon) * (1 - 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [case for case in CASES.values() if case.attained], ids=lambda case: case.curve.kind)
 def test_delta_of_a_composition_is_not_below_that_of_a_part(case: Case) -> None:
     """With next to nothing added, which takes another route: as much, and no less."""

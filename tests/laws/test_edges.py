@@ -54,10 +54,11 @@ def test_counts_beyond_float64_obey_the_curve(mechanism: dps.Mechanism, domain: 
     """Adding one user to counts whose differences no float64 holds stays within the curve, in both directions."""
     if domain == "observed" and not mechanism.takes_observed:
         domain = "public"
+    epsilons = (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0)
+    deltas = [mechanism.curve.delta(epsilon) for epsilon in epsilons]
     for pair in HUGE:
         laws = [mechanism.probabilities(Scores(v, sensitivity=mechanism.covers, domain=domain)) for v in pair]
-        for epsilon in (0.0, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0):
-            delta = mechanism.curve.delta(epsilon)
+        for epsilon, delta in zip(epsilons, deltas, strict=True):
             for p, q in (laws, laws[::-1]):
                 assert divergence(p, q, epsilon) <= delta + 1e-9
 

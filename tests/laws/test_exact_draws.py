@@ -140,6 +140,7 @@ def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> 
     return int(layout.held[winners[0]]), int(layout.lowest[winners[0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gamma", "noise"), spread([(0.8, "laplace"), (0.5, "gumbel"), (1.0, "exponential")], 1))
 def test_blocks_that_floats_never_decide_follow_the_law(gamma: float, noise: Any, monkeypatch: Patch) -> None:
     """Split from whole rows, every heir picked and every winner found by ball arithmetic, the sets have their exact law."""
@@ -153,6 +154,7 @@ def test_blocks_that_floats_never_decide_follow_the_law(gamma: float, noise: Any
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", NOISES)
 def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
     """The float64 enclosure of the largest of M draws contains Arb's, for M from 1 to exp(7000) and words from end to end."""
@@ -279,6 +281,7 @@ def one_by_one(source: ExactSampler) -> Iterator[int]:
         yield int(source.words(1)[0])
 
 
+@pytest.mark.slow
 def test_joint_sequences_that_floats_never_decide_follow_the_law(monkeypatch: Patch) -> None:
     """With every cell, level and acceptance left to ball arithmetic, sequences have their exact law."""
     mechanism, scores = dps.JointTopK(k=2, epsilon=2.0), dps.Scores([5, 3, 3, 1, 0], sensitivity=ANY)
@@ -297,6 +300,7 @@ def test_joint_scores_at_both_ends_of_float64() -> None:
 # -- thresholds -----------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [

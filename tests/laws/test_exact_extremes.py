@@ -71,6 +71,7 @@ def test_canonical_and_joint_draws_end_at_any_scale(values: Any, epsilon: float)
             assert len(joint._select(utilities(values), sampler(2)).indices) == k
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("values", [VECTORS[0], VECTORS[3]])
 def test_at_no_price_canonical_and_joint_draws_are_uniform(values: Any) -> None:
     """At epsilon = 1e-308 the noise overflows float64 in every block, and the sets and sequences are uniform all the same."""
@@ -82,6 +83,7 @@ def test_at_no_price_canonical_and_joint_draws_are_uniform(values: Any) -> None:
         assert misfit(drawn, dict.fromkeys(outcomes, 1 / len(outcomes))) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_scores_and_scales_of_a_few_denormals_have_the_law_of_whole_numbers() -> None:
     """Scores of 0 to 9 times the least float under a range of 3 of them have the law of scores 0 to 9 under a range of 3."""
     whole = np.array([0, 9, 4, 4, 7])
@@ -125,6 +127,7 @@ def test_runs_without_an_unstable_query_renew_nothing(rows: int) -> None:
         assert found.indices.tolist() == [[0, 1, 2]] * rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_sets_below_a_gap_wider_than_the_shift_are_those_of_the_raw_counts(relation: Any) -> None:
     """Counts on no grid, moved by real numbers up to 1: gaps move by at most g, and a wider one keeps the set and its items."""

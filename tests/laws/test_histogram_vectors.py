@@ -101,6 +101,7 @@ def test_a_laplace_vector_is_attained(linf: float, l0: int | None, l1: float, de
     assert curve.core_epsilon == pytest.approx(l1, rel=1e-12)
 
 
+@pytest.mark.slow
 def test_concentrated_changes_are_the_worst() -> None:
     """H10's lemma: with the sum fixed, the hockey-stick divergence of two coordinates does not fall as they move apart."""
     for total in (0.3, 1.0, 2.5, 6.0):
@@ -117,6 +118,7 @@ def test_many_scores_of_one_user_are_many_small_draws() -> None:
     assert prices[30] == pytest.approx(2.609, abs=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", ["laplace", "logistic"])
 @pytest.mark.parametrize("k", [2, 3])
 def test_the_order_costs_what_the_set_does_under_smooth_noise(noise: Any, k: int) -> None:

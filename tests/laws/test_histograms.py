@@ -72,6 +72,7 @@ def test_what_one_user_alone_brings_in_is_released_with_delta_exactly(
     assert max(chances) <= DELTA * (1 + 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sensitivity", "sizes"), CLIPPED, ids=str)
 def test_clipped_users_stay_within_the_curve(sensitivity: dps.Sensitivity, sizes: list[int]) -> None:
     """Every user with t items, of which j are that user's alone, on every small log around the threshold."""
@@ -193,6 +194,7 @@ def test_what_does_not_exist_is_never_released() -> None:
     assert set(many.indices.ravel().tolist()) <= {1, -1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [None, 2])
 def test_releases_of_the_exact_sampler_have_the_law(k: int | None) -> None:
     """The operating system's entropy, one by one and in rows, with scores on the threshold itself."""
@@ -336,6 +338,7 @@ def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
         mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=less, domain="observed"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("noise", "k"), [("gaussian", None), ("laplace", 2)])
 def test_a_histogram_of_counts_of_counts_has_the_law_of_the_counts(noise: str, k: int | None) -> None:
     """Grouped scores, those of zero included, are drawn as the candidates that they stand for (Theorem X14)."""

@@ -129,6 +129,7 @@ def test_it_is_drawn_as_its_law_says(rng: Any, quantiles: Any) -> None:
     assert misfit([row.indices for row in rows], law) > 1e-10
 
 
+@pytest.mark.slow
 def test_balls_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where logarithms decide nothing, ball arithmetic draws from the same law (false alarm 1e-9)."""
     monkeypatch.setattr(tuples_module, "_ROUNDING", 0.3)

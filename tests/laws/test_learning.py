@@ -159,7 +159,7 @@ def test_a_laplace_answer_is_averaged_over() -> None:
         return away if left >= 0 else 1 - math.exp(left) * (1 - away)
 
     for epsilon in (0.1, 0.4, 0.8):
-        inside = np.linspace(-first, first, 2001)
+        inside = np.linspace(-first, first, 51)
         density = [math.exp((loss - first) / 2) / 4 * dearest(epsilon - loss) for loss in inside]
         ends = dearest(epsilon - first) / 2 + math.exp(-first) / 2 * dearest(epsilon + first)
         exact = ends + float(np.trapezoid(density, inside))
@@ -288,6 +288,7 @@ def test_the_histogram_attains_its_price(relation: acc.Relation) -> None:
     assert excess(learning.curve, (seen(logs[0], loud), seen(logs[1], loud))) > 1e-4
 
 
+@pytest.mark.slow
 def test_nothing_is_lost_on_an_empty_log() -> None:
     """With little or much noise, users or none, the numbers are finite and within bounds: what was charged for is drawn."""
     rng = np.random.default_rng(5)
@@ -335,7 +336,7 @@ BUDGETS = [
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("candidates", [None, 500])
-@pytest.mark.parametrize("releases", [1, 5])
+@pytest.mark.parametrize("releases", [1, pytest.param(5, marks=pytest.mark.slow)])
 def test_learning_and_answer_are_within_the_budget(budget: acc.Budget, candidates: int | None, releases: int) -> None:
     """What is charged for both is within what was stated, nearly all of it, and 5 % more for the answer would not be."""
     if candidates is None and budget.delta == 0:
@@ -355,6 +356,7 @@ def test_learning_and_answer_are_within_the_budget(budget: acc.Budget, candidate
         assert 0.95 * budget.limit < budget.cost(curve) <= budget.limit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "relation"), [(1.0, "add_remove"), (50.0, "replace_one")])
 def test_counts_of_public_items_leave_room_for_learning(epsilon: float, relation: acc.Relation) -> None:
     """The costs that fit the choices and the sum are of one account: two would differ in the eighth digit, and learn nothing."""
@@ -393,6 +395,7 @@ def test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid(turn
     assert made[0].curve.rho <= paid.rho <= (1 + 1e-12) * made[0].curve.rho
 
 
+@pytest.mark.slow
 def test_nothing_is_learnt_of_what_is_declared() -> None:
     """Users and items that are declared are not drawn for, and cost nothing."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=5, candidates=500)

@@ -46,6 +46,7 @@ def requests(share: BudgetShare | None, *, public: bool) -> list[TopKRequest]:
 CASES = [(budget, n) for budget in BUDGETS for n in NUMBERS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("budget", "n"), spread(CASES, 3), ids=str)
 def test_n_releases_of_an_nth_fit_n_times(budget: acc.Budget, n: int) -> None:
     """For every mechanism that the default can choose, and within the promise that is stated as well."""
@@ -73,6 +74,7 @@ def _holds(budget: acc.Budget, n: int, menus: int = 3) -> None:
     assert seen > 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 7])
 def test_so_do_releases_for_every_group(n: int) -> None:
     """The discovery of groups and all groups of one user together take one share."""

@@ -67,6 +67,7 @@ def _missing_rank_let_in(chosen: Chosen, k: int, source: Sampler) -> Any:
     return draw_members(wider, k, source)
 
 
+@pytest.mark.slow
 def test_wrong_members_are_caught(monkeypatch: Patch) -> None:
     """An index off by one in the members of a class contradicts the exact law."""
     assert not drawn_wrongly(HALF, [4, 3, 3, 1, 0])
@@ -75,6 +76,7 @@ def test_wrong_members_are_caught(monkeypatch: Patch) -> None:
         assert drawn_wrongly(HALF, [4, 3, 3, 1, 0], 1000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [HALF, ONE], ids=str)
 def test_forgotten_class_sizes_are_caught(monkeypatch: Patch, mechanism: dps.Mechanism) -> None:
     """Drawing classes as if each held one set contradicts the exact law."""
@@ -82,6 +84,7 @@ def test_forgotten_class_sizes_are_caught(monkeypatch: Patch, mechanism: dps.Mec
     assert drawn_wrongly(mechanism, [4, 3, 3, 1, 0])
 
 
+@pytest.mark.slow
 def test_forgotten_class_sizes_are_caught_in_rows(monkeypatch: Patch) -> None:
     """The same in select_many, whose classes are laid out once for all rows."""
     scores = dps.Scores([4, 3, 3, 1, 0, 0], sensitivity=HALF.covers)
@@ -96,6 +99,7 @@ def test_forgotten_class_sizes_are_caught_in_rows(monkeypatch: Patch) -> None:
     assert fit() < 1e-9
 
 
+@pytest.mark.slow
 def test_unsplit_luck_is_caught(monkeypatch: Patch) -> None:
     """Children of a block that do not inherit the block's largest noise contradict the exact law."""
     monkeypatch.setattr(canonical, "_FEW", 0)
@@ -104,6 +108,7 @@ def test_unsplit_luck_is_caught(monkeypatch: Patch) -> None:
     assert drawn_wrongly(HALF, [4, 3, 3, 1, 0, 0, 0, 0, 0, 0, 0, 0], 1500)
 
 
+@pytest.mark.slow
 def test_a_wrong_lower_bound_is_caught(monkeypatch: Patch) -> None:
     """Blocks judged by the wrong end of their run contradict the exact law."""
     monkeypatch.setattr(canonical, "_FEW", 0)
@@ -116,6 +121,7 @@ def test_a_wrong_lower_bound_is_caught(monkeypatch: Patch) -> None:
     assert drawn_wrongly(HALF, [9, 6, 5, 3, 0, 0], 1500)
 
 
+@pytest.mark.slow
 def test_joint_places_that_forget_each_other_are_caught(monkeypatch: Patch) -> None:
     """Counting sequences as if a rank could stand twice contradicts the exact law."""
     wide = JointTopK(k=4, epsilon=4.0)
@@ -132,6 +138,7 @@ def test_joint_places_that_forget_each_other_are_caught(monkeypatch: Patch) -> N
     assert drawn_wrongly(wide, [6, 5, 2, 1, 0], 1200)
 
 
+@pytest.mark.slow
 def test_joint_ranks_off_by_one_are_caught(monkeypatch: Patch) -> None:
     """One rank too many allowed in each place contradicts the exact law."""
     real = Counts.between
@@ -145,6 +152,7 @@ def test_joint_shuffle_without_swaps_is_caught(monkeypatch: Patch) -> None:
     assert drawn_wrongly(JOINT, [1, 1, 1, 1], 500)
 
 
+@pytest.mark.slow
 def test_a_family_with_too_little_noise_is_caught() -> None:
     """A profile for a hundred times the noise that runs fails on two groups of many candidates: the theorem is far from tight."""
     k, m, scale = 400, 800, 200.0

@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from mechanism_laws import curve_covers, misfit, outcome
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -127,7 +128,7 @@ CLAIMS: dict[str, tuple[Any, acc.Curve, tuple[int, int]]] = {
 }
 
 
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("name", spread(list(CLAIMS), 8))
 def test_a_false_claim_is_caught(name: str) -> None:
     """A guarantee that is too good for what runs is exceeded by some neighbouring pair of a small box."""
     law_of, claimed, box = CLAIMS[name]
@@ -156,6 +157,7 @@ def _half_noise(real: Callable[..., Any]) -> Callable[..., Any]:
     return largest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bug", [_second_best, _half_noise])
 @pytest.mark.parametrize("mechanism", [EM, PF, noisy("laplace"), shot(2, "exponential"), peel(2, "laplace"), LENIENT], ids=str)
 def test_a_wrong_draw_is_caught(monkeypatch: Patch, mechanism: dps.Mechanism, bug: Callable[..., Any]) -> None:
@@ -166,6 +168,7 @@ def test_a_wrong_draw_is_caught(monkeypatch: Patch, mechanism: dps.Mechanism, bu
     assert drawn_wrongly(mechanism, [4, 2, 1])
 
 
+@pytest.mark.slow
 def test_peeling_with_one_noise_for_all_rounds_is_caught(monkeypatch: Patch) -> None:
     """Fresh noise in every round is part of the law of peeling, except for Gumbel noise."""
 
@@ -174,6 +177,7 @@ def test_peeling_with_one_noise_for_all_rounds_is_caught(monkeypatch: Patch) -> 
     assert not drawn_wrongly(peel(2, "gumbel", 2.0), [3, 2, 1])
 
 
+@pytest.mark.slow
 def test_a_missing_threshold_noise_is_caught(monkeypatch: Patch) -> None:
     """Limited Domain without noise on its threshold contradicts its law."""
 

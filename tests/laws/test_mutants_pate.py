@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from ballot_pairs import neighbours, worst
 from mechanism_laws import curve_covers, misfit, outcome
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -82,7 +83,7 @@ CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, int, int]] = {
 HONEST = {"gnmax, ballots of two votes": 1, "tau, ballots that were not cut": 1}
 
 
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("name", spread(list(CLAIMS), 5))
 def test_a_wrong_claim_is_caught(name: str) -> None:
     """A law of less noise, other constants, other ballots or a part that nobody paid for breaks the curve; the true one holds."""
     mechanism, claimed, votes, teachers = CLAIMS[name]
@@ -146,6 +147,7 @@ BUGS: list[tuple[Any, dps.Mechanism, tuple[int, ...]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("bug", "mechanism", "counts"), BUGS, ids=lambda value: getattr(value, "__name__", str(value))[:40])
 def test_a_wrong_draw_is_caught(bug: Any, mechanism: dps.Mechanism, counts: tuple[int, ...], monkeypatch: Patch) -> None:
     """Releases of a mechanism with the bug do not follow its law, and those without it do."""

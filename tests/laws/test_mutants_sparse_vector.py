@@ -55,6 +55,7 @@ MISTAKEN: list[tuple[str, AboveThreshold, AboveThreshold, tuple[int, int]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("honest", "buggy", "box"), [m[1:] for m in MISTAKEN], ids=[m[0] for m in MISTAKEN])
 def test_above_threshold(honest: AboveThreshold, buggy: AboveThreshold, box: tuple[int, int]) -> None:
     """The law of each mistaken sparse vector exceeds the curve of the right one, which its own law does not."""

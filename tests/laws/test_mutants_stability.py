@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from mechanism_laws import curve_covers, misfit, outcome
+from spread import spread
 from test_stability_pay import SESSIONS, overspent, pay
 
 import accounting as acc
@@ -102,7 +103,7 @@ CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, Box]] = {
 }
 
 
-@pytest.mark.parametrize("name", CLAIMS)
+@pytest.mark.parametrize("name", spread(list(CLAIMS), 5))
 def test_a_wrong_claim_is_caught(name: str) -> None:
     """A law that belongs to less noise, other constants or a larger delta breaks the curve."""
     mechanism, claimed, box = CLAIMS[name]
@@ -190,7 +191,7 @@ BUGS = [
 ]
 
 
-@pytest.mark.parametrize(("bug", "mechanism", "box"), BUGS, ids=lambda value: getattr(value, "__name__", str(value)))
+@pytest.mark.parametrize(("bug", "mechanism", "box"), spread(BUGS, 5), ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_planted_bug_is_caught(bug: Any, mechanism: dps.Mechanism, box: Box, monkeypatch: Patch) -> None:
     """The exact law of the mechanism with the bug breaks the mechanism's own curve."""
     bug(monkeypatch)
@@ -216,6 +217,7 @@ DRAWN = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", DRAWN, ids=str)
 def test_a_draw_with_less_noise_is_caught(mechanism: dps.Mechanism, monkeypatch: Patch) -> None:
     """Samplers that draw three fifths of the noise do not follow the law, and the true ones do."""
@@ -243,6 +245,7 @@ def delta_once(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Cu
     return price.curve
 
 
+@pytest.mark.slow
 def test_a_free_threshold_is_caught() -> None:
     """Sessions that charge nothing for calls without an item outrun their budget."""
     mechanism, picks, calls, vectors = SESSIONS[-1]

@@ -109,6 +109,7 @@ def _sampled(patch: Patch, cut: float) -> bool:
     return pld_delta.__wrapped__(Losses(((1, way),)), 0.1).value >= exact * (1 - 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "holds",
     [_noisy_max, _many_answers, _answers_alone(rising=False), _answers_alone(rising=True), _margin, _atoms, _levels, _sampled],

@@ -98,6 +98,7 @@ def test_one_ballot_changes_both_rounds() -> None:
     assert exact[0] > once.delta(0.0)
 
 
+@pytest.mark.slow
 def test_the_curve_of_gnmax_is_exact() -> None:
     """With two labels and votes to choose from, one round reaches the hockey-stick divergence of GaussianDP(sqrt(2)/sigma)."""
     mechanism = pate.GNMax(sigma=2.0, labels=2)
@@ -180,6 +181,7 @@ def test_stable_voting_is_stable_top_k() -> None:
 LEVELS = [(0.0, 0.3), (0.5, 1.0), (2.0, 1.0), (2.5, 5.0), (7.0, 0.05)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("level", "sigma"), LEVELS)
 def test_coins_follow_the_law(level: float, sigma: float) -> None:
     """Every count passes the level as often as its normal probability says."""
@@ -235,6 +237,7 @@ def test_races_follow_the_law(level: float, sigma: float, monkeypatch: pytest.Mo
     assert misfit(drawn.tolist(), law) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_a_race_that_64_bits_leave_open_is_decided_by_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """With equal leading words, ties are broken by further bits and each tied label wins equally often."""
     counts = np.full((3000, 14), 2, dtype=np.int32)
@@ -255,6 +258,7 @@ RELEASES: list[tuple[dps.Mechanism, tuple[int, ...]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "counts"), RELEASES, ids=lambda value: str(value)[:40])
 def test_releases_follow_the_law(mechanism: dps.Mechanism, counts: tuple[int, ...]) -> None:
     """Drawn from the operating system's entropy, many rounds and single ones follow the exact law."""

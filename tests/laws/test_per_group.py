@@ -269,6 +269,7 @@ def discovered(users: tuple[tuple[int | None, int | None], ...]) -> dps.GroupedS
     return dps.GroupedScores(cells, max_groups_per_user=2, presence=seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "scale", "part"), [(0.8, 0.7, "selection"), (4.0, 2.0, "discovery")])
 def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(epsilon: float, scale: float, part: str) -> None:
     """All neighbours of all logs of up to one user more than the crowd: within the curve, and beyond either part alone."""
@@ -291,6 +292,7 @@ def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(epsilon
     assert (reached > claimed(alone) + 1e-3).any()
 
 
+@pytest.mark.slow
 def test_discovered_groups_are_drawn_as_their_law_says() -> None:
     """The groups found, their items, and neither where none is found (false alarm 1e-9); a list is not paid for twice."""
     scores = discovered(((0, None),))
@@ -315,6 +317,7 @@ def test_discovered_groups_are_drawn_as_their_law_says() -> None:
         dps.PerGroup(mechanism=FOUND.mechanism, max_groups_per_user=2, discovery=FOUND.mechanism)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ordered", [True, False])
 def test_groups_are_drawn_as_their_law_says(ordered: bool) -> None:
     """Pairs of group and item, with their order or as a set, by both samplers (false alarm 1e-9 each)."""

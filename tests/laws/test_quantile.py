@@ -81,6 +81,7 @@ def test_a_number_belongs_to_the_last_point_that_is_not_above_it() -> None:
     assert quantile.scores([0.99, 1.99, 3.75]).dense().tolist() != lowest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rng", [np.random.default_rng(20261122), None])
 def test_it_is_drawn_as_its_law_says(rng: Any) -> None:
     """Points of runs included, by both samplers (false alarm 1e-9 each)."""

@@ -163,6 +163,7 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: di
 BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(rho=0.1, delta=1e-6), acc.Budget(epsilon=0.7)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("k", [1, 10])
 def test_one_price_for_every_clip(budget: acc.Budget, k: int) -> None:
@@ -201,6 +202,7 @@ def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> Non
             assert (select.curve + louder.price).rho < found.rho * 0.96
 
 
+@pytest.mark.slow
 def test_learnt_numbers_choose_the_clip_within_one_price() -> None:
     """Of users with many of the chosen items more is left: another clip, and the charge covers it."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -258,6 +260,7 @@ def test_a_second_look_keeps_whole_counts_of_several_periods_away() -> None:
     assert not steps.rests_on_linf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("with_counts", [False, True])
 @pytest.mark.parametrize("domain", [None, ["rare", "fair", "hit"]])
 def test_no_item_of_fewer_users_is_ever_shown(domain: list[str] | None, with_counts: bool) -> None:

@@ -43,6 +43,7 @@ LARGE: list[tuple[dps.Mechanism, tuple[float, ...]]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "values"), spread(LARGE, 3), ids=lambda value: str(value).replace(" ", ""))
 def test_select_follows_the_law_on_large_scores(mechanism: dps.Mechanism, values: tuple[float, ...]) -> None:
     """Frequencies of `select` and `select_many` agree with the exact probabilities where the threshold is often passed."""
@@ -110,7 +111,7 @@ def test_what_many_answers_add_is_attained(epsilon2: float, c: int, order: float
     assert claimed <= 1.01 * exact
 
 
-@pytest.mark.parametrize(("alone", "c"), [(0.1, 5), (0.02, 20), (0.005, 100), (0.3, 1)])
+@pytest.mark.parametrize(("alone", "c"), spread([(0.1, 5), (0.02, 20), (0.005, 100), (0.3, 1)], 2))
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
 def test_what_answers_cost_beside_a_threshold_that_tells_nothing_is_attained(alone: float, c: int, order: float) -> None:
     """Theorem V10 is the worst run of equal comparisons, of answers that fall or rise, to 2 %, where it is of use."""
@@ -401,6 +402,7 @@ def test_what_has_no_proof_is_refused(make: Callable[[], dps.Mechanism], says: s
         make()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("split", [1e-3, 1e-9])
 def test_laws_of_far_apart_scales_are_exact_or_refused(split: float) -> None:
     """A comparison's law of noises whose scales are a thousand times apart adds up to one; it never fills the memory."""

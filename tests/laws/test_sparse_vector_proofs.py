@@ -63,6 +63,7 @@ def test_one_failure_per_run_is_all_that_counts(c: int) -> None:
         assert 0.99e-3 < sum(p for chosen, p in law.items() if chosen) <= 1e-3
 
 
+@pytest.mark.slow
 def test_a_session_follows_the_law_and_ends() -> None:
     """Queries asked one by one have the law of `probabilities`; the c-th unstable one, and no other, ends the session."""
     mechanism, rng = OnlineStableQueries(epsilon=3.0, delta=0.05, c=2), np.random.default_rng(3)
@@ -252,6 +253,7 @@ def _steps(mechanism: LargeMargin, values: tuple[int, ...], other: tuple[int, ..
     return law, sum(p for (_, i), p in law.items() if i == "moved")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("monotone", [False, True])
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.01), (3.0, 0.3), (8.0, 0.6)])
 def test_outside_the_bad_event_the_two_steps_hold(epsilon: float, delta: float, monotone: bool) -> None:

@@ -115,6 +115,7 @@ def test_outside_the_bad_event_the_renyi_curve_holds(mechanism: StableTopK, doma
         assert excess_of_ideal(mechanism, domain, candidates, highest, mechanism.core) <= 1e-9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "domain"), PROOFS, ids=str)
 def test_the_curve_covers_the_size_that_is_hidden(mechanism: StableTopK, domain: Domain) -> None:
     """The guarantee holds even for an observer who sees the proposed size when the test fails."""
@@ -208,6 +209,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ROWS, ids=str)
 @pytest.mark.parametrize("dtype", [np.int64, np.float64])
 def test_rows_follow_the_law_of_their_own_scores(mechanism: dps.Mechanism, dtype: type[np.generic]) -> None:

@@ -43,6 +43,7 @@ def test_the_price_of_values_is_reached() -> None:
     assert curve_covers(with_values(1, scale=1e9, value_scale=4.0 * 1.05), worst) != []
 
 
+@pytest.mark.slow
 def test_values_follow_their_law() -> None:
     """What select draws falls into the cells as `cell_probabilities` says (chi-square, false alarm 1e-9)."""
     mechanism, scores, edges = with_values(2), dps.Scores([3, 1, 0], sensitivity=S), np.array([0.0, 2.0, 5.0])
@@ -61,6 +62,7 @@ def test_cells_are_those_of_the_public_grid() -> None:
     assert law[(0,), ((0.0, grid),)] == pytest.approx(1 - np.exp(-grid / 2), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2])
 def test_values_with_next_to_no_noise_do_not_pass_an_audit(k: int) -> None:
     """The items are drowned in noise, the values show the counts: the samples convict, whichever value tells."""
@@ -70,6 +72,7 @@ def test_values_with_next_to_no_noise_do_not_pass_an_audit(k: int) -> None:
     assert found.epsilon > 2.5
 
 
+@pytest.mark.slow
 def test_values_with_enough_noise_pass_an_audit() -> None:
     """The bound from samples stays below the true epsilon (false alarm 1e-6), and comes near it."""
     mechanism = with_values(1, scale=1.0, value_scale=1.0)
@@ -90,6 +93,7 @@ def histogram(scale: float) -> dps.SparseHistogram:
     return dps.SparseHistogram(scale=scale, delta=0.1, sensitivity=dps.Sensitivity(l0=1))
 
 
+@pytest.mark.slow
 def test_values_that_chose_follow_their_law() -> None:
     """The noisy scores that a histogram chose by fall into the cells as its law says, order included (chi-square, 1e-9)."""
     mechanism, edges = histogram(1.5), np.array([2.5, 3.0, 3.5, 5.0])

@@ -48,6 +48,7 @@ def pure_step(width: float, after: Callable[[float], float]) -> Callable[[float]
     return lambda g: p * after(g - width) + (1 - p) * after(g + width)
 
 
+@pytest.mark.slow
 def test_brackets_of_the_theory_sheet() -> None:
     """The brackets hold the values of much finer grids, are narrow, and lie within 0.1% of the theory sheet's printed values."""
     for e, k, finest, printed in ((0.1, 100, 2.2509, 2.253), (1.0, 10, 7.71639, 7.719), (1.0, 3, 2.9093, 2.910)):
@@ -67,6 +68,7 @@ def test_the_other_columns_of_the_theory_sheet() -> None:
         assert renyi == pytest.approx(printed, abs=5e-4)
 
 
+@pytest.mark.slow
 @settings(max_examples=12, deadline=None, derandomize=True)
 @given(st.lists(st.floats(0.05, 2.0), min_size=2, max_size=3), st.floats(0.0, 2.0))
 def test_no_adversary_beats_the_upper_bound(widths: list[float], epsilon: float) -> None:
@@ -225,6 +227,7 @@ PLANS: list[tuple[list[tuple[acc.Curve, int]], float]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("steps", "delta"), PLANS, ids=str)
 def test_the_quick_account_is_the_recursion_with_the_pairs_first(steps: list[tuple[acc.Curve, int]], delta: float) -> None:
     """Theorem D6: never below the lower bound in that order, nor in the opposite one, and at most one per cent above."""
@@ -271,6 +274,7 @@ def test_other_plans_keep_their_routes(other: acc.Curve) -> None:
     assert acc.best_epsilon(plan, 1e-6, thorough=True) == acc.best_epsilon(plan, 1e-6)
 
 
+@pytest.mark.slow
 def test_fixed_plans_are_judged_by_the_recursion() -> None:
     """Calibration, admission and the accountant agree, 7 % above what the quick routes allow; a filter charges all."""
     budget, quick = acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0, delta=1e-6).cost
@@ -320,6 +324,7 @@ def test_stable_top_k_six_hundred_rounds() -> None:
     assert best_epsilon(plan, 1e-6).value == pytest.approx(3.8730, abs=5e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [60.0, 99.0, 101.0, 300.0, 500.0, 1e3])
 def test_wide_ranges_cost_what_they_cost(width: float) -> None:
     """An adversary's t of width - 1 is lost with probability 1 - 1/e, twice with .4; the recursion takes up to 100 nats."""

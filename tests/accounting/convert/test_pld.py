@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from dp_accounting import pld as dp_pld
 from dp_accounting.pld import privacy_loss_distribution
+from spread import spread
 
 import accounting as acc
 from accounting.convert.pld.compose import pld_delta, pld_epsilon
@@ -129,7 +130,7 @@ def test_pure_objects_survive_large_epsilon() -> None:
     assert pld.get_epsilon_for_delta(1e-9) == pytest.approx(800.0, rel=1e-4)
 
 
-@pytest.mark.parametrize(("mu", "count"), [(1.0, 1), (0.1, 100), (0.0257, 600), (1e-3, 10**6), (5.0, 3), (30.0, 1)])
+@pytest.mark.parametrize(("mu", "count"), spread([(1.0, 1), (0.1, 100), (0.0257, 600), (1e-3, 10**6), (5.0, 3), (30.0, 1)], 3))
 @pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-20, 1e-100, 1e-250])
 def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: float) -> None:
     """Composed Gaussian losses give the closed-form epsilon of one Gaussian, never less, and at most 2e-4 more, at any delta."""
@@ -172,6 +173,7 @@ def product_divergence(pairs: list[list[tuple[float, float]]], epsilon: float) -
     return total
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_no_bound_lies_below_small_products(seed: int) -> None:
     """Random two- and three-fold compositions of discrete mechanisms: each curve's bound covers the enumerated divergence."""
@@ -231,6 +233,7 @@ def test_a_tiny_delta_has_a_finite_epsilon() -> None:
     assert 0.9 * renyi < curve.epsilon(1e-20) < renyi
 
 
+@pytest.mark.slow
 def test_a_wide_bound_beside_a_narrow_one_costs_no_memory() -> None:
     """Gaussian noise among 10^12 candidates: the grid is the union bound's, not that of the vector's 5 * 10^5 deviations."""
     union = acc.GaussianMax(mu=0.5, candidates=10**12)

@@ -76,6 +76,7 @@ def test_what_renyi_bounds_alone_say_needs_no_pair() -> None:
     assert (acc.ZCDP(rho=0.1) + acc.RenyiTable(orders=(2.0,), values=(0.1,))).losses() is None  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.01), (3.0, 0.2), (0.2, 0.9)])
 def test_both_directions_of_a_sampled_gaussian(mu: float, rate: float) -> None:
     """Theorem P10: each direction's profile is the integral of its own densities, and its rounded law gives it back."""
@@ -104,6 +105,7 @@ def _laplaces(widths: object) -> acc.Curve:
     return acc.Composed.of([(1, acc.LaplaceDP(epsilon=float(e))) for e in widths])  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_hundreds_of_widths_are_rounded_up_and_hardly() -> None:
     """Theorem P9: 365 different Laplace mechanisms cost 3.73 in place of 3.97; the same rounded down to levels cost 3.70."""
     widths = np.linspace(0.02, 0.06, 365)

@@ -79,7 +79,7 @@ def copied_url(new_ledger: Callable[[], str]) -> str:
     return new_ledger()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest) -> str:
     """The URL of a store of either kind without datasets: a SQLite file that is not there yet, or a new PostgreSQL ledger."""
     return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "copied_url"))

@@ -61,6 +61,7 @@ def test_sequential_softmax_by_hand():
         assert math.isclose(p, exact, rel_tol=1e-14)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scores", spread([[0.0, -9.0, 25.0], [0.3, 2.0, -1.0]], 1))
 def test_three_in_order_match_extended_precision(name, reference, scores):
     """P[Z_a > Z_b > Z_c] matches its one-dimensional integral over the middle candidate in 30 digits."""
@@ -96,6 +97,7 @@ def exponential_order(scores: list[float], order: tuple[int, ...]) -> float:
     return float(mp.quad(integrand, ends))
 
 
+@pytest.mark.slow
 def test_four_exponentials_in_order():
     """All 24 orders of four exponential noises match an independent integral with the top pair in closed form."""
     mp.mp.dps = 30

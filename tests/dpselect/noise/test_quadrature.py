@@ -76,6 +76,7 @@ def test_exponential_noise_is_permute_and_flip(weights):
 VECTORS = [[0.0, 1.5, -0.25], [0.0, 9.0, 12.5], [5.0, 5.0, 0.0, 0.0], [0.0, -13.0, -60.0, 2.0]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("scores", "k"), spread([(scores, k) for scores in VECTORS for k in (2, 1)], 2))
 def test_sets_match_extended_precision(name, set_probability, scores, k):
     """Every set's probability, down to 1e-40 and below, matches the integral in 30 digits to full relative accuracy."""
@@ -85,6 +86,7 @@ def test_sets_match_extended_precision(name, set_probability, scores, k):
         assert close(p, set_probability(name, scaled, subset))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gap", [86.0, 87.5, 100.0])
 def test_wide_gaps_match_extended_precision(name, set_probability, gap):
     """Around and beyond the gap where the middle of the range becomes one piece, nothing is lost."""
@@ -92,6 +94,7 @@ def test_wide_gaps_match_extended_precision(name, set_probability, gap):
     assert close(argmax_probabilities(by_name(name), 1.0, scores)[1], set_probability(name, scores, [1]))
 
 
+@pytest.mark.slow
 def test_probability_of_one_in_a_million_million(set_probability):
     """A set of probability about 1e-12 under Laplace noise is known to 13 digits."""
     scores = [0.0, 14.0, 13.5, 1.0, 13.0]

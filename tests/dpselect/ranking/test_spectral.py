@@ -79,6 +79,7 @@ def test_rank_centrality_recovers_strengths() -> None:
 # -- Theorems K1 to K3 ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "flips"), spread([(seed, flips) for flips in (1, 2) for seed in range(6)], 5))
 def test_flips_change_the_walk_by_no_more_than_stated(seed: int, flips: int) -> None:
     """Theorem K1: whatever outcomes are flipped, and after however many steps, scores move by at most linf."""
@@ -242,6 +243,7 @@ def test_a_diagnosis_of_public_comparisons() -> None:
 # -- real matches ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not TENNIS.exists(), reason="the tennis data are not at ../shared/data/tennis")
 def test_the_best_of_the_big_four() -> None:
     """ATP matches 2000-2024: of four players who all met, the two best come out; the full tour is too sparse for a guarantee."""

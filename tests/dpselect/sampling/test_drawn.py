@@ -128,6 +128,7 @@ def test_few_of_very_many_that_are_all_above() -> None:
     assert equally_likely(np.histogram(uniform, bins=4, range=(0, 1))[0]) > LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOISES)
 def test_the_largest_and_its_value_have_their_joint_law(name: str) -> None:
     """Who is first of two, and in which cell its noisy score lies, is as the product of density and distribution says."""

@@ -75,6 +75,7 @@ def test_groups_reveal_independent_uniforms(threshold: float) -> None:
     _assert_uniform(_uniform(entries)[entries.index == 0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "threshold"), spread([(name, at) for name in NAMES for at in (8.0, 2.0, -2.0)], 8))
 def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float) -> None:
     """The winner among 40 scores on 5 levels has its exact law, whatever the threshold the sweep starts from."""
@@ -89,6 +90,7 @@ def test_the_winner_has_the_law_of_quadrature(name: str, threshold: float) -> No
     assert fit(seen, law) > LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [0.0, 0.4, np.inf])
 def test_widened_bounds_do_not_change_the_law_of_a_sweep(by: float) -> None:
     """With enclosures that leave much or everything undecided the sweep still has its law: refinement continues the same V."""
@@ -103,6 +105,7 @@ def test_widened_bounds_do_not_change_the_law_of_a_sweep(by: float) -> None:
     assert fit(seen, law) > LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_the_sweep_and_all_noise_drawn_agree_on_a_large_input(name: str) -> None:
     """Over 20,000 Zipf scores the rank of the second choice has the same distribution by both algorithms."""
@@ -117,6 +120,7 @@ def test_the_sweep_and_all_noise_drawn_agree_on_a_large_input(name: str) -> None
     assert same_law(*results) > LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", [30, 62])
 def test_tails_of_huge_groups_follow_the_closed_form(exponent: int) -> None:
     """2^exponent candidates far behind beat one ahead with the probability of the softmax: noise of tail 2^-62 is drawn right."""
@@ -156,6 +160,7 @@ def _kinds(rng: np.random.Generator, size: int) -> list[Numbers]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [pytest.param(8193, marks=pytest.mark.slow), 9001, pytest.param(16_384, marks=pytest.mark.slow)])
 def test_without_noise_to_speak_of_the_order_is_that_of_the_scores(size: int) -> None:
     """At a negligible scale any kind of number, negative ones and denormals included, comes back sorted."""
@@ -188,6 +193,7 @@ def test_a_guess_of_any_height_ends() -> None:
         assert Swept(problem).top_k(problem.k, threshold).index.tolist() == [777]
 
 
+@pytest.mark.slow
 def test_peeling_in_one_pass_has_the_law_of_rounds() -> None:
     """Three rounds over scores that were passed over once release every ordered triple as rounds with fresh noise would."""
     values = np.repeat([4, 3, 0], [1, 2, 27])

@@ -63,6 +63,7 @@ def test_positions_of_members_count_from_the_first_group() -> None:
     assert equally_likely(quarters) > LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [*MECHANISMS[:4], MECHANISMS[-1]], ids=lambda m: m.kind)
 def test_grouped_and_expanded_scores_have_one_law(mechanism: dps.Mechanism) -> None:
     """The released groups have the same distribution whether the scores are given grouped or one by one; 600 draws each."""
@@ -80,6 +81,7 @@ def test_grouped_and_expanded_scores_have_one_law(mechanism: dps.Mechanism) -> N
     assert same_law(*([count.get(key, 0) for key in keys] for count in counts)) > LIMIT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", MECHANISMS[:4], ids=lambda m: m.kind)
 def test_release_and_simulation_agree(mechanism: dps.Mechanism) -> None:
     """The exact path and the plain one, from their own seeds, give outcomes of the mechanism's own law."""
@@ -118,6 +120,7 @@ def test_constant_work_reaches_every_release() -> None:
     assert not sampler(None).constant_work
 
 
+@pytest.mark.slow
 def test_constant_work_draws_a_noise_for_every_grouped_candidate() -> None:
     """As many words are drawn as there are candidates, the members keep their law, and what cannot be drawn is refused."""
     drawn: list[int] = []
