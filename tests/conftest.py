@@ -104,7 +104,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--golden", action="store_true", help="write the transcripts of tests/golden anew")
     parser.addoption("--order-seed", type=int, help="run the tests in a random order, drawn from this seed")
     parser.addoption("--explore", action="store_true", help="Hypothesis from a seed that no run had")
-    parser.addoption("--explore-for", type=float, metavar="MINUTES", help="how long the ledger's state machine takes fresh seeds")
+    parser.addoption("--explore-for", type=float, metavar="MINUTES", help="how long tests that explore take fresh seeds")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -586,7 +586,7 @@ def _bits(items: Integers) -> NDArray[np.uint64]:
 
 
 def _integers(kind: Kind) -> bool:
-    return kind not in ("str", "numeral")
+    return kind != "str"
 
 
 def _made(connection: Any, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:

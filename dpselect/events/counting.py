@@ -88,10 +88,10 @@ class EmbeddedPairs:
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
         """The same counts, which stay in the engine; of pairs that are not for several counts nothing else does."""
         allowed, kind = reading.contributions(self._staged.kinds), self._staged.kinds["item"]
-        number, text, listed = next(self._numbers), kind in ("str", "numeral"), list[str]()
+        number, text, listed = next(self._numbers), kind == "str", list[str]()
         table, (totals, pairs) = f"counted_{number}", self._tally(allowed)
         summed = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
-        self._run(f"CREATE TABLE {table} AS SELECT * REPLACE ({_label('i', kind)} AS i) FROM ({summed})")
+        self._run(f"CREATE TABLE {table} AS {summed}")
         self._run("DROP TABLE totals")
         if not self._several:
             self._run("DROP VIEW IF EXISTS pairs")
@@ -228,30 +228,27 @@ class EmbeddedPairs:
     def _items(self, totals: str, allowed: Contributions) -> ItemCounts:
         # In order of the label, numbers as numbers and text by code point, so that positions do not tell the order of the log.
         grouped = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
-        kind = self._staged.kinds["item"]
-        digits = kind == "digits"  # wider than 64 bits, which arrays do not hold
-        shown = "REPLACE (CAST(i AS VARCHAR) AS i) " if digits or kind == "numeral" else ""
-        found = self._engine.columns(
-            f"SELECT * {shown}FROM ({grouped}) AS g ORDER BY {_label('g.i', kind)}", what=self._staged.what
-        )
+        digits = self._staged.kinds["item"] == "digits"  # wider than 64 bits, which arrays do not hold
+        shown = "REPLACE (CAST(i AS VARCHAR) AS i) " if digits else ""
+        found = self._engine.columns(f"SELECT * {shown}FROM ({grouped}) AS g ORDER BY g.i", what=self._staged.what)
         labels = found.pop("i").tolist()
         sums = np.array(list(found.values()), dtype=np.int64)
         return ItemCounts([int(label) for label in labels] if digits else labels, sums[0], sums[1:])
 
     def _cells(self, allowed: Contributions) -> CountedGroups:
         """All cells, in columns: a log has many more of them than it has labels."""
-        what, group, item = self._staged.what, _label("g", self._staged.kinds["group"]), _label("i", self._staged.kinds["item"])
-        for table, column, label in (("groups", "g", group), ("items", "i", item)):
-            ranked = f"SELECT {column}, row_number() OVER (ORDER BY {label}) - 1 AS place"
+        what = self._staged.what
+        for table, column in (("groups", "g"), ("items", "i")):
+            ranked = f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place"
             self._run(f"CREATE OR REPLACE TABLE {table} AS {ranked} FROM (SELECT DISTINCT {column} FROM totals)")
         summed = f"SELECT g, i, {_summed(allowed)} FROM totals GROUP BY g, i"
         places = f"SELECT groups.place AS g, items.place AS i, sums.* EXCLUDE (g, i) FROM ({summed}) AS sums"
         found = self._engine.columns(f"{places} JOIN groups USING (g) JOIN items USING (i) ORDER BY 1, 2", what=what)
         groups, items = (
-            [row[0] for row in self._run(f"SELECT {label} FROM {table} ORDER BY place")]
-            for table, label in (("groups", group), ("items", item))
+            [row[0] for row in self._run(f"SELECT {column} FROM {table} ORDER BY place")]
+            for table, column in (("groups", "g"), ("items", "i"))
         )
-        present = f"SELECT CAST(sum(w) AS BIGINT) AS w FROM presence GROUP BY g ORDER BY {group}"
+        present = "SELECT CAST(sum(w) AS BIGINT) AS w FROM presence GROUP BY g ORDER BY g"
         starts = np.searchsorted(found["g"], np.arange(len(groups) + 1))
         sums = np.array([found[name] for name in ("n", *allowed.sums)], dtype=np.int64)
         return CountedGroups(groups, items, starts, found["i"], sums[0], sums[1:], self._engine.columns(present, what=what)["w"])
@@ -259,11 +256,6 @@ class EmbeddedPairs:
 
 def _stored(kind: Kind) -> str:
     return "VARCHAR" if kind == "str" else "HUGEINT"
-
-
-def _label(column: str, kind: Kind) -> str:
-    """SQL of a column of labels, in whose order they are released."""
-    return f"CAST({column} AS VARCHAR)" if kind == "numeral" else column
 
 
 def _weighed(pairs: str, held: str, allowed: Contributions) -> str:

@@ -5,7 +5,7 @@ Or one pass over the source writes each period's events to a folder, from which 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -40,10 +40,8 @@ class Source(Protocol):
 SOURCES: Final[tuple[Source, ...]] = (postgresql, formats, tables)
 
 _REFUSED = "refused"  # a column: the role whose value is malformed, for events that refuse the log
-# The bits of events with other text than integers, and of those outside the window, above those of the roles that an event lacks.
-_TEXT, _OUTSIDE = 32, 64
-_WRITTEN = "CAST(TRY_CAST({0} AS BIGINT) AS VARCHAR) = {0}"  # SQL: false or NULL of any other text
-_LOOKED_AT = 1000  # events, before a log's text is taken for written integers
+# The bit of events outside the window, above those of the at most five roles that an event may lack.
+_OUTSIDE = 32
 
 
 def rows(engine: Engine, given: Given) -> Rows:
@@ -108,21 +106,11 @@ def prepared(
     given, asked = reading.given(source), reading.asked
     log = shaped(rows(engine, given), given)
     told(progress, 0, 1)
-    if log.as_integers:
-        log = replace(log, sql=log.as_integers, kinds=dict.fromkeys(asked.roles, "numeral"), untyped=False)
-    numerals = _numerals(engine, log, asked)
-    if numerals:  # which event has none of them is looked at event by event
-        log = replace(log, complete=None)
-    table = _grouped(engine, log, reading, numerals, counted=counted)
+    table = _grouped(engine, log, reading, counted=counted)
     figures = _Figures(engine, table, log, asked)
-    if figures.text:  # after the events that were looked at: all of it is text
-        numerals = frozenset()
-        engine.run(f"DROP TABLE {table}", what=log.what)
-        table = _grouped(engine, log, reading, numerals, counted=counted)
-        figures = _Figures(engine, table, log, asked)
     asked.refuse_malformed(figures.refused, log.what)
     if not callable(log.kinds):
-        kinds: Kinds = {**log.kinds, **dict.fromkeys(numerals, "numeral")}
+        kinds = log.kinds
     elif figures.scanned:
         kinds = log.kinds(engine, table, figures.missing)
     else:
@@ -135,24 +123,14 @@ def prepared(
     return Staged(log.what, kinds, log.buckets(reading.buckets), stated, figures.rows, figures.without, figures.left_out)
 
 
-def _numerals(engine: Engine, log: Rows, asked: Asked) -> frozenset[str]:
-    """The roles whose text seems to be integers, each written as the engine writes it: half as long, and no text to compare."""
-    roles = [role for role in asked.roles if role not in ("value", "time")]
-    if not log.untyped:
-        return frozenset()
-    looks = ", ".join(f"bool_and({SHORT[role]} IS NULL OR coalesce({_WRITTEN.format(SHORT[role])}, false))" for role in roles)
-    found = engine.run(f"SELECT {looks} FROM (SELECT * FROM ({log.sql}) LIMIT {_LOOKED_AT})", what=log.what)[0]
-    return frozenset(role for role, written in zip(roles, found, strict=True) if written)
-
-
-def _grouped(engine: Engine, log: Rows, reading: Reading, numerals: Collection[str], *, counted: bool) -> str:
+def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
     """The table of the groups, with how many events each has (m), and what they lack (apart; 0 for those to count).
 
     Events outside a window have no labels there, so that they are a handful of groups. A log whose figures are known is not
     counted by events: that takes a third of the time, and of the memory.
     """
     make = engine.run if log.once else engine.group
-    asked, apart = reading.asked, _apart(log, reading.asked, numerals)
+    asked, apart = reading.asked, _apart(log, reading.asked)
     labels = [SHORT[role] for role in asked.roles if role not in ("value", "time")]
     if log.complete is not None:
         whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)
@@ -167,12 +145,7 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, numerals: Collection[s
     total = "" if amount is None else f", sum({amount.fine()}) FILTER (apart = 0) AS s"
     blanked = [f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels] if log.outside else labels
     shown = ", ".join([*blanked, "apart", *others])
-    if numerals:
-        stored = ", ".join(f"TRY_CAST({SHORT[role]} AS BIGINT) AS {SHORT[role]}" for role in numerals)
-        source = f"SELECT * REPLACE ({stored}), {apart} AS apart FROM ({log.sql})"
-    else:
-        source = f"SELECT *, {apart} AS apart FROM ({log.sql})"
-    sql = f"SELECT {shown}, count(*) AS m{total} FROM ({source}) GROUP BY ALL"
+    sql = f"SELECT {shown}, count(*) AS m{total} FROM (SELECT *, {apart} AS apart FROM ({log.sql})) GROUP BY ALL"
     if not counted:
         make(f"CREATE TABLE grouped AS {sql}", what=log.what)
         return "grouped"
@@ -181,12 +154,11 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, numerals: Collection[s
     return "totals"
 
 
-def _apart(log: Rows, asked: Asked, numerals: Collection[str]) -> str:
-    """SQL of what keeps an event from being counted: a bit for each role that it lacks, and those of `_TEXT` and `_OUTSIDE`."""
-    names = {role: SHORT[role] for role in asked.roles}
-    fine = [_WRITTEN.format(name) if role in numerals else f"{name} IS NOT NULL" for role, name in names.items()]
-    bits = [f"CASE WHEN {name} IS NULL THEN {1 << place} ELSE 0 END" for place, name in enumerate(names.values())]
-    bits += [f"CASE WHEN {names[role]} IS NULL OR {_WRITTEN.format(names[role])} THEN 0 ELSE {_TEXT} END" for role in numerals]
+def _apart(log: Rows, asked: Asked) -> str:
+    """SQL of what keeps an event from being counted: a bit for each role that it lacks, and `_OUTSIDE`."""
+    names = [SHORT[role] for role in asked.roles]
+    fine = [f"{name} IS NOT NULL" for name in names]
+    bits = [f"CASE WHEN {name} IS NULL THEN {1 << place} ELSE 0 END" for place, name in enumerate(names)]
     if log.outside:
         fine.append(f"NOT coalesce({log.outside}, false)")
         bits.append(f"CASE WHEN {log.outside} THEN {_OUTSIDE} ELSE 0 END")
@@ -213,7 +185,6 @@ class _Figures:
         scanned, missing, complete: of the whole log, also outside a window: events, roles in which none has a value, and whether
             some event has all of them. What is refused may depend on these, and not on the window.
         refused: roles in which some event is malformed.
-        text: whether some event has text where integers were expected.
     """
 
     def __init__(self, engine: Engine, table: str, log: Rows, asked: Asked) -> None:
@@ -231,7 +202,6 @@ class _Figures:
         self.missing = frozenset(role for role, bit in bits.items() if all(apart & bit for apart, *_ in found))
         self.complete = any(apart % _OUTSIDE == 0 for apart, *_ in found)
         self.refused = {role for _, role, _ in found}
-        self.text = any(apart & _TEXT for apart, *_ in found)
 
 
 def told(progress: ProgressCallback | None, done: int, parts: int) -> None:
@@ -275,7 +245,6 @@ def shaped(log: Rows, given: Given) -> Rows:
         sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})",
         kinds=_labels(log, asked),
         complete=None,
-        as_integers="",
         outside=outside,
     )
 

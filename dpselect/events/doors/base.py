@@ -31,9 +31,9 @@ _NUMBERS = re.compile(r"FLOAT|DOUBLE|U?HUGEINT|DECIMAL\(.*\)")
 _TEXTS = re.compile(r'VARCHAR|UUID|ENUM\(.*\)|"NULL"', re.DOTALL)
 _WALL = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS)?")
 
-Kind = Literal["int", "str", "digits", "numeral", "number", "wall", "instant"]
-"""What a column holds: integers, text, integers that are stored as text, or text that is stored as the integers that it writes;
-of values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
+Kind = Literal["int", "str", "digits", "number", "wall", "instant"]
+"""What a column holds: integers, text, or integers that are stored as text; of values, numbers; of times, those of a clock on the
+wall or instants. Values and times may be text, too."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
 Settle = Callable[["Engine", str, frozenset[str]], Kinds]
@@ -177,9 +177,6 @@ class Rows:
         may_be_empty: whether there may be no event to count: a period in which nobody did anything is released like any other.
         complete: how many events there are, where the source says so and that each has every role; None where it does not. What
             is counted does not rest on it, only what is reported about the log.
-        untyped: whether labels are text because the source has no types, and may all be written integers.
-        as_integers: the same query with labels as BIGINT, where an untyped source is seen to hold nothing but integers, each
-            written as the engine writes it; "" otherwise.
         once: whether it can be read only once: a stream.
         outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
     """
@@ -190,8 +187,6 @@ class Rows:
     kinds: Kinds | Settle
     may_be_empty: bool = False
     complete: int | None = None
-    untyped: bool = False
-    as_integers: str = ""
     once: bool = False
     outside: str = ""
 

@@ -11,7 +11,6 @@ import glob
 import itertools
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,15 +39,9 @@ from dpselect.events.doors.base import (
 )
 from dpselect.events.engine import Engine, checked, plain
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
 _BLOCK = 1 << 16  # small enough for arrays of this size to be used again, not mapped anew
-_LONGEST_INTEGER = 18  # digits: a BIGINT holds any integer of as many
-_INTEGER = re.compile(f"0|[1-9][0-9]{{0,{_LONGEST_INTEGER - 1}}}")  # the one way in which the engine writes such an integer
 
 
 class FileFormat(Protocol):
@@ -83,8 +76,7 @@ class Delimited:
         source, asked, header = checked(given.source), given.asked, given.header
         what = given.called(self.name)
         path = plain(source, engine.unused("source"))
-        records = _Records(self.delimiter)
-        self.require_lines(path, what, records)
+        self.require_lines(path, what)
         first = self.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
@@ -94,18 +86,14 @@ class Delimited:
         # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
         listed = header is True or not set(asked.columns.values()).isdisjoint(first)
         places = by_name(asked, first, what, header=has_header, listed=listed)
-        integers = records.integers and (has_header or all(_INTEGER.fullmatch(field) for field in first))
         return Rows(
             sql=self._sql(path, len(first), places, has_header=has_header),
             size=path.stat().st_size,
             what=what,
             kinds=dict.fromkeys(places, "str"),
-            complete=None if records.count is None else records.count - has_header,
-            untyped=True,
-            as_integers=self._sql(path, len(first), places, has_header=has_header, integers=True) if integers else "",
         )
 
-    def require_lines(self, path: Path, what: str, records: _Records | None = None) -> None:
+    def require_lines(self, path: Path, what: str) -> None:
         """Refuse what is not UTF-8, or has a line that the engine would drop without a word if it is the last one.
 
         The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
@@ -121,8 +109,6 @@ class Delimited:
                         failure = "has a line longer than 2 MB, the most that is read: leave its long column out"
                         break
                     begun = len(block) - 1 - max(ends) if ends else begun + len(block)
-                    if records is not None:
-                        records.add(block)
                 else:
                     decoder.decode(b"", final=True)
         except UnicodeDecodeError:
@@ -150,10 +136,9 @@ class Delimited:
             raise EventLogError(f"{what} {failure}")
         return record
 
-    def _sql(self, path: Path, count: int, places: Mapping[str, int], *, has_header: bool, integers: bool = False) -> str:
-        types = ", ".join(f"'c{number}': '{'BIGINT' if integers else 'VARCHAR'}'" for number in range(count))
-        column = "c{}" if integers else "nullif(c{}, '')"
-        columns = ", ".join(f"{column.format(place)} AS {SHORT[role]}" for role, place in places.items())
+    def _sql(self, path: Path, count: int, places: Mapping[str, int], *, has_header: bool) -> str:
+        types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(count))
+        columns = ", ".join(f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items())
         # Everything is stated and nothing detected: detection may skip lines, split on another character or type a column.
         return (
             f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
@@ -165,59 +150,6 @@ class Delimited:
 
 CSV = Delimited("csv", (".csv",), delimiter=",", quote='"')
 TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
-
-
-@final
-class _Records:
-    """What the bytes of a delimited file say of its records, as they come in blocks.
-
-    Attributes:
-        count: how many lines there are, if each is a record without an empty or a quoted field; None otherwise.
-        integers: whether there is such a count, and each field after the first line matches `_INTEGER`.
-    """
-
-    def __init__(self, delimiter: str) -> None:
-        self._delimiter = ord(delimiter)
-        self._before = b"\n"  # the last bytes seen: what is looked for may begin in them
-        self._ended, self._plain, self._integers = 0, True, True
-
-    @property
-    def count(self) -> int | None:
-        last = self._before[-1]
-        return self._ended + (last != ord("\n")) if self._plain and last != self._delimiter else None
-
-    @property
-    def integers(self) -> bool:
-        return self._integers and self.count is not None
-
-    def add(self, block: bytes) -> None:
-        """Look at the next bytes, of which there is at least one."""
-        self._plain = self._plain and b'"' not in block and b"\r" not in block
-        if not self._plain:
-            return
-        import numpy as np  # the help of a command does without it
-
-        text = self._before + block
-        seen = np.frombuffer(text, dtype=np.uint8)
-        ends = seen == ord("\n")
-        breaks = ends | (seen == self._delimiter)
-        self._plain = not (breaks[1:] & breaks[:-1]).any()
-        body = 0 if self._ended else text.find(b"\n", 1)
-        if self._integers and body >= 0:
-            self._integers = _integers(seen[body:], breaks[body:])
-        self._ended += int(np.count_nonzero(ends[len(self._before) :]))
-        self._before = text[max(body, len(text) - _LONGEST_INTEGER) :] if self._ended else text[-1:]
-
-
-def _integers(seen: NDArray[np.uint8], breaks: NDArray[np.bool_]) -> bool:
-    """Whether all fields between breaks match `_INTEGER`, as far as they are seen."""
-    digits = seen - seen.dtype.type(ord("0")) <= 9  # smaller bytes wrap around
-    run, length = digits, 1
-    while length < _LONGEST_INTEGER + 1:  # where `length` digits begin
-        step = min(length, _LONGEST_INTEGER + 1 - length)
-        run, length = run[step:] & run[:-step], length + step
-    led = (seen[1:-1] == ord("0")) & breaks[:-2] & digits[2:]
-    return bool((digits | breaks).all()) and not run.any() and not led.any()
 
 
 _KINDS: dict[str, Kind] = {"UBIGINT": "digits", "BIGINT": "digits", "VARCHAR": "str"}
@@ -491,10 +423,6 @@ def _several(engine: Engine, given: Given) -> Rows:
         what=what,
         kinds=_agreed(parts),
         complete=complete,
-        untyped=parts[0].untyped,
-        as_integers=" UNION ALL BY NAME ".join(part.as_integers for part in parts)
-        if all(part.as_integers for part in parts)
-        else "",
     )
 
 
@@ -541,7 +469,7 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
     kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
     complete = None if None in held.values() else part.complete
-    return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=kinds, complete=complete, as_integers="")
+    return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=kinds, complete=complete)
 
 
 def _opened(engine: Engine, given: Given, shown: str) -> Rows:
