@@ -1,13 +1,11 @@
-"""Label rounds of votes batch by batch, so that an interruption costs neither a second charge nor a second answer.
+"""`Labelling`: rounds of votes, batch by batch, so that an interruption costs neither a second charge nor a second answer.
 
-For each batch: charge the ledger, draw, keep the labels in a private draft, release the charge with a claim that names this
-draw, give the draft its name. All steps are durable and may be repeated. After an interruption, a batch with a file is taken from
-it, if its claim is the ledger's; a batch that is charged and has none was never seen by anybody, and is drawn under its charge; a
-batch that is released and has no file is refused: it may have been seen. Of two copies of a folder that draw the same batch at
-once, the ledger accepts one claim, and the other draw is dropped unseen.
-
-From top to bottom: `Job`, what is labelled and how; `Payer`, who pays; `Spool`, the folder that keeps draws; `Labelling`,
-the loop over batches. Messages contain no vote and no label.
+A job is a session with a key per batch, and a folder that keeps what was drawn. For each batch: charge the ledger, draw, keep
+the labels in a private draft, release the charge with a claim that names this draw, give the draft its name. All steps are
+durable and may be repeated. After an interruption, a batch with a file is taken from it, if its claim is the ledger's; a batch
+that is charged and has none was never seen by anybody, and is drawn under its charge; a batch that is released and has no file is
+refused: it may have been seen. Of two copies of a folder that draw the same batch at once, the ledger accepts one claim, and the
+other draw is dropped unseen. Messages contain no vote and no label.
 """
 
 from __future__ import annotations
@@ -15,35 +13,38 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import math
 import os
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self, final
+from typing import Any, final
 
-import numpy as np
-from pydantic import Field, model_validator
-
-from accounting import AccountingError, Budget, BudgetExceeded, Composed, Curve, Ledger, OutputError, Relation
+from accounting import Budget, BudgetExceeded, Composed, Curve, Ledger, OutputError, Relation
 from accounting.address import masked
-from accounting.arguments import same_relation
-from accounting.budget import NOTHING, Price
+from accounting.arguments import checked_integer
+from accounting.budget import NOTHING
 from accounting.decimal_sum import float_up
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, sync_folder
-from accounting.frozen import Count, Frozen, kind_of
-from accounting.ledger import ClaimConflict, Total
-from accounting.price import FAILURE_UNIT, MAIN_UNIT
+from accounting.ledger import ClaimConflict
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, Pay
-from dpselect.pate.ballots import Ballots
+from dpselect.mechanisms.base import Mechanism, Pay
+from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.voting import ABSTAINED
-from dpselect.selection import Selection, Selections
+from dpselect.selection import Selection
+from dpselect.session import Session
 
 OWN_DATASET = "votes"
+VERSION = 3
+_ANEW = "start the job anew under another key and in another place, which pays again"
+_LONGEST = 2**28  # bytes of a file of labels
+_LONGEST_KEY = 150  # characters; batches append their number
+Answer = list[int] | None
+"""The labels of a round, by position; None where it was not answered."""
+ProgressCallback = Callable[[int, int], None]
 
 
 class JobConflict(InvalidRequest):
@@ -59,222 +60,77 @@ class JobDamaged(DpSelectError):
 
 
 @final
-class Job(Frozen):
-    """What is labelled and how; public configuration. The mechanism knows all it needs, the number of teachers included.
+class Labelling:
+    """A labelling job in its folder. Work on it while its folder is `held`; `begin` or `resume` comes before `run`.
 
-    `pay="spent"` gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
+    The job's charges are bound to the folder's `state`, a random identity, so that a second folder cannot draw under the charges
+    of the first. A copied folder is another folder with the same state, and may draw the same batch: labels count once the ledger
+    has accepted their claim, which it does for one draw of a batch.
+
+    Args:
+        session: who pays, under the keys `key`/0, `key`/1 and so on.
+        mechanism: a mechanism for ballots.
+        ballots: as the mechanism needs them: every round is labelled once.
+        folder: where the job keeps its state.
+        key: 1 to 150 characters, the job's name in the ledger.
+        batch_size: rounds that are charged, drawn and kept together, >= 1.
+        pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
+        salt: public text by which ballots were cut.
+        votes: digest of what the ballots were read from: a job is resumed with the same votes.
+        own: the file of the session's ledger, where it was made for this job and lies in its folder.
+
+    Attributes:
+        answers: of the rounds that are labelled, in order from the first.
+        stopped: what ended `run` early: somebody else spent the budget meanwhile.
+
+    Raises:
+        InvalidRequest: an argument is outside its domain, or `pay` is "spent" and a round costs the same whatever comes out.
+        InvalidBallots: the mechanism's guarantee does not cover the ballots.
     """
 
-    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
-    key: Annotated[str, Field(min_length=1, max_length=150)] = Field(description="1 to 150 characters")
-    mechanism: AnyMechanism = Field(description="a Mechanism")
-    rounds: Count = Field(description="an integer >= 1")
-    batch_size: Count = Field(description="an integer >= 1")
-    ledger: str = Field(description="the identity of a ledger")
-    dataset: str = Field(description="the name of a dataset")
-    period: str | None = Field(default=None, description="the name of a period, or None")
-    salt: str = Field(default="", description="public text")
-    pay: Pay = Field(default="curve", description="curve or spent")
+    answers: list[Answer]
+    stopped: BudgetExceeded | None
 
-    @model_validator(mode="after")
-    def _has_such_a_price(self) -> Self:
-        if self.pay == "spent" and not self.mechanism.pays_as_it_goes:
-            raise ValueError(f"a round of {type(self.mechanism).__name__} costs the same whatever comes out: pay its curve")
-        return self
-
-    @property
-    def batches(self) -> int:
-        return -(-self.rounds // self.batch_size)
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of all that is not at its default, to which a later version adds nothing: what is resumed is what was begun."""
-        stated = {"kind": kind_of(type(self.mechanism)), **self.model_dump(mode="json", exclude_defaults=True)}
-        return hashlib.sha256(json.dumps(stated, sort_keys=True).encode()).hexdigest()
-
-    def rows(self, batch: int) -> slice:
-        """The rounds of a batch."""
-        return slice(batch * self.batch_size, min(self.rounds, (batch + 1) * self.batch_size))
-
-    def size(self, batch: int) -> int:
-        """How many rounds a batch has."""
-        return min(self.batch_size, self.rounds - batch * self.batch_size)
-
-    def charge_key(self, batch: int) -> str:
-        """The ledger's idempotency key of a batch."""
-        return f"{self.key}/{batch}"
-
-    def spent(self, answered: list[bool]) -> Curve | None:
-        """What rounds cost of which these were answered, where that is what is paid; None where each costs its curve."""
-        if self.pay == "curve":
-            return None
-        rounds = {
-            True: Selection(indices=(0,), ordered=True, requested=1),
-            False: Selection(indices=(), ordered=True, requested=1, complete=False, reason=ABSTAINED),
+    def __init__(
+        self,
+        session: Session,
+        mechanism: Mechanism,
+        ballots: Ballots,
+        folder: Path,
+        *,
+        key: str,
+        batch_size: int = 100,
+        pay: Pay = "curve",
+        salt: str = "",
+        votes: str = "",
+        own: Path | None = None,
+    ) -> None:
+        mechanism.check_many(ballots)
+        if pay == "spent" and not mechanism.pays_as_it_goes:
+            raise InvalidRequest(f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its curve")
+        if not 1 <= len(key) <= _LONGEST_KEY:
+            raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
+        self.session, self.ballots, self.folder = session, ballots, folder
+        self.mechanism, self.key, self.pay = ballots.settled(mechanism), key, pay
+        self.batch_size = checked_integer("batch_size", batch_size, "rounds that are charged together", error=InvalidRequest)
+        self.answers, self.stopped = [], None
+        self._votes, self._own = votes, own
+        periods = session._behalf["period"]
+        self._terms = {
+            "key": key,
+            "mechanism": json.loads(self.mechanism.to_json()),
+            "rounds": ballots.rounds,
+            "batch_size": self.batch_size,
+            "ledger": session.ledger.heads().ledger_id,
+            "dataset": session.dataset.name,
+            "period": periods if periods is None or isinstance(periods, str) else sorted(periods),
+            "salt": salt,
+            "pay": pay,
         }
-        return Composed.of([(answered.count(one), self.mechanism.spent(rounds[one])) for one in rounds])
+        self.fingerprint = hashlib.sha256(json.dumps(self._terms, sort_keys=True).encode()).hexdigest()
+        self.state = ""
 
-    def item(self, batch: int, state: str) -> _BatchItem:
-        """What the ledger is charged for one round of a batch, for labels that are kept in the folder with identity `state`."""
-        binding = hashlib.sha256(f"{self.fingerprint}/{state}/{batch}".encode()).hexdigest()[:32]
-        return _BatchItem(self.mechanism, batch, binding)
-
-
-@dataclass(frozen=True)
-class _BatchItem:
-    """A mechanism as a ledger is charged for one round of it, bound to one batch of one job in one folder.
-
-    A ledger refuses another item under the same key: so a second folder cannot draw under the charges of the first.
-    """
-
-    mechanism: Mechanism
-    batch: int
-    binding: str
-
-    @property
-    def curve(self) -> Curve:
-        return self.mechanism.curve
-
-    @property
-    def relation(self) -> Relation:
-        return self.mechanism.relation
-
-    def to_json(self) -> str:
-        mechanism = json.loads(self.mechanism.to_json())
-        return json.dumps({"kind": "pate_batch", "batch": self.batch, "binding": self.binding, "mechanism": mechanism})
-
-
-@dataclass(frozen=True)
-class Payer:
-    """A dataset of a ledger, and the period of it."""
-
-    ledger: Ledger
-    dataset: str
-    period: str | None = None
-
-    @classmethod
-    def own(cls, path: Path, mechanism: Mechanism, rounds: int, batch_size: int) -> Self:
-        """A new ledger beside the labels, whose only dataset has the budget that the job costs, in zCDP, and no more."""
-        if path.exists():
-            _remove_unused(path)
-        ledger = Ledger.open(f"sqlite:///{path}")
-        job = Job(key="any", mechanism=mechanism, rounds=rounds, batch_size=batch_size, ledger="", dataset=OWN_DATASET)
-        price = price_of(Budget(rho=1e6, delta=0.999), job, list(range(job.batches)))  # of a budget that is ample
-        exact = Budget(rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT))
-        ledger.create_dataset(OWN_DATASET, exact, mechanism.relation, unit="teacher")
-        return cls(ledger, OWN_DATASET)
-
-    @classmethod
-    def kept(cls, path: Path) -> Self:
-        """The ledger that a job was begun with: another one would pay a second time for what was drawn."""
-        if not path.exists():
-            raise JobDamaged(
-                f"{masked(path)}, the ledger that the job was begun with, is missing: put it back. Without it nothing "
-                "records what was drawn and paid for; begin another job in another place, which pays again"
-            )
-        return cls(Ledger.open(f"sqlite:///{path}", create=False), OWN_DATASET)
-
-    @property
-    def identity(self) -> str:
-        return self.ledger.heads().ledger_id
-
-    @property
-    def total(self) -> Total:
-        return self.ledger.total(self.dataset, self.period)
-
-    def require_room(self, job: Job) -> None:
-        """Check that every batch that was not charged yet can be paid, before the first is drawn; the next one of a job that
-        pays for what came out, whose price is not known beforehand.
-        """
-        same_relation(self.ledger.dataset(self.dataset).relation, job.mechanism.relation)
-        total = self.total
-        open_batches = [b for b in range(job.batches) if self.ledger.find(self.dataset, job.charge_key(b)) is None]
-        needed = price_of(total.budget, job, open_batches if job.pay == "curve" else open_batches[:1])
-        if not total.budget.fits(total.spent, needed):
-            raise BudgetExceeded(
-                f"the rounds that are left to label do not fit into what is left of dataset={self.dataset!r}, which buys "
-                f"{self.buys(job.mechanism)} rounds. Nothing was drawn. {shortfall(total.budget, total.spent, needed)}",
-                requested=needed,
-                spent=total.spent,
-                remaining=total.remaining,
-            )
-
-    def buys(self, mechanism: Mechanism) -> int:
-        """How many rounds what is left pays for, charged one by one."""
-        total = self.total
-        return total.budget.how_many(mechanism.curve, spent=total.spent)
-
-
-def price_of(budget: Budget, job: Job, batches: list[int]) -> Price:
-    """What these batches are charged together."""
-    prices = {size: budget.price(size * job.mechanism.curve) for size in {job.size(batch) for batch in batches}}
-    return reduce(Price.plus, (prices[job.size(batch)] for batch in batches), NOTHING)
-
-
-def _remove_unused(path: Path) -> None:
-    """A ledger of an attempt that ended before it charged anything."""
-    with Ledger.open(f"sqlite:///{path}") as ledger:
-        if any(head.seq for head in ledger.heads().datasets.values()):
-            raise JobDamaged(
-                f"{masked(path)} has paid for a job whose record, job.json, is missing: put that back, or write to another "
-                "--output, which pays again"
-            )
-    path.unlink()
-
-
-# -- the folder ---------------------------------------------------------------------------------------------------------------
-
-VERSION = 2
-_ANEW = "start the job anew under another key and in another place, which pays again"
-_LONGEST = 2**28
-Row = tuple[int, list[int], bool]
-"""A round, its labels, and whether it was answered."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """Released labels of consecutive rounds: positions of each round's labels, and whether the round was answered."""
-
-    labels: list[list[int]]
-    answered: list[bool]
-
-    @classmethod
-    def of(cls, drawn: Selections) -> Self:
-        """What was drawn, without the padding."""
-        return cls([row[row >= 0].tolist() for row in drawn.indices], np.asarray(drawn.complete).tolist())
-
-    @classmethod
-    def checked(cls, labels: object, answered: object, rounds: int, size: int | None) -> Self | None:
-        """What a file holds, if it can be the labels of `rounds` rounds with `size` labels to choose from."""
-        if not isinstance(labels, list) or not isinstance(answered, list) or len(labels) != rounds or len(answered) != rounds:
-            return None
-        if not all(type(one) is bool for one in answered) or not all(isinstance(row, list) for row in labels):
-            return None
-        end = math.inf if size is None else size
-        if not all(type(label) is int and 0 <= label < end for row in labels for label in row):
-            return None
-        return cls(labels, answered) if all(len(set(row)) == len(row) for row in labels) else None
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The labels of a batch in the folder, and the claim on the batch that they are: a hash of them, of job and of draw."""
-
-    labels: Labels
-    claim: str
-
-
-@final
-class Spool:
-    """The folder of one job. Use it while it is `held`: one process at a time draws.
-
-    A copied folder is another folder with the same charges, and may draw the same batch. Labels count once the ledger has
-    accepted their claim, which it does for one draw of a batch; a draw that comes second is dropped unseen. The job's charges
-    are bound to the folder's `state`, a random identity.
-    """
-
-    def __init__(self, folder: Path, state: str, job: Job) -> None:
-        self.folder, self.state, self.job = folder, state, job
+    # -- begin or resume ---------------------------------------------------------------------------------------------------
 
     @staticmethod
     @contextlib.contextmanager
@@ -303,6 +159,7 @@ class Spool:
 
     @staticmethod
     def is_begun(folder: Path) -> bool:
+        """Whether the folder holds a job."""
         return os.path.lexists(folder / "job.json")
 
     @classmethod
@@ -317,44 +174,155 @@ class Spool:
                 "--key), which pays again"
             )
 
-    @classmethod
-    def begin(cls, folder: Path, job: Job, votes: str, own: Path | None = None) -> Self:
-        """A new job on the votes with this digest, which stays in the folder; `own` is its ledger, where no other one pays."""
-        if cls.is_begun(folder):
-            raise JobConflict(f"{masked(folder)} holds a job already: continue it with --resume, or {_ANEW}")
-        state = uuid.uuid4().hex
-        content = {"version": VERSION, "state": state, "votes": votes, "own": None if own is None else _place(own)}
-        with new_file(folder / "job.json", "the job's record", mode=PRIVATE) as stream:
-            stream.write(_sealed({**content, "job": json.loads(job.model_dump_json())}))
-        return cls(folder, state, job)
+    def begin(self) -> None:
+        """Put the record of a new job in the folder, once all of it can be paid."""
+        self.check_start(self.folder, resume=False)
+        self.require_room()
+        self.state = uuid.uuid4().hex
+        content = {"version": VERSION, "state": self.state, "votes": self._votes, "job": self._terms}
+        own = None if self._own is None else _place(self._own)
+        with new_file(self.folder / "job.json", "the job's record", mode=PRIVATE) as stream:
+            stream.write(_sealed({**content, "own": own}))
 
-    @classmethod
-    def resumed(cls, folder: Path, job: Job, votes: str, own: Path | None = None) -> Self:
-        """The job that was begun, if it is this one. JobConflict if job, votes or folder are others; JobDamaged as for `key`."""
-        begun, content = _begun(folder)
-        if begun.fingerprint != job.fingerprint:
-            was, asked = begun.model_dump(), job.model_dump()
-            differing = [name for name in was if was[name] != asked[name]]
+    def resume(self) -> None:
+        """Take up the job that was begun.
+
+        Raises:
+            JobConflict: there is none, or job, votes or folder are others.
+            JobDamaged: its record was changed.
+        """
+        self.check_start(self.folder, resume=True)
+        content = _begun(self.folder)
+        if set(content["job"]) != set(self._terms):
+            raise _no_record(self.folder)
+        if differing := [name for name, value in self._terms.items() if content["job"][name] != value]:
             raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
-        if content["votes"] != votes:
+        if content["votes"] != self._votes:
             raise JobConflict("the file of votes is not the one that the job was begun with: resume it with that file")
-        if own is not None and not any((content["own"] or {}).get(name) == now for name, now in _place(own).items()):
+        places = content["own"] or {}
+        if self._own is not None and not any(places.get(name) == now for name, now in _place(self._own).items()):
             raise JobConflict(
-                f"{masked(folder)} is a copy of a job, together with the ledger inside it: a copied ledger would pay a second "
-                "time. Resume the job where it was begun, or put the folder back there; give jobs that are copied a --ledger"
+                f"{masked(self.folder)} is a copy of a job, together with the ledger inside it: a copied ledger would pay a "
+                "second time. Resume the job where it was begun, or put the folder back; give jobs that are copied a --ledger"
             )
-        return cls(folder, content["state"], job)
+        self.state = content["state"]
 
     @staticmethod
-    def key(folder: Path) -> str:
+    def key_of(folder: Path) -> str:
         """The key of the job that the folder holds. JobDamaged where its record of it was changed."""
-        return _begun(folder)[0].key
+        return str(_begun(folder)["job"]["key"])
 
-    def read(self, batch: int) -> Kept | None:
-        """The labels of a batch, or a draw of them that waits for its claim; None if they were never written as a whole.
+    # -- what it costs -----------------------------------------------------------------------------------------------------
 
-        JobDamaged where the file was changed, or belongs elsewhere.
+    @property
+    def batches(self) -> int:
+        """How many batches the job has."""
+        return -(-self.ballots.rounds // self.batch_size)
+
+    def require_room(self) -> None:
+        """Check that every batch that was not charged yet can be paid, before the first is drawn; the next one of a job that
+        pays for what came out, whose price is not known beforehand.
+
+        Raises:
+            BudgetExceeded, Unaffordable, RelationMismatch: it cannot; nothing was drawn.
         """
+        ledger, name = self.session.ledger, self.session.dataset.name
+        left = [batch for batch in range(self.batches) if ledger.find(name, self._key(batch)) is None]
+        if not left:
+            return
+        sizes = [self._rows(batch).stop - self._rows(batch).start for batch in (left if self.pay == "curve" else left[:1])]
+        curve = ledger.charged_curve(name, self._item(0), **self.session._terms(1, {}))
+        for total in ledger.room(name, **self.session._terms(1, {})):
+            needed = price_of(total.budget, curve, sizes)
+            if not total.budget.fits(total.spent, needed):
+                raise BudgetExceeded(
+                    f"the rounds that are left to label do not fit into what is left of dataset={name!r}, which buys "
+                    f"{total.budget.how_many(curve, spent=total.spent)} rounds. Nothing was drawn. "
+                    f"{shortfall(total.budget, total.spent, needed)}",
+                    requested=needed,
+                    spent=total.spent,
+                    remaining=total.remaining,
+                )
+
+    def _item(self, batch: int) -> _Batch:
+        binding = hashlib.sha256(f"{self.fingerprint}/{self.state}/{batch}".encode()).hexdigest()[:32]
+        return _Batch(self.mechanism, batch, binding)
+
+    def _key(self, batch: int) -> str:
+        return f"{self.key}/{batch}"
+
+    def _rows(self, batch: int) -> slice:
+        return slice(batch * self.batch_size, min(self.ballots.rounds, (batch + 1) * self.batch_size))
+
+    def _spent(self, answers: list[Answer]) -> Curve | None:
+        """What rounds cost that came out so, where that is what is paid; None where each costs its curve."""
+        if self.pay == "curve":
+            return None
+        answered = Selection(indices=(0,), ordered=True, requested=1)
+        abstained = Selection(indices=(), ordered=True, requested=1, complete=False, reason=ABSTAINED)
+        silent = answers.count(None)
+        counted = (len(answers) - silent, answered), (silent, abstained)
+        return Composed.of([(count, self.mechanism.spent(selection)) for count, selection in counted])
+
+    # -- the loop ----------------------------------------------------------------------------------------------------------
+
+    def run(self, progress: ProgressCallback | None = None) -> None:
+        """Label what is not labelled yet. If somebody else spends the budget meanwhile, what is done stays: see `stopped`.
+
+        Raises:
+            BudgetExceeded, Unaffordable: the budget does not pay for what is left; nothing was drawn.
+            JobDamaged: labels of an earlier run are lost.
+            JobConflict: another copy of the folder has drawn a batch.
+            LedgerUnavailable, LedgerCorrupt, KeyConflict: as the ledger; what is done stays.
+        """
+        self.require_room()
+        for batch in range(self.batches):
+            try:
+                self.answers += self._label(batch)
+            except BudgetExceeded as error:
+                self.stopped = error
+                return
+            if progress is not None:
+                progress(len(self.answers), self.ballots.rounds)
+
+    def _label(self, batch: int) -> list[Answer]:
+        ledger, name, rows = self.session.ledger, self.session.dataset.name, self._rows(batch)
+        kept = self._read(batch)
+        terms = self.session._terms(rows.stop - rows.start, {"key": self._key(batch), "label": "dpselect pate"})
+        receipt = (ledger.charge if self.pay == "curve" else ledger.reserve)(name, self._item(batch), **terms)
+        if receipt.state == "reserved":
+            ledger.commit(name, receipt.key)
+        if kept is None:
+            if receipt.state == "released":
+                raise JobDamaged(
+                    f"the labels of batch {batch} were drawn and are missing from {masked(self.folder)}: they may have been "
+                    "seen, so they are not drawn again. Put the file back (if the folder was copied, it is in the other "
+                    f"copy), or {_ANEW}"
+                )
+            drawn = self.mechanism.select_many(self.ballots[rows])
+            labels = zip(drawn.indices, drawn.complete, strict=True)
+            kept = self._keep(batch, [row[row >= 0].tolist() if whole else None for row, whole in labels])
+        answers, claim = kept
+        path = self._path(batch)
+        try:
+            ledger.release(name, receipt.key, claim=claim, spent=self._spent(answers))
+        except ClaimConflict:
+            _draft(path).unlink(missing_ok=True)
+            raise JobConflict(
+                f"batch {batch} was drawn and handed out by another copy of {masked(self.folder)}, or its labels were changed: "
+                "this copy's draw is dropped, and nobody has seen it. Resume the job in the folder that has the labels"
+            ) from None
+        if os.path.lexists(_draft(path)):
+            settle(_draft(path), path)
+        return answers
+
+    # -- what is kept ------------------------------------------------------------------------------------------------------
+
+    def _path(self, batch: int) -> Path:
+        return self.folder / f"batch-{batch:06d}.json"
+
+    def _read(self, batch: int) -> tuple[list[Answer], str] | None:
+        """The labels of a batch and their claim, of a draft that waits for its claim too; None if they were never whole."""
         path, draft = self._path(batch), _draft(self._path(batch))
         if os.path.lexists(path):
             return self._kept(path, batch)
@@ -366,64 +334,120 @@ class Spool:
             draft.unlink()  # its writing was interrupted: nobody can have claimed it
             return None
 
-    def draft(self, batch: int, labels: Labels) -> Kept:
+    def _keep(self, batch: int, answers: list[Answer]) -> tuple[list[Answer], str]:
         """Keep a draw, durably, until the ledger accepts its claim."""
-        content = {"version": VERSION, "job": self.job.fingerprint, "state": self.state, "batch": batch, "draw": uuid.uuid4().hex}
-        sealed = _sealed({**content, "labels": labels.labels, "answered": labels.answered})
+        content = {"version": VERSION, "job": self.fingerprint, "state": self.state, "batch": batch, "draw": uuid.uuid4().hex}
+        sealed = _sealed({**content, "answers": answers})
         try:
             _write(_draft(self._path(batch)), sealed)
         except OSError as error:
             raise OutputError(
-                f"{self.folder} cannot be written ({error.strerror}). The batch is charged and nobody has seen its labels: make "
-                "room and use --resume, which charges nothing more for it"
+                f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged and nobody has seen its "
+                "labels: make room and use --resume, which charges nothing more for it"
             ) from None
-        return Kept(labels, _claim(sealed))
+        return answers, _claim(sealed)
 
-    def settle(self, batch: int) -> None:
-        """Give the labels whose claim was accepted their name; labels that have it stay."""
-        path = self._path(batch)
-        if os.path.lexists(_draft(path)):
-            settle(_draft(path), path)
-
-    def drop(self, batch: int) -> None:
-        """Forget a draw whose claim came second."""
-        _draft(self._path(batch)).unlink(missing_ok=True)
-
-    def finished(self, rounds: int) -> Iterator[Row]:
-        """The first `rounds` rounds. JobDamaged where a file is damaged or missing."""
-        for batch in range(-(-rounds // self.job.batch_size)):
-            if (kept := self.read(batch)) is None:
-                raise JobDamaged(f"the labels of batch {batch} are missing from {self.folder}: resume the job")
-            for place, (labels, answered) in enumerate(zip(kept.labels.labels, kept.labels.answered, strict=True)):
-                yield self.job.rows(batch).start + place, labels, answered
-
-    def _path(self, batch: int) -> Path:
-        return self.folder / f"batch-{batch:06d}.json"
-
-    def _kept(self, path: Path, batch: int) -> Kept:
+    def _kept(self, path: Path, batch: int) -> tuple[list[Answer], str]:
         content, sealed = _unsealed(path)
-        if (content.get("job"), content.get("state"), content.get("batch")) != (self.job.fingerprint, self.state, batch):
+        if (content.get("job"), content.get("state"), content.get("batch")) != (self.fingerprint, self.state, batch):
             raise JobDamaged(f"{masked(path)} belongs to another job or batch: put the right file back, or {_ANEW}")
-        size = getattr(self.job.mechanism, "labels", None)
-        labels = Labels.checked(content.get("labels"), content.get("answered"), self.job.size(batch), size)
-        if labels is None:
+        rounds, answers = self._rows(batch).stop - self._rows(batch).start, content.get("answers")
+        if not isinstance(answers, list) or len(answers) != rounds or not all(map(self._is_answer, answers)):
+            raise JobDamaged(f"{masked(path)} does not hold labels of {rounds} rounds: put the right file back, or {_ANEW}")
+        return answers, _claim(sealed)
+
+    def _is_answer(self, found: object) -> bool:
+        if found is None:
+            return True
+        end = self.ballots.labels
+        known = isinstance(found, list) and all(type(label) is int and 0 <= label < end for label in found)
+        return known and len(set(found)) == len(found)  # type: ignore[arg-type, call-overload]
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """A mechanism as a ledger is charged for one round of it, bound to one batch of one job in one folder.
+
+    A ledger refuses another item under the same key: so a second folder cannot draw under the charges of the first.
+    """
+
+    mechanism: Mechanism
+    batch: int
+    binding: str
+
+    @property
+    def curve(self) -> Curve:
+        return self.mechanism.curve
+
+    @property
+    def relation(self) -> Relation:
+        return self.mechanism.relation
+
+    @property
+    def unit(self) -> str | None:
+        return self.mechanism.unit if isinstance(self.mechanism, Vote) else None
+
+    def to_json(self) -> str:
+        mechanism = json.loads(self.mechanism.to_json())
+        return json.dumps({"kind": "pate_batch", "batch": self.batch, "binding": self.binding, "mechanism": mechanism})
+
+
+def price_of(budget: Budget, curve: Curve, sizes: list[int]) -> Price:
+    """What batches of these sizes are charged together."""
+    prices = {size: budget.price(size * curve) for size in set(sizes)}
+    return reduce(Price.plus, (prices[size] for size in sizes), NOTHING)
+
+
+# -- a ledger of its own ------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def own_session(path: Path, mechanism: Mechanism, rounds: int, batch_size: int, *, resume: bool) -> Iterator[Session]:
+    """A session on a ledger beside the labels, whose only dataset has the budget that the job costs, in zCDP, and no more.
+
+    Raises:
+        JobDamaged: the job was begun and its ledger is gone, or the ledger has paid for a job whose record is gone.
+    """
+    if resume:
+        if not path.exists():
             raise JobDamaged(
-                f"{masked(path)} does not hold labels of {self.job.size(batch)} rounds: put the right file back, or {_ANEW}"
+                f"{masked(path)}, the ledger that the job was begun with, is missing: put it back. Without it nothing records "
+                "what was drawn and paid for; begin another job in another place, which pays again"
             )
-        return Kept(labels, _claim(sealed))
+        with Ledger.open(f"sqlite:///{path}", create=False) as ledger:
+            yield Session(ledger, OWN_DATASET)
+        return
+    if path.exists():
+        with Ledger.open(f"sqlite:///{path}") as ledger:
+            if any(head.seq for head in ledger.heads().datasets.values()):
+                raise JobDamaged(
+                    f"{masked(path)} has paid for a job whose record, job.json, is missing: put that back, or write to another "
+                    "--output, which pays again"
+                )
+        path.unlink()  # of an attempt that ended before it charged anything
+    sizes = [min(batch_size, rounds - start) for start in range(0, rounds, batch_size)]
+    price = price_of(Budget(rho=1e6, delta=0.999), mechanism.curve, sizes)  # of a budget that is ample
+    exact = Budget(rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT))
+    with Ledger.open(f"sqlite:///{path}") as ledger:
+        ledger.create_dataset(OWN_DATASET, exact, mechanism.relation, unit="record")
+        yield Session(ledger, OWN_DATASET)
 
 
-def _begun(folder: Path) -> tuple[Job, dict[str, Any]]:
-    path = folder / "job.json"
-    content, _ = _unsealed(path)
-    try:
-        job = Job.model_validate(content.get("job"))
-    except AccountingError:
-        job = None
-    own = content.get("own")
-    if job is None or not _are_texts(content, "state", "votes") or not (own is None or _are_texts(own, "path", "number")):
-        raise JobDamaged(f"{masked(path)} is not the record of a job: put the right file back, or {_ANEW}")
-    return job, content
+# -- files --------------------------------------------------------------------------------------------------------------------
+
+
+def _begun(folder: Path) -> dict[str, Any]:
+    """The record of the job that a folder holds."""
+    content, _ = _unsealed(folder / "job.json")
+    job, own = content.get("job"), content.get("own")
+    texts = _are_texts(content, "state", "votes") and _are_texts(job, "key")
+    if not texts or not (own is None or _are_texts(own, "path", "number")):
+        raise _no_record(folder)
+    return content
+
+
+def _no_record(folder: Path) -> JobDamaged:
+    return JobDamaged(f"{masked(folder / 'job.json')} is not the record of a job: put the right file back, or {_ANEW}")
 
 
 def _are_texts(content: Any, *names: str) -> bool:
@@ -473,85 +497,3 @@ def _unsealed(path: Path) -> tuple[dict[str, Any], bytes]:
             f"{masked(path)} is of another version than {VERSION}, the one this package writes: finish the job with its own"
         )
     return content, sealed
-
-
-# -- the loop -----------------------------------------------------------------------------------------------------------------
-
-ProgressCallback = Callable[[int, int], None]
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a job got: rounds that are labelled, in order from the first, how many were answered, and what stopped it."""
-
-    rounds: int
-    answered: int
-    stopped: BudgetExceeded | None = None
-
-
-@final
-class Labelling:
-    """A job at work on ballots whose rounds are the job's, for a process that holds its folder."""
-
-    def __init__(self, spool: Spool, payer: Payer, ballots: Ballots) -> None:
-        self._spool, self._payer, self._ballots = spool, payer, ballots
-
-    def run(self, progress: ProgressCallback | None = None) -> Progress:
-        """Label what is not labelled yet. If somebody else spends the budget meanwhile, what is done stays: see `stopped`.
-
-        Raises:
-            BudgetExceeded, Unaffordable: the budget does not pay for what is left; nothing was drawn.
-            JobDamaged: labels of an earlier run are lost.
-            JobConflict: another copy of the folder has drawn a batch.
-            LedgerUnavailable, LedgerCorrupt, KeyConflict: as the ledger; what is done stays.
-        """
-        job = self._spool.job
-        job.mechanism.check_many(self._ballots)
-        self._payer.require_room(job)
-        rounds = answered = 0
-        for batch in range(job.batches):
-            try:
-                labels = self._batch(batch)
-            except BudgetExceeded as error:
-                return Progress(rounds, answered, error)
-            rounds, answered = rounds + job.size(batch), answered + sum(labels.answered)
-            if progress is not None:
-                progress(rounds, job.rounds)
-        return Progress(rounds, answered)
-
-    def _batch(self, batch: int) -> Labels:
-        ledger, dataset, job = self._payer.ledger, self._payer.dataset, self._spool.job
-        kept = self._spool.read(batch)
-        receipt = (ledger.charge if job.pay == "curve" else ledger.reserve)(
-            dataset,
-            job.item(batch, self._spool.state),
-            count=job.size(batch),
-            key=job.charge_key(batch),
-            period=self._payer.period,
-            label="dpselect pate",
-        )
-        if receipt.state == "reserved":
-            ledger.commit(dataset, receipt.key)
-        if kept is None:
-            if receipt.state == "released":
-                raise JobDamaged(
-                    f"the labels of batch {batch} were drawn and are missing from {self._spool.folder}: they may have been seen, "
-                    "so they are not drawn again. Put the file back (if the folder was copied, it is in the other copy), or "
-                    "start the job anew under another key, which pays again"
-                )
-            drawn = job.mechanism.select_many(self._ballots[job.rows(batch)])
-            kept = self._spool.draft(batch, Labels.of(drawn))
-        self._claim(batch, kept)
-        return kept.labels
-
-    def _claim(self, batch: int, kept: Kept) -> None:
-        job, spent = self._spool.job, self._spool.job.spent(kept.labels.answered)
-        try:
-            self._payer.ledger.release(self._payer.dataset, job.charge_key(batch), claim=kept.claim, spent=spent)
-        except ClaimConflict:
-            self._spool.drop(batch)
-            raise JobConflict(
-                f"batch {batch} was drawn and handed out by another copy of {self._spool.folder}, or its labels were changed: "
-                "this copy's draw is dropped, and nobody has seen it. Resume the job in the folder that has the labels"
-            ) from None
-        self._spool.settle(batch)

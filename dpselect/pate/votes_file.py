@@ -24,7 +24,7 @@ from accounting.address import masked
 from accounting.files import read_bytes
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms import Mechanism
-from dpselect.pate.ballots import Ballots, Missing
+from dpselect.pate.ballots import Ballots, Missing, Split
 from dpselect.pate.outlook import TrialVotes
 from dpselect.pate.voting import TauVoting
 
@@ -56,7 +56,15 @@ class VotesFile:
         return "VotesFile(<votes hidden>)"
 
     @classmethod
-    def read(cls, path: Path, *, teachers: int | None = None, stacked: bool = False, missing: Missing = "refuse") -> Self:
+    def read(
+        cls,
+        path: Path,
+        *,
+        teachers: int | None = None,
+        stacked: bool = False,
+        missing: Missing = "refuse",
+        split: Split = "position",
+    ) -> Self:
         """The ballots that a file holds.
 
         Args:
@@ -64,7 +72,7 @@ class VotesFile:
                 sparse matrix (CSR, CSC or COO) that scipy.sparse.save_npz wrote. Unpacked it has at most 512 MiB.
             teachers: how many teachers there are, where the file does not tell.
             stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
-            missing: as for `Ballots`.
+            missing, split: as for `Ballots`.
         """
         content = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)
         try:
@@ -80,7 +88,7 @@ class VotesFile:
             raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
         if teachers is not None and stated is not None and teachers != stated:
             raise VotesFileError(f"--teachers={teachers}, but {masked(path)} states {stated}: leave one of them out")
-        ballots = _ballots(path, votes, stated if teachers is None else teachers, names, stacked=stacked, missing=missing)
+        ballots = _ballots(path, votes, stated if teachers is None else teachers, names, stacked, missing, split)
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), stacked or votes.ndim == 3)
 
     @classmethod
@@ -102,7 +110,7 @@ class VotesFile:
             fit = self.ballots.cut(mechanism.tau, salt=salt) if isinstance(mechanism, TauVoting) and self.single else self.ballots
             mechanism.check_many(fit)
         except InvalidBallots as error:
-            raise VotesFileError(f"{self.path}: {error}") from None
+            raise VotesFileError(f"{masked(self.path)}: {error}") from None
         return fit
 
 
@@ -193,7 +201,13 @@ def _refuse(message: str) -> NoReturn:
 
 
 def _ballots(
-    path: Path, votes: Any, teachers: int | None, names: list[int | str] | None, *, stacked: bool, missing: Missing
+    path: Path,
+    votes: Any,
+    teachers: int | None,
+    names: list[int | str] | None,
+    stacked: bool,
+    missing: Missing,
+    split: Split,
 ) -> Ballots:
     if teachers is None and (stacked or getattr(votes, "ndim", 0) == 2):
         raise VotesFileError(f"{masked(path)} holds a matrix, which does not tell how many teachers there are: state --teachers")
@@ -204,7 +218,7 @@ def _ballots(
         )
     try:
         if stacked:
-            return Ballots.stacked(votes, teachers=teachers or 0, missing=missing, names=names)
-        return Ballots(votes, teachers=teachers, missing=missing, names=names)
+            return Ballots.stacked(votes, teachers=teachers or 0, missing=missing, names=names, split=split)
+        return Ballots(votes, teachers=teachers, missing=missing, names=names, split=split)
     except AccountingError as error:
         raise VotesFileError(f"{masked(path)}: {error}") from None

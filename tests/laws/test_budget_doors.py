@@ -26,7 +26,7 @@ from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.cli.app import app
 from dpselect.continual import Arrivals, Horizon, plan_horizon
-from dpselect.pate.labelling import Job, Labelling, Payer, Spool
+from dpselect.pate.labelling import Labelling
 from dpselect.planning import Groups, Shape, plan_runs
 from dpselect.session import Schedule
 
@@ -65,12 +65,11 @@ def _schedule(session: dps.Session, _: Path) -> None:
 
 def _labelled(session: dps.Session, folder: Path) -> None:
     """Five rounds in batches of two."""
-    payer = Payer(session.ledger, session.dataset.name)
-    names = {"ledger": payer.identity, "dataset": payer.dataset}
-    job = Job.model_validate({"key": folder.name, "mechanism": ONE_BATCH, "rounds": 5, "batch_size": 2, **names})
-    with Spool.held(folder):
-        done = Labelling(Spool.begin(folder, job, "votes"), payer, pate.Ballots(np.full((5, 3), 10), teachers=10)).run()
-    assert done.rounds == 5
+    job = Labelling(session, ONE_BATCH, pate.Ballots(np.full((5, 3), 10), teachers=10), folder, key=folder.name, batch_size=2)
+    with Labelling.held(folder):
+        job.begin()
+        job.run()
+    assert len(job.answers) == 5
 
 
 def _quantile(_: dps.Session, folder: Path) -> None:

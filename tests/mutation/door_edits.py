@@ -32,7 +32,7 @@ DOOR_EDITS = [
         "        return self._single.curve",
         TAKEN,
     ),
-    Edit("dpselect/pate/labelling.py", "count=job.size(batch),", "count=max(1, job.size(batch) - 1),", TAKEN),
+    Edit("dpselect/pate/labelling.py", "_terms(rows.stop - rows.start,", "_terms(max(1, rows.stop - rows.start - 1),", TAKEN),
     Edit(
         "dpselect/pate/unsanitised.py",
         "session.publish(release, ",

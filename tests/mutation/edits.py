@@ -791,6 +791,18 @@ EDITS = [
     ),
     Edit(
         "dpselect/pate/labelling.py",
+        "        except JobDamaged:\n            draft.unlink()",
+        "        except JobDamaged:\n            raise",
+        "tests/dpselect/pate/test_labelling.py::test_a_job_that_fails_at_any_step_is_completed_and_pays_once",
+    ),
+    Edit(
+        "dpselect/pate/labelling.py",
+        "return self.mechanism.unit if isinstance(self.mechanism, Vote) else None",
+        "return None",
+        "tests/dpselect/pate/test_labelling.py::test_another_relation_is_refused",
+    ),
+    Edit(
+        "dpselect/pate/labelling.py",
         "    sync_folder(path.parent)  # the draft's name too",
         "    # the draft's name too",
         "tests/dpselect/pate/test_labelling_power_cut.py::test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept",

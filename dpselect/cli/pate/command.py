@@ -10,7 +10,7 @@ import math
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, fields
 from functools import partial
@@ -24,7 +24,7 @@ from rich.text import Text
 from typer import Argument, Exit, Option, echo
 
 import dpselect
-from accounting import AccountingError, Budget, Ledger, Unaffordable, best_epsilon
+from accounting import AccountingError, Budget, Ledger, Relation, best_epsilon
 from accounting.address import masked, without_password
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.remaining import left_in_words
@@ -35,11 +35,12 @@ from dpselect.cli import options, out
 from dpselect.cli.guard import SPENT, Terminated
 from dpselect.errors import Note, printable
 from dpselect.mechanisms.base import Pay
-from dpselect.pate.ballots import Ballots, Missing
-from dpselect.pate.labelling import Job, Labelling, Payer, Progress, ProgressCallback, Row, Spool
+from dpselect.pate.ballots import Ballots, Missing, Split
+from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session
 from dpselect.pate.outlook import Outlook
 from dpselect.pate.votes_file import VotesFile
 from dpselect.selection import Label
+from dpselect.session import Session
 
 FORMATS = (".npz", ".csv", ".jsonl")
 Kind = Literal["gnmax", "confident", "binary", "tau", "stable"]
@@ -64,6 +65,7 @@ class PateRequest:
     teachers: int | None = None
     stacked: bool = False
     missing: Missing = "refuse"
+    split: Split = "position"
     salt: str = ""
     batch_size: int = 100
     ledger: str | None = None
@@ -95,10 +97,8 @@ class PateAnswer:
     """What was labelled, and where the payer stands. All of it is public."""
 
     request: PateRequest
-    job: Job
+    job: Labelling
     outlook: pate.Outlook
-    progress: Progress
-    payer: Payer
 
 
 def labelled(
@@ -109,15 +109,17 @@ def labelled(
     """Label the rounds, or what is left of them, and write the labels. `announce` is called before anything is charged."""
     # Raise InvalidRequest unless the name of the file tells a format that labels are written in.
     if request.output.suffix.lower() not in FORMATS:
-        raise InvalidRequest(f"--output {request.output} must end in {', '.join(FORMATS)}: the name tells the format")
+        raise InvalidRequest(f"--output {masked(request.output)} must end in {', '.join(FORMATS)}: the name tells the format")
     if (request.ledger is None) != (request.dataset is None):
         raise InvalidRequest("--ledger and --dataset go together: name both, or none to keep a ledger beside the output")
     if request.ledger is None and request.pay != "curve":
         raise InvalidRequest("--pay-for-what-came-out needs --ledger and --dataset: the job's own ledger pays for nothing else")
     if request.ledger is None and request.period is not None:
         raise InvalidRequest("--period belongs to a dataset of a ledger: name it with --ledger and --dataset")
-    votes = VotesFile.read(request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing)
-    mechanism = _mechanism(request, votes.ballots)
+    votes = VotesFile.read(
+        request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing, split=request.split
+    )
+    mechanism = _mechanism(request, votes.ballots, _relation(request))
     ballots = votes.fitting(mechanism, request.salt)
     _check_start(request)
     expected = pate.outlook(mechanism, teachers=ballots.teachers)
@@ -135,7 +137,7 @@ def labelled(
         )
     if announce is not None:
         announce(ballots, expected)
-    with Spool.held(request.folder):
+    with Labelling.held(request.folder):
         return _run(request, votes, ballots, ballots.settled(mechanism), expected, progress)
 
 
@@ -163,45 +165,53 @@ def _run(
     progress: ProgressCallback | None,
 ) -> PateAnswer:
     _check_start(request)  # again, now that nobody else can begin
-    with _payer(request, mechanism, ballots.rounds) as payer:
-        job = Job(
-            key=request.key or (Spool.key(request.folder) if request.resume else uuid.uuid4().hex),
-            mechanism=mechanism,
-            rounds=ballots.rounds,
+    with _session(request, mechanism, ballots.rounds) as session:
+        job = Labelling(
+            session,
+            mechanism,
+            ballots,
+            request.folder,
+            key=request.key or (Labelling.key_of(request.folder) if request.resume else uuid.uuid4().hex),
             batch_size=request.batch_size,
-            ledger=payer.identity,
-            dataset=payer.dataset,
-            period=payer.period,
-            salt=request.salt,
             pay=request.pay,
+            salt=request.salt,
+            votes=votes.digest,
+            own=request.own,
         )
-        if not request.resume:
-            payer.require_room(job)  # before there is a job that would have to be resumed
-        spool = (Spool.resumed if request.resume else Spool.begin)(request.folder, job, votes.digest, request.own)
-        done = Labelling(spool, payer, ballots).run(progress)
-        if done.rounds:
-            write_output(request.output, spool.finished(done.rounds), ballots.names, request.record)
-        return PateAnswer(request, job, expected, done, payer)
+        (job.resume if request.resume else job.begin)()
+        job.run(progress)
+        if job.answers:
+            write_output(request.output, job.answers, ballots.names, request.record)
+        return PateAnswer(request, job, expected)
 
 
 def _check_start(request: PateRequest) -> None:
-    Spool.check_start(request.folder, resume=request.resume)
+    Labelling.check_start(request.folder, resume=request.resume)
     if not _is_ours(request.output, request.record):
         require_new(request.output, "--output")
 
 
 @contextmanager
-def _payer(request: PateRequest, mechanism: Mechanism, rounds: int) -> Iterator[Payer]:
+def _session(request: PateRequest, mechanism: Mechanism, rounds: int) -> Iterator[Session]:
+    """Who pays: a dataset of a ledger, or one with the budget of this job."""
     if request.own is not None:
-        payer = Payer.kept(request.own) if request.resume else Payer.own(request.own, mechanism, rounds, request.batch_size)
-    else:
-        payer = Payer(Ledger.open(str(request.ledger), create=False), str(request.dataset), request.period)
-    with payer.ledger:
-        yield payer
+        with own_session(request.own, mechanism, rounds, request.batch_size, resume=request.resume) as session:
+            yield session
+        return
+    with Ledger.open(str(request.ledger), create=False) as ledger:
+        yield Session(ledger, str(request.dataset), period=request.period)
 
 
-def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
-    member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels}
+def _relation(request: PateRequest) -> Relation:
+    """That of the records which the ledger protects; a changed ballot costs the same under either."""
+    if request.ledger is None:
+        return "replace_one"
+    with Ledger.open(request.ledger, create=False) as ledger:
+        return ledger.dataset(str(request.dataset)).relation
+
+
+def _mechanism(request: PateRequest, ballots: Ballots, relation: Relation) -> Mechanism:
+    member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels, "relation": relation}
     knob = knob_of(member).field
     if (request.budget is None) == (knob not in settings):
         raise InvalidRequest(f"state either --{knob}, the noise of a round, or --epsilon and --delta, the budget of all rounds")
@@ -229,13 +239,13 @@ def _mechanism(request: PateRequest, ballots: Ballots) -> Mechanism:
         raise InvalidRequest(message) from None
 
 
-def write_output(path: Path, rows: Iterable[Row], names: Sequence[Label] | None, record: Path) -> None:
-    """Write rows: positions to .npz; names, where there are some, to .csv and .jsonl.
+def write_output(path: Path, answers: Sequence[Answer], names: Sequence[Label] | None, record: Path) -> None:
+    """Write answers: positions to .npz; names, where there are some, to .csv and .jsonl.
 
     What the job has written to `path` before, of which `record` knows, is replaced; OutputRefused for any other file.
     """
     suffix = path.suffix.lower()
-    content = _npz(rows, names) if suffix == ".npz" else _csv(rows, names) if suffix == ".csv" else _jsonl(rows, names)
+    content = {".npz": _npz, ".csv": _csv, ".jsonl": _jsonl}[suffix](answers, names)
     with new_file(record, "the record of the output", mode=PRIVATE, replace=True) as stream:
         stream.write("".join(f"{one}\n" for one in {*_written(record), _digest(content)}).encode())
     with new_file(path, "--output", replace=_is_ours(path, record)) as stream:
@@ -255,30 +265,28 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _npz(rows: Iterable[Row], names: Sequence[Label] | None) -> bytes:
-    held = list(rows)
-    labels = np.full((len(held), max(1, max(len(row[1]) for row in held))), -1, dtype=np.int64)
-    for place, row in enumerate(held):
-        labels[place, : len(row[1])] = row[1]
-    stream, answered = io.BytesIO(), np.array([row[2] for row in held])
-    if names is None:
-        np.savez_compressed(stream, labels=labels, answered=answered)
-    else:
-        np.savez_compressed(stream, labels=labels, answered=answered, names=np.array(names))
+def _npz(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
+    labels = np.full((len(answers), max(1, max(len(answer or []) for answer in answers))), -1, dtype=np.int64)
+    for place, answer in enumerate(answers):
+        labels[place, : len(answer or [])] = answer or []
+    stream, answered = io.BytesIO(), np.array([answer is not None for answer in answers])
+    named: dict[str, Any] = {} if names is None else {"names": np.array(names)}
+    np.savez_compressed(stream, labels=labels, answered=answered, **named)
     return stream.getvalue()
 
 
-def _csv(rows: Iterable[Row], names: Sequence[Label] | None) -> bytes:
+def _csv(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(["round", "answered", "labels"])
-    writer.writerows((number, int(answered), json.dumps(_named(labels, names))) for number, labels, answered in rows)
+    writer.writerows((place, int(one is not None), json.dumps(_named(one or [], names))) for place, one in enumerate(answers))
     return stream.getvalue().encode()
 
 
-def _jsonl(rows: Iterable[Row], names: Sequence[Label] | None) -> bytes:
+def _jsonl(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
     lines = (
-        json.dumps({"round": number, "answered": answered, "labels": _named(labels, names)}) for number, labels, answered in rows
+        json.dumps({"round": place, "answered": answer is not None, "labels": _named(answer or [], names)})
+        for place, answer in enumerate(answers)
     )
     return "".join(f"{line}\n" for line in lines).encode()
 
@@ -308,6 +316,13 @@ _SigmaThreshold = Annotated[
 ]
 _Stacked = Annotated[
     bool, _votes("--stacked", help="The matrix has a row for each teacher and round, not one of counts for each round.")
+]
+_Split = Annotated[
+    Split,
+    _votes(
+        help="Declare how records found their teacher: by their position in the data, or by an identifier that no other record "
+        "changes (a hash of the person's), which a dataset under add_remove needs."
+    ),
 ]
 _Ledger = Annotated[
     str | None, options.ledger(help="Ledger that is charged before each batch. Default: one made beside the output.")
@@ -339,6 +354,7 @@ def label(
     teachers: Annotated[int | None, _votes(min=1, help="How many teachers there are, where VOTES holds a matrix.")] = None,
     stacked: _Stacked = False,
     missing: Annotated[Missing, _votes(help="Whether empty ballots and empty rounds are refused.")] = "refuse",
+    split: _Split = "position",
     batch_size: Annotated[int, _batches(min=1, help="Rounds that are charged and kept together.")] = 100,
     ledger: _Ledger = None,
     dataset: options.Payer = None,
@@ -381,17 +397,13 @@ def label(
         raise out.NotShown(
             f"{error}; the labels lie in {masked(output)} and are paid for under the keys {answer.job.key}/..."
         ) from None
-    if answer.progress.stopped is not None:
+    if answer.job.stopped is not None:
         # What a job that ran out of budget on the way has charged and written.
-        done, job = answer.progress.rounds, answer.job
-        written = (
-            f"{done} of {job.rounds} rounds are labelled, charged and in {without_password(output)}"
-            if done
-            else "nothing was charged"
-        )
+        done, asked = len(answer.job.answers), answer.job.ballots.rounds
+        written = f"{done} of {asked} rounds are labelled, charged and in {masked(output)}" if done else "nothing was charged"
         stopped = (
-            f"the budget was spent meanwhile: {written}; the other {job.rounds - done} were neither charged nor drawn. Raise the "
-            f"budget of dataset={answer.payer.dataset!r} and give --resume to label them"
+            f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. Raise the "
+            f"budget of dataset={answer.job.session.dataset.name!r} and give --resume to label them"
         )
         echo(f"error: {printable(stopped)}", err=True)
         raise Exit(SPENT)
@@ -426,10 +438,10 @@ def _kept(request: PateRequest) -> Iterator[None]:
 
 
 def _standing(request: PateRequest) -> str:
-    if not Spool.is_begun(request.folder):
+    if not Labelling.is_begun(request.folder):
         return "nothing was charged"
     try:
-        key = Spool.key(request.folder)
+        key = Labelling.key_of(request.folder)
     except AccountingError:
         key = str(request.key)
     return (
@@ -452,21 +464,21 @@ def labelling(console: Console | None = None) -> AbstractContextManager[Progress
 
 def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
     """The job and its price as plain data; epsilon is stated at `delta`, by default at a customary one with room for failures."""
-    job, done = answer.job, answer.progress
-    curve = job.mechanism.curve
-    at = max(_CUSTOMARY_DELTA, min(0.5, 2 * done.rounds * curve.delta0)) if delta is None else delta
-    epsilon = best_epsilon(done.rounds * curve, at, thorough=True).value if done.rounds else 0.0
-    payer, total = answer.payer, answer.payer.total
-    left = total.remaining
+    job, curve = answer.job, answer.job.mechanism.curve
+    rounds = len(job.answers)
+    at = max(_CUSTOMARY_DELTA, min(0.5, 2 * rounds * curve.delta0)) if delta is None else delta
+    epsilon = best_epsilon(rounds * curve, at, thorough=True).value if rounds else 0.0
+    (total,) = job.session.totals()
+    left, abstained = total.remaining, job.answers.count(None)
     return {
         "dpselect": dpselect.__version__,
-        "job": {"key": job.key, "batch_size": job.batch_size, "folder": str(answer.request.folder)},
-        "output": str(answer.request.output),
+        "job": {"key": job.key, "batch_size": job.batch_size, "folder": without_password(answer.request.folder)},
+        "output": without_password(answer.request.output),
         "rounds": {
-            "asked": job.rounds,
-            "labelled": done.rounds,
-            "answered": done.answered,
-            "abstained": done.rounds - done.answered,
+            "asked": job.ballots.rounds,
+            "labelled": rounds,
+            "answered": rounds - abstained,
+            "abstained": abstained,
         },
         "outlook": {
             "noise": answer.outlook.noise,
@@ -481,19 +493,12 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
         "curve": json.loads(curve.to_json()),
         "ledger": {
             "own": answer.request.ledger is None,
-            "dataset": payer.dataset,
-            "period": payer.period,
+            "dataset": job.session.dataset.name,
+            "period": answer.request.period,
             "remaining": {"main": left.main, "failure": left.failure, "in_words": left_in_words(total.budget, total.spent)},
-            "rounds_left": _rounds_left(answer),
+            "rounds_left": int(job.session.affordable(job.mechanism, one_by_one=True)),
         },
     }
-
-
-def _rounds_left(answer: PateAnswer) -> int:
-    try:
-        return answer.payer.buys(answer.job.mechanism)
-    except Unaffordable:
-        return 0
 
 
 def _shown(told: dict[str, Any]) -> Group:
@@ -515,7 +520,7 @@ def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     stated, mechanism = told["guarantee"], told["mechanism"]
     epsilon = "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'])}"
     yield "all rounds", f"{epsilon} at delta {stated['delta']:g}, whatever the votes"
-    yield "protects", "one private record: it changes one teacher's ballots in all rounds (replace_one)"
+    yield "protects", f"one private record: it changes one teacher's ballots in all rounds ({stated['relation']})"
     settings = (f"{name}={value}" for name, value in mechanism.items() if name != "kind" and value is not None)
     yield "mechanism", f"{mechanism['kind']} ({', '.join(settings)})"
 

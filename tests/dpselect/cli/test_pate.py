@@ -277,16 +277,35 @@ def test_a_budget_that_is_too_small(label: Run, votes: Path, tmp_path: Path) -> 
     assert label(votes).exit_code == 0
 
 
-def test_a_dataset_of_the_other_relation_does_not_pay(label: Run, votes: Path, tmp_path: Path) -> None:
-    """Votes are priced under replace_one: the remedy is a dataset that was declared so, and nothing is charged."""
+def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier(label: Run, votes: Path, tmp_path: Path) -> None:
+    """Under add_remove the command demands --split identifier before it charges, and then pays the price of a changed ballot."""
     url = f"sqlite:///{tmp_path / 'spent.db'}"
     with acc.Ledger.open(url) as ledger:
         ledger.create_dataset("visits", acc.Budget(rho=100.0), "add_remove")
     result = label(votes, "--ledger", url, "--dataset", "visits")
     assert result.exit_code != 0
-    assert "a dataset that was declared with it" in result.stderr
+    assert "--split" in result.stderr
     with acc.Ledger.open(url) as ledger:
         assert list(ledger.entries("visits")) == []
+    assert label(votes, "--ledger", url, "--dataset", "visits", "--split", "identifier").exit_code == 0
+    with acc.Ledger.open(url) as ledger:
+        total = ledger.total("visits")
+        assert total.spent == total.budget.price(ROUNDS * dps.pate.GNMax(sigma=1.0, labels=LABELS).curve)
+
+
+def test_passwords_in_place_of_files_are_not_printed(label: Run, run: Run, votes: Path, tmp_path: Path) -> None:
+    """An address where a file is expected (votes, output, --votes) is shown without its password."""
+    address = "postgresql://user:hunter2@host/db"
+    asked = ("--epsilon", 6, "--delta", 1e-6)
+    for result in (
+        label(address),
+        run("pate", votes, "--output", address, "--mechanism", "gnmax", "--sigma", 1),
+        run("pate", votes, "--output", f"{address}.csv", "--mechanism", "gnmax", "--sigma", 1),
+        run("plan", "--pate", "--votes", address, "--public-votes", *asked),
+        label(votes, "--ledger", address, "--dataset", "d"),
+    ):
+        assert result.exit_code != 0
+        assert "hunter2" not in result.stderr + result.stdout
 
 
 def test_the_bar_counts_rounds() -> None:
@@ -356,16 +375,15 @@ def _reseal(path: Path, **changes: object) -> None:
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("batch-000000.json", {"labels": [[0]] * 6, "answered": [True] * 6}),
-        ("batch-000000.json", {"labels": [[4]] * 7}),
-        ("batch-000000.json", {"labels": [[-1]] * 7}),
-        ("batch-000000.json", {"labels": [[True]] * 7}),
-        ("batch-000000.json", {"labels": [[1, 1]] * 7}),
-        ("batch-000000.json", {"labels": 7}),
-        ("batch-000000.json", {"answered": [1] * 7}),
+        ("batch-000000.json", {"answers": [[0]] * 6}),
+        ("batch-000000.json", {"answers": [[4]] * 7}),
+        ("batch-000000.json", {"answers": [[-1]] * 7}),
+        ("batch-000000.json", {"answers": [[True]] * 7}),
+        ("batch-000000.json", {"answers": [[1, 1]] * 7}),
+        ("batch-000000.json", {"answers": 7}),
         ("batch-000000.json", {"version": 1}),
-        ("batch-000000.json", {"labels": [[1]] * 7}),
-        ("job.json", {"version": 3}),
+        ("batch-000000.json", {"answers": [[1]] * 7}),
+        ("job.json", {"version": 4}),
         ("job.json", {"state": 7}),
         ("job.json", {"job": []}),
         ("job.json", {"job": {"key": "x"}}),
