@@ -18,15 +18,21 @@ author = "the dpselect authors"
 copyright = author
 release = dpselect.__version__
 
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.mathjax",
+    "sphinx.ext.napoleon",
+    "sphinx-mathjax-offline",  # MathJax and its fonts are part of the site: no network is needed to read it
+]
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
 templates_path: list[str] = []
 
 # Headings of three levels can be linked to, as on a code host: [text](page.md#a-heading).
 myst_heading_anchors = 3
-# Formulas are plain text in code spans: they read the same in a terminal, in a docstring and here, and need no script.
-myst_enable_extensions = ["deflist", "attrs_inline"]
+myst_enable_extensions = ["deflist", "attrs_inline", "dollarmath"]
+myst_dmath_double_inline = True
 
 autodoc_default_options = {
     "members": True,

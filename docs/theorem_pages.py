@@ -9,8 +9,9 @@ _HEADING = re.compile(r"^(?=#{1,4} )", re.MULTILINE)
 _THEOREM = re.compile(r"#{2,4} [A-Z]+\d+")
 # A proof ends with [], or with its paragraph where it has none.
 _PROOF = re.compile(r"\*(Proof[^*]*)\*(.*?\[\]|.*?(?=\n\n|\Z))", re.DOTALL)
-_CODE = re.compile(r"`([^`]+)`([,.;:]?)")
-_LONG = 40  # characters of a formula that stands on a line of its own
+_MATH = re.compile(r"\$([^$]+)\$([,.;:]?)")
+_MARKUP = re.compile(r"\\(?:text|mathrm|[,|;]|(?=[A-Za-z]))|[{}]")
+_LONG = 45  # characters, without TeX's own, of a formula that stands on a line of its own
 _PART = re.compile(r"\((?:[ivx]+|[a-z])\) ")
 
 
@@ -57,14 +58,14 @@ def _proof(name: str, text: str) -> str:
 
 
 def _formulas(text: str) -> str:
-    """A long formula, with the mark that follows it, is a block; tables and lists are left as they are."""
+    """A long formula, with the mark that follows it, is displayed; tables and lists are left as they are."""
     blocks = re.split(r"(\n\n+)", text)
     return "".join(
-        block if re.match(r"\s*(\||[-*] |```)", block) else _CODE.sub(_formula, block)
+        block if re.match(r"\s*(\||[-*] |```)", block) else _MATH.sub(_formula, block)
         for block in blocks
     )
 
 
 def _formula(found: re.Match[str]) -> str:
-    long = len(found[1]) >= _LONG and " " in found[1]  # what has no blank is a name
-    return f"`{found[1]}{found[2]}`{{.formula}}" if long else found[0]
+    long = len(_MARKUP.sub("", found[1])) >= _LONG
+    return f"$${found[1]}{found[2]}$$" if long else found[0]
