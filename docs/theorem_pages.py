@@ -11,7 +11,9 @@ _THEOREM = re.compile(r"#{2,4} [A-Z]+\d+")
 _PROOF = re.compile(r"\*(Proof[^*]*)\*(.*?\[\]|.*?(?=\n\n|\Z))", re.DOTALL)
 _MATH = re.compile(r"\$([^$]+)\$([,.;:]?)")
 _MARKUP = re.compile(r"\\(?:text|mathrm|[,|;]|(?=[A-Za-z]))|[{}]")
-_LONG = 45  # characters, without TeX's own, of a formula that stands on a line of its own
+_LONG = (
+    45  # characters, without TeX's own, of a formula that stands on a line of its own
+)
 _PART = re.compile(r"\((?:[ivx]+|[a-z])\) ")
 
 
