@@ -12,6 +12,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from latex2mathml.converter import convert as latex_to_mathml
+
 PAGE = Path(__file__).with_name("api.md")
 THEOREMS = Path(__file__).parents[1] / "accounting" / "page" / "theorems.json"
 _THEOREM = re.compile(
@@ -101,8 +103,13 @@ def theorems() -> str:
 
 
 def _statement(words: str) -> str:
-    """What a theorem says before its first proof, a paragraph on a line."""
-    paragraphs = words.partition("*Proof")[0].split("\n\n")
+    """What a theorem says before its first proof, a paragraph on a line, formulas in MathML: the report has no scripts for them."""
+    stated = re.sub(
+        r"\$([^$]+)\$",
+        lambda found: latex_to_mathml(found[1]),
+        words.partition("*Proof")[0],
+    )
+    paragraphs = stated.split("\n\n")
     return "\n\n".join(
         " ".join(paragraph.split()) for paragraph in paragraphs if paragraph.strip()
     )

@@ -49,11 +49,16 @@ def _figure(value: object) -> str:
     return f"{value:,.10g}" if isinstance(value, float) else str(value)
 
 
+_FORMULA = re.compile(r"(<math .*?</math>)|`([^`]+)`")  # of theorems.json, which docs/make_api.py writes
+
+
 def _stated(markdown: str) -> Markup:
-    """A theorem's words: code and emphasis as such, of a link its text."""
+    """A theorem's words: formulas, code and emphasis as such, of a link its text."""
     text = re.sub(r"\[([^\]]*)\]\([^)\s]*\)", r"\1", markdown)
-    parts = re.split(r"`([^`]+)`", text)
-    shown = (f"<code>{escape(part)}</code>" if place % 2 else _emphasised(part) for place, part in enumerate(parts))
+    pieces = _FORMULA.split(text)
+    shown = [_emphasised(pieces[0])]
+    for formula, code, words in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        shown += [formula or f"<code>{escape(code)}</code>", _emphasised(words)]
     return Markup("".join(shown))
 
 
