@@ -103,10 +103,10 @@ def theorems() -> str:
 
 
 def _statement(words: str) -> str:
-    """What a theorem says before its first proof, a paragraph on a line, formulas in MathML: the report has no scripts for them."""
+    """What a theorem says before its first proof, a paragraph on a line, formulas in MathML: reports run no script."""
     stated = re.sub(
         r"\$([^$]+)\$",
-        lambda found: latex_to_mathml(found[1]),
+        lambda found: re.sub("<math[^>]*>", "<math>", latex_to_mathml(found[1])),
         words.partition("*Proof")[0],
     )
     paragraphs = stated.split("\n\n")
