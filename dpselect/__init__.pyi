@@ -8,8 +8,6 @@ from . import planning as planning
 from . import ranking as ranking
 from . import sampling as sampling
 from . import verify as verify
-from .answers.answer import Answer as Answer
-from .answers.topk import topk as topk
 from .choose.calibration import calibrated as calibrated
 from .choose.calibration import fitted as fitted
 from .choose.counts import Interval as Interval
@@ -68,11 +66,13 @@ from .mechanisms.joint.quantiles import Quantile as Quantile
 from .planning import ReleasePlan as ReleasePlan
 from .planning import Shape as Shape
 from .planning import plan as plan
+from .release.answer import Answer as Answer
+from .release.session import Session as Session
+from .release.topk import topk as topk
 from .scores import Scores as Scores
 from .scores import SecondLook as SecondLook
 from .selection import Selection as Selection
 from .selection import Selections as Selections
 from .sensitivity import Sensitivity as Sensitivity
-from .session import Session as Session
 
 __version__: str

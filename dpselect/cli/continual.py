@@ -17,7 +17,6 @@ from typer import Argument, Option
 import accounting as acc
 import dpselect as dps
 from accounting.address import masked
-from dpselect.answers.promise import promise, promise_in_words, rounded_up
 from dpselect.cli import options, out
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.continual import Horizon, Period
@@ -29,6 +28,7 @@ from dpselect.events.catalogue import Labels, read_catalogue
 from dpselect.events.reading import Reading
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, Unit, periods
+from dpselect.release.promise import promise, promise_in_words, rounded_up
 
 app = typer.Typer(
     name="continual",

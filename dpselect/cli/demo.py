@@ -18,13 +18,13 @@ from typer import Option, echo
 
 from accounting.address import masked
 from accounting.files import new_file
-from dpselect.answers.answer import Answer, answer
-from dpselect.answers.question import Question, Release
-from dpselect.answers.record import as_data
 from dpselect.cli import options, out
 from dpselect.cli.topk import delivery
 from dpselect.errors import InvalidRequest
 from dpselect.events.reading import Reading
+from dpselect.release.answer import Answer, answer
+from dpselect.release.question import Question, Release
+from dpselect.release.record import as_data
 
 _FILE = "checkins.csv"
 

@@ -18,7 +18,7 @@ from dpselect.events.time_window import Unit
 
 if TYPE_CHECKING:
     from accounting import Budget
-    from dpselect.answers.question import Payment
+    from dpselect.release.question import Payment
 
 
 def _remember_debug(context: Context, asked: bool) -> bool:
@@ -217,7 +217,7 @@ def payment(stated: Mapping[str, Any]) -> Payment | None:
     """What pays, from the fields of `Payment` that are given; None where no ledger is named."""
     named = given(stated)
     if "ledger" in named and "dataset" in named:
-        from dpselect.answers.question import Payment  # the help of a command does without it
+        from dpselect.release.question import Payment  # the help of a command does without it
 
         return Payment(**named | {"period": tuple(named.get("period", ()))})
     if any(name in named for name in ("ledger", "dataset", "period", "key")):

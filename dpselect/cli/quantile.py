@@ -16,16 +16,16 @@ from typer import Argument, Option
 
 import dpselect as dps
 from accounting import Budget, Relation
-from dpselect.answers.answer import PaidCharge, session_of, told
-from dpselect.answers.promise import promise, promise_in_words, relation_in_words, rounded_up
-from dpselect.answers.question import UNASKED, Payment
-from dpselect.answers.record import RECORDED, UNRECORDED, recorded
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.events.reading import Reading
 from dpselect.events.values import Rule
+from dpselect.release.answer import PaidCharge, session_of, told
+from dpselect.release.promise import promise, promise_in_words, relation_in_words, rounded_up
+from dpselect.release.question import UNASKED, Payment
+from dpselect.release.record import RECORDED, UNRECORDED, recorded
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
 
 if TYPE_CHECKING:
-    from dpselect.session import Notes, Session
+    from dpselect.release.session import Notes, Session
 
 _UNIT = 2.0**-20  # of clipped counts
 # The rates whose means are tested: those that look back far enough to say more than the last release.
@@ -148,7 +148,7 @@ class Memory:
         Args:
             session: what pays.
             keep: as for `Session.select`.
-            notes: see `dpselect.session.Notes`.
+            notes: see `dpselect.release.session.Notes`.
 
         Raises:
             BudgetExceeded, AlreadyCharged, RelationMismatch, LedgerUnavailable: as for `Session.select`.

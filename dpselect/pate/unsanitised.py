@@ -30,8 +30,8 @@ from dpselect.mechanisms import Mechanism
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Ballots
 from dpselect.pate.voting import ConfidentGNMax, GNMax
+from dpselect.release.session import Notes, Session
 from dpselect.sampling import sampler
-from dpselect.session import Notes, Session
 
 _BETA_ERROR = 1e-9  # what rounding may add to the smoothness of a computed sensitivity
 _FIRST, _WITHIN, _ORDERS = 1e-2, 0.99, 96  # the curve's orders: from just above 1 to nearly where the bound ends

@@ -28,7 +28,7 @@ from dpselect.cli.app import app
 from dpselect.continual import Arrivals, Horizon, plan_horizon
 from dpselect.pate.labelling import Labelling
 from dpselect.planning import Groups, Shape, plan_runs
-from dpselect.session import Schedule
+from dpselect.release.session import Schedule
 
 # -- doors that charge a ledger -----------------------------------------------------------------------------------------------
 

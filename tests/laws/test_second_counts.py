@@ -17,14 +17,14 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.answers.answer import _second_look, answer
-from dpselect.answers.question import Payment, Question, Release
 from dpselect.choose.counts import CountNoise
 from dpselect.choose.defaults import Informed, Menu
 from dpselect.choose.forecast import Choice, Crowd
 from dpselect.choose.request import TopKRequest
 from dpselect.events.contributions import Clip
 from dpselect.events.reading import Reading
+from dpselect.release.answer import _second_look, answer
+from dpselect.release.question import Payment, Question, Release
 
 ITEMS = ("a", "b", "c", "d")
 READING = Reading(user="u", item="i")

@@ -10,10 +10,10 @@ BEFOREHAND = f"{DOORS}::test_what_is_asked_beforehand_is_what_a_charge_takes"
 SHARE = f"{DOORS}::test_topk_takes_the_share_that_it_states_of_both_parts"
 SPENT = f"{DOORS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
 TAMPER = "tests/accounting/ledger/test_tamper.py"
-USED = "tests/dpselect/answers/test_topk.py::test_what_a_release_used_is_the_greater_share_of_both_parts"
+USED = "tests/dpselect/release/test_topk.py::test_what_a_release_used_is_the_greater_share_of_both_parts"
 GAUGE = "tests/accounting/ledger/test_report.py::test_one_gauge_says_how_much_is_used_and_what_runs_out"
 BEYOND = f"{TAMPER}::test_a_charge_beyond_either_part_of_a_limit_is_found"
-SESSION, CALIBRATION = "dpselect/session.py", "dpselect/choose/calibration.py"
+SESSION, CALIBRATION = "dpselect/release/session.py", "dpselect/choose/calibration.py"
 
 DOOR_EDITS = [
     Edit(SESSION, "(name, item, **self._terms(count, notes))", "(name, item, **self._terms(max(1, count - 1), notes))", TAKEN),
@@ -61,7 +61,7 @@ DOOR_EDITS = [
         "return acc.calibrate_count(_curve(mechanism), budget) + 1",
         SPENT,
     ),
-    Edit("dpselect/answers/topk.py", "epsilon=epsilon, delta=delta, rho", "epsilon=epsilon, delta=1.05 * delta, rho", SPENT),
+    Edit("dpselect/release/topk.py", "epsilon=epsilon, delta=delta, rho", "epsilon=epsilon, delta=1.05 * delta, rho", SPENT),
     Edit(
         "dpselect/choose/counts.py",
         '"epsilon" in (budget.measure, None if share is None else share.budget.measure)',
@@ -72,13 +72,13 @@ DOOR_EDITS = [
         SESSION,
         "        self._require_covered(mechanism)\n        return self._release(mechanism, 1",
         "        return self._release(mechanism, 1",
-        "tests/dpselect/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole",
+        "tests/dpselect/release/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole",
     ),
     Edit(
         SESSION,
         "            self._require_covered(mechanism, _LATER)\n        receipt",
         "            pass\n        receipt",
-        "tests/dpselect/test_session_periods.py::test_a_plan_over_several_periods_checks_every_draw",
+        "tests/dpselect/release/test_session_periods.py::test_a_plan_over_several_periods_checks_every_draw",
     ),
     Edit(
         "accounting/ledger/quota.py",
@@ -116,8 +116,8 @@ DOOR_EDITS = [
         "delta=1.05 * float_up(price.failure, FAILURE_UNIT))",
         "tests/dpselect/pate/test_labelling.py::test_its_own_ledger_has_the_budget_of_the_job",
     ),
-    Edit("dpselect/answers/answer.py", "zip(part, capacity, strict=True) if most)", "zip(part[:1], capacity[:1]) if most)", USED),
-    Edit("dpselect/answers/answer.py", "session.require(choice.mechanism, pay=question.release.pay, key=key)", "pass", USED),
+    Edit("dpselect/release/answer.py", "zip(part, capacity, strict=True) if most)", "zip(part[:1], capacity[:1]) if most)", USED),
+    Edit("dpselect/release/answer.py", "session.require(choice.mechanism, pay=question.release.pay, key=key)", "pass", USED),
     Edit("accounting/report.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
     Edit("accounting/report.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE),
 ]

@@ -503,13 +503,13 @@ EDITS = [
         f"{KILLED}/test_periods.py::test_a_retry_is_of_the_same_periods_and_relation",
     ),
     Edit(
-        "dpselect/answers/question.py",
+        "dpselect/release/question.py",
         "sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),",
         "sensitivity=Sensitivity.of_counts('add_remove', question.reading.max_items_per_user),",
         "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",
     ),
     Edit(
-        "dpselect/answers/question.py",
+        "dpselect/release/question.py",
         "return Sensitivity.of_counts(question.relation, reading.max_items_per_user)",
         "return Sensitivity.of_counts('add_remove', reading.max_items_per_user)",
         "tests/dpselect/cli/topk/test_topk.py::test_the_relation_reaches_the_mechanism",
@@ -677,16 +677,16 @@ EDITS = [
         "tests/dpselect/cli/test_progress.py::test_a_bar_is_drawn_on_stderr",
     ),
     Edit(
-        "dpselect/answers/record.py",
+        "dpselect/release/record.py",
         'if receipt.state == "released":',
         'if receipt.state == "void":',
         "tests/dpselect/cli/topk/test_delivery.py::test_an_edited_answer_is_found_out",
     ),
     Edit(
-        "dpselect/session.py",
+        "dpselect/release/session.py",
         "given is not None and ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)",
         "True",
-        "tests/dpselect/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one",
+        "tests/dpselect/release/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one",
     ),
     Edit(
         "dpselect/choose/request.py",
@@ -695,7 +695,7 @@ EDITS = [
         "tests/laws/test_ledger_shares.py::test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure",
     ),
     Edit(
-        "dpselect/answers/record.py",
+        "dpselect/release/record.py",
         "if held == asked:",
         "if True:",
         "tests/dpselect/cli/test_quantile.py::test_json_and_the_file_say_the_same_and_the_ledger_is_charged",
@@ -851,10 +851,10 @@ EDITS = [
         f"{KILLED}/test_several_periods.py::test_a_bound_over_two_months_is_charged_as_an_exchange",
     ),
     Edit(
-        "dpselect/session.py",
+        "dpselect/release/session.py",
         'if getattr(scores, "sums", False):',
         "if False:",
-        "tests/dpselect/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts",
+        "tests/dpselect/release/test_session_periods.py::test_sums_cut_to_one_are_no_whole_counts",
     ),
     Edit(
         "accounting/ledger/item.py",
@@ -1237,13 +1237,13 @@ EDITS = [
         "tests/dpselect/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read",
     ),
     Edit(
-        "dpselect/answers/record.py",
+        "dpselect/release/record.py",
         ' and receipt.state in ("committed", "released") else None',
         " else None",
         "tests/dpselect/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record",
     ),
     Edit(
-        "dpselect/answers/record.py",
+        "dpselect/release/record.py",
         'return acc.Curve.from_json(receipt.entries[0].curve or "") == paid.curve',
         "return True",
         "tests/dpselect/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record",
@@ -1435,7 +1435,7 @@ EDITS = [
         "tests/laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw",
     ),
     Edit(
-        "dpselect/answers/question.py",
+        "dpselect/release/question.py",
         "round(2 * math.log2(",
         "round(2 / math.log2(",
         "tests/dpselect/cli/topk/test_learning.py::test_what_is_learnt_of_one_month_serves_the_next_and_not_the_year",

@@ -21,11 +21,11 @@ from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.page.spent import percent_up
 from dpselect import InvalidRequest
-from dpselect.answers.answer import told
 from dpselect.cli import options, out
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.ledger import request, view
 from dpselect.cli.ledger.request import Config, Dataset, Key, OptionalUrl, Output, Url
+from dpselect.release.answer import told
 
 _sums = partial(Option, rich_help_panel="What charges add up in")
 _about = partial(Option, rich_help_panel="What the dataset holds")
@@ -461,9 +461,9 @@ def _item(curve: str | None, mechanism: str | None) -> Any:
 
 def _release(stated: dict[str, Any], config: Path | None, session: dps.Session) -> dps.Mechanism:
     """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
-    from dpselect.answers.question import choose  # and all that follows knows every mechanism, which other verbs do without
     from dpselect.cli import config as files
     from dpselect.cli.topk.command import asked
+    from dpselect.release.question import choose  # and all that follows knows every mechanism, which other verbs do without
 
     data = files.Config().data if config is None else files.read(config).data
     stated |= {"user": data.user or "user", "item": data.item or "item"}

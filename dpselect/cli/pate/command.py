@@ -29,7 +29,6 @@ from accounting.address import masked, without_password
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.remaining import left_in_words
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
-from dpselect.answers.promise import rounded_up
 from dpselect.choose.calibration import knob_of
 from dpselect.cli import options, out
 from dpselect.cli.guard import SPENT, Terminated
@@ -39,6 +38,7 @@ from dpselect.pate.ballots import Ballots, Missing, Split
 from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session
 from dpselect.pate.outlook import Outlook
 from dpselect.pate.votes_file import VotesFile
+from dpselect.release.promise import rounded_up
 from dpselect.selection import Label
 from dpselect.session import Session
 

@@ -17,9 +17,6 @@ from typer import Argument
 
 import accounting as acc
 from accounting.address import without_password
-from dpselect.answers.answer import answer
-from dpselect.answers.promise import rounded_up
-from dpselect.answers.question import Keeper, Payment, Question, Release, choose
 from dpselect.choose.forecast import Choice
 from dpselect.choose.learning import learning_asked
 from dpselect.cli import config as files
@@ -35,6 +32,9 @@ from dpselect.events.time_window import Every, periods
 from dpselect.mechanisms import Mechanism, OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.noise import NoiseName
+from dpselect.release.answer import answer
+from dpselect.release.promise import rounded_up
+from dpselect.release.question import Keeper, Payment, Question, Release, choose
 from dpselect.selection import Selection
 
 _Events = Annotated[

@@ -23,14 +23,14 @@ from accounting import OutputError
 from accounting.address import masked
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE, new_file
-from dpselect.answers.answer import Answer, cautions
-from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up
-from dpselect.answers.question import Question
-from dpselect.answers.record import as_json, left_out, on_record, recorded, rescued, write_private
 from dpselect.choose.counts import Interval, interval, without_counts
 from dpselect.cli import out
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
+from dpselect.release.answer import Answer, cautions
+from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up
+from dpselect.release.question import Question
+from dpselect.release.record import as_json, left_out, on_record, recorded, rescued, write_private
 from dpselect.selection import Label, Selection
 
 _ALL = 0.98  # of the stated budget: a release that costs less has more noise than that asks for

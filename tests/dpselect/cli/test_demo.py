@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dpselect.answers import answer as answering
 from dpselect.cli import demo
 from dpselect.cli.demo import check_ins
 from dpselect.cli.topk import command as topk
+from dpselect.release import answer as answering
 
 SMALL = ("--users", 2000, "--items", 50, "--k", 3)
 

@@ -21,7 +21,7 @@ from dpselect.cli import app, main
 
 _SLOW = """
 import time
-from dpselect.answers import answer
+from dpselect.release import answer
 from dpselect.cli import main
 
 def read(*_, **__):

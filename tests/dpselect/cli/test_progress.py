@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from dpselect.answers import answer as answering
 from dpselect.cli.out import reading
 from dpselect.cli.topk import command as topk
+from dpselect.release import answer as answering
 
 
 def test_no_terminal_no_bar() -> None:

@@ -12,11 +12,11 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.answers.question import Question, Release, learns_about
 from dpselect.choose.defaults import ASSUMED
 from dpselect.choose.forecast import Crowd
 from dpselect.choose.learning import Learning, Learnt
 from dpselect.planning import Shape
+from dpselect.release.question import Question, Release, learns_about
 
 ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6)
 

@@ -14,7 +14,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import AlreadyCharged, InvalidTransition, Ledger, LedgerUnavailable, UnknownDataset
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.session import Schedule, Session
+from dpselect.release.session import Schedule, Session
 
 SENSITIVITY = dps.Sensitivity()
 MECHANISM = dps.ExponentialMechanism(epsilon=0.25, sensitivity=SENSITIVITY)

@@ -15,7 +15,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect.cli.ledger.command import app
-from dpselect.session import Session
+from dpselect.release.session import Session
 
 PURE = acc.PureDP(epsilon=0.4).to_json()
 BARE = ("--curve", PURE, "--relation", "add_remove")

@@ -13,8 +13,6 @@ from uuid import uuid4
 import accounting as acc
 import dpselect as dps
 from dpselect import events
-from dpselect.answers.promise import Promise, promise, promise_in_words
-from dpselect.answers.question import Payment, Question, choose, choose_later, learns_about
 from dpselect.choose.counts import interval
 from dpselect.choose.defaults import Informed, declared
 from dpselect.choose.forecast import Choice
@@ -25,6 +23,8 @@ from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.mechanisms.base import Mechanism, Rounds
+from dpselect.release.promise import Promise, promise, promise_in_words
+from dpselect.release.question import Payment, Question, choose, choose_later, learns_about
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Norm, Sensitivity

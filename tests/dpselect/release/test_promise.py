@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.convert.bounds import Route
-from dpselect.answers.promise import ROUTES, Promise, ProvenEpsilon, promise, promise_in_words, rounded_up
+from dpselect.release.promise import ROUTES, Promise, ProvenEpsilon, promise, promise_in_words, rounded_up
 
 
 def stated(**changes: Any) -> Promise:

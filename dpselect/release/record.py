@@ -14,14 +14,14 @@ import accounting as acc
 import dpselect
 from accounting import Budget, OutputError
 from accounting.files import PRIVATE, new_file, read_text
-from dpselect.answers.answer import Answer, PaidCharge, cautions
-from dpselect.answers.promise import Promise, promise, promise_in_words, relation_in_words
-from dpselect.answers.question import Payment, Question, learns_about
 from dpselect.choose.counts import interval
 from dpselect.choose.forecast import Choice, Crowd
 from dpselect.choose.learning import Learnt, LearnThenSelect
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
+from dpselect.release.answer import Answer, PaidCharge, cautions
+from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words
+from dpselect.release.question import Payment, Question, learns_about
 from dpselect.selection import Selection
 
 UNRECORDED = (
