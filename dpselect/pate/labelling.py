@@ -34,8 +34,8 @@ from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.voting import ABSTAINED
+from dpselect.release.session import Session
 from dpselect.selection import Selection
-from dpselect.session import Session
 
 OWN_DATASET = "votes"
 VERSION = 3

@@ -39,8 +39,8 @@ from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_ses
 from dpselect.pate.outlook import Outlook
 from dpselect.pate.votes_file import VotesFile
 from dpselect.release.promise import rounded_up
+from dpselect.release.session import Session
 from dpselect.selection import Label
-from dpselect.session import Session
 
 FORMATS = (".npz", ".csv", ".jsonl")
 Kind = Literal["gnmax", "confident", "binary", "tau", "stable"]
