@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from collections.abc import Iterable
 
 import numpy as np
 from chance import fit
@@ -61,8 +62,17 @@ def outcome(selection: dps.Selection, law: dict[object, float]) -> object:
     return selection.outcome.chosen
 
 
-def misfit(observed: list[object], law: dict[object, float]) -> float:
-    """A true p-value of outcomes against their law; 0 if an impossible one occurs. See `chance.fit`."""
+def outcomes(many: dps.Selections, law: dict[object, float]) -> Counter[object]:
+    """How many rounds of `select_many` had each outcome, in the form that `probabilities` uses."""
+    _, first, alike = np.unique(many.indices, axis=0, return_index=True, return_counts=True)
+    counted: Counter[object] = Counter()
+    for row, times in zip(first.tolist(), alike.tolist(), strict=True):
+        counted[outcome(many[row], law)] += times
+    return counted
+
+
+def misfit(observed: Iterable[object], law: dict[object, float]) -> float:
+    """A true p-value of outcomes, listed or counted, against their law; 0 if an impossible one occurs. See `chance.fit`."""
     counted = Counter(observed)
     return 0.0 if set(counted) - set(law) else fit([counted[o] for o in law], list(law.values()))
 

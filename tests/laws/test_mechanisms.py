@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 from cases import CASES, Case
-from mechanism_laws import curve_covers, epsilons_for, misfit, outcome, relabelled_covers, some_scores
+from mechanism_laws import curve_covers, epsilons_for, misfit, outcome, outcomes, relabelled_covers, some_scores
 
 import dpselect as dps
 from dpselect import verify
@@ -33,6 +33,11 @@ DRAWN = [
 ]
 
 
+def _first_box(case: Case) -> tuple[int, int]:
+    boxes = sorted(case.boxes, key=lambda box: (box[1] + 1) ** box[0])
+    return boxes[-1] if case in FAST else next((box for box in boxes if box[0] > 1), boxes[-1])
+
+
 def _covered(case: Case, candidates: int, highest: int) -> list[str]:
     mechanism, epsilons = case.mechanism, epsilons_for(case.mechanism)
     vectors = np.array(list(itertools.product(range(highest + 1), repeat=candidates)))
@@ -49,16 +54,15 @@ def test_curve_covers_every_neighbouring_pair(case: Case) -> None:
     Where there is a delta0, so do the Renyi divergences of the relabelled laws that the curve is about (Theorem A1). The box is
     the largest for two cases of each mechanism, and for the others the smallest of two candidates or more.
     """
-    boxes = sorted(case.boxes, key=lambda box: (box[1] + 1) ** box[0])
-    candidates, highest = boxes[-1] if case in FAST else next((box for box in boxes if box[0] > 1), boxes[-1])
+    candidates, highest = _first_box(case)
     assert _covered(case, candidates, highest) == [], (candidates, highest)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", CASES, ids=str)
-def test_curve_covers_every_neighbouring_pair_of_every_box(case: Case) -> None:
-    """The same on every box."""
-    for candidates, highest in case.boxes:
+@pytest.mark.parametrize("case", [case for case in CASES if len(case.boxes) > 1], ids=str)
+def test_curve_covers_every_neighbouring_pair_of_the_other_boxes(case: Case) -> None:
+    """The same on every other box of the case."""
+    for candidates, highest in set(case.boxes) - {_first_box(case)}:
         assert _covered(case, candidates, highest) == [], (candidates, highest)
 
 
@@ -89,7 +93,7 @@ def test_select_follows_the_law(case: Case, rows: int, singles: int) -> None:
     assert misfit([outcome(case.mechanism.select(scores, rng=rng), law) for _ in range(min(singles, rows))], law) > FALSE_ALARM
     if case.domain == "public":
         many = case.mechanism.select_many(np.tile(scores.dense(), (rows, 1)), rng=rng)
-        assert misfit([outcome(s, law) for s in many], law) > FALSE_ALARM
+        assert misfit(outcomes(many, law), law) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from mechanism_laws import curve_covers, misfit, outcome
+from mechanism_laws import curve_covers, misfit, outcomes
 from spread import spread
 from test_stability_pay import SESSIONS, overspent, pay
 
@@ -205,7 +205,7 @@ def misdrawn(mechanism: dps.Mechanism, scores: Scores) -> float:
     """P-value of 20,000 draws by rows against the exact law."""
     law = mechanism.probabilities(scores)
     many = mechanism.select_many(np.tile(scores.dense(), (20_000, 1)), rng=np.random.default_rng(20261121))
-    return misfit([outcome(s, law) for s in many], law)
+    return misfit(outcomes(many, law), law)
 
 
 DRAWN = [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from cases_stability import DOMAINS, RELATIONS, UNKNOWN
-from mechanism_laws import SAMPLES, misfit, outcome
+from mechanism_laws import SAMPLES, misfit, outcomes
 
 import accounting as acc
 import dpselect as dps
@@ -219,7 +219,7 @@ def test_rows_follow_the_law_of_their_own_scores(mechanism: dps.Mechanism, dtype
     many = mechanism.select_many(matrix, rng=np.random.default_rng(20261121))
     for start, row in enumerate(rows):
         law = mechanism.probabilities(Scores(row, sensitivity=mechanism.covers))
-        assert misfit([outcome(s, law) for s in many[start::4]], law) > FALSE_ALARM
+        assert misfit(outcomes(many[start::4], law), law) > FALSE_ALARM
 
 
 def test_rows_with_one_column_and_one_row() -> None:

@@ -16,10 +16,13 @@ from accounting.ledger import Ledger, Terms
 from accounting.report import write_report
 
 CHROMIUM = next((found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and os.environ.get("DPSELECT_TEST_SERVERS") != "required",
-    reason="no Chromium here: apt-get install chromium",
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        CHROMIUM is None and os.environ.get("DPSELECT_TEST_SERVERS") != "required",
+        reason="no Chromium here: apt-get install chromium",
+    ),
+]
 QUIET = (
     "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
     "--disable-component-update --disable-sync --hide-scrollbars --virtual-time-budget=5000"

@@ -261,6 +261,7 @@ def test_the_same_rows_have_one_budget(ledger: Ledger) -> None:
     assert ledger.verify().ok
 
 
+@pytest.mark.slow
 def test_clocks_apart_do_not_break_order(url: str) -> None:
     """Two hosts whose clocks are a year apart append to one chain: entries are ordered by number, and all of it verifies."""
     now = datetime(2024, 1, 1, tzinfo=UTC)

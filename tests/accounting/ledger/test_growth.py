@@ -108,6 +108,7 @@ def test_sums_are_those_of_the_entries(url: str, tmp_path: Path) -> None:
         assert (again.summary("visits"), again.verify().ok) == (summary, True)
 
 
+@pytest.mark.slow
 def test_reading_everything_takes_no_more_memory_than_a_block(sqlite_url: str) -> None:
     """Verify, export and report hold a block of entries at a time: with ten times the entries their peak hardly grows."""
     peaks = []

@@ -569,7 +569,7 @@ def test_any_sequence_of_operations(
         stores = {"sqlite": sqlite, "postgresql": request.getfixturevalue("postgresql")}
         explore(_on(stores), minutes, FOUND, random.SystemRandom().randrange(2**31))
     else:
-        run_state_machine_as_test(_on({"sqlite": sqlite}), settings=_settings(10, 25))
+        run_state_machine_as_test(_on({"sqlite": sqlite}), settings=_settings(5, 25))
 
 
 @pytest.mark.slow

@@ -29,6 +29,7 @@ from dpselect.events.staging import shaped
 from dpselect.events.time_window import Window
 from dpselect.sampling import ExactSampler
 
+pytestmark = pytest.mark.slow  # a Java machine starts for seconds
 REQUIRED = os.environ.get("DPSELECT_TEST_SERVERS") == "required"
 
 
