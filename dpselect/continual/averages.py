@@ -28,7 +28,7 @@ def columns(mechanism: ContinualTopK, period: int) -> Floats:
     return np.array([*found, np.append(before, 0.0)[-period:]])
 
 
-def order_by(mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats) -> Floats:
+def order_by(mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats, groups: int = 1) -> Floats:
     """(items,) what orders items: a weighted mean of their scores in all periods so far, in any unit; `scores` at first.
 
     Of a few rates at which weights fall, the one with the least squared error is taken, by Stein's estimate of it, over items
@@ -36,13 +36,15 @@ def order_by(mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats
 
     Args:
         sums: (columns, items) sums of measurements, in multiples of the public grid, for `columns` of this period.
+        groups: in how many groups k items each are wanted.
     """
-    if period == 1 or len(scores) <= mechanism.k:
+    k = mechanism.k * groups
+    if period == 1 or len(scores) <= k:
         return scores
     means, earlier = sums[:-1], sums[-1]
     variance = (mechanism.scale / public_grid(mechanism.scale)) ** 2
     weights = columns(mechanism, period)
-    return means[_closest(means, earlier, 2 * variance * (weights[:-1] @ weights[0])[:, None], mechanism.k)]
+    return means[_closest(means, earlier, 2 * variance * (weights[:-1] @ weights[0])[:, None], k)]
 
 
 def _closest(means: Floats, earlier: Floats, noise: Floats, k: int) -> int:

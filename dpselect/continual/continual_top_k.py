@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from statistics import NormalDist
 from typing import Annotated, Any, ClassVar, Final, Literal, NoReturn, Self, final
 
 import numpy as np
@@ -33,6 +34,7 @@ Integers = NDArray[np.int64]
 
 UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
 _SQUARE = UNIT**2
+_MOST_CELLS = 1000
 _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
 
 
@@ -48,6 +50,8 @@ class HorizonClip(Frozen):
     Args:
         exponent: from 0 (all cells weigh the same) to 4; the larger, the more the first cells weigh.
         cells: how many cells of one user are counted at most, 1 to 1000.
+        per_period: how many of them in one period at most; None for any number. With an exponent of 0 and `cells` at least
+            this many times the periods, nobody's cells are used up, so that scores follow the numbers of users: `counting`.
 
     Raises:
         InvalidMechanism: a value is outside its domain.
@@ -60,7 +64,27 @@ class HorizonClip(Frozen):
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
     exponent: Annotated[Real, Field(ge=0, le=4)] = Field(default=1.5, description="a number from 0 to 4")
-    cells: Annotated[Count, Field(le=1000)] = Field(default=20, description="an integer from 1 to 1000")
+    cells: Annotated[Count, Field(le=_MOST_CELLS)] = Field(default=20, description="an integer from 1 to 1000")
+    per_period: Annotated[Count, Field(le=_MOST_CELLS)] | None = Field(default=None, description="an integer from 1 to 1000")
+
+    @classmethod
+    def counting(cls, periods: int, per_period: int) -> Self:
+        """Equal weights for this many cells of each user in each of these periods, so that scores are numbers of users.
+
+        Raises:
+            InvalidMechanism: that is more than 1000 cells of one user.
+        """
+        if periods * per_period > _MOST_CELLS:
+            raise InvalidMechanism(
+                f"{per_period} items of a user in each of {periods} periods are more than {_MOST_CELLS} cells, the most that a "
+                f"horizon counts of one user: count {max(1, _MOST_CELLS // periods)} in each, or declare fewer, longer periods"
+            )
+        return cls(exponent=0.0, cells=periods * per_period, per_period=per_period)
+
+    @property
+    def unit(self) -> float | None:
+        """Users per unit of a score, where all cells weigh the same; None where they do not, and scores count nothing."""
+        return UNIT / int(self.weights()[0, 1]) if self.exponent == 0 else None
 
     @property
     def most(self) -> float:
@@ -81,8 +105,8 @@ class HorizonClip(Frozen):
     ) -> tuple[Integers, Integers]:
         """Which of one period's new cells count, and for how much.
 
-        Of a user with more cells than are left, those with the lowest of 128 bits of coins count: a choice that depends on
-        nothing else.
+        Of a user with more cells than are left, or may count in one period, those with the lowest of 128 bits of coins count: a
+        choice that depends on nothing else.
 
         Args:
             users: (n,) whose each cell is, from 0.
@@ -92,13 +116,15 @@ class HorizonClip(Frozen):
         Returns:
             (m,) positions in `users`, and (m,) weights above 0, multiples of 1/UNIT.
         """
-        room, new = self.cells - used[users].astype(np.int64), np.bincount(users, minlength=len(used))[users]
+        left = self.cells - used[users].astype(np.int64)
+        room = left if self.per_period is None else np.minimum(left, self.per_period)
+        new = np.bincount(users, minlength=len(used))[users]
         crowded = np.flatnonzero((new > room) & (room > 0))
         crowded = crowded[np.lexsort((*coins(crowded), users[crowded]))]
         owner = users[crowded]
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
         kept = np.concatenate([np.flatnonzero(new <= room), crowded[place < room[crowded]]])
-        weights = self.weights()[self.cells - room[kept], np.minimum(new, room)[kept]]
+        weights = self.weights()[self.cells - left[kept], np.minimum(new, room)[kept]]
         return kept[weights > 0], weights[weights > 0]
 
 
@@ -261,11 +287,14 @@ class ContinualTopK(Mechanism):
     so that a count of a window is a lower bound. An item of an unknown domain is discovered, and stays so, once its score passes
     a threshold, or its total over all periods so far does.
 
+    A `grouped` horizon releases the k best items of each group. Its cells are (group, item): one user's weights are bounded over
+    all groups together, so that groups cost nothing (Theorem T9).
+
     Guarantee: GaussianDP(D/scale) for a public domain and Approximate(GaussianDP(D/scale), delta) for an unknown one, where D is
     `strategy.norm`, Theorems T1 to T4; under replace_one sqrt(2) D.
 
     Args:
-        k: how many items at most at the end of each period, >= 1.
+        k: how many items at most at the end of each period, >= 1; of each group, where it is `grouped`.
         periods: how many periods the horizon has, 1 to 4000. Public, and fixed: declare more rather than fewer.
         count: "period", "running" or "window".
         window: how many periods a window has, >= 1; None unless `count` is "window".
@@ -274,6 +303,7 @@ class ContinualTopK(Mechanism):
             public domain.
         candidates: the most items that the public domain has; None for any number, and for an unknown domain.
         users: what one user may contribute.
+        grouped: whether events have a group, and the k best items of each group are released.
         relation: "add_remove" or "replace_one".
 
     Raises:
@@ -304,6 +334,7 @@ class ContinualTopK(Mechanism):
     delta: Probability | None = Field(default=None, description="a delta in (0, 1), or None for a public domain")
     candidates: Count | None = Field(default=None, description="an integer >= k, or None")
     users: HorizonClip = Field(default=HorizonClip(), description="a HorizonClip")
+    grouped: bool = Field(default=False, description="True or False")
     stated: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @model_validator(mode="after")
@@ -362,6 +393,14 @@ class ContinualTopK(Mechanism):
     def deviations(self) -> Floats:
         """(periods,) standard deviations of the released scores, in weights."""
         return self.scale * self.strategy.deviations
+
+    def margins(self, confidence: float = 0.95) -> Floats:
+        """(periods,) half the width of an interval around a released score, in weights, for the noise alone.
+
+        What a score counts, users' cells under the bound, lies within with this chance, for one item in one period. Where `users`
+        are cut, more users than that hold the item.
+        """
+        return self.deviations * NormalDist().inv_cdf((1 + confidence) / 2) + self._rounding(self.strategy.estimator)
 
     @property
     def thresholds(self) -> Floats:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -19,7 +20,7 @@ from accounting import AccountingError, Ledger, zero
 from accounting.ledger import ClaimConflict, Dataset, Terms
 from dpselect.continual import averages
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
-from dpselect.continual.state import Closed, Meta, State
+from dpselect.continual.state import Closed, Meta, State, cell, cells_of, parts_of
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named
@@ -55,7 +56,8 @@ def close(
         increment = state.take(period)
         before()
         state.draw(increment, known, source)
-        selection = _best(state, *_discovered(state, period, increment.items))
+        items, scores, sums = _discovered(state, period, increment.items)
+        selection = _best(state, items, scores, _order(state, period, items, scores, sums))
         state.add_closed(period, read, selection)
     return selection
 
@@ -64,7 +66,9 @@ _ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and t
 
 
 def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, Floats, Floats]:
-    """(n,) discovered items, their scores in weights, and what orders them; those that pass a test now are stored as such.
+    """(n,) discovered items, their scores in weights, and (columns, n) the sums that order them.
+
+    Those that pass a test now are stored as such.
 
     `given` are the items that users have given a weight in this period.
     """
@@ -82,8 +86,14 @@ def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, F
         scores.append(found[0][shown[place]])
         sums.append(weighted(columns, rows[:, shown[place]]))
     state.discover(np.concatenate(new))
-    each = np.concatenate(scores)
-    return np.flatnonzero(shown), each, averages.order_by(mechanism, period, each, np.concatenate(sums, axis=1))
+    return np.flatnonzero(shown), np.concatenate(scores), np.concatenate(sums, axis=1)
+
+
+def _order(state: State, period: int, items: Integers, scores: Floats, sums: Floats) -> Floats:
+    """(n,) what orders discovered items."""
+    mechanism = state.meta.mechanism
+    groups = len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
+    return averages.order_by(mechanism, period, scores, sums, groups)
 
 
 def weighted(columns: Floats, rows: Floats) -> Floats:
@@ -125,25 +135,46 @@ def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Fl
 
 
 def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selection:
-    """The first k of the discovered items; equals in the order of labels, which tells nothing about the log."""
-    k, domain = state.meta.mechanism.k, state.meta.domain
-    if len(items) > k:
+    """The first k of the discovered items, of each group; equals in the order of labels, which tells nothing about the log."""
+    k, domain, grouped = state.meta.mechanism.k, state.meta.domain, state.meta.mechanism.grouped
+    if not grouped and len(items) > k:
         first = order >= np.partition(order, -k)[-k]
         items, scores, order = items[first], scores[first], order[first]
-    ranked = zip(order.tolist(), items.tolist(), scores.tolist(), state.labels(items), strict=True)
-    best = sorted(ranked, key=lambda one: (-one[0], label_key(one[3])))[:k]
+    named = [parts_of(label) if grouped else ("", label) for label in state.labels(items)]
+    rows = zip(named, order.tolist(), items.tolist(), scores.tolist(), strict=True)
+    ranked = sorted(rows, key=lambda row: (row[0][0], -row[1], label_key(row[0][1])))
+    of_groups = [list(islice(rows, k)) for _, rows in groupby(ranked, key=lambda row: row[0][0])]
+    best, complete = list(chain.from_iterable(of_groups)), bool(of_groups) and all(len(rows) == k for rows in of_groups)
     return Selection(
-        indices=None if domain is None else tuple(item for _, item, _, _ in best),
+        indices=None if domain is None else tuple(item for _, _, item, _ in best),
         ordered=True,
         requested=k,
-        complete=len(best) == k,
-        reason=None if len(best) == k else _REASON,
-        values=tuple(score for _, _, score, _ in best),
-        labels=tuple(label for _, _, _, label in best),
+        complete=complete,
+        reason=None if complete else _REASON,
+        values=tuple(score for _, _, _, score in best),
+        labels=tuple(label for (_, label), *_ in best),
+        groups=tuple(group for (group, _), *_ in best) if grouped else None,
     )
 
 
-_BOUNDED: Final = ("group", "max_items_per_user", "clip", "value", "within")
+def window(state: State, first: int, last: int) -> Selection:
+    """The best items by what the periods from `first` to `last` have added to their counts; nothing is drawn (Theorem T9).
+
+    Of cells that are discovered, or of a public domain: a function of their measurements.
+    """
+    mechanism, items = state.meta.mechanism, state.discovered()
+    factors = np.zeros(last)
+    for period, sign in ((last, 1.0), (first - 1, -1.0)):
+        if period:
+            factors[:period] += sign * mechanism.strategy.totals[:period][::-1]
+    scores = np.zeros(state.number_of_items())
+    for start, rows in state.measured(last, len(scores)):
+        scores[start : start + rows.shape[1]] = weighted(factors[None], rows)[0] * public_grid(mechanism.scale)
+    items = np.sort(items)
+    return _best(state, items, scores[items], scores[items])
+
+
+_BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")
 
 
 @final
@@ -169,7 +200,9 @@ class Horizon:
         ledger, dataset: where the horizon is charged.
         mechanism: what is released.
         path: the private state: one DuckDB file, made with mode 0600 if the horizon is new.
-        domain: the public items, for a mechanism without `delta`; needed once.
+        domain: the public items, for a mechanism without `delta`; needed once. Of a `grouped` one, the items of each group.
+        groups: the public groups of a `grouped` mechanism: others take no place under the bound. Needed with `domain`; None for
+            all that occur.
         key: of the charge.
         terms: of the charge.
         recharge: whether to charge what the state has released to a ledger that does not know of it.
@@ -192,17 +225,19 @@ class Horizon:
         domain: Labels | None,
         key: str,
         terms: Terms,
+        groups: Labels | None = None,
         recharge: bool = False,
     ) -> None:
         self._ledger, self._dataset, self._key, self._path = ledger, dataset, key, Path(path)
         self._terms: Terms = {**terms, "key": key}
         self.mechanism = _checked(mechanism, dataset)
-        listed = _listed(mechanism, domain)
+        of_groups = None if groups is None else named(groups, integers=False, what="groups")
+        listed = _listed(mechanism, domain, of_groups)
         receipt, exists = ledger.find(dataset.name, key), self._path.exists()
         if receipt is not None and receipt.state == "void":
             raise HorizonError(f"the horizon key={key!r} was voided, and nothing is drawn from its state: start another one")
         if exists:
-            self._require_own(listed, known=receipt is not None or recharge)
+            self._require_own(listed, of_groups, known=receipt is not None or recharge)
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
                 f"key={key!r} has opened a horizon, and its state is not at this path: without it the horizon has ended"
@@ -213,15 +248,15 @@ class Horizon:
             ledger.check(dataset.name, mechanism, **self._terms)
         # The state first: what cannot be written costs nothing, and one without a reservation has drawn nothing.
         if not exists:
-            State.create(self._path, mechanism, self._name, listed)
+            State.create(self._path, mechanism, self._name, listed, of_groups)
         try:
             ledger.reserve(dataset.name, mechanism, **self._terms)
         except AccountingError:
             if not exists:
                 self._path.unlink(missing_ok=True)
             raise
-        with self._opened():
-            pass
+        with self._opened() as state:
+            self._groups = state.meta.groups
 
     @property
     def key(self) -> str:
@@ -232,7 +267,7 @@ class Horizon:
     def _name(self) -> str:
         return f"{self._dataset.name}\n{self._key}"
 
-    def _require_own(self, listed: Sequence[Label] | None, *, known: bool) -> None:
+    def _require_own(self, listed: Sequence[Label] | None, groups: Sequence[Label] | None, *, known: bool) -> None:
         with State.opened(self._path) as state:
             meta = state.meta
             begun = len(state.closed())
@@ -250,6 +285,8 @@ class Horizon:
             )
         if listed is not None and meta.domain != tuple(listed):
             raise HorizonError("the horizon was opened with another domain: leave domain= out, or open another under another key")
+        if groups is not None and meta.groups != tuple(groups):
+            raise HorizonError("the horizon was opened with other groups: leave groups= out, or open another under another key")
 
     # -- releases -------------------------------------------------------------------------------------------------------
 
@@ -264,7 +301,8 @@ class Horizon:
             period: the first that is not closed: 1, 2, and so on.
             events: as `source` of `dpselect.events.read`; None for a period without events. Of a Spark table the distinct pairs
                 are found on its cluster, and come here.
-            reading: how they are read; or the fields of `dpselect.events.Reading` as keywords, `user` and `item` at least.
+            reading: how they are read; or the fields of `dpselect.events.Reading` as keywords, `user` and `item` at least, and
+                `group` where the mechanism is `grouped`.
 
         Raises:
             InvalidRequest: the period is not the next one, or closed with other events; nothing was drawn.
@@ -277,9 +315,11 @@ class Horizon:
         last = self.mechanism.periods
         if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
-        period, asked = int(period), None if events is None else of_pairs(reading_of(reading, options))
+        period, asked = int(period), None
+        if events is not None:
+            asked = of_pairs(reading_of(reading, _with_groups(options)), grouped=self.mechanism.grouped)
         with opened(None if asked is None else asked.memory_limit) as engine:
-            relations, kinds = _count_pairs(engine, events, asked)
+            relations, kinds = _count_pairs(engine, events, asked, self._groups)
             with self._opened() as state:
                 done = state.closed()
                 if period <= len(done):
@@ -304,6 +344,20 @@ class Horizon:
         """What was released so far, in order."""
         with self._opened() as state:
             return tuple(Period(one.period, one.selection) for one in state.closed())
+
+    def window(self, first: int, last: int) -> Selection:
+        """The best items by what closed periods have added to their counts, all together: coarser periods, for nothing.
+
+        A user who is counted in several of them adds a cell for each.
+
+        Raises:
+            InvalidRequest: the periods are not closed, or in the wrong order.
+        """
+        with self._opened() as state:
+            done = len(state.closed())
+            if not 1 <= first <= last <= done:
+                raise InvalidRequest(f"first={first!r} and last={last!r} must be closed periods in order, from 1 to {done}")
+            return window(state, first, last)
 
     @property
     def periods_left(self) -> int:
@@ -389,39 +443,63 @@ def _checked(mechanism: object, dataset: Dataset) -> ContinualTopK:
     return mechanism
 
 
-def _listed(mechanism: ContinualTopK, domain: Labels | None) -> list[Label] | None:
+def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> list[Label] | None:
+    if groups is not None and not mechanism.grouped:
+        raise InvalidRequest("groups= is for a mechanism with grouped=True: leave one of them out")
     if domain is None:
         return None
     if mechanism.delta is not None:
         raise InvalidRequest("domain= is public and delta= is for items that are read off the log: leave one of them out")
     listed = named(domain, integers=False)
-    most = mechanism.candidates
-    if len(listed) < mechanism.k or (most is not None and len(listed) > most):
-        bounds = f"at least k={mechanism.k}" + ("" if most is None else f" and at most candidates={most}")
-        raise InvalidRequest(f"domain= has {len(listed)} items and must have {bounds}")
+    if mechanism.grouped:
+        if groups is None:
+            raise InvalidRequest("domain= lists the items of each group, and the groups must be public too: state groups=")
+        listed = [cell(group, item) for group in groups for item in listed]
+    most, least = mechanism.candidates, mechanism.k * (len(groups) if groups is not None else 1)
+    if len(listed) < least or (most is not None and len(listed) > most):
+        bounds = f"at least {least}" + ("" if most is None else f" and at most candidates={most}")
+        raise InvalidRequest(f"domain= has {len(listed)} items, in all groups, and must have {bounds}")
     return listed
 
 
-def of_pairs(reading: Reading) -> Reading:
-    """A reading of pairs and nothing else: what users may contribute is the horizon's to bound."""
+_ANY_GROUPS = 10**12  # of a user: a horizon bounds the cells of all of them together
+
+
+def _with_groups(options: dict[str, Any]) -> dict[str, Any]:
+    return {"max_groups_per_user": _ANY_GROUPS, **options} if options.get("group") is not None else options
+
+
+def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
+    """A reading of pairs, or of (user, group, item), and nothing else: what users may contribute is the horizon's to bound."""
     require_items(reading)
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
         raise InvalidRequest(f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out")
+    if reading.max_groups_per_user not in (None, _ANY_GROUPS):
+        raise InvalidRequest("max_groups_per_user= is not for a horizon, which bounds a user over all groups: leave it out")
+    if (reading.group is not None) != grouped:
+        raise InvalidRequest("group= names a column of groups, and grouped=True says that the mechanism has them: state both")
     return reading
 
 
-def _count_pairs(engine: Engine, events: object, reading: Reading | None) -> tuple[list[str], Kinds]:
-    """SQL relations of the events, columns u and i, and what these hold."""
+def _count_pairs(
+    engine: Engine, events: object, reading: Reading | None, groups: Sequence[Label] | None = None
+) -> tuple[list[str], Kinds]:
+    """SQL relations of the events, columns u and i, and what these hold; i is a `cell` where there are groups."""
     if reading is None:
         return [], {"user": "str", "item": "str"}
     path = engine.path("pairs.parquet")  # the state has its own connection
     if spark.accepts(events):
+        if reading.group is not None:
+            raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
         with closing(spark.SparkPairs(events, reading, computed=False, may_be_empty=True)) as pairs:
             kinds = pairs.save(path)
-    else:
-        staged = prepared(engine, events, reading, None, may_be_empty=True)
-        engine.run(f"COPY pairs TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
-        kinds = staged.kinds
+        return [f"read_parquet({located(path)})"], kinds
+    staged = prepared(engine, events, reading, None, may_be_empty=True)
+    shown, kinds = "pairs", staged.kinds
+    if reading.group is not None:
+        shown = cells_of("pairs", groups if groups is not None else reading.groups)
+        shown, kinds = f"({shown})", {**kinds, "item": "str"}
+    engine.run(f"COPY {shown} TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
     return [f"read_parquet({located(path)})"], kinds
 
 

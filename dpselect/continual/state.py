@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
-from dpselect.events.doors.base import Kind, Kinds
+from dpselect.events.doors.base import Kind, Kinds, literal
 from dpselect.events.engine import guarded, without_progress_bar
 from dpselect.events.private import NotPickled
 from dpselect.mechanisms.release import public_grid
@@ -116,7 +116,7 @@ _SCHEMA: Final = 4
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
-CREATE TABLE meta (schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, domain VARCHAR);
+CREATE TABLE meta (schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, domain VARCHAR, groups VARCHAR);
 CREATE TABLE kinds (role VARCHAR, integers BOOLEAN);
 CREATE TABLE users (u VARCHAR, uid INTEGER);
 CREATE TABLE items (i VARCHAR, iid INTEGER);
@@ -142,6 +142,7 @@ _WORDS = {True: "CAST({0} & 18446744073709551615 AS UBIGINT) AS {0}", False: "md
 _LOW = 2**32 - 1
 _THE_STATE = "the state of the horizon"
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
+_CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || CAST(g AS VARCHAR) || CAST(i AS VARCHAR)"
 Coins = Callable[[Integers, Integers], NDArray[np.uint64]]
 """(2, n) words of fair bits for (n,) cells, by the numbers of their users and items."""
 
@@ -196,6 +197,23 @@ def _salted(salt: str, period: int) -> Coins:
     return words
 
 
+def cell(group: Label, item: Label) -> str:
+    """The label of the cell of a group and an item: no two are written alike. `_CELL` is the same in SQL."""
+    return f"{len(str(group))}:{group}{item}"
+
+
+def parts_of(label: Label) -> tuple[str, str]:
+    """The group and the item of a cell."""
+    size, _, text = str(label).partition(":")
+    return text[: int(size)], text[int(size) :]
+
+
+def cells_of(relation: str, groups: Sequence[Label] | None) -> str:
+    """SQL of (user, cell) pairs of a relation with the columns u, g and i; of these groups alone, if they are listed."""
+    listed = "" if groups is None else f" WHERE CAST(g AS VARCHAR) IN ({', '.join(literal(str(group)) for group in groups)})"
+    return f"SELECT u, {_CELL} AS i FROM {relation}{listed}"
+
+
 @final
 @dataclass(frozen=True, repr=False)
 class Closed:
@@ -216,6 +234,7 @@ class Meta:
     mechanism: ContinualTopK
     belongs_to: str
     domain: tuple[Label, ...] | None
+    groups: tuple[Label, ...] | None
 
     @property
     def claim(self) -> str:
@@ -244,11 +263,18 @@ class State(NotPickled):
         import duckdb
 
         connection = duckdb.connect(":memory:", config={"threads": 1})
-        _made(connection, mechanism, "simulation", domain)
+        _made(connection, mechanism, "simulation", domain, None)
         return cls(connection)
 
     @classmethod
-    def create(cls, path: Path, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:
+    def create(
+        cls,
+        path: Path,
+        mechanism: ContinualTopK,
+        belongs_to: str,
+        domain: Sequence[Label] | None,
+        groups: Sequence[Label] | None = None,
+    ) -> None:
         """Make a state at `path`, mode 0600, whole or not at all.
 
         Raises:
@@ -261,7 +287,7 @@ class State(NotPickled):
             with tempfile.TemporaryDirectory(prefix=".dpselect-", dir=path.parent) as folder:
                 made = Path(folder) / "state"
                 with duckdb.connect(str(made)) as connection:
-                    _made(connection, mechanism, belongs_to, domain)
+                    _made(connection, mechanism, belongs_to, domain, groups)
                     connection.execute("CHECKPOINT")  # closing does that too, and says nothing where the disk is full
                 with duckdb.connect(str(made), read_only=True) as connection:
                     cls(connection)
@@ -332,15 +358,15 @@ class State(NotPickled):
 
     def _read_meta(self) -> Meta:
         try:
-            schema, identity, mechanism, belongs_to, domain = self._run("SELECT * FROM meta")[0]
+            schema, identity, mechanism, belongs_to, *lists = self._run("SELECT * FROM meta")[0]
         except (HorizonError, ValueError, IndexError):
             raise HorizonError("the file is damaged, or not the state of a horizon: name the one that was started") from None
         if schema != _SCHEMA:
             raise HorizonError(
                 f"the state has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one it needs"
             )
-        listed = None if domain is None else tuple(json.loads(domain))
-        return Meta(identity, ContinualTopK.model_validate_json(mechanism), belongs_to, listed)
+        domain, groups = (None if listed is None else tuple(json.loads(listed)) for listed in lists)
+        return Meta(identity, ContinualTopK.model_validate_json(mechanism), belongs_to, domain, groups)
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -589,11 +615,17 @@ def _integers(kind: Kind) -> bool:
     return kind != "str"
 
 
-def _made(connection: Any, mechanism: ContinualTopK, belongs_to: str, domain: Sequence[Label] | None) -> None:
+def _made(
+    connection: Any,
+    mechanism: ContinualTopK,
+    belongs_to: str,
+    domain: Sequence[Label] | None,
+    groups: Sequence[Label] | None,
+) -> None:
     connection.execute(_TABLES)
-    listed = None if domain is None else json.dumps(list(domain))
-    told = [_SCHEMA, secrets.token_hex(32), mechanism.model_dump_json(), belongs_to, listed]
-    connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?)", told)
+    lists = [None if listed is None else json.dumps(list(listed)) for listed in (domain, groups)]
+    about = [_SCHEMA, secrets.token_hex(32), mechanism.model_dump_json(), belongs_to, *lists]
+    connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?)", about)
     if domain is not None:
         names = [str(label) for label in domain]
         connection.execute("INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])

@@ -230,6 +230,7 @@ class Session:
         key: str,
         domain: Labels | None = None,
         label: str | None = None,
+        groups: Labels | None = None,
         recharge: bool = False,
     ) -> Horizon:
         """Reserve a horizon of releases, which its first period commits, and open it; or open it again.
@@ -240,6 +241,7 @@ class Session:
             key: idempotency key of the charge, and the horizon's name.
             domain: the public items, for a mechanism without `delta`.
             label: what for, in words, for the ledger.
+            groups: the public groups of a mechanism that is `grouped`; needed with `domain`, None for all that occur.
             recharge: put back the charge of a horizon that has released periods on a ledger that was restored to before it.
 
         Raises:
@@ -248,7 +250,9 @@ class Session:
         from dpselect.continual.horizon import Horizon
 
         terms = self._terms(1, {"label": label})
-        return Horizon(self._ledger, self._dataset, mechanism, state, domain=domain, key=key, terms=terms, recharge=recharge)
+        return Horizon(
+            self._ledger, self._dataset, mechanism, state, domain=domain, groups=groups, key=key, terms=terms, recharge=recharge
+        )
 
     def publish(
         self, item: Chargeable, draw: Callable[[], T], *, keep: Callable[[T], str | None] | None = None, **notes: Unpack[Notes]

@@ -1,4 +1,4 @@
-"""Theorems T1 to T4, T6 and T8: what one user moves, exactly; what lone items pass; adversaries who read answers; 5 % mutants."""
+"""Theorems T1 to T4, T6, T8 to T10: what one user moves, exactly; what lone items pass; who reads answers; 5 % mutants."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import norm
 
@@ -72,7 +73,15 @@ def moved(mechanism: dps.ContinualTopK, items: int) -> np.ndarray:
 
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 @pytest.mark.parametrize(
-    "users", [ONE_CELL, dps.HorizonClip(exponent=1.0, cells=3), dps.HorizonClip(exponent=0.0, cells=8)], ids=str
+    "users",
+    [
+        ONE_CELL,
+        dps.HorizonClip(exponent=1.0, cells=3),
+        dps.HorizonClip(exponent=0.0, cells=8),
+        dps.HorizonClip(exponent=1.0, cells=3, per_period=2),
+        dps.HorizonClip.counting(4, 1),
+    ],
+    ids=str,
 )
 def test_no_user_moves_the_measurements_further_than_the_norm(count: str, window: int | None, users: dps.HorizonClip) -> None:
     """T2: of all that one user can do in four periods with two items, as the state counts it, the most is D, and is reached."""
@@ -714,3 +723,88 @@ def test_the_cells_that_count_are_any_with_the_same_chance() -> None:
         chosen = tuple(sorted(kept[mine].tolist()))
         sets[chosen] = sets.get(chosen, 0) + 1
     assert sets == dict.fromkeys(itertools.combinations(crowded.tolist(), 2), 4)
+
+
+# -- groups, counts and coarser periods: T9 and T10 -------------------------------------------------------------------------
+
+
+def test_no_user_in_any_groups_moves_the_measurements_further_than_the_norm() -> None:
+    """T9: of all that a user can do in two groups with two items in three periods, the most is one norm D, and is reached."""
+    mechanism = of("running", None, periods=3, grouped=True, users=dps.HorizonClip(exponent=0.0, cells=4), scale=2.0**-10 * 3)
+    events, users = every_user(3, 4)  # an item's number names a group and an item of it
+    state, increments = states.State.in_memory(mechanism), []
+    for period in range(1, 4):
+        new = np.array([(user, item // 2, item % 2 + user * 2) for when, user, item in events if when == period])
+        state._connection.register("events", {"u": new[:, 0], "g": new[:, 1] % 2, "i": new[:, 2]})
+        state.load([f"({states.cells_of('events', None)})"], {"user": "int", "item": "str"})
+        increments.append(state.take(period))
+    names = [states.parts_of(label) for (label,) in state._run("SELECT i FROM items ORDER BY iid")]
+    owner, squares = np.array([int(item) // 2 for _, item in names]), np.zeros(users)
+    assert {group for group, _ in names} == {"0", "1"}
+    unit = public_grid(mechanism.scale) * float(UNIT) ** 2
+    for period in range(1, 4):
+        whole, rest = true_measurements(mechanism, period, len(owner), increments[:period])
+        np.add.at(squares, owner, ((whole * unit + rest) / float(UNIT) ** 2) ** 2)
+    assert mechanism.strategy.norm**2 * (1 - 1e-5) <= squares.max() <= mechanism.strategy.norm**2
+
+
+def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
+    """T9: a cell has one group and one item, in Python as in SQL, whatever characters they hold."""
+    parts = ["", "1", ":", "1:", "a,b", "ü", "\U0001f600:", "12"]
+    state = states.State.in_memory(of("running", None, grouped=True))
+    state._connection.register("pairs", pd.DataFrame(list(itertools.product(parts, parts)), columns=["g", "i"]).assign(u=1))
+    found = state._run(f"SELECT g, i, c FROM (SELECT g, i, {states._CELL} AS c FROM pairs)")
+    assert len({written for *_, written in found}) == len(parts) ** 2
+    for group, item, written in found:
+        assert (states.cell(group, item), states.parts_of(written)) == (written, (group, item))
+
+
+@pytest.mark.parametrize("counted", [("period", None), ("running", None), ("window", 2)])
+def test_coarser_periods_are_read_off_the_discovered_items_alone(counted: Any) -> None:
+    """T9: what periods 2 and 3 added to a discovered item, plus the noise of what was measured; others are never looked at."""
+    mechanism = of(*counted, k=3, scale=4.0, delta=1e-9, users=dps.HorizonClip.counting(4, 1))
+    state, unit = states.State.in_memory(mechanism), mechanism.users.unit or 0
+    for period, (popular, rare) in enumerate([(4000, 3), (5000, 0), (6000, 2), (0, 0)], start=1):
+        users = np.arange(popular + rare) + 10_000 * period
+        state._connection.register("events", {"u": users, "i": np.repeat([7, 8], [popular, rare])})
+        horizon.close(state, period, ["events"], KINDS, sampler(np.random.default_rng(period)))
+    for (first, last), truth in {(2, 3): 11_000, (1, 4): 15_000, (4, 4): 0, (1, 1): 4000}.items():
+        found = horizon.window(state, first, last)
+        assert found.labels == (7,)
+        deviation = mechanism.scale * unit * max(mechanism.strategy.total_deviations) * 2
+        assert found.values is not None
+        assert found.values[0] * unit == pytest.approx(truth, abs=6 * deviation)
+
+
+def test_margins_hold_for_the_noise_with_the_chance_that_is_stated() -> None:
+    """T10: the noise of a score exceeds its margin with chance 1 - confidence, no less and hardly more."""
+    for mechanism in (of("running", None, periods=9), of("window", 3, periods=9), of("period", None, scale=50.0)):
+        for confidence in (0.5, 0.95, 0.999):
+            outside = 2 * norm.sf(mechanism.margins(confidence) / mechanism.deviations)
+            assert (outside <= 1 - confidence).all()
+            assert (outside >= (1 - confidence) * 0.99).all()
+
+
+def test_scores_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
+    """T10: the same 900 users come in each of 20 periods; with equal weights every score is 900 users, within its interval."""
+    periods, away = 20, 0
+    mechanism = of("period", None, k=2, periods=periods, scale=2.0, delta=1e-6, users=dps.HorizonClip.counting(periods, 1))
+    state, unit, source = states.State.in_memory(mechanism), mechanism.users.unit or 0, sampler(np.random.default_rng(3))
+    assert unit == pytest.approx(math.sqrt(periods), rel=1e-4)
+    for period in range(1, periods + 1):
+        state._connection.register("events", {"u": np.arange(900), "i": np.zeros(900, dtype=np.int64)})
+        chosen = horizon.close(state, period, ["events"], KINDS, source)
+        assert chosen.values is not None
+        away += abs(chosen.values[0] * unit - 900) > mechanism.margins()[period - 1] * unit
+    assert away <= 4  # of 20 intervals of 95 %: more than four miss with chance .003
+    assert dps.HorizonClip().unit is None
+
+
+def test_no_user_counts_for_more_cells_of_a_period_than_are_allowed() -> None:
+    """T10: with two cells in a period, a user with five counts for two, chosen by coins; the next period has its own two."""
+    mechanism = of("period", None, users=dps.HorizonClip.counting(4, 2))
+    events = [(period, user, item) for period in range(1, 5) for user in range(50) for item in range(5)]
+    _, increments = taken(mechanism, events)
+    weight = int(mechanism.users.weights()[0, 1])
+    assert [int(one.weights.sum()) for one in increments] == [50 * 2 * weight] * 4
+    assert all(len(one.items) == 5 for one in increments)

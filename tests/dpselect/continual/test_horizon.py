@@ -426,7 +426,7 @@ def test_a_run_that_stops_after_the_charge_says_so(
         stopped.setattr(states.State, step, _stop)
         with pytest.raises(KeyboardInterrupt) as raised:
             made.close(1, DAYS[0], **COLUMNS)
-    assert "stays charged" in raised.value.__notes__[0]
+    assert "stays charged" in "".join(getattr(raised.value, "__notes__", []))
     assert state_of(ledger) == "committed"
     spent = ledger.total("films").spent
     assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
@@ -586,3 +586,73 @@ def test_a_fork_while_a_thread_uses_a_horizon(start: Any, tmp_path: Path) -> Non
     (tmp_path / "mechanism.json").write_text(MECHANISM.model_copy(update={"scale": 8.0}).to_json())
     start(path="zero", key="zero")
     assert Forked(FORKED, tmp_path).finish()[1].strip() == "42"
+
+
+# -- groups ----------------------------------------------------------------------------------------------------------------
+
+GROUPED = dps.ContinualTopK(k=1, periods=3, count="running", scale=4.0, delta=1e-9, grouped=True)
+CITIES = pd.DataFrame(
+    {
+        "u": range(2400),
+        "g": ["de"] * 1000 + ["fr"] * 1000 + ["uk"] * 400,
+        "i": ["a, b"] * 600 + ["c"] * 400 + ["c"] * 900 + ["d"] * 100 + ["e"] * 400,
+    }
+)
+IN_GROUPS: Any = {**COLUMNS, "group": "g"}
+
+
+def test_a_horizon_of_groups(start: Any) -> None:
+    """The top k of each group that occurs, with one price, and again by what several periods have added."""
+    made = start(GROUPED)
+    answer = made.close(1, CITIES, **IN_GROUPS)
+    assert list(zip(answer.groups or (), answer.labels or (), strict=True)) == [("de", "a, b"), ("fr", "c"), ("uk", "e")]
+    assert answer.columns()["rank"] == (1, 1, 1)
+    assert GROUPED.curve == MECHANISM.model_copy(update={"scale": 4.0, "periods": 3}).curve
+    more = CITIES.assign(u=CITIES.u + 9000)[lambda rows: rows.i == "c"]
+    made.close(2, more, **IN_GROUPS)
+    assert made.window(2, 2).labels == ("c", "c", "e")
+    for periods in ((2, 3), (0, 1), (2, 1)):
+        with pytest.raises(dps.InvalidRequest, match="closed periods"):
+            made.window(*periods)
+
+
+def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
+    """What is elsewhere takes no place under the bound on users; the list is stated once; a public domain needs one."""
+    one_cell = GROUPED.model_copy(update={"users": dps.HorizonClip(cells=1)})
+    made = start(one_cell, groups=["fr", "es"])
+    both = pd.concat([CITIES.assign(u=CITIES.u % 1000), CITIES.assign(u=CITIES.u + 5000)])
+    answer = made.close(1, both, **IN_GROUPS)
+    assert (answer.groups, answer.labels) == (("fr",), ("c",))
+    with states.State.opened(tmp_path / "state") as state:
+        assert state._run("SELECT count(*) FROM items")[0][0] == 2
+    assert start(one_cell).close(1, both, **IN_GROUPS) == answer
+    with pytest.raises(dps.HorizonError, match="other groups"):
+        start(one_cell, groups=["de"])
+    public = GROUPED.model_copy(update={"delta": None})
+    with pytest.raises(dps.InvalidRequest, match="state groups="):
+        start(public, domain=["c", "e"], key="public", path="public")
+    chosen = start(public, domain=["c", "e"], groups=["de", "uk"], key="public", path="public").close(1, CITIES, **IN_GROUPS)
+    assert (chosen.groups, chosen.labels) == (("de", "uk"), ("c", "e"))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "columns", "rule"),
+    [
+        (GROUPED, COLUMNS, "group="),
+        (MECHANISM, IN_GROUPS, "group="),
+        (GROUPED, {**IN_GROUPS, "max_groups_per_user": 2}, "groups_per"),
+    ],
+    ids=["no column", "no groups", "bounded"],
+)
+def test_groups_are_stated_twice(start: Any, mechanism: Any, columns: Any, rule: str) -> None:
+    """A column of groups needs a mechanism that has them, and the other way round; a user is bounded over all of them."""
+    made = start(mechanism)
+    with pytest.raises(dps.InvalidRequest, match=rule):
+        made.close(1, CITIES, **columns)
+    assert made.released() == ()
+
+
+def test_too_many_cells_of_a_user_are_refused_with_what_fits() -> None:
+    """Counting 30 items of each user in each of 52 weeks is more than 1000 cells: the error says how many are not."""
+    with pytest.raises(dps.InvalidMechanism, match="count 19 in each"):
+        dps.HorizonClip.counting(52, 30)
