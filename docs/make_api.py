@@ -19,6 +19,20 @@ THEOREMS = Path(__file__).parents[1] / "accounting" / "page" / "theorems.json"
 _THEOREM = re.compile(
     r"^#{2,4} ([A-Z]\d+)\. (.+)\n((?:(?!#{1,4} ).*\n?)*)", re.MULTILINE
 )
+_CONTENTS = """```{toctree}
+:hidden:
+:maxdepth: 1
+reference/accounting
+reference/dpselect
+reference/dpselect.continual
+reference/dpselect.events
+reference/dpselect.pate
+reference/dpselect.planning
+reference/dpselect.ranking
+reference/dpselect.verify
+architecture
+changelog
+```"""
 PACKAGES = (
     "dpselect",
     "dpselect.continual",
@@ -39,6 +53,8 @@ def page() -> str:
                 "",
                 "Written by `docs/make_api.py` from the docstrings.",
                 *_sections(),
+                "",
+                _CONTENTS,
             ]
         )
         + "\n"
