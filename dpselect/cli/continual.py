@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json as jsonlib
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,10 +21,12 @@ from typer import Argument, Option
 import accounting as acc
 import dpselect as dps
 from accounting.address import masked
+from accounting.errors import missing_extra
 from dpselect.cli import options, out
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.continual import Horizon, Period
 from dpselect.continual.continual_top_k import Over
+from dpselect.continual.horizon import ANY_GROUPS, of_pairs, records
 from dpselect.continual.state import State
 from dpselect.errors import printable
 from dpselect.events import Format
@@ -57,6 +63,21 @@ Delta = Annotated[float, Option("--delta", help="Part of the budget: the probabi
 Relation = Annotated[acc.Relation, Option("--relation", help="What neighbouring logs differ by, as for topk.")]
 Exponent = Annotated[float, Option("--exponent", help="How much more a user's first items count: 0 to 4.")]
 Cells = Annotated[int, Option("--cells", min=1, help="How many items of a user count at most (per period: items in periods).")]
+GroupColumn = Annotated[str | None, Option("--group", metavar="COLUMN", help="Column of groups: the top k of each.")]
+Groups = Annotated[
+    Path | None, Option("--groups", metavar="FILE", help="A public list of groups; others are not counted. Default: all.")
+]
+WithCounts = Annotated[
+    bool,
+    Option("--with-counts", help="Count all items of a user alike, so that what is shown are numbers of users, with intervals."),
+]
+ItemsPerPeriod = Annotated[
+    int | None,
+    Option("--items-per-period", min=1, help="With --with-counts: how many items of a user count in a period. Default: 3."),
+]
+PartialLast = Annotated[
+    bool, Option("--partial-last", help="Let the last period end at --until, before its own end; it is closed for good.")
+]
 Domain = Annotated[
     Path | None, Option("--domain", metavar="FILE", help="A public catalogue of items. Without it: those of the log.")
 ]
@@ -67,7 +88,10 @@ Since = Annotated[str, Option("--since", help="Where the first period starts; pu
 Until = Annotated[str, Option("--until", help="Where the last period of the log ends; public.")]
 TimeZone = Annotated[str, Option("--time-zone", help="Zone of times that state none, and of periods.")]
 TimeUnit = Annotated[Unit | None, Option("--time-unit", help="What times that are numbers count since 1970.")]
-Output = Annotated[Path | None, Option("--output", metavar="FILE", help="Also write what is printed, as JSON, to this new file.")]
+Output = Annotated[
+    Path | None,
+    Option("--output", metavar="FILE", help="Also write it to this new file: a table as .csv or .parquet, else all as JSON."),
+]
 
 
 @app.command(cls=SectionedCommand)
@@ -85,6 +109,10 @@ def start(
     relation: Relation = "add_remove",
     exponent: Exponent = 1.5,
     cells: Cells = 20,
+    with_counts: WithCounts = False,
+    items_per_period: ItemsPerPeriod = None,
+    grouped: Annotated[bool, Option("--grouped", help="Events have groups: release the top k of each.")] = False,
+    groups: Groups = None,
     domain: Domain = None,
     json: options.Json = False,
     output: Output = None,
@@ -95,11 +123,13 @@ def start(
     A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back that has no closed period.
     """
     out.require_targets({"--output": output}, ledger)
-    users, listed = dps.HorizonClip(exponent=exponent, cells=cells), None if domain is None else read_catalogue(domain)
-    settings: dict[str, Any] = {"count": count, "window": window, "users": users, "relation": relation}
-    budget = options.budget(epsilon, delta, None)
-    mechanism = dps.ContinualTopK.fitted(budget, unknown=listed is None, k=k, periods=periods_, **settings)
-    with _horizon(ledger, dataset, key, state_file, mechanism, listed) as opened:
+    listed, of_groups = (None if path is None else read_catalogue(path) for path in (domain, groups))
+    clip = dps.HorizonClip(exponent=exponent, cells=cells)
+    settings: dict[str, Any] = {"k": k, "periods": periods_, "count": count, "window": window, "relation": relation}
+    users = _users(settings, clip, with_counts=with_counts, items_per_period=items_per_period)
+    settings |= {"users": users, "grouped": grouped}
+    mechanism = dps.ContinualTopK.fitted(options.budget(epsilon, delta, None), unknown=listed is None, **settings)
+    with _horizon(ledger, dataset, key, state_file, mechanism, listed, groups=of_groups) as opened:
         _show(opened, (), json=json, output=output)
 
 
@@ -113,6 +143,7 @@ def close(
     state_file: StateFile,
     user: User,
     item: Item,
+    group: GroupColumn = None,
     format: FileFormat = "auto",
     header: options.Header = None,
     json: options.Json = False,
@@ -121,10 +152,12 @@ def close(
 ) -> None:
     """Count the new events of a period and release its top k. The same call again prints the same answer."""
     out.require_targets({"--output": output}, ledger)
-    reading = Reading(user=user, item=columns(item), format=format, header=header)
+    reading = Reading.model_validate(
+        {"user": user, "item": columns(item), "format": format, "header": header, **_group(group, None)}
+    )
     with _horizon(ledger, dataset, key, state_file) as opened:
         selection = opened.close(period, events, reading)
-        _show(opened, [Period(period, selection)], json=json, output=output)
+        _show(opened, [Period(period, selection)], json=json, output=output, group=group)
 
 
 @app.command(cls=SectionedCommand)
@@ -183,7 +216,12 @@ def run(
     relation: Relation = "add_remove",
     exponent: Exponent = 1.5,
     cells: Cells = 20,
+    with_counts: WithCounts = False,
+    items_per_period: ItemsPerPeriod = None,
+    group: GroupColumn = None,
+    groups: Groups = None,
     domain: Domain = None,
+    partial_last: PartialLast = False,
     time_zone: TimeZone = "UTC",
     time_unit: TimeUnit = None,
     format: FileFormat = "auto",
@@ -195,12 +233,45 @@ def run(
     """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
     out.require_targets({"--output": output}, ledger)
     times = {"time": time, "since": since, "until": until, "time_zone": time_zone, "time_unit": time_unit}
-    reading = Reading.model_validate({"user": user, "item": columns(item), "format": format, "header": header, **times})
-    users, listed = dps.HorizonClip(exponent=exponent, cells=cells), None if domain is None else read_catalogue(domain)
-    settings = {"k": k, "periods": periods_, "count": count, "window": window, "users": users, "relation": relation}
-    paid = {"ledger": ledger, "dataset": dataset, "key": key, "path": state_file}
-    budget = options.budget(epsilon, delta, None)
-    closed_at_once(events, reading, every, budget, settings, listed, paid, json=json, output=output)
+    about = {"user": user, "item": columns(item), "format": format, "header": header, **times, **_group(group, groups)}
+    listed, clip = None if domain is None else read_catalogue(domain), dps.HorizonClip(exponent=exponent, cells=cells)
+    closed_at_once(
+        events,
+        Reading.model_validate(about),
+        every,
+        options.budget(epsilon, delta, None),
+        {"k": k, "periods": periods_, "count": count, "window": window, "users": clip, "relation": relation},
+        listed,
+        {"ledger": ledger, "dataset": dataset, "key": key, "path": state_file},
+        with_counts=with_counts,
+        items_per_period=items_per_period,
+        partial_last=partial_last,
+        json=json,
+        output=output,
+    )
+
+
+def _group(column: str | None, groups: Path | None) -> dict[str, Any]:
+    """What a reading is told of groups."""
+    if column is None:
+        return {} if groups is None else {"groups": groups}
+    return {"group": column, "groups": groups, "max_groups_per_user": ANY_GROUPS}
+
+
+def _users(
+    settings: dict[str, Any], clip: dps.HorizonClip, *, with_counts: bool, items_per_period: int | None
+) -> dps.HorizonClip:
+    """What a user may contribute: `clip`, or equal weights whose scores count users."""
+    if not with_counts:
+        if items_per_period is not None:
+            raise dps.InvalidRequest("--items-per-period says how many items count with --with-counts: state both, or neither")
+        return clip
+    if settings["count"] == "running":  # each item of a user counts once: nothing runs out before `cells` of them
+        return dps.HorizonClip(exponent=0.0, cells=clip.cells, per_period=items_per_period)
+    return dps.HorizonClip.counting(settings["periods"], items_per_period or _ITEMS_PER_PERIOD)
+
+
+_ITEMS_PER_PERIOD = 3
 
 
 def closed_at_once(
@@ -212,30 +283,39 @@ def closed_at_once(
     domain: Labels | None,
     paid: dict[str, Any],
     *,
+    with_counts: bool = False,
+    items_per_period: int | None = None,
+    partial_last: bool = False,
     json: bool,
     output: Path | None,
 ) -> None:
     """Close all periods of a log, or those that are left, and print what all of them have released.
 
     Args:
-        settings: fields of the mechanism; its `periods` may be None, for those of the log.
+        settings: fields of the mechanism; its `periods` may be None, for those of the log, and its `users` missing.
         paid: ledger, dataset, key and path of the state.
     """
+    grouped, group = reading.group is not None, None if reading.group is None else str(reading.group)
+    reading = of_pairs(reading, grouped=grouped)
     assert reading.window is not None, "there is a column of times"
-    named = list(periods(reading.window, every))
+    named = list(periods(reading.window, every, partial=partial_last))
     if (many := settings["periods"]) is not None and many < len(named):
         raise dps.InvalidRequest(
             f"--periods={many} is fewer than the {len(named)} periods from --since to --until: declare at least as many, or none"
         )
-    stated = {**settings, "periods": many or len(named)}
+    stated = {**settings, "periods": many or len(named), "grouped": grouped}
+    clip = settings.get("users", dps.HorizonClip())
+    stated["users"] = _users(stated, clip, with_counts=with_counts, items_per_period=items_per_period)
     mechanism = dps.ContinualTopK.fitted(budget, unknown=domain is None, **stated)
     untimed = reading.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
     # The log first: what cannot be read costs nothing. A horizon that is finished reads it too, and answers for no other log.
-    with split(events, reading, named) as parts, _horizon(**paid, mechanism=mechanism, domain=domain) as opened:
+    paid = {**paid, "mechanism": mechanism, "domain": domain, "groups": reading.groups}
+    with split(events, reading, named) as parts, _horizon(**paid) as opened:
         for number, (name, *_) in enumerate(named, start=1):
             opened.close(number, parts[name], untimed)
         released = opened.released()[: len(named)]
-        _show(opened, released, json=json, output=output, names=[name for name, *_ in named])
+        names = [name for name, *_ in named]
+        _show(opened, released, json=json, output=output, names=names, group=group)
 
 
 @contextmanager
@@ -247,6 +327,7 @@ def _horizon(
     mechanism: dps.ContinualTopK | None = None,
     domain: Labels | None = None,
     *,
+    groups: Labels | None = None,
     recharge: bool = False,
 ) -> Iterator[Horizon]:
     """The horizon of these options; its mechanism is the state's, where none is stated."""
@@ -259,7 +340,8 @@ def _horizon(
     with acc.Ledger.open(url, create=False) as book:
         label = "dpselect continual"
         session = dps.Session(book, dataset)
-        yield session.continual(mechanism, state=path, key=key, domain=domain, label=label, recharge=recharge)
+        about: dict[str, Any] = {"domain": domain, "groups": groups, "label": label, "recharge": recharge}
+        yield session.continual(mechanism, state=path, key=key, **about)
 
 
 def columns(item: Sequence[str]) -> Any:
@@ -267,18 +349,50 @@ def columns(item: Sequence[str]) -> Any:
 
 
 def _show(
-    opened: Horizon, released: Sequence[Period], *, json: bool, output: Path | None, names: Sequence[str] | None = None
+    opened: Horizon,
+    released: Sequence[Period],
+    *,
+    json: bool,
+    output: Path | None,
+    names: Sequence[str] | None = None,
+    group: str | None = None,
 ) -> None:
-    told = _as_data(opened, released, names)
+    told = _as_data(opened, released, names, group or "group")
     if output is not None:
         from accounting.files import PRIVATE, new_file
 
-        with new_file(output, "--output", mode=PRIVATE, encoding="utf-8") as stream:
-            stream.write(out.json_text(told) + "\n")
+        with new_file(output, "--output", mode=PRIVATE) as stream:
+            stream.write(_WRITTEN.get(output.suffix.lower(), _as_json)(told))
     out.emit(out.json_text(told) + "\n" if json else _as_text(told))
 
 
-def _as_data(opened: Horizon, released: Sequence[Period], names: Sequence[str] | None) -> dict[str, Any]:
+def _as_json(told: dict[str, Any]) -> bytes:
+    return (out.json_text(told) + "\n").encode()
+
+
+def _as_csv(told: dict[str, Any]) -> bytes:
+    text, rows = io.StringIO(), told["table"]
+    writer = csv.DictWriter(text, list(rows[0]) if rows else ["period", "rank", "item"], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode()
+
+
+def _as_parquet(told: dict[str, Any]) -> bytes:
+    try:
+        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise missing_extra("Parquet is written by pyarrow", "arrow") from None
+    written = io.BytesIO()
+    texts = [{**row, "item": str(row["item"])} for row in told["table"]]  # one type: items may be integers and text
+    parquet.write_table(arrow.Table.from_pylist(texts), written)
+    return written.getvalue()
+
+
+_WRITTEN: dict[str, Callable[[dict[str, Any]], bytes]] = {".csv": _as_csv, ".parquet": _as_parquet}
+
+
+def _as_data(opened: Horizon, released: Sequence[Period], names: Sequence[str] | None, group: str) -> dict[str, Any]:
     mechanism = opened.mechanism
     delta = max(1e-6, mechanism.curve.delta0 * 4 / 3)
     stated = promise(mechanism, acc.Budget(epsilon=1.0, delta=delta))
@@ -298,25 +412,48 @@ def _as_data(opened: Horizon, released: Sequence[Period], names: Sequence[str] |
             }
             for one in released
         ],
+        "table": records(mechanism, released, names=names, group=group),
     }
+
+
+def _values(told: dict[str, Any], place: int) -> list[str]:
+    """What stands beside the items of a period: numbers of users and their intervals, or scores, which are called so."""
+    before = sum(len(one["selection"]["labels"] or ()) for one in told["released"][:place])
+    rows = told["table"][before : before + len(told["released"][place]["selection"]["labels"] or ())]
+    if not rows or "score" in rows[0]:
+        return [f"score {row['score']:.1f}" for row in rows]
+    return [f"{row['users']:,.0f} users ({math.floor(row['low']):,} to {math.ceil(row['high']):,})" for row in rows]
+
+
+def _counted(told: dict[str, Any]) -> str:
+    """What a value is, in words."""
+    users = told["mechanism"]["users"]
+    if users["exponent"] != 0:
+        return "scores: sums of their weights, which fall; they do not estimate a number of users"
+    most = users["per_period"]
+    cut = f"{users['cells']:,} items" + ("" if most is None else f", {most:,} in a period,")
+    return f"numbers of users, of whom each counts for at most {cut} chosen at random: at least so many, but for the noise (95 %)"
 
 
 def _as_text(told: dict[str, Any]) -> RenderableType:
     horizon, points = told["horizon"], told["guarantee"]["points"]
     over = {"period": "users of each period", "running": "users of all periods so far"}
     lines: list[RenderableType] = []
-    for one in told["released"]:
+    for place, one in enumerate(told["released"]):
         name = "" if one["name"] is None else f", {one['name']}"
         lines.append(out.heading(f"Period {one['period']} of {horizon['periods']}{name}"))
-        labels, values = one["selection"]["labels"] or (), one["selection"]["values"] or ()
-        lines.append(out.facts((printable(str(label)), f"{value:.1f}") for label, value in zip(labels, values, strict=True)))
+        labels, groups = one["selection"]["labels"] or (), one["selection"].get("groups")
+        items = [printable(str(label)) for label in labels]
+        if groups is not None:
+            items = [f"{printable(str(group))}: {item}" for group, item in zip(groups, items, strict=True)]
+        lines.append(out.facts(zip(items, _values(told, place), strict=True)))
         lines.append(Text())
     strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
     lines.append(out.heading("What is promised, for the whole horizon"))
     promised = "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'])} at delta {strongest['delta']:g}"
     facts = [
         ("horizon", f"{printable(horizon['key'])}: {horizon['periods']} periods, {horizon['periods_left']} left"),
-        ("count", over.get(told["count"], f"users of the last {told['window']} periods") + ", as sums of their weights"),
+        ("count", over.get(told["count"], f"users of the last {told['window']} periods") + f", as {_counted(told)}"),
         ("epsilon", promised),
         ("in words", told["guarantee"]["in_words"]),
     ]

@@ -6,7 +6,7 @@ A period is closed in one transaction of the state: from new events to what is r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
@@ -184,6 +184,33 @@ class Period:
 
     number: int
     selection: Selection
+
+
+def records(
+    mechanism: ContinualTopK, released: Iterable[Period], *, names: Sequence[str] | None = None, group: str = "group"
+) -> list[dict[str, Any]]:
+    """What was released as rows of one table: period, the group, rank, item, and `users` with `low` and `high`, or a `score`.
+
+    `users` where all cells of users weigh the same: an estimate of how many have the item, but for those with more items than
+    count, and an interval around it of 95 % for the noise (Theorem T10). A `score` is a sum of weights, and counts nothing.
+
+    Args:
+        names: of the periods, the first one first; None for their numbers.
+        group: what the column of groups is called.
+    """
+    unit, margins, rows = mechanism.users.unit, mechanism.margins(), list[dict[str, Any]]()
+    for one in released:
+        held, margin = one.selection.columns(), float(margins[one.number - 1])
+        for place, (rank, item, value) in enumerate(zip(held["rank"], held["item"], held["value"], strict=True)):
+            row: dict[str, Any] = {"period": one.number if names is None else names[one.number - 1]}
+            if "group" in held:
+                row[group] = held["group"][place]
+            row |= {"rank": rank, "item": item}
+            if unit is None:
+                rows.append(row | {"score": value})
+            else:
+                rows.append(row | {"users": value * unit, "low": (value - margin) * unit, "high": (value + margin) * unit})
+    return rows
 
 
 @final
@@ -462,11 +489,11 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[La
     return listed
 
 
-_ANY_GROUPS = 10**12  # of a user: a horizon bounds the cells of all of them together
+ANY_GROUPS = 10**12  # of a user: a horizon bounds the cells of all of them together
 
 
 def _with_groups(options: dict[str, Any]) -> dict[str, Any]:
-    return {"max_groups_per_user": _ANY_GROUPS, **options} if options.get("group") is not None else options
+    return {"max_groups_per_user": ANY_GROUPS, **options} if options.get("group") is not None else options
 
 
 def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
@@ -474,7 +501,7 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     require_items(reading)
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
         raise InvalidRequest(f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out")
-    if reading.max_groups_per_user not in (None, _ANY_GROUPS):
+    if reading.max_groups_per_user not in (None, ANY_GROUPS):
         raise InvalidRequest("max_groups_per_user= is not for a horizon, which bounds a user over all groups: leave it out")
     if (reading.group is not None) != grouped:
         raise InvalidRequest("group= names a column of groups, and grouped=True says that the mechanism has them: state both")

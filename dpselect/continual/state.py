@@ -246,7 +246,7 @@ class Meta:
         return f"horizon-{self._hashed(str(period))}"
 
     def _hashed(self, what: str) -> str:
-        return hashlib.sha256(f"{self.identity}\n{what}".encode()).hexdigest()
+        return hashlib.sha256(f"{self.identity}\n{self.belongs_to}\n{what}".encode()).hexdigest()
 
 
 class State(NotPickled):

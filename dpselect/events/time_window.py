@@ -87,9 +87,9 @@ class Window:
         return (moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
 
 
-def periods(whole: Window, every: Every) -> Iterator[tuple[str, datetime, datetime]]:
+def periods(whole: Window, every: Every, *, partial: bool = False) -> Iterator[tuple[str, datetime, datetime]]:
     """Name, start and end of the days, ISO weeks or months of a window with two ends, named as a ledger names them; those
-    that the zone skipped are left out.
+    that the zone skipped are left out. The last may be cut short where that is asked for, `partial`.
     """
     if every not in get_args(Every):
         raise EventLogError(f"every={every!r} must be one of {', '.join(get_args(Every))}")
@@ -97,12 +97,14 @@ def periods(whole: Window, every: Every) -> Iterator[tuple[str, datetime, dateti
         raise EventLogError("every= needs since= and until=: which periods there are must be public, not read off the log")
     at, end = (moment.astimezone(whole.zone).replace(tzinfo=None) for moment in (whole.since, whole.until))
     for field, moment in (("since", at), ("until", end)):
-        if moment != _start(moment, every):
+        before = _start(moment, every)
+        if moment != before and not (partial and field == "until"):
             raise EventLogError(
-                f"{field}={moment.isoformat()!r} is not where a {every} starts in {whole.zone.key}: name whole periods"
+                f"{field}={moment.isoformat()!r} is not where a {every} starts in {whole.zone.key}: the nearest are "
+                f"{before:%Y-%m-%d} and {_following(before, every):%Y-%m-%d}"
             )
     for _ in range(_MOST_PERIODS):
-        following = _start(at + timedelta(days={"day": 1, "week": 7, "month": 31}[every]), every)
+        following = min(_following(at, every), end)
         start, after = (moment.replace(tzinfo=whole.zone) for moment in (at, following))
         if whole.instant(start) < whole.instant(after):  # a zone that crosses the date line skips a day: nothing can happen on it
             yield _name(at, every), start, after
@@ -110,6 +112,10 @@ def periods(whole: Window, every: Every) -> Iterator[tuple[str, datetime, dateti
         if at >= end:
             return
     raise EventLogError(f"there are more than {_MOST_PERIODS} periods: ask for fewer at once")
+
+
+def _following(start: datetime, every: Every) -> datetime:
+    return _start(start + timedelta(days={"day": 1, "week": 7, "month": 31}[every]), every)
 
 
 def _start(moment: datetime, every: Every) -> datetime:

@@ -25,7 +25,7 @@ CHANGING = {
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+(Z|\+00:00)?| UTC)": "TIME",
     r"\b[0-9a-f]{32,}\b": "HEX",
     r"/\S*?dpselect-demo-\w+": "DEMO",
-    r"(?m)^(  s\d+ +)\d+\.\d *$": r"\1SCORE",  # a horizon's items have no order of their own, and noise meets any of them
+    r"(?m)^(  s\d+ +score )-?\d+\.\d *$": r"\1SCORE",  # a horizon's items have no order of their own, and noise meets any of them
     r'"dpselect": "[\d.]+[^"]*"': '"dpselect": "VERSION"',
 }
 

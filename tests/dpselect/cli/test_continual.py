@@ -143,6 +143,47 @@ def _written(name: str, content: bytes) -> Callable[[Path], str]:
     return made
 
 
+@pytest.fixture
+def cities(paid: list[str], tmp_path: Path) -> list[str]:
+    """A log in which everybody comes on each of three days: 300 users of x in de, 200 of y and 50 of z in fr."""
+    people = [("de", "x")] * 300 + [("fr", "y")] * 200 + [("fr", "z")] * 50
+    rows = [f"{n},{city},{item},2024-07-0{day}\n" for day in (1, 2, 3) for n, (city, item) in enumerate(people)]
+    (tmp_path / "cities.csv").write_text("who,city,where,at\n" + "".join(rows))
+    return ["run", str(tmp_path / "cities.csv"), *paid, *HORIZON[:6], *COLUMNS, *WHEN, "--group", "city"]
+
+
+def test_one_table_of_groups_weeks_and_counts(cities: list[str], tmp_path: Path) -> None:
+    """One command gives the top k of each group in each period with numbers of users, as a table with their intervals."""
+    told(*cities, "--with-counts", "--items-per-period", "1", "--output", str(tmp_path / "table.csv"))
+    rows = pd.read_csv(tmp_path / "table.csv")
+    assert list(rows.columns) == ["period", "city", "rank", "item", "users", "low", "high"]
+    found = rows[rows["rank"] == 1].pivot_table(index="period", columns="city", values="users")
+    assert found.index.tolist() == ["2024-07-01", "2024-07-02", "2024-07-03"]
+    assert ((rows.low < rows.users) & (rows.users < rows.high)).all()
+    assert (abs(found["de"] - 300) < 60).all()
+    assert (abs(found["fr"] - 200) < 60).all()
+
+
+def test_a_number_without_a_unit_is_called_a_score(cities: list[str], tmp_path: Path) -> None:
+    """Without --with-counts weights fall, and text, table and JSON say score; Parquet has the table of JSON."""
+    text = told(*cities)
+    assert "score" in text
+    assert "do not estimate a number of users" in text
+    shown = told(*cities, "--json", "--output", str(tmp_path / "table.parquet"))
+    assert pd.read_parquet(tmp_path / "table.parquet").to_dict("records") == shown["table"]
+    assert set(shown["table"][0]) == {"period", "city", "rank", "item", "score"}
+    assert "--with-counts" in told(*cities, "--items-per-period", "2", status=2)
+
+
+def test_an_end_inside_a_period_is_refused_or_asked_for(paid: list[str], tmp_path: Path) -> None:
+    """--until in the middle of a week names the two nearest ends; --partial-last cuts the last week short there."""
+    week = ["--time", "at", "--every", "week", "--since", "2024-07-01", "--until", "2024-07-04"]
+    asked = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, *week, "--json"]
+    said = told(*asked, status=1)
+    assert "the nearest are 2024-07-01 and 2024-07-08" in said
+    assert [one["name"] for one in told(*asked, "--partial-last")["released"]] == ["2024-W27"]
+
+
 # What is wrong with a log: a file, or other words of the command.
 FAULTS: dict[str, Callable[[Path], str] | list[str]] = {
     "wrong user column": ["--user", "nobody"],
