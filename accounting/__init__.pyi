@@ -7,7 +7,6 @@ from .accountant import Share as Share
 from .arguments import Relation as Relation
 from .budget import Budget as Budget
 from .budget import Price as Price
-from .budget import Remaining as Remaining
 from .calibration import calibrate as calibrate
 from .calibration import calibrate_count as calibrate_count
 from .convert.adaptive_composition import AdaptiveBound as AdaptiveBound
@@ -63,8 +62,7 @@ from .group import group_privacy as group_privacy
 from .guarantee import Guarantee as Guarantee
 from .ledger import Ledger as Ledger
 from .ledger import LedgerError as LedgerError
-from .price import BudgetExceeded as BudgetExceeded
-from .remaining import Affordable as Affordable
-from .remaining import Equivalent as Equivalent
+from .remaining import BudgetExceeded as BudgetExceeded
+from .remaining import Remaining as Remaining
 
 DISTRIBUTION: str

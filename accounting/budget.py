@@ -20,7 +20,7 @@ from pydantic import BeforeValidator, Field, model_serializer, model_validator
 
 from accounting.convert.bounds import best_epsilon
 from accounting.curves import ZCDP, AnyCurve, ApproxDP, Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP, PureDP
-from accounting.decimal_sum import exact, float_down, float_up, of_unit, units_up
+from accounting.decimal_sum import exact, float_down, float_up, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Frozen, NonNegative, Positive
 from accounting.guarantee import Priced, read_item
@@ -31,7 +31,6 @@ from accounting.price import (
     NOTHING,
     Measure,
     Price,
-    Remaining,
     in_words,
     itemised,
     main_cost,
@@ -343,12 +342,6 @@ class Budget(Frozen):
             raise InvalidArgument(f"{type(curve).__name__} costs nothing: any number of charges fits")
         return min(have // need for have, need in zip(self.capacity.minus(spent), price, strict=True) if need > 0)
 
-    def remaining(self, spent: Price) -> Remaining:
-        """What is left after `spent`, rounded down, at least 0."""
-        left = self.capacity.minus(spent)
-        main, failure = of_unit(left.main, MAIN_UNIT), of_unit(left.failure, FAILURE_UNIT)
-        return Remaining(float_down(main), float_down(failure), self.measure)
-
 
 @lru_cache(maxsize=256)
 def _most_releases(budget: Budget) -> int:
@@ -362,7 +355,7 @@ def _most_releases(budget: Budget) -> int:
     return least
 
 
-__all__ = ["NOTHING", "Budget", "Measure", "Price", "Remaining"]
+__all__ = ["NOTHING", "Budget", "Measure", "Price"]
 
 
 def checked_budget(budget: object) -> Budget:

@@ -11,15 +11,15 @@ from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
 from accounting.arguments import Relation, checked_integer, same_relation
-from accounting.budget import NOTHING, Budget, Measure, Price, Remaining, checked_budget, rounded_down, waiting_cost
+from accounting.budget import NOTHING, Budget, Measure, Price, checked_budget, rounded_down, waiting_cost
 from accounting.convert.renyi import check_delta
 from accounting.curves import Composed, Curve
 from accounting.decimal_sum import exact, float_up, of_unit
 from accounting.errors import InvalidArgument, Unaffordable
 from accounting.guarantee import Priced, common_relation, read_item
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, BudgetExceeded, in_words, itemised
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, in_words, itemised
 from accounting.process_state import ProcessState
-from accounting.remaining import shortfall
+from accounting.remaining import BudgetExceeded, Remaining, refusal
 
 
 @dataclass(frozen=True)
@@ -89,23 +89,11 @@ class PrivacyFilter:
         with self._kept.locked() as state:
             relation = common_relation(state.relation, stated, begun=state.number > 0)
             if not self._budget.fits(state.spent, price):
-                raise self._refusal(curve, count, price)
+                raise refusal(Remaining(self._budget, state.spent, curve), count, f"{count} x {type(curve).__name__}")
             del self._charges[state.number :]  # of a charge that was interrupted
             self._charges.append(Charge(curve, count, label, price))
             self._kept.value = _State(relation, state.spent.plus(price), state.number + 1)
         return price
-
-    def _refusal(self, curve: Curve, count: int, price: Price) -> BudgetExceeded:
-        left, name = self._budget.remaining(self.spent), type(curve).__name__
-        fit = min(count - 1, self._budget.how_many(curve, self.spent)) if count > 1 else 0
-        return BudgetExceeded(
-            f"{count} x {name} does not fit into what is left of {self._budget!r}; {fit} of them would "
-            f"still fit. {shortfall(self._budget, self.spent, price)}. Nothing was charged.",
-            requested=price,
-            spent=self.spent,
-            remaining=left,
-            would_fit=fit,
-        )
 
     @property
     def budget(self) -> Budget:
@@ -124,8 +112,8 @@ class PrivacyFilter:
 
     @property
     def remaining(self) -> Remaining:
-        """What is left, in nats and failure probability, rounded down."""
-        return self._budget.remaining(self.spent)
+        """Where the budget stands: what is spent and what is left."""
+        return Remaining(self._budget, self.spent)
 
     @property
     def charges(self) -> tuple[Charge, ...]:

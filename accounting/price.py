@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from accounting.curves import Curve
 from accounting.decimal_sum import exact, times_up, units_up
-from accounting.errors import AccountingError, InvalidArgument, InvalidCurve
+from accounting.errors import InvalidArgument, InvalidCurve
 
 Measure = float | Literal["epsilon", "rho", "mu^2", "release"]  # a float is the order of a Renyi divergence
 
@@ -52,18 +52,6 @@ class Price(NamedTuple):
 NOTHING = Price(0, 0)
 
 
-class Remaining(NamedTuple):
-    """What is left, rounded down: `main` of what `measure` adds up (nats, mu^2 or releases), `failure` a probability."""
-
-    main: float
-    failure: float
-    measure: Measure
-
-    def __str__(self) -> str:
-        main = f"epsilon ({in_words(self.measure)})" if isinstance(self.measure, float) else in_words(self.measure)
-        return f"{self.main:.6g} of {main} and {self.failure:.3g} of failure probability"
-
-
 _WORDS = {"epsilon": "pure epsilon", "rho": "rho", "mu^2": "mu^2 (Gaussian)", "release": "releases of the declared curve"}
 
 
@@ -103,26 +91,3 @@ def itemised(curve: Curve, measure: Measure) -> Price | None:
     # A cost that underflows to 0 is not free: only a curve that reveals nothing is free.
     units = max(units, 1) if curve.core_epsilon > 0 else units
     return Price(units, units_up(exact(curve.delta0), FAILURE_UNIT)) if units <= MOST else None
-
-
-class BudgetExceeded(AccountingError):
-    """A charge does not fit into what is left of a budget; nothing was charged.
-
-    Attributes (None where the raiser did not say):
-        requested: the price that was refused.
-        spent: what had been charged before.
-        remaining: what is left, in nats and probability.
-        would_fit: how many of the requested number of runs still fit.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        requested: Price | None = None,
-        spent: Price | None = None,
-        remaining: Remaining | None = None,
-        would_fit: int | None = None,
-    ) -> None:
-        super().__init__(message)
-        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit

@@ -1,19 +1,27 @@
-"""Where a budget stands: in the currencies that auditors ask for (`Equivalent`), in words, and in releases (`Affordable`)."""
+"""`Remaining`: where a budget stands, in three figures: what was declared, what is spent so far, how many more releases fit.
+
+The same figures in the same order and words stand in reports, terminals, refusals and answers. What else is known of a standing,
+shares of the budget, currencies that auditors ask for, what runs out first and what to change, hangs on the same object.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
-from typing import Literal, Self, final
+from functools import cached_property, lru_cache
+from typing import Any, Literal, final
 
 from accounting.budget import Budget, Price, waiting_cost
-from accounting.curves import Curve
+from accounting.calibration import calibrate_count
+from accounting.convert.bounds import best_epsilon
+from accounting.curves import ZCDP, Curve, GaussianDP
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, times_up
-from accounting.errors import Unaffordable
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, in_words
+from accounting.errors import AccountingError, Unaffordable
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure
 
+MOST_RUNS = 10**12
 FAILURE = "failure probability (delta0)"
 # Prices of Gaussian charges are rounded outward by one part in 10^12 and up to the next unit: this covers both.
 _INWARD = 1 - 1e-11
@@ -23,194 +31,412 @@ _SPENT = "nothing: it is spent, and no command adds to a budget; rows that are n
 
 @final
 @dataclass(frozen=True)
-class Equivalent:
-    """A period's standing as epsilon and as GDP mu.
+class Remaining:
+    """Where a budget stands after `spent`, and for how many more releases like `curve` it lasts.
 
-    Attributes:
-        epsilon: nats; with probability at least 1 - `delta` the loss of all charges so far is at most this, whenever one looks
-            and however they were chosen: a `PrivacyOdometer`, at an order that the budget alone decides. Rounded up; None where
-            no delta is declared that could pay for an epsilon, where releases are counted, and where all of the budget is spent,
-            perhaps by a plan that another route admitted: the budget's own promise holds then, and no more is known.
-        delta: of that statement: the budget's own, twice that of a zCDP budget, whose own is for failures.
-        epsilon_left: nats; how much spending all that is left can still add to `epsilon`. Rounded down; None without a delta,
-            and where releases are counted.
-        mu_left: the greatest mu for which one more Gaussian release (`GaussianDP`) fits. Rounded down; None where the budget adds
-            up pure epsilon, which no Gaussian release has, or counts releases.
+    Args:
+        budget: of a dataset, a period of one, or a quota.
+        spent: the sum of the prices so far.
+        curve: of one release, for what is said in releases; None says nothing in releases.
+        account: whose rows or which quota, in words; "" for all rows.
+
+    Example:
+        >>> import accounting as acc
+        >>> budget, release = acc.Budget(epsilon=1.0), acc.PureDP(epsilon=0.3)
+        >>> left = acc.Remaining(budget, budget.price(release), release)
+        >>> left.releases, left.main
+        (2, 0.7)
+        >>> print(left)
+        budget: epsilon 1; spent so far: epsilon 0.3; left: 2 more releases like this one
     """
 
-    epsilon: float | None
-    delta: float
-    epsilon_left: float | None
-    mu_left: float | None
+    budget: Budget
+    spent: Price
+    curve: Curve | None = None
+    account: str = ""
 
+    # -- the three figures --------------------------------------------------------------------------------------------
 
-def equivalent(budget: Budget, spent: Price) -> Equivalent:
-    """Where a budget stands after `spent`. Theorems F3, F6 and F9: the order is fixed by the budget alone.
+    @cached_property
+    def so_far(self) -> tuple[float, float]:
+        """(epsilon, delta), rounded up, of every way of charging that adds up to what is spent, choices along the way included.
 
-    At one order the epsilon is the sum of divergences and a constant, so a nat of divergence left is a nat of epsilon left.
-    """
-    left, measure = budget.capacity.minus(spent).main, budget.measure
-    if measure == "release":
-        return Equivalent(None, budget.delta, None, None)
-    if measure == "epsilon":
-        found = Equivalent(float_up(spent.main, MAIN_UNIT), budget.delta, float_down(of_unit(left, MAIN_UNIT)), None)
-    elif measure == "rho":
-        found = (
-            _odometer(budget.delta, budget.limit, Decimal(1), spent, left) if budget.delta else Equivalent(None, 0.0, None, 0.0)
+        The budget's filter with a capacity of what is spent, at the same order (Theorem F12): it begins at what the order costs
+        and ends at the budget. The budget itself where all of it is spent, perhaps by a plan that another route admitted; of a
+        zCDP budget without a delta, which states no epsilon, (inf, 0).
+        """
+        budget, delta = self.budget, self.delta
+        if self.spent == NOTHING:
+            return 0.0, 0.0
+        if budget.form == "zcdp":
+            rho = ZCDP(rho=float_up(self.spent.main, MAIN_UNIT))
+            return (best_epsilon(rho, budget.delta).value, delta) if delta else (math.inf, 0.0)
+        return (budget.limit if self._left.main == 0 else min(budget.limit, self._epsilon_so_far())), delta
+
+    def _epsilon_so_far(self) -> float:
+        budget, total = self.budget, float_up(self.spent.main, MAIN_UNIT)
+        if budget.release is not None:
+            return best_epsilon(math.ceil(total) * budget.release, budget.delta, thorough=True).value
+        if self.measure == "epsilon":
+            return total
+        if self.measure == "mu^2":
+            mu = GaussianDP(mu=math.sqrt(total) * (1 + 1e-15))
+            return best_epsilon(mu, float_down(budget.conversion_delta)).value
+        # At one order each nat of divergence is a nat of epsilon: what is left of one is left of the other.
+        return float_up(
+            self.spent.main, MAIN_UNIT, _EXACT.subtract(exact(budget.limit), of_unit(budget.capacity.main, MAIN_UNIT))
         )
-        return replace(found, delta=2 * budget.delta, mu_left=_mu(left, 2.0))
-    elif measure == "mu^2":  # rho is mu^2/2
-        rho = float(of_unit(budget.capacity.main, MAIN_UNIT)) / 2
-        found = _odometer(float_down(budget.conversion_delta), rho, Decimal("0.5"), spent, left)
-        found = replace(found, delta=budget.delta, mu_left=_mu(left, 1.0))
-    else:
-        start = waiting_cost(float_down(budget.conversion_delta), measure)
-        used = 0.0 if spent == NOTHING else float_up(spent.main, MAIN_UNIT, start)
-        found = Equivalent(used, budget.delta, float_down(of_unit(left, MAIN_UNIT)), _mu(left, 2 / measure))
-    # A plan that another route admitted costs the whole capacity, and its real divergence may be larger.
-    whole = budget.form == "approximate" and spent == budget.capacity
-    return replace(found, epsilon=None) if whole else found
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """The budget, what is spent so far and what is left, in words."""
+        return {"budget": stated(self.budget), "spent so far": self._spent_in_words(), "left": self.left_in_words()}
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name}: {words}" for name, words in self.figures.items())
+
+    def as_data(self) -> dict[str, Any]:
+        """The three figures as plain data; "releases" is None without a curve."""
+        budget = {"epsilon": self.budget.epsilon, "rho": self.budget.rho, "delta": self.budget.delta}
+        epsilon, delta = self.so_far
+        spent = {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else {"rho": float_up(self.spent.main, MAIN_UNIT)}
+        return {
+            "budget": {name: value for name, value in budget.items() if value is not None},
+            "spent": spent,
+            "left": {"releases": None if self.curve is None else self.releases},
+        }
+
+    def _spent_in_words(self) -> str:
+        if self.spent == NOTHING:
+            return "nothing"
+        epsilon, delta = self.so_far
+        if not math.isfinite(epsilon):
+            return f"rho {_rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
+        words = f"epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}"
+        return words + (f", delta {delta:g}" if delta else "")
+
+    def left_in_words(self) -> str:
+        """How many more releases like `curve` fit; without one, or where it is free, which share of the budget is left."""
+        if self.curve is None:
+            return "all of it" if self.spent == NOTHING else f"{_percent(self._left, self.budget.capacity)} of the budget"
+        if self.runs_out is None and self.releases:
+            return "any number of releases like this one: it costs nothing"
+        return f"{self.releases:,} more release{'' if self.releases == 1 else 's'} like this one"
+
+    # -- what is left of each part, and as epsilon and mu ---------------------------------------------------------------
+
+    @cached_property
+    def _left(self) -> Price:
+        return self.budget.capacity.minus(self.spent)
+
+    @property
+    def measure(self) -> Measure:
+        """What `main` is counted in: `Budget.measure`."""
+        return self.budget.measure
+
+    @property
+    def main(self) -> float:
+        """What is left of what the budget adds up (nats, mu^2 or releases), rounded down."""
+        return float_down(of_unit(self._left.main, MAIN_UNIT))
+
+    @property
+    def failure(self) -> float:
+        """The failure probability that is left, rounded down."""
+        return float_down(of_unit(self._left.failure, FAILURE_UNIT))
+
+    @property
+    def used(self) -> tuple[float, float]:
+        """The shares of the budget's main part and of its failure probability that are spent, from 0 to 1."""
+        return _shares(self.spent, self.budget.capacity)
+
+    @property
+    def left(self) -> tuple[float, float]:
+        """The shares that are left, from 0 to 1."""
+        return _shares(self._left, self.budget.capacity)
+
+    @property
+    def each(self) -> tuple[float, float]:
+        """The shares that one release like `curve` takes; above 1 where it never fits.
+
+        Raises:
+            Unaffordable: no budget of this form pays for it.
+        """
+        price = NOTHING if self.curve is None else self.budget.price(self.curve)
+        main, failure = (part / of if of else 0.0 for part, of in zip(price, self.budget.capacity, strict=True))
+        return main, failure
+
+    @property
+    def epsilon(self) -> float | None:
+        """Nats; with probability at least 1 - `delta` the loss of all charges so far is at most this, whenever one looks.
+
+        However they were chosen: a `PrivacyOdometer`, at an order that the budget alone decides (Theorems F3, F6 and F9).
+        Rounded up; None where no delta is declared that could pay for an epsilon, where releases are counted, and where all of
+        the budget is spent, perhaps by a plan that another route admitted: the budget's own promise holds then.
+        """
+        return self._odometer[0]
+
+    @property
+    def epsilon_left(self) -> float | None:
+        """Nats; how much spending all that is left can still add to `epsilon`. Rounded down; None as there."""
+        return self._odometer[1]
+
+    @property
+    def delta(self) -> float:
+        """Of the statement about `epsilon`: the budget's own, twice that of a zCDP budget, whose own is for failures."""
+        return 2 * self.budget.delta if self.measure == "rho" else self.budget.delta
+
+    @property
+    def mu_left(self) -> float | None:
+        """The greatest mu for which one more Gaussian release (`GaussianDP`) fits, rounded down.
+
+        None where the budget adds up pure epsilon, which no Gaussian release has, or counts releases.
+        """
+        if self.measure in ("epsilon", "release"):
+            return None
+        each = {"rho": 2.0, "mu^2": 1.0}[self.measure] if isinstance(self.measure, str) else 2 / self.measure
+        least = of_unit(max(0, self._left.main - 1), MAIN_UNIT)
+        return math.sqrt(each * float_down(least)) * _INWARD
+
+    @cached_property
+    def _odometer(self) -> tuple[float | None, float | None]:
+        """(epsilon so far, epsilon left). At one order a nat of divergence left is a nat of epsilon left."""
+        budget, measure, left = self.budget, self.measure, self._left.main
+        if measure == "release" or (measure == "rho" and not budget.delta):
+            return None, None
+        if measure == "epsilon":
+            found, rest = float_up(self.spent.main, MAIN_UNIT), float_down(of_unit(left, MAIN_UNIT))
+        elif measure == "rho":
+            found, rest = self._at_best_order(budget.delta, budget.limit, Decimal(1))
+        elif measure == "mu^2":  # rho is mu^2/2
+            rho = float(of_unit(budget.capacity.main, MAIN_UNIT)) / 2
+            found, rest = self._at_best_order(float_down(budget.conversion_delta), rho, Decimal("0.5"))
+        else:
+            start = waiting_cost(float_down(budget.conversion_delta), float(measure))
+            found = 0.0 if self.spent == NOTHING else float_up(self.spent.main, MAIN_UNIT, start)
+            rest = float_down(of_unit(left, MAIN_UNIT))
+        # A plan that another route admitted costs the whole capacity, and its real divergence may be larger.
+        whole = budget.form == "approximate" and self.spent == budget.capacity
+        return None if whole else found, rest
+
+    def _at_best_order(self, delta: float, rho: float, rho_of_unit: Decimal) -> tuple[float, float]:
+        """Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a choice made before any charge."""
+        order = 1 + float(f"{math.sqrt(math.log(1 / delta) / rho):.4g}")
+        each, start = times_up(times_up(exact(order), rho_of_unit), MAIN_UNIT), waiting_cost(delta, order)
+        used = 0.0 if self.spent == NOTHING else float_up(self.spent.main, each, start)
+        return used, float_down(of_unit(self._left.main, each))
+
+    # -- in releases ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _price(self) -> Price | str:
+        """Of one release; why no budget of this form pays for it."""
+        try:
+            return NOTHING if self.curve is None else self.budget.price(self.curve)
+        except Unaffordable as error:
+            return str(error)
+
+    @cached_property
+    def releases(self) -> int:
+        """How many more releases like `curve` fit, charged one by one, perhaps chosen after earlier answers; at most 10^12.
+
+        The filter's own arithmetic (Theorems F1 to F3).
+        """
+        if isinstance(self._price, str):
+            return 0
+        counts = [have // need for have, need in zip(self._left, self._price, strict=True) if need]
+        return min(MOST_RUNS, *counts) if counts else MOST_RUNS
+
+    @property
+    def runs_out(self) -> Part | None:
+        """What is used up first by more releases: "divergence" (of what the budget adds up) or "failure" (probability).
+
+        None where the release is free, or no budget of this form pays for it.
+        """
+        if isinstance(self._price, str) or self._price == NOTHING:
+            return None
+        # The part of which one release takes the greater share; compared as whole numbers.
+        left, price = self._left, self._price
+        return "failure" if price.failure * left.main > price.main * left.failure else "divergence"
+
+    @property
+    def reason(self) -> str:
+        """What is left, what one release takes, and how many each part pays for."""
+        if isinstance(self._price, str):
+            return self._price
+        if self._price == NOTHING:
+            return "it costs nothing"
+        alone = " (it takes the whole budget, so it fits as the only charge)" if self._price == self.budget.capacity else ""
+        parts = (
+            f"{_share(have, whole, of, ROUND_FLOOR)} left, {_share(need, whole, of, ROUND_CEILING)} for each: enough for "
+            f"{have // need:,}"
+            for have, need, whole, of in self._parts(self._price)
+        )
+        return "; ".join(parts) + alone
+
+    @property
+    def remedy(self) -> str:
+        """What to change so that twice as many fit (one, where none does)."""
+        if isinstance(self._price, str):
+            return "choose another mechanism: this dataset's budget never pays for it"
+        if self._price == NOTHING:
+            return "nothing: any number fits"
+        goal = 2 * self.releases or 1
+        short = [(have // goal, whole, of) for have, need, whole, of in self._parts(self._price) if have // need < goal]
+        if any(each == 0 for each, _, _ in short):
+            return _SPENT
+        words = {MAIN: "add noise", FAILURE: "lower its delta (noise does not help), as releases= does"}
+        changes = [f"{words[of]}: at most {_share(each, whole, of, ROUND_FLOOR)} each" for each, whole, of in short]
+        return f"{'; and '.join(changes)}; then {goal:,} fit"
+
+    def _parts(self, price: Price) -> Iterator[tuple[int, int, int, str]]:
+        for have, need, whole, of in zip(self._left, price, self.budget.capacity, (MAIN, FAILURE), strict=True):
+            if need:
+                yield have, need, whole, of
 
 
-def _odometer(delta: float, rho: float, rho_of_unit: Decimal, spent: Price, left: int) -> Equivalent:
-    """Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a choice made before any charge."""
-    order = 1 + float(f"{math.sqrt(math.log(1 / delta) / rho):.4g}")
-    each, start = times_up(times_up(exact(order), rho_of_unit), MAIN_UNIT), waiting_cost(delta, order)
-    used = 0.0 if spent == NOTHING else float_up(spent.main, each, start)
-    return Equivalent(used, delta, float_down(of_unit(left, each)), None)
+MAIN = "the budget"
 
 
-def _mu(left: int, mu_squared: float) -> float:
-    """The mu of a Gaussian release that costs what is left, of which each nat costs a fixed multiple of mu^2."""
-    return math.sqrt(mu_squared * float_down(of_unit(max(0, left - 1), MAIN_UNIT))) * _INWARD
+def stated(budget: Budget) -> str:
+    """A budget in words, as it was declared: "epsilon 3, delta 1e-06"."""
+    words = f"epsilon {budget.epsilon:g}" if budget.epsilon is not None else f"rho {budget.rho:g}"
+    return words + (f", delta {budget.delta:g}" if budget.delta else "")
 
 
-# -- words ------------------------------------------------------------------------------------------------------------
+def _shares(part: Price, whole: Price) -> tuple[float, float]:
+    main, failure = (min(1.0, max(0.0, amount / of)) if of else 0.0 for amount, of in zip(part, whole, strict=True))
+    return main, failure
 
 
-def _currency(budget: Budget) -> str:
-    """What the main part of a price counts: at one order a nat of divergence is one of epsilon. Theorem F3."""
-    if budget.measure in ("mu^2", "release"):
-        return in_words(budget.measure)
-    if budget.form == "approximate":
-        return f"epsilon (at delta {budget.delta:g})"
-    return "rho" if budget.form == "zcdp" else "pure epsilon"
+def _share(amount: int, whole: int, of: str, rounding: str) -> str:
+    """An amount of one part: a failure probability as such, all else as a share of the budget, never of epsilon."""
+    if of == FAILURE:
+        return f"{_rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {FAILURE}"
+    if whole == 0:
+        return f"none of {MAIN}" if amount == 0 else f"more than {MAIN}"
+    return f"{_rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)} % of {MAIN}"
 
 
-def left_in_words(budget: Budget, spent: Price) -> str:
-    """Both parts of what is left, rounded down."""
-    left, also = budget.remaining(spent), equivalent(budget, spent)
-    words = f"{left.main:.6g} of {_currency(budget)}"
-    if budget.form == "zcdp" and also.epsilon_left is not None:
-        words += f", that is {also.epsilon_left:.6g} of epsilon (at delta {also.delta:g}),"
-    return f"{words} and {left.failure:.3g} of {FAILURE}"
+def _percent(left: Price, whole: Price) -> str:
+    return f"{math.floor(1000 * min(_shares(left, whole)[: 2 if whole.failure else 1])) / 10:.1f} %"
+
+
+_EXACT = Context(prec=60)
+
+
+def _rounded(value: Decimal, rounding: str, digits: int = 6) -> str:
+    context = Context(prec=digits, rounding=rounding)
+    return f"{float(context.create_decimal(value)):.{digits}g}"
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+class BudgetExceeded(AccountingError):
+    """A charge does not fit into what is left of a budget; nothing was charged.
+
+    Attributes (None where the raiser did not say):
+        requested: the price that was refused.
+        spent: what had been charged before.
+        remaining: what is left.
+        would_fit: how many of the requested number of runs still fit.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        requested: Price | None = None,
+        spent: Price | None = None,
+        remaining: Remaining | None = None,
+        would_fit: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit
+
+
+def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
+    """Why `count` releases like `remaining.curve`, charged as one item, do not fit, how many do, and what truly helps."""
+    budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
+    assert curve is not None
+    price, fit = budget.price(count * curve), _fitting(budget, spent, curve, count)
+    message = (
+        f"{where}: {'none' if fit == 0 else f'{fit:,}'} {'fits' if fit < 2 else 'fit'}, {count:,} "
+        f"{'was' if count == 1 else 'were'} asked for. {remaining}. Missing: {shortfall(budget, spent, price)}. What helps: "
+        f"{'; '.join(_remedies(remaining, price, count, fit))}. Nothing was charged, nothing may be released."
+    )
+    return BudgetExceeded(message, requested=price, spent=spent, remaining=remaining, would_fit=fit)
 
 
 def shortfall(budget: Budget, spent: Price, price: Price) -> str:
-    """Which part of a price does not fit beside `spent`, by how much, and what to change.
+    """Which parts of a price do not fit after `spent`, and by how much.
 
     What is asked for is rounded up and what is left is rounded down, so that the two never print alike.
     """
-    left = budget.capacity.minus(spent)
-    short = list(_short(budget, left, price))
-    enough = [of for asked, rest, of in zip(price, left, (_currency(budget), FAILURE), strict=True) if 0 < asked <= rest]
-    return "; ".join(short + [f"of {of} there is enough" for of in enough])
+    left, capacity = budget.capacity.minus(spent), budget.capacity
+    short, enough = [], []
+    for asked, rest, whole, of in zip(price, left, capacity, (MAIN, FAILURE), strict=True):
+        if asked > rest and of == MAIN and budget.release is not None:
+            short.append(
+                f"{of_unit(asked, MAIN_UNIT):,.0f} of the declared releases are needed, {of_unit(rest, MAIN_UNIT):,.0f} are left"
+            )
+        elif asked > rest:
+            short.append(f"{_share(asked, whole, of, ROUND_CEILING)} is needed and {_bare(rest, whole, of)} is left")
+        elif asked:
+            enough.append(f"of {of} there is enough")
+    return "; ".join(short + enough)
 
 
-def _short(budget: Budget, left: Price, price: Price) -> Iterator[str]:
-    if price.main > left.main:
-        change = "add noise, or run fewer" if left.main else "it is spent, and no command adds to a budget"
-        if budget.release is not None:
-            asked, rest = (of_unit(part, MAIN_UNIT) for part in (price.main, left.main))
-            yield f"{asked:,.0f} of the releases that were declared would be used, and {rest:,.0f} more fit: {change}"
-        else:
-            yield f"{_lacking(price.main, left.main, MAIN_UNIT, _currency(budget))}: {change}"
+def _bare(amount: int, whole: int, of: str) -> str:
+    return _share(amount, whole, of, ROUND_FLOOR).removesuffix(f" of {of}")
+
+
+def _fitting(budget: Budget, spent: Price, curve: Curve, count: int) -> int:
+    """The most of `count` runs that fit as one charge."""
+    fits, fails = 0, count
+    while fails - fits > 1:
+        middle = (fits + fails) // 2
+        fits, fails = (middle, fails) if budget.can_afford(spent, middle * curve) else (fits, middle)
+    return fits
+
+
+def _remedies(remaining: Remaining, price: Price, count: int, fit: int) -> Iterator[str]:
+    """What can be done about a price that does not fit; each was found to hold."""
+    budget, left = remaining.budget, remaining._left
+    if fit:
+        yield f"fewer releases ({fit:,})"
+    if left.main and price.main > left.main and budget.release is None:
+        most = _share(left.main, budget.capacity.main, MAIN, ROUND_FLOOR)
+        yield f"a smaller epsilon for {'this release' if count == 1 else 'these releases'}, or more noise: at most {most} in all"
     if price.failure > left.failure:
         most = _rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)
-        change = f"lower the mechanism's delta to at most {most}" if left.failure else "choose a mechanism that never fails"
-        lacking = _lacking(price.failure, left.failure, FAILURE_UNIT, FAILURE)
-        yield f"{lacking}: {change} (more noise does not help; releases=N gives each of N releases an equal part)"
+        yield (
+            f"a failure probability of at most {most} in all: lower the mechanism's delta (more noise does not help; releases=N "
+            "gives each of N releases an equal part)"
+            if left.failure
+            else "a mechanism that never fails"
+        )
+    if remaining.account.startswith("quota "):
+        yield "a larger quota, within the dataset's budget, if whoever declares quotas agrees (ledger quota)"
+        return
+    if not left.main:
+        yield "nothing for these rows: the budget is spent, and no command adds to it"
+    if (new := _for_new_rows(budget, remaining.curve)) is not None:
+        yield new
 
 
-def _lacking(asked: int, left: int, unit: Decimal, of: str) -> str:
-    needed, rest = _rounded(of_unit(asked, unit), ROUND_CEILING), _rounded(of_unit(left, unit), ROUND_FLOOR)
-    return f"{needed} of {of} is needed and {rest} is left ({_rounded(of_unit(asked - left, unit), ROUND_CEILING)} too little)"
-
-
-def _rounded(value: Decimal, rounding: str) -> str:
-    return f"{float(Context(prec=6, rounding=rounding).create_decimal(value)):.6g}"
-
-
-# -- in releases ------------------------------------------------------------------------------------------------------
-
-
-@final
-class Affordable(int):
-    """How many more releases fit, charged one by one and perhaps chosen after earlier answers: an int that knows why.
-
-    Attributes:
-        runs_out: what is used up first: "divergence" (of what the budget adds up) or "failure" (probability); None where the
-            release is free, or no budget of this form pays for it.
-        reason: what is left, what one release takes, and how many each part pays for.
-        remedy: what to change so that twice as many fit (one, where none does).
-        period: whose rows decide, where each period has a budget, or which quota; "" for all rows.
-    """
-
-    runs_out: Part | None
-    reason: str
-    remedy: str
-    period: str
-
-    def __new__(cls, count: int, *, runs_out: Part | None, reason: str, remedy: str, period: str = "") -> Self:
-        """As `affordable` finds it."""
-        made = super().__new__(cls, count)
-        made.runs_out, made.reason, made.remedy, made.period = runs_out, reason, remedy, period
-        return made
-
-    def __repr__(self) -> str:
-        return f"Affordable({int(self)}, runs_out={self.runs_out!r}, period={self.period!r})"
-
-
-def affordable(budget: Budget, spent: Price, curve: Curve, *, most: int, period: str = "") -> Affordable:
-    """How many separate charges of `curve` fit after `spent`, `most` at most: the filter's own arithmetic. Theorems F1 to F3."""
+@lru_cache(maxsize=64)
+def _for_new_rows(budget: Budget, curve: Curve | None) -> str | None:
+    """What a new dataset with the same (epsilon, delta) would give, one by one, as one plan, and declared for such releases."""
+    if curve is None or curve.core_epsilon == 0 or budget.form != "approximate" or budget.release is not None:
+        return None
     try:
-        price = budget.price(curve)
-    except Unaffordable as error:
-        remedy = "choose another mechanism: this dataset's budget never pays for it"
-        return Affordable(0, runs_out=None, reason=str(error), remedy=remedy, period=period)
-    if price == NOTHING:
-        return Affordable(most, runs_out=None, reason="it costs nothing", remedy="nothing: any number fits", period=period)
-    left = budget.capacity.minus(spent)
-    count = min(have // need for have, need in zip(left, price, strict=True) if need)
-    # The part of which one release takes the greater share; compared as whole numbers.
-    first: Part = "failure" if price.failure * left.main > price.main * left.failure else "divergence"
-    alone = " (it takes the whole budget, so it fits as the only charge)" if price == budget.capacity else ""
-    reason = "; ".join(
-        f"{_four(of_unit(have, unit), ROUND_FLOOR)} of {of} left, {_four(of_unit(need, unit), ROUND_CEILING)} for each: enough "
-        f"for {have // need:,}"
-        for have, need, unit, of in _parts(left, price, budget)
-    )
-    remedy = _remedy(left, price, budget, 2 * count or 1)
-    return Affordable(min(most, count), runs_out=first, reason=reason + alone, remedy=remedy, period=period)
-
-
-def _remedy(left: Price, price: Price, budget: Budget, goal: int) -> str:
-    """What to change for `goal` releases: each part that does not last so long, and how much one release may take of it."""
-    short = [(have // goal, unit, of) for have, need, unit, of in _parts(left, price, budget) if have // need < goal]
-    if any(each == 0 for each, _, _ in short):
-        return _SPENT
-    words = {MAIN_UNIT: "add noise", FAILURE_UNIT: "lower its delta (noise does not help), as releases= does"}
-    changes = [f"{words[unit]}: at most {_four(of_unit(each, unit), ROUND_FLOOR)} of {of} each" for each, unit, of in short]
-    return f"{'; and '.join(changes)}; then {goal:,} fit"
-
-
-def _parts(left: Price, price: Price, budget: Budget) -> Iterator[tuple[int, int, Decimal, str]]:
-    units = ((MAIN_UNIT, _currency(budget)), (FAILURE_UNIT, FAILURE))
-    for have, need, (unit, of) in zip(left, price, units, strict=True):
-        if need:
-            yield have, need, unit, of
-
-
-def _four(value: Decimal, rounding: str) -> str:
-    context = Context(prec=4, rounding=rounding)
-    return f"{context.normalize(value):g}"
+        alone = budget.how_many(curve)
+        plan = calibrate_count(curve, budget)
+        order = Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=curve).how_many(curve)
+    except AccountingError:
+        return None
+    ways = [f"{alone:,} such releases one by one"]
+    ways += [f"{order:,} if it is declared for them (ledger init --mostly)"] if order > alone else []
+    ways += [f"{plan:,} as one plan that is fixed in advance"] if plan > max(alone, order) else []
+    return f"for rows that are new, a new dataset with this budget pays for {', '.join(ways)}"

@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache, reduce
 from itertools import accumulate
@@ -34,7 +35,7 @@ from accounting.ledger.verification import Verification
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.templates import asset, card, template
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
-from accounting.remaining import equivalent
+from accounting.remaining import Remaining
 
 Proofs = Mapping[str, tuple[str, ...]]
 """Names of theorems, C8 for example, by the kind of a mechanism or curve."""
@@ -143,10 +144,9 @@ def _section(
             )
             for one in quotas
         ],
-        "gauge": _gauge(dataset, summary.totals, latest),
+        "tiles": _tiles(dataset, summary.totals, latest),
         **{
-            "cards": [] if windowed else list(_cards(dataset.budget, spent)),
-            "equivalents": [] if windowed else list(_equivalents(dataset.budget, spent)),
+            "shares": [] if windowed else list(_shares_of(dataset.budget, spent)),
             "standing": [] if windowed else list(_standings(dataset.budget, spent)),
         },
         **{"figure": _spending(summary), "window": dataset.window},
@@ -311,68 +311,59 @@ def _facts(dataset: Dataset, summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def _gauge(dataset: Dataset, totals: Sequence[Total], latest: Sequence[Entry]) -> dict[str, Any]:
-    """How much is used, of the fullest period where there are several, and how many more like the last charge fit."""
-    budget = dataset.budget
-    total = max(totals, key=lambda one: max(shares(budget, one.spent)), default=None)
-    spent = total.spent if total is not None else NOTHING
-    main, failure = shares(budget, spent)
-    period = f" in the fullest {dataset.window}, {total.period}" if total is not None and dataset.window != "whole" else ""
-    used = max(main, failure)
-    words = f"{percent_up(used)} used{period}"
+def _fullest(dataset: Dataset, totals: Sequence[Total]) -> Total:
+    """The account of which most is spent."""
+    nothing = Total(dataset.name, "", dataset.budget, NOTHING)
+    return max(totals, key=lambda one: max(one.remaining.used), default=nothing)
+
+
+def _tiles(dataset: Dataset, totals: Sequence[Total], latest: Sequence[Entry]) -> list[dict[str, Any]]:
+    """The three figures, of the fullest period where there are several."""
     last = next((entry for entry in latest if entry.action in ("charge", "reserve") and (entry.main or entry.failure)), None)
-    if used >= 1:
-        words += "; nothing more fits" if main >= 1 else "; only what never fails still fits"
-    elif last is not None:
-        left = budget.capacity.minus(spent)
-        fits = [
-            (rest // cost, of) for rest, cost, of in zip(left, (last.main, last.failure), _parts(budget), strict=True) if cost
-        ]
-        many, first = min(fits)
-        words += f", about {many:,} more like the last; runs out first: {first}"
-    return {"share": _filled(used, "The budget"), "words": words}
+    curve = None if last is None else last.count * Curve.from_json(last.curve or "")
+    total = _fullest(dataset, totals)
+    where = f"in the fullest {dataset.window}, {total.period}" if total.period else ""
+    left = replace(total.remaining, curve=curve)
+    first = "failure probability runs out first" if left.runs_out == "failure" else ""
+    units = (f"for each {dataset.window}" if dataset.window != "whole" else "", where, ", ".join(filter(None, (where, first))))
+    return [
+        {"name": name.capitalize(), "value": words.replace("like this one", "like the last one"), "unit": unit, "share": None}
+        for (name, words), unit in zip(left.figures.items(), units, strict=True)
+    ]
 
 
-def _parts(budget: Budget) -> tuple[str, str]:
-    measure = {"mu^2": "μ²", "release": "releases", "rho": "ρ"}.get(str(budget.measure), "ε")
-    return measure, "failure probability"
-
-
-def _cards(budget: Budget, spent: Price) -> Iterator[dict[str, Any]]:
-    """Where the dataset stands, in per cent of what was promised."""
-    (main, failure), (of, _) = shares(budget, spent), _parts(budget)
-    yield {"name": f"Used of {of}", "value": percent_up(main), "unit": f"of {budget_in_words(budget)}", "share": _filled(main)}
+def _shares_of(budget: Budget, spent: Price) -> Iterator[dict[str, Any]]:
+    """For auditors: which shares of the budget are used, and what was spent and is left as epsilon."""
+    left = Remaining(budget, spent)
+    main, failure = left.used
+    yield {"name": "Share of the budget used", "value": percent_up(main), "unit": unit_of(budget.measure), "share": _filled(main)}
     if budget.capacity.failure:
-        yield {"name": "Used of failure probability", "value": percent_up(failure), "unit": "", "share": _filled(failure)}
-
-
-def _equivalents(budget: Budget, spent: Price) -> Iterator[dict[str, Any]]:
-    """What was spent and what is left as epsilon: other readings than shares of the budget, so for auditors."""
-    also = equivalent(budget, spent)
-    if also.epsilon is not None:
-        within = f"nats, whenever one looks, but with probability {plain(also.delta)}; it begins at a start-up cost"
-        within = within if also.delta else "nats, whenever one looks"
-        yield {"name": "ε so far (odometer)", "value": f"≤ {rounded_up(also.epsilon)}", "unit": within, "share": None}
-    if also.epsilon_left is not None:
-        left, within = rounded_down(also.epsilon_left), "nats: the rest adds at most this"
-        yield {"name": "ε left", "value": left, "unit": within, "share": None}
+        name = "Share of the failure probability used"
+        yield {"name": name, "value": percent_up(failure), "unit": "", "share": _filled(failure)}
+    if left.epsilon is not None:
+        within = f"nats, whenever one looks, but with probability {plain(left.delta)}; it begins at a start-up cost"
+        within = within if left.delta else "nats, whenever one looks"
+        yield {"name": "ε so far (odometer)", "value": f"≤ {rounded_up(left.epsilon)}", "unit": within, "share": None}
+    if left.epsilon_left is not None:
+        rest, within = rounded_down(left.epsilon_left), "nats: the rest adds at most this"
+        yield {"name": "ε left", "value": rest, "unit": within, "share": None}
 
 
 def _standings(budget: Budget, spent: Price) -> Iterator[tuple[str, str, str, str]]:
     """Both parts of the budget in their own units, rounded against the spender: for auditors."""
-    left, unit = budget.remaining(spent), unit_of(budget.measure)
+    left, unit = Remaining(budget, spent), unit_of(budget.measure)
     yield unit[0].upper() + unit[1:], main_up(spent.main), rounded_down(left.main), main_up(budget.capacity.main)
     if budget.capacity.failure:
         whole = failure_up(budget.capacity.failure)
         yield "Failure probability", failure_up(spent.failure), rounded_down(left.failure), whole
-    if (mu := equivalent(budget, spent).mu_left) is not None:
+    if (mu := left.mu_left) is not None:
         yield "One Gaussian release (GDP)", "", f"μ ≤ {rounded_down(mu)}", ""
 
 
 def _period(total: Total) -> tuple[str, _Filled, str, str, str]:
     """The period, its bar and epsilon, and for auditors what is spent and left of the main part."""
-    share, epsilon = max(shares(total.budget, total.spent)), total.equivalent.epsilon
-    so_far = "none" if epsilon is None else f"≤ {rounded_up(epsilon)}"
+    share, epsilon = max(shares(total.budget, total.spent)), total.remaining.so_far[0]
+    so_far = "none" if epsilon == math.inf else f"≤ {rounded_up(epsilon)}"
     return total.period, _filled(share, total.period), so_far, main_up(total.spent.main), rounded_down(total.remaining.main)
 
 

@@ -26,7 +26,6 @@ from .model import Entry as Entry
 from .model import Receipt as Receipt
 from .model import State as State
 from .model import Total as Total
-from .model import Usage as Usage
 from .quota import Quota as Quota
 from .quota import Quotas as Quotas
 from .quota import Scope as Scope

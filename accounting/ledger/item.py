@@ -23,8 +23,8 @@ from accounting.ledger.stored_text import (
     optional_text,
     read_json,
 )
+from accounting.remaining import MOST_RUNS
 
-MOST_RUNS = 10**12
 TWICE = "two_changes"  # how an entry states that its curve is that of two changes
 _LONGEST_WAIT = 366 * 86_400.0
 

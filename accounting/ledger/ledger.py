@@ -11,20 +11,20 @@ from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Literal, Self, Unpack, final, get_args
+from typing import IO, TYPE_CHECKING, Any, Literal, Self, Unpack, cast, final, get_args
 
 from sqlalchemy import Connection, bindparam, exists, func, select
 
 from accounting.arguments import Relation
 from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import Curve
-from accounting.errors import InvalidArgument, InvalidBudget, RelationMismatch, Unaffordable
+from accounting.errors import InvalidBudget, RelationMismatch
 from accounting.files import PRIVATE
 from accounting.guarantee import common_relation
 from accounting.ledger.book import Book, Step, Summary
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
 from accounting.ledger.heads import Head, Heads, SigningKey
-from accounting.ledger.item import MOST_RUNS, TWICE, Chargeable, Item, Opening, Request, Terms, read_item, require_known
+from accounting.ledger.item import TWICE, Chargeable, Item, Opening, Request, Terms, read_item, require_known
 from accounting.ledger.model import (
     Action,
     Clock,
@@ -34,8 +34,8 @@ from accounting.ledger.model import (
     Receipt,
     State,
     Total,
-    Usage,
     Who,
+    fewest,
     origin,
     price_in,
     returned,
@@ -68,8 +68,10 @@ from accounting.ledger.stored_text import (
     read_json,
 )
 from accounting.ledger.verification import Problem, Verification, export_lines, import_lines, stream, verify
-from accounting.price import BudgetExceeded
-from accounting.remaining import affordable, shortfall
+from accounting.remaining import BudgetExceeded, Remaining, refusal
+
+if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
 
 
 @final
@@ -313,17 +315,27 @@ class Ledger:
             periods = _periods(declared.dataset, terms.get("period"), checked_zone(terms.get("time_zone")))
             return _Charging(connection, declared).totals(periods, self._who(terms))
 
-    def usage(self, receipt: Receipt) -> Usage:
-        """What a charge used, what is left now, and how many more like it fit, charged one by one."""
+    def usage(self, receipt: Receipt) -> Remaining:
+        """Where the account stands now that pays for the fewest more charges like this one: a period's, or a quota's."""
         opening, periods = receipt.entries[0], tuple(entry.period for entry in receipt.entries)
         item, who = opening.count * Curve.from_json(opening.curve or ""), opening.who
         with self._store.reader_on(receipt.dataset) as (connection, declared):
             totals = _Charging(connection, declared).totals(periods, who)
-        found = [(affordable(one.budget, one.spent, item, most=MOST_RUNS, period=one.place), one) for one in totals]
-        more, total = min(found, key=lambda pair: int(pair[0]))
-        capacity = total.budget.capacity
-        used, left = (_shares(part, capacity) for part in (total.budget.price(item), capacity.minus(total.spent)))
-        return Usage(used, left, more, total)
+        return fewest(totals, item)
+
+    def affordable(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> Remaining:
+        """How many more releases like `item` fit, charged one by one on these terms, and what runs out first.
+
+        Of a curve or an event of dp-accounting that states no relation, as its price under the dataset's own is.
+
+        Raises:
+            RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
+        """
+        if not hasattr(item, "curve"):
+            relation = terms.get("relation") or self.dataset(dataset).relation
+            item = item if isinstance(item, Curve) else _of_event(item, relation)
+            terms = {**terms, "relation": relation}
+        return fewest(self.room(dataset, **terms), self.charged_curve(dataset, cast(Chargeable, item), **terms))
 
     def find(self, dataset: str, key: str) -> Receipt | None:
         """The charge under an idempotency key, in its present state; None if there is none."""
@@ -411,6 +423,12 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         return import_module("accounting.report").standings(repr(self), self.datasets, self.totals)
+
+
+def _of_event(event: object, relation: Relation) -> Curve:
+    from accounting.dp_events import from_dp_event  # loads dp-accounting, which no other charge needs
+
+    return from_dp_event(cast(Any, event), relation)
 
 
 def _new_dataset(
@@ -523,11 +541,6 @@ class _Charging:
                 yield Total(name, quota.account_in_words(account), limit, spent, quota.name), seq, account
 
 
-def _shares(part: Price, whole: Price) -> tuple[float, float]:
-    main, failure = (amount / of if of else 0.0 for amount, of in zip(part, whole, strict=True))
-    return main, failure
-
-
 def _due(dataset: Dataset, request: Request) -> tuple[Item, tuple[str, ...]]:
     """What a request is charged for in this dataset, and the periods whose rows it reads."""
     periods = _periods(dataset, request.period, request.time_zone)
@@ -570,27 +583,10 @@ def _binding_of(mechanism_json: str | None) -> str | None:
 
 
 def _require_fit(total: Total, price: Price, item: Item) -> None:
-    budget, spent = total.budget, total.spent
-    if budget.fits(spent, price):
+    if total.budget.fits(total.spent, price):
         return
     part = f", quota={total.quota!r} ({total.period})" if total.quota else f", period={total.period!r}" if total.period else ""
-    where = f"dataset={total.dataset!r}{part}"
-    left, fit = budget.remaining(spent), _would_fit(budget, spent, item)
-    raise BudgetExceeded(
-        f"{where}: {item.count} run(s) do not fit into what is left, {fit} run(s) would fit. {shortfall(budget, spent, price)}. "
-        "Nothing was charged, nothing may be released.",
-        requested=price,
-        spent=spent,
-        remaining=left,
-        would_fit=fit,
-    )
-
-
-def _would_fit(budget: Budget, spent: Price, item: Item) -> int:
-    try:
-        return min(item.count, budget.how_many(item.curve, spent=spent))
-    except (InvalidArgument, Unaffordable):
-        return 0
+    raise refusal(replace(total.remaining, curve=item.curve), item.count, f"dataset={total.dataset!r}{part}")
 
 
 _Following = Literal["commit", "release", "void"]

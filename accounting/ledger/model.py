@@ -11,15 +11,15 @@ import getpass
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, NamedTuple, get_args
 
 from accounting.arguments import Relation
-from accounting.budget import Budget, Price, Remaining
+from accounting.budget import Budget, Price
 from accounting.curves import Approximate, Composed, Curve
 from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt
@@ -34,7 +34,7 @@ from accounting.ledger.stored_text import (
     digest,
     read_json,
 )
-from accounting.remaining import Affordable, Equivalent, equivalent
+from accounting.remaining import Remaining
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
 State = Literal["reserved", "committed", "released", "void"]
@@ -211,34 +211,18 @@ class Total:
 
     @property
     def remaining(self) -> Remaining:
-        """What is left: nats of the budget's unit, and failure probability."""
-        return self.budget.remaining(self.spent)
+        """Where the account stands; `replace(remaining, curve=...)` says it in releases."""
+        return Remaining(self.budget, self.spent, account=self.place)
 
     @property
     def place(self) -> str:
         """The account in words: a period, or a quota and its account; "" for all rows of a dataset without a window."""
         return f"quota {self.quota} ({self.period})" if self.quota else self.period
 
-    @property
-    def equivalent(self) -> Equivalent:
-        """The same as epsilon at the dataset's delta, so far and left, and as GDP mu."""
-        return equivalent(self.budget, self.spent)
 
-
-@dataclass(frozen=True)
-class Usage:
-    """What a charge used of its budget, in the account (period or quota) that pays for the fewest more like it.
-
-    Attributes:
-        used, left: shares of that account from 0 to 1, of divergence and of failure probability.
-        more: how many more charges like it fit, one by one. It says which part runs out first, and why.
-        total: the account.
-    """
-
-    used: tuple[float, float]
-    left: tuple[float, float]
-    more: Affordable
-    total: Total
+def fewest(totals: Iterable[Total], curve: Curve) -> Remaining:
+    """Of several accounts that one charge is held against, where the one stands that pays for the fewest like it."""
+    return min((replace(total.remaining, curve=curve) for total in totals), key=lambda one: one.releases)
 
 
 Clock = Callable[[], datetime]

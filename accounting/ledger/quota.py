@@ -18,7 +18,7 @@ from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
 
-from accounting.budget import NOTHING, Budget, Price, Remaining
+from accounting.budget import NOTHING, Budget, Price
 from accounting.errors import AccountingError, InvalidArgument
 from accounting.frozen import Frozen
 from accounting.ledger.book import Book, Step
@@ -27,6 +27,7 @@ from accounting.ledger.model import Clock, Dataset, Entry, Openings, Who, doubt,
 from accounting.ledger.store import Declared, Held, Store, all_held, blocks, entries, select_entries
 from accounting.ledger.stored_text import WHOLE, Window, checked_name, optional_name, period_of
 from accounting.price import MOST
+from accounting.remaining import Remaining
 
 Scope = Literal["actor", "team", "purpose"]
 
@@ -304,8 +305,8 @@ class Standing:
 
     @property
     def remaining(self) -> Remaining:
-        """What is left: nats of the limit's unit, and failure probability."""
-        return self.limit.remaining(self.spent)
+        """Where the limit stands."""
+        return Remaining(self.limit, self.spent, account=f"quota {self.quota.name} ({self.account})")
 
 
 @final
@@ -320,7 +321,7 @@ class Quotas:
         >>> _ = quotas.declare(acc.ledger.Quota(name="interns", limit=acc.Budget(epsilon=0.2), by="team", of="interns"))
         >>> curve = acc.PureDP(epsilon=0.2)
         >>> _ = ledger.charge("visits", curve, relation="add_remove", team="interns")
-        >>> [(one.account, one.quota.limit.remaining(one.spent).main) for one in quotas.standing()]
+        >>> [(one.account, one.remaining.main) for one in quotas.standing()]
         [('interns', 0.0)]
     """
 

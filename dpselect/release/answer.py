@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -482,30 +481,13 @@ def _require_periods(question: Question, of: str) -> None:
 
 
 def standing(session: dps.Session, mechanism: Mechanism, price: acc.Curve | None = None) -> str:
-    """What a release used of the budget, what is left, how many more like it fit: one line, of the fullest account.
+    """The budget, what is spent so far and how many more releases like this one fit: one line, of the fullest account.
 
     `price`: of the release, where it is not that of the mechanism alone.
     """
-    name = session.dataset.name
-    more = session.affordable(mechanism, one_by_one=True)
-    total = max(session.totals(), key=lambda one: _share(one.spent, one.budget.capacity))
-    capacity, spent = total.budget.capacity, total.spent
-    used = _share(total.budget.price(price or mechanism.curve), capacity)
-    where = f"{name}, {total.period}" if total.period else name
-    return (
-        f"this release used {_percent(used, up=True)} of the budget of {where}; {_percent(1 - _share(spent, capacity))} is left, "
-        f"enough for {int(more):,} more like it"
-    )
-
-
-def _share(part: Any, capacity: Any) -> float:
-    """The greater of the shares that a price takes of the two parts of a budget."""
-    return max((of / most for of, most in zip(part, capacity, strict=True) if most), default=0.0)
-
-
-def _percent(share: float, *, up: bool = False) -> str:
-    hundredths = 10_000 * share
-    return f"{(math.ceil(hundredths - 1e-6) if up else math.floor(hundredths + 1e-6)) / 100:g} %"
+    left, name = session.affordable(mechanism, one_by_one=True), session.dataset.name
+    left = left if price is None else replace(left, curve=price)
+    return f"{name}, {left.account}: {left}" if left.account else f"{name}: {left}"
 
 
 @contextmanager

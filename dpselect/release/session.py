@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike
 
 from accounting import Composed, Curve, Guarantee
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
-from accounting.ledger.item import MOST_RUNS, Chargeable, require_known
+from accounting.ledger.item import Chargeable, require_known
 from accounting.process_state import ProcessState
-from accounting.remaining import Affordable, affordable
+from accounting.remaining import MOST_RUNS, Remaining
 from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run
@@ -22,6 +22,8 @@ from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 
 if TYPE_CHECKING:
+    from dp_accounting.dp_event import DpEvent
+
     from dpselect.continual import ContinualTopK, Horizon
     from dpselect.events.catalogue import Labels
 
@@ -149,31 +151,32 @@ class Session:
         self._ledger.check(self._dataset.name, mechanism, **terms)
 
     @overload
-    def affordable(self, mechanism: Mechanism, *, one_by_one: Literal[False] = False) -> int: ...
+    def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[False] = False) -> int: ...
 
     @overload
-    def affordable(self, mechanism: Mechanism, *, one_by_one: Literal[True]) -> Affordable: ...
+    def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[True]) -> Remaining: ...
 
-    def affordable(self, mechanism: Mechanism, *, one_by_one: bool = False) -> int:
-        """How many more runs of `mechanism` every period's remaining budget, and every quota, pays for; at most 10^12.
+    def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: bool = False) -> int | Remaining:
+        """How many more runs of `item` every period's remaining budget, and every quota, pays for; at most 10^12.
 
         Args:
+            item: a mechanism; or of what runs elsewhere a curve proved for the dataset's relation, or dp-accounting's event.
             one_by_one: False counts runs that are charged now as one item, as `select_many` and `schedule` do: a plan for all
-                of the budget is priced by the best accounting, which nothing else may then share. True counts releases that are
-                charged one after the other, as `select` does, and says what runs out first and what to change: `Affordable`.
+                of the budget is priced by the best accounting, which nothing else may then share. True answers for releases that
+                are charged one after the other, as `select` does, and says what runs out first and what to change: `Remaining`.
 
         Raises:
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        self._require_covered(_require_mechanism(mechanism), _LATER)
-        name = self._dataset.name
-        curve = self._ledger.charged_curve(name, mechanism, **self._behalf)
-        totals = self._ledger.room(name, **self._behalf)
-        if not one_by_one:
-            return min(_runs(total, curve) for total in totals)
-        places = [f"quota {total.quota!r}, {total.period}" if total.quota else total.period for total in totals]
-        rooms = zip(totals, places, strict=True)
-        return min(affordable(total.budget, total.spent, curve, most=MOST_RUNS, period=place) for total, place in rooms)
+        terms = self._behalf
+        if isinstance(item, Mechanism):
+            self._require_covered(item, _LATER)
+        else:
+            terms = {**terms, "across": None}  # which a mechanism alone can declare
+        left = self._ledger.affordable(self._dataset.name, item, **terms)
+        if one_by_one or left.curve is None:
+            return left
+        return min(_runs(total, left.curve) for total in self._ledger.room(self._dataset.name, **terms))
 
     def select(
         self,

@@ -16,7 +16,7 @@ from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import ZCDP, Approximate, Curve, GaussianDP, PureDP
 from accounting.errors import InvalidArgument, RelationMismatch, Unaffordable
 from accounting.filter import PrivacyFilter
-from accounting.price import BudgetExceeded
+from accounting.remaining import BudgetExceeded
 
 
 def test_charges_until_the_budget_is_spent() -> None:
@@ -36,7 +36,7 @@ def test_a_refusal_carries_the_numbers() -> None:
     """BudgetExceeded says what was asked, spent and left, and how many of the runs still fit; that many then do, not one more."""
     spender = PrivacyFilter(Budget(rho=1.0))
     spender.charge(ZCDP(rho=0.35))
-    with pytest.raises(BudgetExceeded, match="6 of them would still fit") as refused:
+    with pytest.raises(BudgetExceeded, match="6 fit, 20 were asked for") as refused:
         spender.charge(ZCDP(rho=0.1), count=20)
     error = refused.value
     assert error.would_fit == 6

@@ -13,7 +13,7 @@ from accounting.budget import NOTHING, Budget
 from accounting.curves import ZCDP, ApproxDP, Approximate, Composed, Curve, GaussianDP, PureDP, RenyiTable
 from accounting.errors import AccountingError, InvalidBudget, InvalidCurve, RelationMismatch, Unaffordable
 from accounting.filter import PrivacyFilter, PrivacyOdometer
-from accounting.price import BudgetExceeded
+from accounting.remaining import BudgetExceeded
 
 ADDED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity())
 REPLACED = dps.ExponentialMechanism(epsilon=0.1, sensitivity=dps.Sensitivity(relation="replace_one"))

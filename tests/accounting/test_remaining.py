@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from decimal import ROUND_UP, Decimal, Inexact, localcontext
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 import accounting as acc
 from accounting.page.spent import failure_up, main_up
-from accounting.remaining import affordable, equivalent, left_in_words, shortfall
+from accounting.remaining import Remaining, refusal, shortfall
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 BUDGETS = [APPROXIMATE, acc.Budget(epsilon=3.0, delta=1e-5, order=8.0), acc.Budget(rho=0.2, delta=1e-7), acc.Budget(rho=0.2)]
@@ -29,26 +30,26 @@ NOTHING = acc.Price(0, 0)
 )
 def test_epsilon_is_the_odometers(budget: acc.Budget, odometer: acc.PrivacyOdometer, runs: int) -> None:
     """At the order and delta of the budget an odometer that is charged the same states the same epsilon, to the last digit."""
-    assert equivalent(budget, NOTHING).epsilon == 0
+    assert Remaining(budget, NOTHING).epsilon == 0
     before, curve = odometer.spent, acc.PureDP(epsilon=0.03)
     stated = [odometer.charge(curve) for _ in range(runs)][-1]
     spent = before.plus(budget.price(curve).times(runs))
-    assert equivalent(budget, spent).epsilon == stated
+    assert Remaining(budget, spent).epsilon == stated
 
 
 def test_rho_is_told_at_twice_its_delta() -> None:
     """Half pays for failures, half for the conversion, at the order that is best for the whole budget."""
     budget, curve = acc.Budget(rho=0.2, delta=1e-7), acc.ZCDP(rho=0.05)
-    found = equivalent(budget, budget.price(curve))
+    found = Remaining(budget, budget.price(curve))
     assert found.delta == 2e-7
     assert found.epsilon is not None
     odometers = [acc.PrivacyOdometer(delta=1e-7, order=1 + step / 100) for step in range(200, 3000, 20)]
     for odometer in odometers:
         odometer.charge(acc.ZCDP(rho=0.2))
     best = min(odometer.epsilon for odometer in odometers)
-    whole = equivalent(budget, budget.capacity).epsilon
+    whole = Remaining(budget, budget.capacity).epsilon
     assert whole == pytest.approx(best, rel=1e-3)
-    assert equivalent(acc.Budget(rho=0.2), NOTHING).epsilon is None
+    assert Remaining(acc.Budget(rho=0.2), NOTHING).epsilon is None
 
 
 @given(share=st.floats(0, 1))
@@ -56,7 +57,7 @@ def test_rho_is_told_at_twice_its_delta() -> None:
 def test_what_is_left_is_what_the_rest_adds(budget: acc.Budget, share: float) -> None:
     """Spending all that is left raises the running epsilon by epsilon_left and no more."""
     spent = acc.Price(1 + int(share * (budget.capacity.main - 1)), 0)
-    now, end = equivalent(budget, spent), equivalent(budget, acc.Price(budget.capacity.main, 0))
+    now, end = Remaining(budget, spent), Remaining(budget, acc.Price(budget.capacity.main, 0))
     assert now.epsilon is not None
     assert end.epsilon is not None
     assert now.epsilon_left is not None
@@ -69,24 +70,24 @@ def test_what_is_left_is_what_the_rest_adds(budget: acc.Budget, share: float) ->
 def test_a_gaussian_release_of_the_mu_left_fits(budget: acc.Budget, share: float) -> None:
     """One of that mu may be charged, one a twentieth larger may not."""
     spent = acc.Price(int(share * budget.capacity.main), 0)
-    found = equivalent(budget, spent).mu_left
+    found = Remaining(budget, spent).mu_left
     assert found is not None
     assert budget.fits(spent, budget.price(acc.GaussianDP(mu=found)))
     # Past the first charge, where a plan for the whole budget has a price of its own.
     assert spent.main == 0 or not budget.can_afford(spent, acc.GaussianDP(mu=1.05 * found))
-    assert equivalent(budget, budget.capacity).mu_left == 0
+    assert Remaining(budget, budget.capacity).mu_left == 0
 
 
 def test_pure_epsilon_has_no_mu() -> None:
     """No Gaussian release has a pure epsilon."""
-    assert equivalent(acc.Budget(epsilon=1.0), NOTHING).mu_left is None
+    assert Remaining(acc.Budget(epsilon=1.0), NOTHING).mu_left is None
 
 
 @given(st.integers(0, 8 * 10**18), st.integers(0, 5 * 10**17))
 def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -> None:
     """Both floats stand for at most the whole units that are left, and the next float for more."""
     budget = acc.Budget(rho=8e6, delta=0.5)
-    left = budget.remaining(acc.Price(main, failure))
+    left = Remaining(budget, acc.Price(main, failure))
     units = budget.capacity.minus(acc.Price(main, failure))
     for found, exact in ((left.main, Decimal(units.main).scaleb(-12)), (left.failure, Decimal(units.failure).scaleb(-18))):
         assert Decimal(repr(found)) <= exact
@@ -95,9 +96,18 @@ def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -
 
 def _everything(budget: acc.Budget, spent: acc.Price) -> list[object]:
     curve = acc.GaussianDP(mu=0.7)
-    fits = affordable(budget, spent, acc.GaussianDP(mu=0.01), most=10**9)
-    words = [left_in_words(budget, spent), shortfall(budget, spent, budget.price(curve)), fits.reason, fits.remedy]
-    return [budget.remaining(spent), equivalent(budget, spent), *words, main_up(spent.main), failure_up(-spent.main)]
+    left = Remaining(budget, spent, acc.GaussianDP(mu=0.01))
+    words = [str(left), left.as_data(), shortfall(budget, spent, budget.price(curve)), left.reason, left.remedy]
+    return [
+        left.main,
+        left.failure,
+        left.epsilon,
+        left.epsilon_left,
+        left.mu_left,
+        *words,
+        main_up(spent.main),
+        failure_up(-spent.main),
+    ]
 
 
 @pytest.mark.parametrize("budget", BUDGETS)
@@ -110,3 +120,114 @@ def test_what_is_left_ignores_the_callers_decimal_context(budget: acc.Budget) ->
         assert _everything(budget, spent) == told
         context.traps[Inexact] = True
         assert _everything(budget, spent) == told
+
+
+RELEASES = acc.Budget(epsilon=1.0, delta=1e-6, release=acc.BoundedRange(epsilon=0.05))
+STATED = [*BUDGETS[:2], acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), RELEASES]
+
+
+@pytest.mark.parametrize("budget", STATED, ids=["renyi", "order 8", "pure", "gaussian", "releases"])
+@pytest.mark.parametrize("share", [1e-6, 0.1, 0.5, 0.99])
+def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(budget: acc.Budget, share: float) -> None:
+    """A filter for the epsilon that is stated, at the same order, admits what was spent; one a hundredth smaller does not."""
+    unit = 10**12 if budget.release is not None else 1
+    main = max(1, int(share * budget.capacity.main / unit)) * unit
+    epsilon, delta = Remaining(budget, acc.Price(main, 0)).so_far
+    assert (delta, 0 < epsilon <= 1.0 or budget.limit == 3.0) == (budget.delta, True)
+    fields = budget.model_dump(exclude={"epsilon"}, exclude_none=True) | {"release": budget.release}
+    assert acc.Budget(epsilon=epsilon * (1 + 1e-9), **fields).capacity.main >= main * (1 - 1e-9)
+    try:
+        smaller = acc.Budget(epsilon=0.99 * epsilon, **fields).capacity.main
+    except acc.errors.InvalidBudget:  # it pays for nothing at all
+        smaller = 0
+    assert smaller < main
+
+
+@pytest.mark.parametrize("budget", [*STATED, BUDGETS[2]])
+def test_what_is_spent_so_far_ends_at_the_budget(budget: acc.Budget) -> None:
+    """Nothing at first, all of the budget where all is spent, and more and more in between."""
+    stated = [Remaining(budget, acc.Price(budget.capacity.main * tenths // 10, 0)).so_far for tenths in range(11)]
+    assert stated[0] == (0.0, 0.0)
+    assert stated == sorted(stated)
+    assert budget.epsilon is None or stated[-1] == (budget.epsilon, budget.delta)
+
+
+def test_rho_that_is_spent_is_stated_at_twice_its_delta() -> None:
+    """Half of it pays for failures, half for the conversion of what is spent; without a delta it is stated as rho."""
+    left = Remaining(BUDGETS[2], acc.Price(5 * 10**10, 0))
+    assert left.so_far == (acc.ZCDP(rho=0.05).epsilon(1e-7), 2e-7)
+    assert Remaining(BUDGETS[3], acc.Price(5 * 10**10, 0)).as_data()["spent"] == {"rho": 0.05}
+
+
+def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
+    """The budget, what is spent so far, what is left: in words and as data, of every form of budget."""
+    curve, budget = acc.GaussianDP(mu=0.1), acc.Budget(epsilon=3.0, delta=1e-6)
+    left = Remaining(budget, budget.price(curve).times(5), curve)
+    assert list(left.figures) == ["budget", "spent so far", "left"]
+    assert re.fullmatch(
+        r"budget: epsilon 3, delta 1e-06; spent so far: epsilon [\d.]+, delta 1e-06; left: [\d,]+ more releases like this one",
+        str(left),
+    )
+    assert left.as_data() == {
+        "budget": {"epsilon": 3.0, "delta": 1e-6},
+        "spent": {"epsilon": left.so_far[0], "delta": 1e-6},
+        "left": {"releases": left.releases},
+    }
+    one = Remaining(acc.Budget(epsilon=1.0), acc.Price(6 * 10**11, 0), acc.PureDP(epsilon=0.4))
+    assert str(one) == "budget: epsilon 1; spent so far: epsilon 0.6; left: 1 more release like this one"
+    assert str(Remaining(acc.Budget(rho=0.5), NOTHING)) == "budget: rho 0.5; spent so far: nothing; left: all of it"
+    assert Remaining(acc.Budget(rho=0.5), acc.Price(10**11, 0)).left_in_words() == "80.0 % of the budget"
+    free = Remaining(budget, NOTHING, acc.zero()).left_in_words()
+    assert free == "any number of releases like this one: it costs nothing"
+
+
+def _asked(budget: acc.Budget, spent: acc.Price, curve: acc.Curve, count: int) -> acc.BudgetExceeded:
+    """How a filter that has spent so much refuses so many."""
+    return refusal(Remaining(budget, spent, curve), count, "here")
+
+
+def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
+    """One fits and two were asked for; fewer, a smaller price or failure probability, each as large as it says, are charged."""
+    curve = acc.Approximate(curve=acc.GaussianDP(mu=0.4), delta0=1e-7)
+    budget = acc.Budget(epsilon=3.0, delta=1e-6, order="gaussian")
+    spent = acc.Price(int(budget.capacity.main - 1.5 * budget.price(curve).main), 0)
+    error = _asked(budget, spent, curve, 2)
+    assert str(error).startswith("here: 1 fits, 2 were asked for. budget: epsilon 3, delta 1e-06; spent so far: epsilon ")
+    assert "fewer releases (1)" in str(error)
+    assert "of epsilon" not in str(error)
+    assert (error.would_fit, budget.fits(spent, budget.price(curve)), budget.fits(spent, budget.price(2 * curve))) == (
+        1,
+        True,
+        False,
+    )
+    match = re.search(r"at most ([\d.]+) % of the budget in all", str(error))
+    assert match is not None
+    share = float(match[1]) / 100
+    for factor, fits in ((1.0, True), (1.01, False)):
+        mu = math.sqrt(factor * share * budget.capacity.main * 1e-12) * (1 - 1e-9)
+        assert budget.fits(spent, budget.price(acc.GaussianDP(mu=mu))) is fits
+
+
+def test_a_refusal_says_which_failure_probability_would_do() -> None:
+    """Where failure probability runs out, the delta that it names is charged and one a hundredth larger is not."""
+    budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.Price(0, 4 * 10**11)
+    error = _asked(budget, spent, acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=2e-7), 1)
+    assert str(error).startswith("here: none fits, 1 was asked for.")
+    match = re.search(r"a failure probability of at most ([\d.e-]+) in all", str(error))
+    assert match is not None
+    for factor, fits in ((1.0, True), (1.01, False)):
+        price = budget.price(acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=factor * float(match[1])))
+        assert budget.fits(spent, price) is fits
+    assert "smaller epsilon" not in str(error), "more noise does not help"
+
+
+def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
+    """The numbers for new rows are what such a dataset pays for: one by one, declared for such releases, and as one plan."""
+    curve, budget = acc.GaussianDP(mu=0.04), acc.Budget(epsilon=1.0, delta=1e-6)
+    text = str(_asked(budget, budget.capacity, curve, 1))
+    alone, declared, plan = budget.how_many(curve), 0, acc.calibrate_count(curve, budget)
+    declared = acc.Budget.for_workload(epsilon=1.0, delta=1e-6, curve=curve).how_many(curve)
+    assert alone < declared
+    assert f"pays for {alone:,} such releases one by one, {declared:,} if it is declared for them" in text
+    assert (f"{plan:,} as one plan" in text) is (plan > declared)
+    assert "no command adds to it" in text

@@ -53,11 +53,11 @@ def test_thirty_releases_one_by_one_cost_what_the_plan_of_thirty_costs(
     ledger = ["--ledger", f"sqlite:///{tmp_path}/privacy.db"]
     told("ledger", "init", *ledger, "--dataset", "d", "--epsilon", 1, "--delta", "1e-6", unit, mechanism.to_json())
     charge = ["ledger", "charge", *ledger, "--dataset", "d", "--mechanism", mechanism.to_json()]
-    assert ": 29 more like it fit" in told(*charge)
+    assert "left: 29 more releases like this one" in told(*charge)
     with Ledger.open(ledger[1]) as opened:
         for _ in range(28):
             opened.charge("d", mechanism)
-    assert ": 0 more like it fit" in told(*charge)
+    assert "left: 0 more releases like this one" in told(*charge)
     assert "error: --dataset='d'" in told(*charge, status=3)
     assert "no problems" in told("ledger", "verify", *ledger)
 
@@ -71,7 +71,7 @@ def test_topk_takes_its_part_of_a_ledger_of_declared_releases(tmp_path: Path) ->
     told("ledger", "init", *ledger, "--epsilon", 1, "--delta", "1e-6", "--only", CHOICE.to_json())
     asked = ["topk", log, "--user", "who", "--item", "where", "--k", 10, "--releases", 30, *ledger]
     said = told(*asked, "--domain", items, "--mechanism", "canonical_top_k")
-    assert "enough for 29 more like it" in said
+    assert "left: 29 more releases like this one" in said
     assert "CanonicalTopK" in said
     assert "error:" in told(*asked, "--mechanism", "limited_domain", status=2)
     with Ledger.open(ledger[1]) as opened:
@@ -104,7 +104,7 @@ def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) 
     assert total.spent.failure == 11 * 10**9
     (quota,) = ledger.quotas("visits").standing()
     assert quota.spent == total.spent
-    assert total.equivalent.mu_left == pytest.approx((total.budget.capacity.main - least) ** 0.5 * 1e-6, rel=1e-9)
+    assert total.remaining.mu_left == pytest.approx((total.budget.capacity.main - least) ** 0.5 * 1e-6, rel=1e-9)
 
 
 def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger: Ledger, tmp_path: Path) -> None:
@@ -120,12 +120,12 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger
     (quota,) = ledger.quotas("visits").standing()
     assert quota.spent == settled
     fits = session.affordable(HISTOGRAM, one_by_one=True)
-    assert (int(fits), fits.runs_out) == (quota.quota.limit.how_many(HISTOGRAM, settled), "divergence")
-    ledger.charge("visits", HISTOGRAM, count=int(fits), actor="ada")
-    with pytest.raises(acc.BudgetExceeded, match=r"quota='each' \(ada\).*mu\^2"):
+    assert (fits.releases, fits.runs_out) == (quota.quota.limit.how_many(HISTOGRAM, settled), "divergence")
+    ledger.charge("visits", HISTOGRAM, count=fits.releases, actor="ada")
+    with pytest.raises(acc.BudgetExceeded, match=r"quota='each' \(ada\).*of the budget is needed"):
         ledger.charge("visits", HISTOGRAM, actor="ada")
     ledger.charge("visits", HISTOGRAM, actor="bo")
-    so_far = ledger.total("visits").equivalent
+    so_far = ledger.total("visits").remaining
     assert so_far.epsilon is not None
     assert 0.5 < so_far.epsilon < 1.0
     assert ledger.verify().ok

@@ -111,7 +111,7 @@ def _how_many(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
 
 
 def _remaining(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
-    left = budget.remaining(_price(budget, curve, count - 1) or NOTHING)
+    left = acc.Remaining(budget, _price(budget, curve, count - 1) or NOTHING)
     return left.main >= 1 if budget.release is not None else left.failure * (1 + 1e-9) >= curve.delta0
 
 
@@ -169,7 +169,7 @@ CHARGED: dict[str, Door] = {
     **dict.fromkeys(("Budget.price", "Budget.fits", "Budget.capacity"), by_rule(_fits)),
     "Budget.can_afford": by_rule(_can_afford),
     "Budget.how_many": by_rule(_how_many),
-    **dict.fromkeys(("Budget.remaining", "ledger.Total"), by_rule(_remaining)),
+    **dict.fromkeys(("Remaining", "ledger.Total"), by_rule(_remaining)),
     "Budget.failure_of_each": by_rule(_of_each),
     "Budget.cost_of_each": by_rule(lambda budget, curve, count: budget.cost_of_each(curve, count) <= budget.limit),
     "calibrate": by_rule(_calibrated),

@@ -214,7 +214,7 @@ def test_failures_are_paid_for_to_the_unit(budget: acc.Budget, failure: float) -
     assert math.isfinite(budget.cost_of_each(twentieth, 20))
     assert math.isinf(budget.cost_of_each(twentieth, 21))
     assert budget.failure_of_each(20) == pytest.approx(failure / 20, rel=1e-5)
-    assert budget.remaining(acc.Price(0, units // 4)).failure == pytest.approx(0.75 * failure, rel=1e-12)
+    assert acc.Remaining(budget, acc.Price(0, units // 4)).failure == pytest.approx(0.75 * failure, rel=1e-12)
     kept = acc.PrivacyFilter(budget)
     kept.charge(twentieth, 20)
     with pytest.raises(acc.BudgetExceeded, match="failure"):

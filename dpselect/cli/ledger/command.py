@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 import uuid
 from collections.abc import Iterator
@@ -16,10 +15,10 @@ from typer import Argument, Exit, Option, Typer, echo
 import dpselect as dps
 from accounting import AccountingError, Budget, Curve, InvalidBudget, Relation
 from accounting.files import PRIVATE, new_file, read_text
-from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, SigningKey, Usage, Window
+from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, SigningKey, Window
 from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
-from accounting.page.spent import percent_up
+from accounting.remaining import Remaining
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
@@ -402,15 +401,10 @@ def _echo_receipt(receipt: Receipt) -> None:
     _tell(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")
 
 
-def _in_words(usage: Usage) -> str:
-    """What a charge used, what is left, and how many more like it fit, in one line."""
-    place = f" of {usage.total.place}" if usage.total.place else ""
-    parts = usage.left if usage.total.budget.capacity.failure else usage.left[:1]
-    used, left = percent_up(max(usage.used)), f"{math.floor(1000 * min(parts)) / 10:.1f} %"
-    first = {"divergence": "; epsilon runs out first", "failure": "; failure probability runs out first", None: ""}[
-        usage.more.runs_out
-    ]
-    return f"used {used} of the budget{place}, {left} is left: {int(usage.more):,} more like it fit{first}"
+def _in_words(left: Remaining) -> str:
+    """The three figures of the account that a charge is held against, in one line."""
+    first = {"divergence": "", "failure": " (failure probability runs out first)", None: ""}[left.runs_out]
+    return f"{left.account + ': ' if left.account else ''}{left}{first}"
 
 
 def _tell(words: str) -> None:
@@ -478,26 +472,29 @@ def _release(stated: dict[str, Any], config: Path | None, session: dps.Session) 
     return question.release.planned or choose(question, session.dataset.budget).mechanism
 
 
-def _found(session: dps.Session, release: dps.Mechanism) -> dict[str, Any]:
-    one_by_one, dataset = session.affordable(release, one_by_one=True), session.dataset
+def _found(session: dps.Session, release: dps.Mechanism | Curve) -> dict[str, Any]:
+    left = session.affordable(release, one_by_one=True)
     return {
-        "dataset": dataset.name,
-        "period": one_by_one.period or None,
-        "mechanism": type(release).__name__,
-        "one_by_one": int(one_by_one),
-        "runs_out": one_by_one.runs_out,
-        "reason": one_by_one.reason,
-        "remedy": one_by_one.remedy,
+        "dataset": session.dataset.name,
+        "account": left.account or None,
+        "release": type(release).__name__,
+        "figures": left.as_data(),
+        "one_by_one": left.releases,
+        "runs_out": left.runs_out,
+        "reason": left.reason,
+        "remedy": left.remedy,
         "as_one_plan": session.affordable(release),
+        "in_words": left.figures,
     }
 
 
 def _words(found: dict[str, Any]) -> str:
     first = {"divergence": "divergence", "failure": "failure probability (delta0)", None: "neither part"}[found["runs_out"]]
-    where = f"{found['dataset']}, {found['period']}" if found["period"] else found["dataset"]
+    where = f"{found['dataset']}, {found['account']}" if found["account"] else found["dataset"]
     return "\n".join(
         [
-            f"{found['one_by_one']:,} more release(s) by {found['mechanism']} fit into {where}, charged one by one",
+            f"{where}, for releases by {found['release']} that are charged one by one",
+            *(f"  {name}: {words}" for name, words in found["in_words"].items()),
             f"  runs out first: {first}",
             f"  why: {found['reason']}",
             f"  for more: {found['remedy']}",

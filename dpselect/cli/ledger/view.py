@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import replace
 from textwrap import shorten
 from typing import Any
 
@@ -17,12 +17,11 @@ from accounting.arguments import WORDS
 from accounting.budget import NOTHING, Budget
 from accounting.curves import Curve
 from accounting.ledger import Dataset, Entry, Heads, Ledger, Total, Verification
-from accounting.ledger.item import MOST_RUNS
 from accounting.ledger.model import package_version
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.price import unit_in_words
-from accounting.remaining import affordable, equivalent
+from accounting.remaining import Remaining, stated
 from dpselect.errors import printable
 
 FULLEST = 5  # accounts of a quota that are listed
@@ -38,39 +37,30 @@ def show(ledger: Ledger, names: Iterable[str], limit: int, console: Console, *, 
             console.print(_standing(ledger, name))
             console.print(_units(budget), highlight=False)
         else:
-            console.print(*_in_shares(ledger, name), sep="\n", highlight=False)
+            console.print(*_in_figures(ledger, name), sep="\n", highlight=False)
         console.print(*_quotas(ledger, name, details=details), sep="\n", highlight=False)
         if limit:
             console.print(*_latest(ledger.latest(name, limit), budget, details=details), sep="\n", soft_wrap=False)
         console.print()
 
 
-def _in_shares(ledger: Ledger, name: str) -> Iterator[Text]:
-    """A line for the declaration and one for each of the latest periods: what is used, and how many more like the last fit."""
+def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
+    """The declaration, and for each of the latest periods what is spent so far and how many more like the last release fit."""
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
     yield Text(printable(name), style="bold")
-    yield Text(printable(f"{_declared(dataset.budget)}, {dataset.relation}, unit: {dataset.unit}"))
+    _, _, kind = budget_in_words(dataset.budget).replace("\u00a0", " ").partition(", for ")
+    yield Text(printable(f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"))
+    yield Text(f"budget: {stated(dataset.budget)}" + ("" if dataset.window == "whole" else f" for each {dataset.window}"))
     if len(totals) > PERIODS:
         yield Text(f"{len(totals) - PERIODS} earlier periods: see --details")
     opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.action in ("charge", "reserve")), None)
+    curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
     for total in totals[-PERIODS:]:
-        used = percent_up(max(shares(total.budget, total.spent)))
-        yield Text(f"{total.period + ': ' if total.period else ''}{used} used{'' if opening is None else _more(total, opening)}")
+        _, *figures = replace(total.remaining, curve=curve).figures.items()
+        words = "; ".join(f"{figure}: {said}" for figure, said in figures).replace("like this one", "like the last one")
+        yield Text(f"{total.period + ': ' if total.period else ''}{words}")
     if dataset.window != "whole" and not totals:
-        yield Text(f"nothing is charged yet: each {dataset.window} has all of it")
-
-
-def _declared(budget: Budget) -> str:
-    return budget_in_words(budget).replace("\u00a0", " ")
-
-
-def _more(total: Total, opening: Entry) -> str:
-    """How many more charges like an earlier one fit, and what stops them."""
-    more = affordable(total.budget, total.spent, opening.count * Curve.from_json(opening.curve or ""), most=MOST_RUNS)
-    if more >= MOST_RUNS:
-        return "; the last charge was free"
-    first = {"divergence": "epsilon", "failure": "delta", None: None}[more.runs_out]
-    return f", {int(more):,} more like the last fit{'' if first is None else f'; runs out first: {first}'}"
+        yield Text("spent so far: nothing")
 
 
 def show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:
@@ -117,7 +107,7 @@ def as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
             {
                 **quota.model_dump(mode="json"),
                 "accounts": [
-                    {"account": one.account, "spent": one.spent._asdict(), "remaining": one.remaining._asdict()}
+                    {"account": one.account, "spent": one.spent._asdict(), **_left(one.remaining)}
                     for one in ledger.quotas(name).standing()
                     if one.quota == quota
                 ],
@@ -139,10 +129,10 @@ def _quotas(ledger: Ledger, name: str, *, details: bool) -> Iterator[Text]:
     quotas = ledger.quotas(name)
     for quota in quotas.all():
         assert quota.limit is not None
-        limit = repr(quota.limit) if details else _declared(quota.limit)
+        limit = repr(quota.limit) if details else stated(quota.limit)
         yield Text(printable(f"Quota {quota.name} {quota.in_words}: {limit}"))
         for one in (one for one in quotas.standing(FULLEST) if one.quota == quota):
-            used = f"{percent_up(max(shares(one.limit, one.spent)))} used"
+            used = f"spent so far: {one.remaining.figures['spent so far']}; left: {one.remaining.left_in_words()}"
             if details:
                 left = f"{rounded_down(one.remaining.main)} {unit_in_words(one.remaining.measure)}"
                 used = f"{main_up(one.spent.main)} spent, {left} left"
@@ -155,13 +145,13 @@ def _totals(ledger: Ledger, name: str) -> list[Total]:
 
 
 def _total(total: Total) -> dict[str, Any]:
-    left = total.remaining
-    return {
-        "period": total.period or None,
-        "spent": total.spent._asdict(),
-        "remaining": {"main": left.main, "failure": left.failure, "measure": left.measure},
-        "equivalent": asdict(total.equivalent),
-    }
+    return {"period": total.period or None, "spent": total.spent._asdict(), **_left(total.remaining)}
+
+
+def _left(left: Remaining) -> dict[str, Any]:
+    """Where an account stands: the three figures, and what is left in its own units, as epsilon and as mu."""
+    units = {"main": left.main, "failure": left.failure, "measure": left.measure}
+    return {"figures": left.as_data(), "remaining": units | {"epsilon": left.epsilon_left, "mu": left.mu_left}}
 
 
 def _standing(ledger: Ledger, name: str) -> Table:
@@ -176,7 +166,7 @@ def _standing(ledger: Ledger, name: str) -> Table:
 
 
 def _cells(total: Total) -> Iterator[str]:
-    also = total.equivalent
+    also = total.remaining
     yield total.period or "all rows"
     yield main_up(total.spent.main)
     yield rounded_down(total.remaining.main)
@@ -189,7 +179,7 @@ def _cells(total: Total) -> Iterator[str]:
 
 def _units(budget: Budget) -> str:
     """What the columns count, in a sentence: two of them are not sums, and readers add them up."""
-    also = equivalent(budget, NOTHING)
+    also = Remaining(budget, NOTHING)
     words = f"Spent, left: {unit_in_words(budget.measure)}. δ₀: failure probability. "
     if budget.measure == "release":
         words += f"ε: none while releases are counted. {_whole(budget)}"

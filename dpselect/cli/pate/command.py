@@ -27,7 +27,6 @@ import dpselect
 from accounting import AccountingError, Budget, Ledger, Relation, best_epsilon
 from accounting.address import masked, without_password
 from accounting.files import PRIVATE, new_file, require_new
-from accounting.remaining import left_in_words
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
 from dpselect.choose.calibration import knob_of
 from dpselect.cli import options, out
@@ -468,8 +467,7 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
     rounds = len(job.answers)
     at = max(_CUSTOMARY_DELTA, min(0.5, 2 * rounds * curve.delta0)) if delta is None else delta
     epsilon = best_epsilon(rounds * curve, at, thorough=True).value if rounds else 0.0
-    (total,) = job.session.totals()
-    left, abstained = total.remaining, job.answers.count(None)
+    left, abstained = job.session.affordable(job.mechanism, one_by_one=True), job.answers.count(None)
     return {
         "dpselect": dpselect.__version__,
         "job": {"key": job.key, "batch_size": job.batch_size, "folder": without_password(answer.request.folder)},
@@ -495,8 +493,9 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
             "own": answer.request.ledger is None,
             "dataset": job.session.dataset.name,
             "period": answer.request.period,
-            "remaining": {"main": left.main, "failure": left.failure, "in_words": left_in_words(total.budget, total.spent)},
-            "rounds_left": int(job.session.affordable(job.mechanism, one_by_one=True)),
+            "figures": left.as_data(),
+            "remaining": {"main": left.main, "failure": left.failure, "in_words": str(left)},
+            "rounds_left": left.releases,
         },
     }
 
@@ -530,9 +529,9 @@ def _ledger_text(told: dict[str, Any]) -> tuple[Any, ...]:
     if ledger["own"]:
         pairs = [("ledger", f"its own, in {folder}, with a budget of this job; further jobs on these teachers add to the price")]
     else:
-        rounds = f"{ledger['remaining']['in_words']}, which buys {ledger['rounds_left']} more rounds one by one (a plan for "
+        rounds = f"{ledger['remaining']['in_words']} (a round is a release; a plan for "
         rounds += "the whole budget is priced as a whole and buys more: pate.rounds_for)"
-        pairs = [("dataset", printable(ledger["dataset"])), ("left", rounds)]
+        pairs = [("dataset", printable(ledger["dataset"])), ("standing", rounds)]
     pairs.append(("key", printable(told["job"]["key"])))
     pairs.append(("folder", f"{folder} keeps the labels of every batch; it may be deleted when the job is done"))
     return out.heading("Ledger"), out.facts(pairs)

@@ -20,7 +20,7 @@ from accounting.ledger import Ledger, LedgerError, store
 from accounting.ledger.book import Book
 from accounting.ledger.ledger import _Charging
 from accounting.ledger.store import Store, checked_url
-from accounting.price import BudgetExceeded
+from accounting.remaining import BudgetExceeded
 
 CURVE = acc.PureDP(epsilon=0.01)
 

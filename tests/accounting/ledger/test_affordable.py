@@ -8,7 +8,7 @@ import pytest
 
 import accounting as acc
 from accounting.ledger import Ledger
-from accounting.remaining import affordable
+from accounting.remaining import Remaining
 
 PURE = acc.PureDP(epsilon=0.3)
 LOUD = acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-9)
@@ -34,21 +34,21 @@ def test_as_many_are_charged_as_were_counted(url: str, budget: acc.Budget, curve
     with Ledger.open(url) as ledger:
         ledger.create_dataset("d", budget, "add_remove")
         counted = left(ledger, curve)
-        assert 1 <= counted <= 5
+        assert 1 <= counted.releases <= 5
         assert counted.runs_out == first
-        for more in range(counted - 1, -1, -1):
+        for more in range(counted.releases - 1, -1, -1):
             ledger.charge("d", curve, relation="add_remove")
-            assert left(ledger, curve) == more
+            assert left(ledger, curve).releases == more
         with pytest.raises(acc.BudgetExceeded) as refused:
             ledger.charge("d", curve, relation="add_remove")
     rest = left_of(refused.value, budget)
     assert rest[first]
 
 
-def left(ledger: Ledger, curve: acc.Curve) -> acc.Affordable:
+def left(ledger: Ledger, curve: acc.Curve) -> acc.Remaining:
     """What the dataset still pays for."""
     total = ledger.total("d")
-    return affordable(total.budget, total.spent, curve, most=10**12)
+    return Remaining(total.budget, total.spent, curve)
 
 
 def left_of(error: acc.BudgetExceeded, budget: acc.Budget) -> dict[str, bool]:
@@ -63,11 +63,11 @@ def left_of(error: acc.BudgetExceeded, budget: acc.Budget) -> dict[str, bool]:
 def test_the_remedy_is_attained(spent: int) -> None:
     """With a delta0 as low as the remedy says, as many fit as it says; a twentieth more, and they do not."""
     start = APPROXIMATE.price(FAILING).times(spent)
-    found = affordable(APPROXIMATE, start, FAILING, most=10**12)
+    found = Remaining(APPROXIMATE, start, FAILING)
     match = re.fullmatch(r"lower its delta .*: at most (\S+) of failure probability .*each; then (\d+) fit", found.remedy)
     assert match is not None, found.remedy
     each, goal = float(match[1]), int(match[2])
-    assert goal == (2 * found or 1)
+    assert goal == (2 * found.releases or 1)
     for factor, enough in ((1.0, True), (1.05, False)):
         changed = acc.Approximate(curve=FAILING.curve, delta0=factor * each)
         assert (APPROXIMATE.how_many(changed, start) >= goal) is enough
@@ -77,24 +77,23 @@ def test_both_parts_are_named_where_both_are_short() -> None:
     """Twice as many need less of both parts, and the remedy says how much of each; its divergence is attained."""
     curve = acc.Approximate(curve=acc.ZCDP(rho=0.05), delta0=2.5e-8)
     budget = acc.Budget(rho=0.2, delta=1e-7)
-    found = affordable(budget, acc.Price(0, 0), curve, most=10**12)
-    assert found == 4
-    assert "add noise: at most 0.025 of rho each; and lower its delta" in found.remedy
-    assert found.remedy.endswith("at most 1.25e-8 of failure probability (delta0) each; then 8 fit")
+    found = Remaining(budget, acc.Price(0, 0), curve)
+    assert found.releases == 4
+    assert "add noise: at most 12.5 % of the budget each; and lower its delta" in found.remedy
+    assert found.remedy.endswith("at most 1.25e-08 of failure probability (delta0) each; then 8 fit")
     cheaper = acc.Approximate(curve=acc.ZCDP(rho=0.025), delta0=1.25e-8)
-    assert affordable(budget, acc.Price(0, 0), cheaper, most=10**12) == 8
+    assert Remaining(budget, acc.Price(0, 0), cheaper).releases == 8
 
 
 def test_the_ends() -> None:
     """A spent budget has no remedy; what is free is capped; what no budget of the form pays for says so; periods are named."""
     pure, capacity = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0).capacity
-    spent = affordable(pure, capacity, PURE, most=10, period="2024-07")
-    assert (spent, spent.runs_out, spent.period) == (0, "divergence", "2024-07")
+    spent = Remaining(pure, capacity, PURE, "2024-07")
+    assert (spent.releases, spent.runs_out, spent.account) == (0, "divergence", "2024-07")
     assert "it is spent" in spent.remedy
-    free = affordable(pure, capacity, acc.zero(), most=10)
-    assert (free, free.runs_out) == (10, None)
-    never = affordable(pure, acc.Price(0, 0), acc.GaussianDP(mu=0.1), most=10)
-    assert (never, never.runs_out) == (0, None)
+    free = Remaining(pure, capacity, acc.zero())
+    assert (free.releases, free.runs_out) == (10**12, None)
+    never = Remaining(pure, acc.Price(0, 0), acc.GaussianDP(mu=0.1))
+    assert (never.releases, never.runs_out) == (0, None)
     assert "pure epsilon" in never.reason
-    assert affordable(pure, acc.Price(0, 0), acc.PureDP(epsilon=1e-6), most=10) == 10
-    assert repr(spent) == "Affordable(0, runs_out='divergence', period='2024-07')"
+    assert Remaining(acc.Budget(epsilon=1e6), acc.Price(0, 0), acc.PureDP(epsilon=1e-12)).releases == 10**12

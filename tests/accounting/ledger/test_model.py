@@ -42,7 +42,7 @@ from accounting.ledger import (
     UnknownDataset,
 )
 from accounting.ledger.ledger import _state_of
-from accounting.price import BudgetExceeded
+from accounting.remaining import BudgetExceeded
 
 FOUND = Path(__file__).parent / "found"
 PURE, APPROXIMATE = acc.Budget(epsilon=1.0), acc.Budget(epsilon=1.0, delta=1e-6)
@@ -285,7 +285,7 @@ class Model:
 
 def _require_fit(limit: acc.Budget, spent: Price) -> None:
     if spent.main > limit.capacity.main or spent.failure > limit.capacity.failure:
-        raise BudgetExceeded("", requested=spent, spent=spent, remaining=limit.remaining(NOTHING), would_fit=0)
+        raise BudgetExceeded("", requested=spent, spent=spent, remaining=acc.Remaining(limit, NOTHING), would_fit=0)
 
 
 def outcome(call: Callable[[], Any]) -> Any:

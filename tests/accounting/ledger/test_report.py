@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from itertools import product
@@ -17,8 +18,8 @@ import accounting as acc
 from accounting.convert.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey
 from accounting.page.wording import in_words, rounded_down, rounded_up
-from accounting.remaining import equivalent
-from accounting.report import ROUTES, _equivalents, curve_proofs, theorems_of, whole_epsilon, write_report
+from accounting.remaining import Remaining
+from accounting.report import ROUTES, _shares_of, curve_proofs, theorems_of, whole_epsilon, write_report
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
 VOID_TAGS = {"meta", "input", "br"}
@@ -168,38 +169,34 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("curve", "words"),
+    ("curve", "more", "first"),
     [
-        (
-            acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=3e-7),
-            "60.0 % used, about 1 more like the last; runs out first: fail",
-        ),
-        (
-            acc.Approximate(curve=acc.PureDP(epsilon=0.2), delta0=1e-7),
-            "40.0 % used, about 3 more like the last; runs out first: ε",
-        ),
-        (acc.Approximate(curve=acc.PureDP(epsilon=0.5), delta0=1e-8), "100 % used; nothing more fits"),
-        (acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=5e-7), "100 % used; only what never fails still fits"),
+        (acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=3e-7), 1, "failure probability runs out first"),
+        (acc.Approximate(curve=acc.PureDP(epsilon=0.2), delta0=1e-7), 3, ""),
+        (acc.Approximate(curve=acc.PureDP(epsilon=0.5), delta0=1e-8), 0, ""),
+        (acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=5e-7), 0, "failure probability runs out first"),
     ],
 )
-def test_one_gauge_says_how_much_is_used_and_what_runs_out(sqlite_url: str, curve: acc.Curve, words: str) -> None:
-    """After two charges: the fuller part, how many more like the last the ledger admits, and which part refuses the next."""
+def test_three_figures_say_what_is_spent_and_how_many_more_fit(sqlite_url: str, curve: acc.Curve, more: int, first: str) -> None:
+    """After two charges: the budget, what is spent so far, how many more like the last the ledger admits; shares are below."""
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), "add_remove")
         for _ in range(2):
             ledger.charge("clicks", curve, relation="add_remove")
         text = page(ledger)
-        assert text.count('class="gauge"') == 1
-        assert words in text
-        for part, used in (("ε", 2 * curve.core_epsilon), ("failure probability", 2e6 * curve.delta0)):
-            card = re.search(rf"Used of {part}</\w+>\s*<[^>]*>\s*([\d.]+) %", text)
+        tiles = re.findall(r'<div class="tile"><h3>(.*?)</h3><p class="number">(.*?)</p><p class="unit">(.*?)</p>', text)
+        figures = replace(ledger.total("clicks").remaining, curve=curve).figures
+        assert [name for name, _, _ in tiles[:3]] == ["Budget", "Spent so far", "Left"]
+        assert [words.replace("the last one", "this one") for _, words, _ in tiles[:3]] == list(figures.values())
+        assert (tiles[2][1].split()[0], tiles[2][2]) == (str(more), first)
+        for part, used in (("the budget", 2 * curve.core_epsilon), ("the failure probability", 2e6 * curve.delta0)):
+            card = re.search(rf"Share of {part} used</\w+>\s*<[^>]*>\s*([\d.]+) %", text)
             assert card is not None
             assert float(card[1]) == pytest.approx(100 * used, abs=0.11)
         lost = re.search(r"Failure probability\s+([\d.e-]+)", re.sub(r"<[^>]+>", " ", text))
         assert lost is not None
         assert float(lost[1]) == pytest.approx(2 * curve.delta0, rel=1e-6)
-        stated = re.search(r"about (\d+) more", words)
-        for _ in range(int(stated[1]) if stated else 0):
+        for _ in range(more):
             ledger.charge("clicks", curve, relation="add_remove")
         with pytest.raises(acc.BudgetExceeded):
             ledger.charge("clicks", curve, relation="add_remove")
@@ -211,14 +208,15 @@ def test_nats_and_orders_are_for_auditors(filled: Ledger) -> None:
     assert fold
     assert "Rényi" not in top
     assert "nats of" not in top
-    assert "Used of \N{GREEK SMALL LETTER RHO}" in top
+    assert "%" not in "".join(re.findall(r"<div class=.tile.>.*?</div>", top))
+    assert "Share of the budget used" in page(filled)
 
 
 def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) -> None:
     """The page never says that less was spent, or that more is left, than the accountant knows."""
     budget, total = filled.dataset("check-ins").budget, filled.total("check-ins")
-    also = equivalent(budget, total.spent)
-    so_far, left, *_ = (gauge["value"] for gauge in _equivalents(budget, total.spent))
+    also = Remaining(budget, total.spent)
+    *_, so_far, left = (tile["value"] for tile in _shares_of(budget, total.spent))
     assert also.epsilon is not None
     assert also.epsilon_left is not None
     assert also.epsilon <= float(so_far.removeprefix("≤ ")) <= also.epsilon * 1.001

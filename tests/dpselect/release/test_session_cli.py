@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -62,7 +62,7 @@ def test_a_charge_from_the_shell(shell: Shell, tmp_path: Path) -> None:
     assert "committed" in shell.run("charge", "--dataset", "clicks", *BARE, "--key", "a", "--label", "daily")
     assert "nothing was charged again" in shell.run("charge", "--dataset", "clicks", *BARE, "--key", "a")
     shell.run("charge", "--dataset", "clicks", "--mechanism", f"@{file}", "--count", "2")
-    assert "2 run(s) would fit" not in shell.run("charge", "--dataset", "clicks", *BARE, status=3)
+    assert "2 fit" not in shell.run("charge", "--dataset", "clicks", *BARE, status=3)
     state = shown(shell)
     assert state["periods"][0]["remaining"]["main"] == pytest.approx(0.2)
     assert [entry["key"] for entry in state["latest"]][1] == "a"
@@ -93,7 +93,7 @@ def test_a_reservation_from_the_shell(shell: Shell) -> None:
     """reserve, commit and release, or reserve and void: the states of the ledger, and no way back after the commit."""
     for key in ("used", "unused"):
         assert "reserved" in (told := shell.run("charge", "--dataset", "clicks", *BARE, "--reserve", "--key", key))
-    assert "used 40.0 % of the budget, 20.0 % is left: 0 more like it fit; epsilon runs out first" in told
+    assert "budget: epsilon 1; spent so far: epsilon 0.8; left: 0 more releases like this one" in told
     assert "committed" in shell.run("commit", "--dataset", "clicks", "--key", "used")
     assert "released" in shell.run("release", "--dataset", "clicks", "--key", "used")
     void = ["--actor", "ada", "--reason", "cancelled"]
@@ -103,14 +103,17 @@ def test_a_reservation_from_the_shell(shell: Shell) -> None:
 
 
 def test_show_is_for_people(shell: Shell) -> None:
-    """In shares, with what still fits, or in the accountant's units; control characters are shown by their code."""
-    assert "0.0 % used\n" in shell.run("show")
+    """In three figures, or in the accountant's units; control characters are shown by their code."""
+    assert "spent so far: nothing; left: all of it\n" in shell.run("show")
     with Ledger.open(shell.url) as ledger:
         ledger.charge("clicks", acc.PureDP(epsilon=0.25), relation="add_remove", label="evil \u202e label")
         ledger.reserve("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key="back")
         ledger.void("clicks", "back", actor="ada", reason="no data")
     brief, details = shell.run("show"), shell.run("show", "--details")
-    assert "ε = 1, add_remove, unit: visitor\n25.0 % used, 7 more like the last fit; runs out first: epsilon\n" in brief
+    assert (
+        "add_remove, unit: visitor\nbudget: epsilon 1\nspent so far: epsilon 0.25; left: 7 more releases like the last one\n"
+        in brief
+    )
     assert "charge, 1 run, 25.0 % of the budget\n" in brief
     assert "void, 10.0 % given back\n" in brief
     assert all(word in details for word in ("0.25", "0.75", "25.0 %", "charge, 1 run, 0.25 nats"))
@@ -121,16 +124,20 @@ def test_show_lists_the_latest_periods(shell: Shell) -> None:
     """One line for each, and how many are left out; a free release has no end."""
     with Ledger.open(shell.url) as ledger:
         ledger.create_dataset("months", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="month")
-        assert "nothing is charged yet: each month has all of it" in shell.run("show", "--dataset", "months")
+        assert "budget: epsilon 1, delta 1e-06 for each month\nspent so far: nothing\n" in shell.run(
+            "show", "--dataset", "months"
+        )
         for month in range(1, 15):
             curve = acc.ApproxDP(epsilon=0.001 * month, delta=2e-7)
             period = f"20{24 + (month - 1) // 12}-{(month - 1) % 12 + 1:02}"
             ledger.charge("months", curve, relation="add_remove", period=period)
         text = shell.run("show", "--dataset", "months")
-        assert "2 earlier periods: see --details\n2024-03: 40.0 % used, 1 more" in text
-        assert "2025-02: 40.0 % used, 1 more like the last fit; runs out first: delta" in text
+        assert "2 earlier periods: see --details\n2024-03: spent so far: epsilon " in text
+        told = " ".join(text.split())
+        assert re.search(r"2025-02: spent so far: epsilon [\d.]+, delta 1e-06; left: \d+ more releases? like the last one", told)
         ledger.charge("months", acc.PureDP(epsilon=0.0), relation="add_remove", period="2025-02")
-        assert "2025-02: 40.0 % used; the last charge was free\n" in shell.run("show", "--dataset", "months")
+        free = "left: any number of releases like the last one: it costs nothing"
+        assert free in " ".join(shell.run("show", "--dataset", "months").split())
 
 
 GAUSSIAN = json.dumps({"kind": "gaussian_dp", "mu": 0.05})
@@ -140,7 +147,7 @@ GAUSSIAN = json.dumps({"kind": "gaussian_dp", "mu": 0.05})
     ("options", "budget", "words"),
     [
         (["--order", "gaussian"], acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), "for Gaussian noise (μ² is added up)"),
-        (["--order", "12.5"], acc.Budget(epsilon=1.0, delta=1e-6, order=12.5), "ε = 1, δ = 1e-6"),
+        (["--order", "12.5"], acc.Budget(epsilon=1.0, delta=1e-6, order=12.5), "budget: epsilon 1, delta 1e-06"),
         (
             ["--only", GAUSSIAN],
             acc.Budget(epsilon=1.0, delta=1e-6, release=acc.GaussianDP(mu=0.05)),
@@ -160,10 +167,10 @@ def test_init_says_what_charges_are_added_up_in(shell: Shell, options: list[str]
     assert acc.Budget(**shown(shell, "--dataset", "noisy")["budget"]) == budget
     most = budget.how_many(acc.GaussianDP(mu=0.05))
     charged = shell.run("charge", "--dataset", "noisy", "--relation", "add_remove", "--curve", GAUSSIAN)
-    assert f"{most - 1} more like it fit" in charged
+    assert f"left: {most - 1:,} more release" in charged
     said = " ".join(shell.run("show", "--dataset", "noisy").split())
     assert words in said
-    assert f"{most - 1} more like the last fit" in said
+    assert f"left: {most - 1:,} more release" in said
     assert "no problems" in shell.run("verify")
 
 
@@ -188,14 +195,16 @@ def test_show_fits_a_terminal_of_80_columns(shell: Shell, monkeypatch: pytest.Mo
         ledger.create_dataset("months", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="month")
         curve = acc.Approximate(curve=acc.BoundedRange(epsilon=0.1), delta0=1e-8)
         ledger.charge("months", curve, relation="add_remove", period="2024-01", label="best places of the week, by district")
-        also = ledger.total("months", "2024-01").equivalent
+        left = ledger.total("months", "2024-01").remaining
     lines = shell.run("show", "--details", "--dataset", "months").splitlines()
     assert max(len(line) for line in lines) <= 80
     assert any(
         line.split() == ["2024-01", "0.0272", "0.5063", "5.1", "%", "1e-8/5e-7", "0.679", "0.5063", "0.2086"] for line in lines
     )
     assert any("ε so far   ε left   μ left" in line for line in lines)
-    assert shown(shell, "--dataset", "months")["periods"][0]["equivalent"] == dataclasses.asdict(also)
+    period = shown(shell, "--dataset", "months")["periods"][0]
+    assert period["figures"] == left.as_data()
+    assert (period["remaining"]["epsilon"], period["remaining"]["mu"]) == (left.epsilon_left, left.mu_left)
 
 
 def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:
@@ -250,7 +259,8 @@ def test_how_many_more(shell: Shell, tmp_path: Path) -> None:
     shell.run("init", "--dataset", "log", "--epsilon", "1", "--delta", "1e-6")
     release = ("--epsilon", "0.2", "--delta", "1e-7", "--k", "10", "--mechanism", "limited_domain")
     told = shell.run("affordable", "--dataset", "log", *release)
-    assert "6 more release(s) by LimitedDomain" in told
+    assert "for releases by LimitedDomain" in told
+    assert "left: 6 more releases like this one" in told
     assert "failure probability" in told
     assert "lower its delta" in told
     found = json.loads(shell.run("affordable", "--dataset", "log", *release, "--json"))
@@ -359,7 +369,8 @@ def test_quotas_from_the_shell(shell: Shell) -> None:
     (quota,) = shown(shell)["quotas"]
     assert (quota["name"], quota["accounts"][0]["spent"]["main"]) == ("interns", 4 * 10**11)
     assert "interns: 0.4 spent, 0.09999 nats" in shell.run("show", "--details").replace("0.1 nats", "0.09999 nats")
-    assert "Quota interns for team interns over all rows: ε = 0.5\n       interns: 80.0 % used" in shell.run("show")
+    said = "Quota interns for team interns over all rows: epsilon 0.5\n       interns: spent so far: epsilon 0.4; left: 20.0 % of"
+    assert said in shell.run("show")
     assert "alone" in shell.run("quota", "--dataset", "clicks", "--name", "interns", "--withdraw", "--rho", "1", status=2)
     shell.run("quota", "--dataset", "clicks", "--name", "interns", "--withdraw")
     shell.run("charge", "--dataset", "clicks", *BARE, "--team", "interns")
@@ -374,7 +385,7 @@ def test_a_batch_is_charged_as_a_whole(shell: Shell, tmp_path: Path) -> None:
         file.write_text("\n".join(json.dumps(line) for line in lines))
         return shell.run("charge", "--dataset", "clicks", "--batch", str(file), "--label", "night", status=status)
 
-    assert "0 run(s) would fit" in charged(*({**item, "key": str(number)} for number in range(3)), status=3)
+    assert "none fits" in charged(*({**item, "key": str(number)} for number in range(3)), status=3)
     assert shown(shell)["periods"][0]["spent"]["main"] == 0
     for wrong in (item, {**item, "key": "b", "colour": 1}, {"key": "b"}, 3):
         assert "line 2" in charged({**item, "key": "a"}, wrong, status=1)

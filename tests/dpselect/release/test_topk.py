@@ -43,13 +43,16 @@ def test_an_answer_has_items_values_and_a_guarantee() -> None:
     assert counted.to_arrow().num_rows == 2
 
 
-def test_what_a_release_used_is_the_greater_share_of_both_parts(tmp_path: Path) -> None:
-    """A tenth of epsilon and a quarter of delta: a quarter is used, three more fit, a fifth is refused before a log is read."""
+def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path) -> None:
+    """A tenth of epsilon and a quarter of delta: three more fit, a fifth is refused before a log is read."""
     with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=10.0, delta=4e-6, order="inf"), "add_remove")
         ask: dict[str, Any] = {**ASK, "epsilon": 1.0, "delta": 1e-6, "use_everything": True, "learn": 0}
         first = dps.topk(LOG, **ask, ledger=ledger, dataset="log")
-        assert first.left == "this release used 25 % of the budget of log; 75 % is left, enough for 3 more like it"
+        assert (
+            first.left
+            == "log: budget: epsilon 10, delta 4e-06; spent so far: epsilon 1, delta 4e-06; left: 3 more releases like this one"
+        )
         for _ in range(3):
             dps.topk(LOG, **ask, ledger=ledger, dataset="log")
         with pytest.raises(acc.BudgetExceeded):
