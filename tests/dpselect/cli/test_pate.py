@@ -150,7 +150,7 @@ def test_a_ledger_pays(label: Run, votes: Path, tmp_path: Path) -> None:
     text = " ".join(result.stdout.split())
     assert result.exit_code == 0
     assert "7 answered, 0 abstained" in text
-    assert "buys 5 more rounds" in text
+    assert "left: 5 more releases like this one" in text
     assert not re.search(r"(?<![\w-])48(?!\d)", text)  # but in the name of pytest's folder, which counts its runs
     with acc.Ledger.open(url) as ledger:
         assert [entry.key for entry in ledger.entries("teachers") if entry.action == "charge"] == ["k/0", "k/1", "k/2"]
