@@ -10,8 +10,11 @@ BEFOREHAND = f"{DOORS}::test_what_is_asked_beforehand_is_what_a_charge_takes"
 SHARE = f"{DOORS}::test_topk_takes_the_share_that_it_states_of_both_parts"
 SPENT = f"{DOORS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
 TAMPER = "tests/accounting/ledger/test_tamper.py"
-USED = "tests/dpselect/release/test_topk.py::test_what_a_release_used_is_the_greater_share_of_both_parts"
-GAUGE = "tests/accounting/ledger/test_report.py::test_one_gauge_says_how_much_is_used_and_what_runs_out"
+USED = "tests/dpselect/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first"
+REMAINING = "tests/accounting/test_remaining.py"
+SO_FAR = f"{REMAINING}::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for"
+FITTING = f"{REMAINING}::test_a_refusal_counts_releases_and_its_remedies_hold"
+GAUGE = "tests/accounting/ledger/test_report.py::test_three_figures_say_what_is_spent_and_how_many_more_fit"
 BEYOND = f"{TAMPER}::test_a_charge_beyond_either_part_of_a_limit_is_found"
 SESSION, CALIBRATION = "dpselect/release/session.py", "dpselect/choose/calibration.py"
 
@@ -105,9 +108,9 @@ DOOR_EDITS = [
         f"{TAMPER}::test_an_edited_total_stops_the_next_charge",
     ),
     Edit(
-        "accounting/ledger/ledger.py",
-        "(amount / of if of else 0.0 for amount, of in zip(part, whole, strict=True))",
-        "(part.main / of if of else 0.0 for of in whole)",
+        "accounting/remaining.py",
+        "(part / of if of else 0.0 for part, of in zip(price, self.budget.capacity, strict=True))",
+        "(price.main / of if of else 0.0 for of in self.budget.capacity)",
         "tests/accounting/ledger/test_several_periods.py::test_usage_says_what_is_left_and_how_many_more_fit",
     ),
     Edit(
@@ -116,7 +119,21 @@ DOOR_EDITS = [
         "delta=1.05 * float_up(price.failure, FAILURE_UNIT))",
         "tests/dpselect/pate/test_labelling.py::test_its_own_ledger_has_the_budget_of_the_job",
     ),
-    Edit("dpselect/release/answer.py", "zip(part, capacity, strict=True) if most)", "zip(part[:1], capacity[:1]) if most)", USED),
+    Edit(
+        "accounting/remaining.py",
+        "zip(self._left, self._price, strict=True) if need]",
+        "zip(self._left[:1], self._price) if need]",
+        USED,
+    ),
+    Edit(
+        "accounting/remaining.py",
+        "_EXACT.subtract(exact(budget.limit)",
+        "_EXACT.subtract(exact(0.95 * budget.limit)",
+        SO_FAR,
+    ),
+    Edit("accounting/remaining.py", "mu=math.sqrt(total) * (1 + 1e-15)", "mu=math.sqrt(0.9 * total)", SO_FAR),
+    Edit("accounting/remaining.py", "math.ceil(total) * budget.release", "math.floor(0.95 * total) * budget.release", SO_FAR),
+    Edit("accounting/remaining.py", "can_afford(spent, middle * curve)", "can_afford(spent, (middle - 1) * curve)", FITTING),
     Edit("dpselect/release/answer.py", "session.require(choice.mechanism, pay=question.release.pay, key=key)", "pass", USED),
     Edit("accounting/report.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
     Edit("accounting/report.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE),

@@ -75,7 +75,7 @@ EDITS = [
         f"{DELTAS}::{OF_A_PAIR}",
     ),
     Edit("accounting/ledger/verification.py", 'if self._stage != "end":', 'if self._stage == "":', BREAKS_OFF),
-    Edit("accounting/report.py", "≤ {rounded_up(also.epsilon)}", "≤ {rounded_down(also.epsilon)}", EPSILON_SO_FAR),
+    Edit("accounting/report.py", "≤ {rounded_up(left.epsilon)}", "≤ {rounded_down(left.epsilon)}", EPSILON_SO_FAR),
     Edit("dpselect/continual/state.py", '"{salt}/{period}"', '"{period}"', REPLAYED_CHOICES),
     Edit("dpselect/continual/state.py", '"{salt}/{period}"', '"{salt}"', REPLAYED_CHOICES),
     Edit(
@@ -189,8 +189,8 @@ EDITS = [
     ),
     Edit(
         "accounting/remaining.py",
-        "return replace(found, epsilon=None) if whole else found",
-        "return found",
+        "return None if whole else found, rest",
+        "return found, rest",
         f"{GAUSSIAN}::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted",
     ),
     Edit(
