@@ -1,14 +1,11 @@
 import dpselect.errors
 
 from .ballots import Ballots as Ballots
-from .budgets import PlannedVote as PlannedVote
-from .budgets import Prices as Prices
-from .budgets import VotingPlan as VotingPlan
-from .budgets import calibrated as calibrated
-from .budgets import fitted as fitted
-from .budgets import plan_votes as plan_votes
-from .budgets import prices as prices
-from .budgets import rounds_for as rounds_for
+from .noise_for_rounds import Prices as Prices
+from .noise_for_rounds import calibrated as calibrated
+from .noise_for_rounds import fitted as fitted
+from .noise_for_rounds import prices as prices
+from .noise_for_rounds import rounds_for as rounds_for
 from .outlook import Outlook as Outlook
 from .outlook import PoorOutlook as PoorOutlook
 from .outlook import Prediction as Prediction
@@ -28,5 +25,9 @@ from .voting import ConfidentGNMax as ConfidentGNMax
 from .voting import GNMax as GNMax
 from .voting import StableVoting as StableVoting
 from .voting import TauVoting as TauVoting
+from .voting import TopVotes as TopVotes
+from .voting_plan import PlannedVote as PlannedVote
+from .voting_plan import VotingPlan as VotingPlan
+from .voting_plan import plan_votes as plan_votes
 
 InvalidBallots = dpselect.errors.InvalidBallots

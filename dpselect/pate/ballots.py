@@ -105,6 +105,29 @@ class Ballots(Rounds[Mechanism]):
         source = stacked(votes, _teachers_of(teachers))
         return cls._of(source, tally(source), source.teachers, missing, names, split)
 
+    @classmethod
+    def of_classes(
+        cls,
+        classes: Any,
+        *,
+        labels: int,
+        missing: Missing = "refuse",
+        names: Sequence[Label] | None = None,
+        split: Split = "position",
+    ) -> Self:
+        """Ballots of one vote each, from the class that every teacher votes for.
+
+        Args:
+            classes: (rounds, teachers) integers from 0 to labels - 1; -1 for no vote.
+            labels: the public number of labels, >= 1. It is never read off the votes.
+            missing, names, split: as above.
+
+        Raises:
+            InvalidBallots: as above, or a number that is no class.
+        """
+        source = of_classes(classes, labels)
+        return cls._of(source, tally(source), source.teachers, missing, names, split)
+
     @property
     def rounds(self) -> int:
         """Number of rounds."""
@@ -351,10 +374,6 @@ class Vote(Mechanism, ABC):
         """The noise that decides whether something is released, and the threshold that it is held against, in votes."""
         raise InvalidRequest(f"{type(self).__name__} has no outlook: none of its noise is told")
 
-    def _chances(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(rounds, labels) the exact chance that a label is released."""
-        raise InvalidRequest(f"{type(self).__name__} has no outlook: its chances to release a label are not known")
-
     @staticmethod
     def _read(data: Any) -> Any:
         if isinstance(data, Rounds | Scores):
@@ -457,6 +476,24 @@ def stacked(votes: Any, teachers: int) -> Votes:
         return _unpacked(matrix[start * teachers : stop * teachers]).reshape(stop - start, teachers, -1)
 
     return Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read)
+
+
+def of_classes(classes: Any, labels: int) -> Votes:
+    """Votes of a (rounds, teachers) matrix of the classes that are voted for, -1 for none."""
+    array = _as_array(classes)
+    if isinstance(labels, bool) or not isinstance(labels, int | np.integer) or labels < 1:
+        raise InvalidBallots(f"labels={labels!r} must be an integer >= 1: how many labels there are, a public number")
+    if array.ndim != 2 or array.dtype.kind not in "iu":
+        raise InvalidBallots(f"classes must be a (rounds, teachers) matrix of integers, not {array.dtype} of shape {array.shape}")
+    rounds, teachers = array.shape
+
+    def read(start: int, stop: int) -> Flags:
+        block = np.array(array[start:stop], dtype=np.int64)  # a copy: what is checked is what is counted
+        if np.any((block < -1) | (block >= labels)):
+            raise InvalidBallots(f"classes hold a number that is neither -1 (no vote) nor from 0 to {labels - 1}: see labels")
+        return np.asarray(block[:, :, None] == np.arange(labels))
+
+    return Votes(rounds, teachers, int(labels), read)
 
 
 def _listed(votes: Sequence[Any]) -> Votes:

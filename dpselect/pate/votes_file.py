@@ -14,7 +14,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, Self
+from typing import IO, Any, NoReturn, Self
 
 import numpy as np
 import scipy
@@ -33,9 +33,10 @@ _MOST_ARRAYS = 64
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError)  # the last: an encrypted member
 _NO_VOTES = (KeyError, OverflowError, TypeError, ValueError)
+_NPY = b"\x93NUMPY"
 _FORMS = (
-    "a .npz with an array 'votes' of shape (rounds, teachers, labels), or (rounds, labels) counts with 'teachers', or what "
-    "scipy.sparse.save_npz wrote"
+    "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels) counts with 'teachers', an array "
+    "'classes' of shape (rounds, teachers), or what scipy.sparse.save_npz wrote; or an .npy file of one of these arrays"
 )
 
 
@@ -61,35 +62,44 @@ class VotesFile:
         path: Path,
         *,
         teachers: int | None = None,
+        labels: int | None = None,
         stacked: bool = False,
         missing: Missing = "refuse",
         split: Split = "position",
     ) -> Self:
-        """The ballots that a file holds.
+        """The ballots that a file holds. Unpacked it has at most 512 MiB.
 
         Args:
-            path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names` (one for each label), or a
-                sparse matrix (CSR, CSC or COO) that scipy.sparse.save_npz wrote. Unpacked it has at most 512 MiB.
-            teachers: how many teachers there are, where the file does not tell.
+            path: an .npz file with an array `votes`, optionally `teachers` (a number) and `names` (one for each label), with an
+                array `classes`, or with a sparse matrix (CSR, CSC or COO) that scipy.sparse.save_npz wrote; or an .npy file: a
+                (rounds, teachers, labels) array of votes, a (rounds, teachers) matrix of classes with `labels`, or counts.
+            teachers: how many teachers there are, where the file does not tell, or to confirm the axes of a matrix of classes.
+            labels: how many labels there are, of a matrix of classes.
             stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
             missing, split: as for `Ballots`.
         """
         content = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)
         try:
-            arrays = _arrays(io.BytesIO(content))
-            votes, names, stated = (
-                _sparse(arrays) if "votes" not in arrays else arrays["votes"],
-                _names(arrays),
-                _teachers(arrays),
-            )
+            arrays = {"votes": _plain(content)} if content.startswith(_NPY) else _arrays(io.BytesIO(content))
+            if "votes" in arrays and labels is not None:
+                arrays["classes"] = arrays.pop("votes")
+            classes = arrays.get("classes")
+            votes: Any = _sparse(arrays) if not {"votes", "classes"} & set(arrays) else arrays.get("votes")
+            names, stated = _names(arrays), _teachers(arrays)
         except VotesFileError as error:
             raise VotesFileError(f"{masked(path)}: {error}") from None
         except (*_UNREADABLE, *_NO_VOTES):
             raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
         if teachers is not None and stated is not None and teachers != stated:
             raise VotesFileError(f"--teachers={teachers}, but {masked(path)} states {stated}: leave one of them out")
-        ballots = _ballots(path, votes, stated if teachers is None else teachers, names, stacked, missing, split)
-        return cls(path, ballots, hashlib.sha256(content).hexdigest(), stacked or votes.ndim == 3)
+        voting = stated if teachers is None else teachers
+        if classes is not None:
+            labels = len(names) if labels is None and names is not None else labels
+            ballots, single = _of_classes(path, classes, voting, labels, names, missing, split), True
+        else:
+            ballots = _ballots(path, votes, voting, names, stacked, missing, split)
+            single = stacked or votes.ndim == 3
+        return cls(path, ballots, hashlib.sha256(content).hexdigest(), single)
 
     @classmethod
     def trial(cls, path: Path) -> TrialVotes:
@@ -114,6 +124,11 @@ class VotesFile:
         return fit
 
 
+def _plain(content: bytes) -> Any:
+    """The array of an .npy file; what its header claims is held against the size of the file."""
+    return _checked(io.BytesIO(content), io.BytesIO(content), "votes", len(content))
+
+
 def _arrays(content: io.BytesIO) -> dict[str, Any]:
     with zipfile.ZipFile(content) as archive:
         members = archive.infolist()
@@ -126,14 +141,18 @@ def _arrays(content: io.BytesIO) -> dict[str, Any]:
 
 def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
     """One array; what its header claims is held against the size of the member, which bounds what is unpacked."""
-    with archive.open(member) as stream:
-        shape, _, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
-        if dtype.hasobject:
-            _refuse("it holds a pickle, which could run code: save plain numbers")
-        if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != member.file_size - stream.tell():
-            _refuse(f"the header of {member.filename!r} claims another size than the file has: save it anew")
-    with archive.open(member) as stream:
-        return np.lib.format.read_array(stream, allow_pickle=False)
+    with archive.open(member) as first, archive.open(member) as again:
+        return _checked(first, again, member.filename, member.file_size)
+
+
+def _checked(first: IO[bytes], again: IO[bytes], name: str, size: int) -> Any:
+    """An array, read `again` from a stream whose header was checked on the `first` of two."""
+    shape, _, dtype = _HEADERS[np.lib.format.read_magic(first)](first)
+    if dtype.hasobject:
+        _refuse("it holds a pickle, which could run code: save plain numbers")
+    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != size - first.tell():
+        _refuse(f"the header of {name!r} claims another size than the file has: save it anew")
+    return np.lib.format.read_array(again, allow_pickle=False)
 
 
 def _sparse(arrays: dict[str, Any]) -> Any:
@@ -200,6 +219,35 @@ def _refuse(message: str) -> NoReturn:
     raise VotesFileError(message)
 
 
+def _of_classes(
+    path: Path,
+    classes: Any,
+    teachers: int | None,
+    labels: int | None,
+    names: list[int | str] | None,
+    missing: Missing,
+    split: Split,
+) -> Ballots:
+    if labels is None:
+        raise VotesFileError(f"{masked(path)} holds classes, which do not tell how many labels there are: state --labels")
+    if classes.ndim == 2 and teachers is None and classes.shape[1] > classes.shape[0]:
+        rounds, voting = classes.shape
+        raise VotesFileError(
+            f"{masked(path)} holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers than rounds: if that is "
+            f"so, confirm it by --teachers {voting}; if its axes are exchanged, transpose it, since one row is one round"
+        )
+    if classes.ndim == 2 and teachers not in (None, classes.shape[1]):
+        exchanged = " Its axes are exchanged: transpose it" if teachers == classes.shape[0] else ""
+        raise VotesFileError(
+            f"--teachers={teachers}, but {masked(path)} has one column for each of {classes.shape[1]:,} teachers: one row is one "
+            f"round.{exchanged or ' State their number'}"
+        )
+    try:
+        return Ballots.of_classes(classes, labels=labels, missing=missing, names=names, split=split)
+    except AccountingError as error:
+        raise VotesFileError(f"{masked(path)}: {error}") from None
+
+
 def _ballots(
     path: Path,
     votes: Any,
@@ -210,7 +258,10 @@ def _ballots(
     split: Split,
 ) -> Ballots:
     if teachers is None and (stacked or getattr(votes, "ndim", 0) == 2):
-        raise VotesFileError(f"{masked(path)} holds a matrix, which does not tell how many teachers there are: state --teachers")
+        raise VotesFileError(
+            f"{masked(path)} holds a matrix, which does not tell how many teachers there are: state --teachers (of a matrix of "
+            "classes, --labels)"
+        )
     # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
     if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
         raise VotesFileError(

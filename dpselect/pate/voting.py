@@ -17,9 +17,9 @@ from pydantic import Field, model_validator
 from accounting import Curve, GaussianDP, Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
-from dpselect.mechanisms.base import RHO, SIGMA, Traits, enumerable
+from dpselect.mechanisms.base import RHO, SCALE, SIGMA, Traits, enumerable
 from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up
-from dpselect.mechanisms.noisy_max import select_winner, winner_probabilities
+from dpselect.mechanisms.noisy_max import PeelingTopK, select_winner, winner_probabilities
 from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stability.gaps import AnyRegularizer, Rank
@@ -235,9 +235,6 @@ class GNMax(Vote):
     def _decision(self) -> tuple[float, float | None]:
         return self.sigma, None
 
-    def _chances(self, counts: Places) -> Floats:
-        return _winning(counts, self.sigma)
-
 
 def _winning(counts: Places, sigma: float) -> Floats:
     """(rounds, labels) the chance of each label to have the largest noisy count."""
@@ -323,10 +320,6 @@ class ConfidentGNMax(Vote):
     def _decision(self) -> tuple[float, float | None]:
         return self.sigma_threshold, self.threshold
 
-    def _chances(self, counts: Places) -> Floats:
-        passes = _GAUSSIAN.sf((self.threshold - counts.max(axis=1)) / self.sigma_threshold)
-        return np.asarray(_winning(counts, self.sigma) * passes[:, None], dtype=np.float64)
-
 
 class LevelVote(Vote, ABC):
     """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds the level. A member has the fields below."""
@@ -396,10 +389,6 @@ class LevelVote(Vote, ABC):
     def _decision(self) -> tuple[float, float | None]:
         return self.sigma, self._level
 
-    def _chances(self, counts: Places) -> Floats:
-        with np.errstate(over="ignore"):
-            return np.asarray(_GAUSSIAN.sf((self._level - counts) / self.sigma), dtype=np.float64)
-
 
 @final
 class BinaryVoting(LevelVote):
@@ -463,6 +452,63 @@ class TauVoting(LevelVote):
     @property
     def covers(self) -> Sensitivity:
         return ballot_change(self.tau, self.neighbours, self.unit)
+
+
+@final
+class TopVotes(Vote):
+    """The k labels with the largest noisy counts, in order: `PeelingTopK` with Gumbel noise on ballots.
+
+    A ballot may hold any number of votes. Guarantee: k times BoundedRange(2/scale) for a record, under either relation; k times
+    BoundedRange(1/scale) for a teacher who comes or goes. Theorem P17: neither the number of labels nor that of the votes on a
+    ballot has a price.
+
+    Args:
+        k: labels that every item gets, from 1 to `labels`.
+        scale: of the Gumbel noise on every count, in votes, > 0; its standard deviation is 1.28 times as much.
+        labels: the public number of labels.
+        relation: "replace_one" or "add_remove", of the unit.
+        unit: "record", or "teacher" for all that one teacher holds: see `Vote`.
+    """
+
+    kind: Literal["top_votes"] = "top_votes"
+    traits: ClassVar[Traits] = Traits(answers="votes", noise=SCALE, ordered=True, most="k", domain="public", zeros=True)
+    k: Count = Field(description="an integer from 1 to labels")
+    scale: Positive = Field(description="a finite scale > 0, in votes")
+    labels: Count = Field(description="the public number of labels, >= 1")
+    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+    unit: Unit = Field(default="record", description="'record' or 'teacher'")
+
+    @model_validator(mode="after")
+    def _has_so_many_labels(self) -> Self:
+        if self.k > self.labels:
+            raise ValueError(f"k={self.k} is more than labels={self.labels}: ask for fewer")
+        return self
+
+    @property
+    def peeling(self) -> PeelingTopK:
+        """The mechanism that does the work."""
+        return PeelingTopK(k=self.k, noise="gumbel", scale=self.scale, sensitivity=self.covers)
+
+    @property
+    def covers(self) -> Sensitivity:
+        return ballot_change(None, self.neighbours, self.unit)
+
+    @property
+    def curve(self) -> Curve:
+        return self.peeling.curve
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        return self.peeling._select(scores, source)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        parts = [self.peeling._select_many(_wide(block), source) for block in blocks(matrix, _CELLS)]
+        return Selections(joined(part.indices for part in parts), ordered=True, requested=self.k)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        return self.peeling._probabilities(scores)
+
+    def _decision(self) -> tuple[float, float | None]:
+        return self.scale * math.pi / math.sqrt(6), None
 
 
 @final
@@ -536,16 +582,3 @@ class StableVoting(Vote):
     def _decision(self) -> tuple[float, float | None]:
         rule = self.stable.rule
         return rule.scale, rule.least_gap(0.5)
-
-    def _chances(self, counts: Places) -> Floats:
-        """A label is released where the chosen number of labels reaches it and its gap passes."""
-        stable = self.stable
-        order = np.argsort(-counts, axis=1, kind="stable")
-        ranked = np.take_along_axis(counts, order, axis=1).astype(np.float64)
-        gaps = -np.diff(ranked, axis=1, append=0.0)[:, : stable.kbar]
-        passed = np.array([stable.rank_law(row) * stable.rule.pass_probability(row) for row in gaps])
-        reached = np.zeros(counts.shape)
-        reached[:, : passed.shape[1]] = np.cumsum(passed[:, ::-1], axis=1)[:, ::-1]
-        chances = np.zeros(counts.shape)
-        np.put_along_axis(chances, order, reached, axis=1)
-        return chances

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from case import Case
 
 import accounting as acc
@@ -38,11 +40,15 @@ def _levels(unit: Unit, relation: acc.Relation) -> list[Case]:
 
 def _stable(unit: Unit, relation: acc.Relation) -> list[Case]:
     settings = [(1.0, 0.05, 1, None, None), (1.0, 0.01, 2, None, None), (0.2, 0.3, 3, 2, (0.0, 1.0)), (3.0, 1e-3, 3, None, None)]
-    mechanisms = [
+    mechanisms: list[Any] = [
         pate.StableVoting(
             rho=rho, failure_delta=failure, labels=labels, kbar=kbar, regularizer=regularizer, relation=relation, unit=unit
         )
         for rho, failure, labels, kbar, regularizer in settings
+    ]
+    mechanisms += [
+        pate.TopVotes(k=k, scale=scale, labels=labels, relation=relation, unit=unit)
+        for k, scale, labels in ((1, 0.8, 2), (2, 2.0, 3), (1, 3.0, 1))
     ]
     return [Case(mechanism, ((mechanism.labels, 7 if mechanism.labels < 3 else 5),)) for mechanism in mechanisms]
 

@@ -44,6 +44,8 @@ BINARY = pate.BinaryVoting(sigma=1.0, labels=3, threshold=2)
 TAU = pate.TauVoting(tau=1, sigma=1.0, labels=3, threshold=2)
 STABLE = pate.StableVoting(rho=1.0, failure_delta=1e-3, labels=2)
 
+TOP = pate.TopVotes(k=2, scale=1.0, labels=3)
+
 CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, int, int]] = {
     "gnmax, half the noise": (pate.GNMax(sigma=0.5, labels=2), GNMAX.curve, 1, 4),
     "gnmax, the price of a teacher": (
@@ -66,6 +68,10 @@ CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, int, int]] = {
     "tau, half the noise": (pate.TauVoting(tau=1, sigma=0.5, labels=3, threshold=2), TAU.curve, 1, 4),
     "tau, the price of a teacher": (TAU, acc.GaussianDP(mu=1.0), 1, 4),
     "tau, ballots that were not cut": (TAU, TAU.curve, 3, 4),
+    "top, half the noise": (pate.TopVotes(k=2, scale=0.5, labels=3), TOP.curve, 3, 4),
+    "top, the price of a teacher": (TOP, 2 * acc.BoundedRange(epsilon=1.0), 3, 4),
+    "top, one label for two": (TOP, acc.BoundedRange(epsilon=2.0), 3, 4),
+    "top, 5 % too little": (pate.TopVotes(k=1, scale=1.0, labels=2), acc.BoundedRange(epsilon=1.9), 1, 4),
     "stable, half the noise": (pate.StableVoting(rho=4.0, failure_delta=1e-3, labels=2), STABLE.curve, 2, 8),
     "stable, the price of a teacher": (
         pate.StableVoting(rho=1.0, failure_delta=1e-3, labels=2),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 from types import SimpleNamespace
 from typing import cast
 
 import numpy as np
 import pytest
-from ballot_pairs import Pair, neighbours, worst
+from ballot_pairs import Counts, Pair, neighbours, worst
 from mechanism_laws import curve_covers, epsilons_for, misfit, outcome
 
 import accounting as acc
@@ -58,12 +59,13 @@ def mechanisms(labels: int, unit: Unit, relation: acc.Relation) -> list[dps.Mech
         *[pate.TauVoting(tau=tau, sigma=0.8, labels=labels, threshold=1.5, relation=relation, unit=unit) for tau in (1, 2)],
         pate.StableVoting(rho=1.0, failure_delta=0.01, labels=labels, relation=relation, unit=unit),
         pate.StableVoting(rho=4.0, failure_delta=1e-4, labels=labels, relation=relation, unit=unit),
+        *[pate.TopVotes(k=k, scale=0.9, labels=labels, relation=relation, unit=unit) for k in (1, 2)],
     ]
 
 
 @pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize("labels", [2, 3])
-@pytest.mark.parametrize("place", range(11))
+@pytest.mark.parametrize("place", range(13))
 def test_curve_covers_every_pair_of_ballots(place: int, labels: int, unit: Unit, relation: acc.Relation) -> None:
     """Over all ballots of one to four teachers, exact divergences of all neighbouring pairs stay below the curve."""
     mechanism = mechanisms(labels, unit, relation)[place]
@@ -163,6 +165,22 @@ def test_binary_voting_reaches_its_renyi_bound_no_further() -> None:
     assert triple.rdp == pytest.approx(3 * single.rdp, rel=1e-12)
 
 
+@pytest.mark.parametrize("scale", [0.5, 2.0])
+def test_the_curve_of_top_votes_is_reached(scale: float) -> None:
+    """P17: a ballot that leaves the winner for the other label moves two counts against each other: the logarithm of the ratio of
+    probabilities ranges over 2/scale, up to what votes are too few for, and 5 % less would not do."""
+    mechanism = pate.TopVotes(k=1, scale=scale, labels=2)
+    first, second = ({0: law[0,], 1: law[1,]} for law in map(mechanism.probabilities, _scores(mechanism, (20, 21), (21, 20))))
+    spread = math.log(first[1] / second[1]) - math.log(first[0] / second[0])
+    assert spread == pytest.approx(2 / scale, rel=1e-9)
+    assert mechanism.curve == acc.BoundedRange(epsilon=2 / scale)
+    assert pate.TopVotes(k=3, scale=scale, labels=5).curve == 3 * acc.BoundedRange(epsilon=2 / scale)
+
+
+def _scores(mechanism: dps.Mechanism, *counts: Counts) -> list[Scores]:
+    return [Scores(row, sensitivity=mechanism.covers) for row in counts]
+
+
 def test_stable_voting_is_stable_top_k() -> None:
     """Law, curve and draws are those of StableTopK with the constants of replaced ballots, for kbar labels at most."""
     for kbar in (1, 2, None):
@@ -255,6 +273,7 @@ RELEASES: list[tuple[dps.Mechanism, tuple[int, ...]]] = [
     (pate.BinaryVoting(sigma=2.0, labels=4, threshold=3), (5, 4, 2, 0)),
     (pate.TauVoting(tau=2, sigma=1.5, labels=3, threshold=3), (5, 4, 2)),
     (pate.StableVoting(rho=1.0, failure_delta=0.05, labels=4), (9, 8, 1, 0)),
+    (pate.TopVotes(k=2, scale=1.5, labels=4), (5, 4, 2, 0)),
 ]
 
 

@@ -57,9 +57,9 @@ DOOR_EDITS = [
         "1.05 * request.share.budget.failure_of_each(",
         SHARE,
     ),
-    Edit("dpselect/pate/budgets.py", "(1e-6, 1e6)) ** 2 / 2", "(1e-6, 1e6)) ** 2 / 1.9", SPENT),
+    Edit("dpselect/pate/voting_plan.py", "(1e-6, 1e6)) ** 2 / 2", "(1e-6, 1e6)) ** 2 / 1.9", SPENT),
     Edit(
-        "dpselect/pate/budgets.py",
+        "dpselect/pate/noise_for_rounds.py",
         "return acc.calibrate_count(_curve(mechanism), budget)",
         "return acc.calibrate_count(_curve(mechanism), budget) + 1",
         SPENT,

@@ -255,13 +255,13 @@ EDITS = [
         "tests/dpselect/pate/test_outlook.py::test_the_spread_of_ballots_is_the_stated_one",
     ),
     Edit(
-        "dpselect/pate/budgets.py",
+        "dpselect/pate/noise_for_rounds.py",
         "acc.BoundedRange(epsilon=2 * math.sqrt(mechanism.rho))",
         "acc.BoundedRange(epsilon=1.9 * math.sqrt(mechanism.rho))",
         f"{DELTAS}::test_the_adaptive_programme_prices_a_round_as_its_two_steps",
     ),
     Edit(
-        "dpselect/pate/budgets.py",
+        "dpselect/pate/noise_for_rounds.py",
         "delta0=mechanism.failure_delta)",
         "delta0=0.95 * mechanism.failure_delta)",
         f"{DELTAS}::test_the_adaptive_programme_prices_a_round_as_its_two_steps",

@@ -33,21 +33,22 @@ from dpselect.cli import options, out
 from dpselect.cli.guard import SPENT, Terminated
 from dpselect.errors import Note, printable
 from dpselect.mechanisms.base import Pay
-from dpselect.pate.ballots import Ballots, Missing, Split
+from dpselect.pate.ballots import Ballots, Missing, Split, Vote
 from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session
-from dpselect.pate.outlook import Outlook
+from dpselect.pate.outlook import Outlook, require_better_than_constant
 from dpselect.pate.votes_file import VotesFile
 from dpselect.release.promise import rounded_up
 from dpselect.release.session import Session
 from dpselect.selection import Label
 
 FORMATS = (".npz", ".csv", ".jsonl")
-Kind = Literal["gnmax", "confident", "binary", "tau", "stable"]
+Kind = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
 CLASSES: Final[dict[Kind, Any]] = {
     "gnmax": pate.GNMax,
     "confident": pate.ConfidentGNMax,
     "binary": pate.BinaryVoting,
     "tau": pate.TauVoting,
+    "top": pate.TopVotes,
     "stable": pate.StableVoting,
 }
 
@@ -62,6 +63,12 @@ class PateRequest:
     settings: dict[str, Any]
     budget: Budget | None
     teachers: int | None = None
+    labels: int | None = None
+    votes_per_item: float | None = None
+    agreement: float | None = None
+    label_skew: float | None = None
+    like: Path | None = None
+    public_votes: bool = False
     stacked: bool = False
     missing: Missing = "refuse"
     split: Split = "position"
@@ -116,8 +123,14 @@ def labelled(
     if request.ledger is None and request.period is not None:
         raise InvalidRequest("--period belongs to a dataset of a ledger: name it with --ledger and --dataset")
     votes = VotesFile.read(
-        request.votes, teachers=request.teachers, stacked=request.stacked, missing=request.missing, split=request.split
+        request.votes,
+        teachers=request.teachers,
+        labels=request.labels,
+        stacked=request.stacked,
+        missing=request.missing,
+        split=request.split,
     )
+    profile = _profile(request, votes.ballots)
     mechanism = _mechanism(request, votes.ballots, _relation(request))
     ballots = votes.fitting(mechanism, request.salt)
     _check_start(request)
@@ -134,10 +147,32 @@ def labelled(
             f"--mechanism {request.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
             f"teachers: {described}. Remedy: {remedy}; --anyway labels them all the same"
         )
+    if profile is not None and not (request.anyway or request.resume):
+        require_better_than_constant(mechanism.with_teachers(ballots.teachers), profile)
     if announce is not None:
         announce(ballots, expected)
     with Labelling.held(request.folder):
         return _run(request, votes, ballots, ballots.settled(mechanism), expected, progress)
+
+
+def _profile(request: PateRequest, ballots: Ballots) -> pate.VotesModel | pate.TrialVotes | None:
+    """What is publicly known of such votes, to compare the job with naming the most frequent labels; never the votes at hand."""
+    numbers = {"votes_per_item": request.votes_per_item, "agreement": request.agreement, "label_skew": request.label_skew}
+    stated = {name: value for name, value in numbers.items() if value is not None}
+    if (request.like is not None) != request.public_votes:
+        raise InvalidRequest(
+            "--like FILE and --public-votes go together: the second declares that the teachers of that file learnt from public "
+            "or made-up records, since figures of its votes are shown and no ledger is charged for them"
+        )
+    if request.like is not None:
+        if stated:
+            raise InvalidRequest(f"--like says what {options.flags(*stated)} say: leave them out")
+        return VotesFile.trial(request.like)
+    if not stated:
+        return None
+    if missing := [name for name in ("votes_per_item", "agreement") if name not in stated]:
+        raise InvalidRequest(f"{options.flags(*stated)} needs {options.flags(*missing)}: all are about what is true of an item")
+    return pate.VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated)
 
 
 def _rounds_that_work(request: PateRequest, ballots: Ballots) -> int:
@@ -209,7 +244,7 @@ def _relation(request: PateRequest) -> Relation:
         return ledger.dataset(str(request.dataset)).relation
 
 
-def _mechanism(request: PateRequest, ballots: Ballots, relation: Relation) -> Mechanism:
+def _mechanism(request: PateRequest, ballots: Ballots, relation: Relation) -> Vote:
     member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels, "relation": relation}
     knob = knob_of(member).field
     if (request.budget is None) == (knob not in settings):
@@ -217,7 +252,7 @@ def _mechanism(request: PateRequest, ballots: Ballots, relation: Relation) -> Me
     for name in request.settings:
         if name not in member.model_fields:
             raise InvalidRequest(f"{options.flags(name)} is not a setting of --mechanism {request.mechanism}: leave it out")
-    needed = {"confident": "threshold", "tau": "tau"}.get(request.mechanism)
+    needed = {"confident": "threshold", "tau": "tau", "top": "k"}.get(request.mechanism)
     if needed is not None and needed not in request.settings:
         raise InvalidRequest(f"--mechanism {request.mechanism} needs --{needed}")
     try:
@@ -299,13 +334,15 @@ def _named(labels: list[int], names: Sequence[Label] | None) -> list[Label]:
 
 _noise = partial(Option, rich_help_panel="Noise of a round")
 _votes = partial(Option, rich_help_panel="The votes")
+_public = partial(Option, rich_help_panel="Compare with naming the most frequent labels (public knowledge of such votes)")
 _batches = partial(Option, rich_help_panel="Batches")
 _CUSTOMARY_DELTA = 1e-6
-_SETTINGS = ("sigma", "threshold", "sigma_threshold", "tau", "rho", "failure_delta", "kbar")
+_SETTINGS = ("sigma", "scale", "threshold", "sigma_threshold", "tau", "k", "rho", "failure_delta", "kbar")
 
 
 _Votes = Annotated[
-    Path, Argument(metavar="VOTES", help="A .npz file: an array 'votes', or a sparse matrix. Nothing in it is executed.")
+    Path,
+    Argument(metavar="VOTES", help="A .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is executed."),
 ]
 _Threshold = Annotated[
     float | None, Option(help="Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")
@@ -342,18 +379,26 @@ def label(
     mechanism: Annotated[Kind, Option(help="How teachers' votes become labels.")],
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
-    sigma: Annotated[float | None, _noise(help="Noise of a round in votes, in place of a budget. Not for stable.")] = None,
+    sigma: Annotated[float | None, _noise(help="Noise of a round in votes, in place of a budget: not of top, stable.")] = None,
     threshold: _Threshold = None,
     sigma_threshold: _SigmaThreshold = None,
+    scale: Annotated[float | None, _noise(help="Scale of the noise of a round of top, in votes, in place of a budget.")] = None,
+    k: Annotated[int | None, _noise(min=1, help="Labels that every item gets, for top.")] = None,
     tau: Annotated[int | None, _noise(min=1, help="Votes on a ballot at most, for tau; longer ballots are cut.")] = None,
     salt: Annotated[str, _noise(help="Public text that decides which votes of a long ballot are kept.")] = "",
     rho: Annotated[float | None, _noise(help="zCDP parameter of a round of stable, in nats, in place of a budget.")] = None,
     failure_delta: Annotated[float | None, _noise(help="Probability of failure of a round of stable.")] = None,
     kbar: Annotated[int | None, _noise(min=1, help="The most labels of an item, for stable. Default: all.")] = None,
     teachers: Annotated[int | None, _votes(min=1, help="How many teachers there are, where VOTES holds a matrix.")] = None,
+    labels: Annotated[int | None, _votes(min=1, help="How many labels there are, where VOTES holds classes.")] = None,
     stacked: _Stacked = False,
     missing: Annotated[Missing, _votes(help="Whether empty ballots and empty rounds are refused.")] = "refuse",
     split: _Split = "position",
+    votes_per_item: Annotated[float | None, _public(help="Labels that are true of an item, on average.")] = None,
+    agreement: Annotated[float | None, _public(help="The share of teachers who vote for a true label.")] = None,
+    label_skew: Annotated[float | None, _public(min=0, help="Zipf exponent of how often labels are true. Default: 0.75.")] = None,
+    like: Annotated[Path | None, _public(help="A file of votes on such items and their truth; needs --public-votes.")] = None,
+    public_votes: Annotated[bool, _public("--public-votes", help="Declare that --like is of public or made-up records.")] = False,
     batch_size: Annotated[int, _batches(min=1, help="Rounds that are charged and kept together.")] = 100,
     ledger: _Ledger = None,
     dataset: options.Payer = None,

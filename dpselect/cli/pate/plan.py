@@ -16,8 +16,8 @@ from accounting.page.templates import asset, template
 from dpselect import InvalidRequest, pate
 from dpselect.cli import options, out
 from dpselect.cli.pate.command import CLASSES
-from dpselect.pate.budgets import PlannedVote, VotingPlan, plan_votes
 from dpselect.pate.votes_file import VotesFile
+from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
 
 _SHORT = {member: name for name, member in CLASSES.items()}
 # Of a chart: its size and margins.
@@ -32,6 +32,7 @@ VOTING_OPTIONS = (
     "stray_votes",
     "correlation",
     "ballot_spread",
+    "label_skew",
     "votes",
     "public_votes",
 )
@@ -83,7 +84,8 @@ def _as_data(plan: VotingPlan) -> dict[str, Any]:
         "budget": {"epsilon": plan.budget.epsilon, "rho": plan.budget.rho, "delta": plan.budget.delta},
         "rounds": plan.rounds,
         "recommended": _row(plan.recommended),
-        "drawn_f1": plan.drawn_f1,
+        "constant": {"f1": plan.constant[0], "labels": plan.constant[1]},
+        "works": plan.works,
         "f1_range": plan.f1_range,
         "ranked": [_row(planned) for planned in plan.ranked],
         "by_rounds": [_row(planned) for ranked in plan.by_rounds for planned in ranked],
@@ -135,7 +137,7 @@ def _shown(plan: VotingPlan) -> Group:
     )
 
 
-_HEADS = ["Mechanism", "F1", "Labels an item", "Right", "Noise", "Threshold", "tau"]
+_HEADS = ["Mechanism", "F1", "Labels an item", "Right", "Noise", "Threshold", "tau, k"]
 
 
 def _rows(ranked: tuple[PlannedVote, ...]) -> list[list[str]]:
@@ -147,7 +149,7 @@ def _rows(ranked: tuple[PlannedVote, ...]) -> list[list[str]]:
             f"{planned.prediction.right:.2f}",
             f"{planned.outlook.noise:.3g}",
             "-" if planned.outlook.threshold is None else f"{planned.outlook.threshold:.4g}",
-            f"{getattr(planned.mechanism, 'tau', '-')}",
+            f"{getattr(planned.mechanism, 'tau', getattr(planned.mechanism, 'k', '-'))}",
         ]
         for planned in ranked
     ]
@@ -165,23 +167,28 @@ def _name(planned: PlannedVote) -> str:
 def _verdict(plan: VotingPlan) -> str:
     expected = plan.recommended.prediction
     items = len(plan.votes.truth)
-    drawn = (
-        f"{plan.drawn_f1:.2f} drawn on {f'{items:,} rounds of votes declared public' if plan.model is None else 'made-up votes'}"
-    )
-    words = f"F1 {expected.f1:.2f} expected, {drawn}; {expected.labels:.2f} labels an item"
+    tried = f"{items:,} rounds of votes declared public" if plan.model is None else "made-up votes"
+    constant, named = plan.constant
+    best = "label" if named == 1 else f"{named} labels"
+    words = f"F1 {expected.f1:.2f} drawn on {tried}, {expected.labels:.2f} labels an item"
+    words += f"\nF1 {constant:.2f} by naming the most frequent {best} for every item"
     if plan.f1_range is not None and plan.f1_range[0] < plan.f1_range[1]:
         low, high = plan.f1_range
         words += f"\nF1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; --votes settles it"
     if not plan.recommended.outlook.works:
         words += "\nThis does not work: the noise leaves little of the votes."
+    elif not plan.works:
+        words += "\nThis does not work: naming the most frequent labels is better."
     return words
 
 
 def _command(plan: VotingPlan) -> str:
-    if not plan.recommended.outlook.works:
-        return "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses this job without --anyway."
+    if not plan.works:
+        return "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses such a job without --anyway."
     mechanism = plan.recommended.mechanism
-    settings = [f"--{name} {value:g}" for name in ("threshold", "tau") if (value := getattr(mechanism, name, None)) is not None]
+    chosen = {name: getattr(mechanism, name, None) for name in ("threshold", "tau", "k")}
+    chosen |= {} if plan.model is None else plan.model.model_dump(include={"votes_per_item", "agreement", "label_skew"})
+    settings = [f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items() if value is not None]
     stated = {"epsilon": plan.budget.epsilon, "delta": plan.budget.delta}
     budget = [f"--{name} {value:g}" for name, value in stated.items() if value]
     parts = ["dpselect pate votes.npz --output labels.csv --mechanism", _SHORT[type(mechanism)], *settings, *budget]

@@ -159,6 +159,10 @@ _BallotSpread = Annotated[
     float | None,
     _votes(help="With --pate: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets."),
 ]
+_LabelSkew = Annotated[
+    float | None,
+    _votes(min=0, help="With --pate: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75."),
+]
 _Votes = Annotated[
     Path | None, _votes(help="With --pate: an .npz file of votes on public items and their truth, in place of these numbers.")
 ]
@@ -227,6 +231,7 @@ def plan(
     stray_votes: _StrayVotes = None,
     correlation: _Correlation = None,
     ballot_spread: _BallotSpread = None,
+    label_skew: _LabelSkew = None,
     votes: _Votes = None,
     public_votes: _PublicVotes = None,
     json: options.Json = False,

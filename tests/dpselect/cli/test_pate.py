@@ -308,6 +308,34 @@ def test_passwords_in_place_of_files_are_not_printed(label: Run, run: Run, votes
         assert "hunter2" not in result.stderr + result.stdout
 
 
+def test_classes_and_a_plain_top_k(run: Run, tmp_path: Path) -> None:
+    """Class ids of teachers in an .npy file, of which more teachers than rounds are confirmed, labelled by the top votes."""
+    np.save(tmp_path / "classes.npy", BALLOTS.argmax(axis=2))
+    asked = ("--output", tmp_path / "o.jsonl", "--mechanism", "top", "--k", 1, "--scale", 1, "--labels", LABELS)
+    refused = run("pate", tmp_path / "classes.npy", *asked)
+    assert refused.exit_code == 2
+    assert f"--teachers {TEACHERS}" in refused.stderr
+    assert run("pate", tmp_path / "classes.npy", *asked, "--teachers", TEACHERS).exit_code == 0
+    assert _labels(tmp_path / "o.jsonl") == WINNERS
+
+
+def test_a_job_worse_than_a_constant_is_refused_by_a_profile(run: Run, votes: Path, tmp_path: Path) -> None:
+    """From public numbers, or declared votes, never from those at hand; --anyway labels; a profile is whole and declared."""
+    asked = ("pate", votes, "--output", tmp_path / "o.csv", "--mechanism", "binary", "--sigma", 12, "--threshold", 24)
+    numbers = ("--votes-per-item", 3.5, "--agreement", 0.4)
+    refused = run(*asked, *numbers)
+    assert refused.exit_code == 2
+    assert "most frequent" in refused.stderr
+    assert not (tmp_path / "o.csv.job").exists()
+    truth = np.zeros((ROUNDS, LABELS), dtype=bool)
+    truth[:, 3] = True
+    np.savez(tmp_path / "like.npz", votes=BALLOTS, truth=truth)
+    assert "most frequent label for every item" in run(*asked, "--like", tmp_path / "like.npz", "--public-votes").stderr
+    for wrong in (("--like", tmp_path / "like.npz"), ("--public-votes",), ("--agreement", 0.5), (*numbers, "--like", "x")):
+        assert run(*asked, *wrong).exit_code == 2
+    assert run(*asked, *numbers, "--anyway").exit_code == 0
+
+
 def test_the_bar_counts_rounds() -> None:
     """On a terminal a bar shows rounds done and asked for, and nothing else; elsewhere there is none."""
     with labelling(Console(force_terminal=False)) as callback:
@@ -418,7 +446,7 @@ def test_axes_and_chances_come_before_the_charge(label: Run, votes: Path, tmp_pa
     [
         ("tau", "--tau", 1, "--epsilon", 1, "--delta", 1e-6),
         ("binary", "--sigma", 13),
-        ("stable", "--epsilon", 4, "--delta", 1e-6),
+        ("stable", "--epsilon", 3.5, "--delta", 1e-6),
         ("confident", "--sigma", 1, "--sigma-threshold", 1, "--threshold", 51),
     ],
 )

@@ -1,7 +1,8 @@
-"""What is said before labels are paid for: exact chances, and what to expect of votes whose true labels are known."""
+"""What is said before labels are paid for: draws of clear votes, and what to expect of votes whose true labels are known."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from scipy.stats import norm
 
 import accounting as acc
 from dpselect import pate
+from dpselect.errors import InvalidRequest
 
 BUDGET = acc.Budget(epsilon=8.0, delta=1e-6)
 MODEL = pate.VotesModel(teachers=60, labels=8, votes_per_item=1.5, agreement=0.7)
@@ -19,9 +21,9 @@ def test_level_votes_pass_with_the_chance_of_their_noise() -> None:
     """A unanimous label passes a threshold with the Gaussian's chance, one without votes with its complement at half."""
     found = pate.outlook(pate.TauVoting(tau=3, sigma=147.0, labels=100), teachers=200)
     assert (found.noise, found.threshold) == (147.0, 100.0)
-    assert found.unanimous == pytest.approx(norm.sf(-100 / 147))
-    assert found.unvoted == pytest.approx(norm.sf(100 / 147))
-    assert found.wrong_labels == pytest.approx(99 * norm.sf(100 / 147))
+    assert found.unanimous == pytest.approx(norm.sf(-100 / 147), abs=0.03)
+    assert found.unvoted == pytest.approx(norm.sf(100 / 147), abs=0.005)
+    assert found.wrong_labels == pytest.approx(99 * found.unvoted)
     assert not found.works
 
 
@@ -50,36 +52,68 @@ def test_what_works(mechanism: Any, works: bool) -> None:
         pate.GNMax(sigma=6.0, labels=4),
         pate.ConfidentGNMax(sigma=6.0, sigma_threshold=9.0, threshold=10.0, labels=4),
         pate.BinaryVoting(sigma=6.0, labels=4),
+        pate.TopVotes(k=2, scale=4.0, labels=4),
         pate.StableVoting(rho=0.3, failure_delta=0.01, labels=4, kbar=3),
     ],
+    ids=lambda one: one.kind,
 )
-def test_chances_are_those_of_the_law(mechanism: Any) -> None:
-    """Labels and right labels to expect are sums over the mechanism's exact law, round by round."""
+def test_a_forecast_is_the_law(mechanism: Any) -> None:
+    """Labels, right labels and answers to expect are those of the exact law, within what 12,000 seeded draws tell: .02."""
     counts = np.array([[11, 3, 2, 4], [6, 6, 5, 3], [0, 20, 0, 0]])
     truth = np.array([[1, 0, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0]], dtype=bool)
-    ballots = pate.Ballots(counts, teachers=20)
-    labels = right = 0.0
+    labels = right = silent = 0.0
     for row in range(3):
-        for outcome, chance in mechanism.probabilities(ballots[row : row + 1]).items():
+        for outcome, chance in mechanism.probabilities(pate.Ballots(counts, teachers=20)[row : row + 1]).items():
             chosen = {outcome} if isinstance(outcome, int) else set(outcome)
             labels += chance * len(chosen) / 3
             right += chance * sum(bool(truth[row, label]) for label in chosen) / 3
-    found = pate.predicted(mechanism, ballots, truth)
-    assert found.labels == pytest.approx(labels, rel=1e-6)
-    assert found.right == pytest.approx(right, rel=1e-6)
-    assert found.f1 == pytest.approx(2 * right / (labels + 5 / 3), rel=1e-6)
+            silent += chance / 3 * (not chosen and mechanism.kind in ("confident_gnmax", "stable_voting"))
+    many = pate.Ballots(np.tile(counts, (200, 1)), teachers=20)
+    found = pate.predicted(mechanism, many, np.tile(truth, (200, 1)))
+    assert found.labels == pytest.approx(labels, abs=0.02)
+    assert found.right == pytest.approx(right, abs=0.02)
+    assert found.answered == pytest.approx(1 - silent, abs=0.02)
+    assert found.f1 == pytest.approx(2 * right / (labels + 5 / 3), abs=0.02)
+    assert found == pate.predicted(mechanism, many, np.tile(truth, (200, 1)))
 
 
-def test_predicted_agrees_with_what_is_drawn() -> None:
-    """F1 and labels an item of draws lie around the prediction: five standard deviations of the labels, a chance below 1e-6."""
-    votes = pate.simulated(MODEL, items=400)
-    mechanism = pate.TauVoting(tau=2, sigma=12.0, labels=8)
-    ballots = votes.ballots.cut(2)
-    expected = pate.predicted(mechanism, ballots, votes.truth)
-    drawn = mechanism.select_many(ballots, rng=np.random.default_rng(1))
-    released = sum(int((row >= 0).sum()) for row in drawn.indices) / 400
-    # Each of 3,200 labels is an independent coin: its variance is at most a quarter.
-    assert abs(released - expected.labels) < 5 * np.sqrt(3200 / 4) / 400
+# -- naming the most frequent labels ---------------------------------------------------------------------------------------
+
+
+def test_the_constant_is_the_best_set_of_labels_for_all_items() -> None:
+    """No set of labels, named for every item, has a higher micro-F1."""
+    truth = np.random.default_rng(2).random((40, 5)) < [0.7, 0.1, 0.4, 0.3, 0.05]
+    trial = pate.TrialVotes(pate.Ballots(truth.astype(int), teachers=1, missing="allow"), truth, public=True)
+    best = max(
+        (2 * truth[:, list(named)].sum() / (40 * len(named) + truth.sum()), len(named))
+        for size in range(1, 6)
+        for named in itertools.combinations(range(5), size)
+    )
+    assert trial.constant == (pytest.approx(best[0]), best[1])
+
+
+def test_a_job_that_is_worse_than_the_constant_is_refused() -> None:
+    """With a profile, `fitted` holds a job against naming the most frequent labels; undeclared votes are no profile."""
+    skewed = pate.VotesModel(teachers=200, labels=60, votes_per_item=6, agreement=0.6, label_skew=1.2)
+    budget, asked = acc.Budget(epsilon=1, delta=1e-6), {"rounds": 400, "tau": 6, "labels": 60, "threshold": 190.0}
+    with pytest.raises(pate.PoorOutlook, match=r"most frequent \d+ labels for every item"):
+        pate.fitted(pate.TauVoting, budget, **asked, profile=skewed)
+    assert pate.fitted(pate.TauVoting, budget, **asked, profile=skewed, anyway=True)
+    assert pate.fitted(pate.TauVoting, acc.Budget(epsilon=50, delta=1e-6), **{**asked, "threshold": 90.0}, profile=skewed)
+    with pytest.raises(InvalidRequest, match="public=True"):
+        pate.TrialVotes(pate.Ballots([[1, 2]], teachers=3), np.ones((1, 2), dtype=bool))
+
+
+@pytest.mark.slow
+def test_a_plain_noisy_top_k_is_among_the_candidates() -> None:
+    """It wins at 100 teachers and (3, 1e-5), and a plan says what naming the most frequent labels has."""
+    model = pate.VotesModel(teachers=100, labels=20, votes_per_item=2, agreement=0.7)
+    plan = pate.plan_votes(model, acc.Budget(epsilon=3, delta=1e-5), rounds=100)
+    assert isinstance(plan.recommended.mechanism, pate.TopVotes)
+    assert plan.recommended.prediction.f1 > 0.05 + max(one.prediction.f1 for one in plan.ranked[1:])
+    assert plan.budget.admits(100 * plan.recommended.mechanism.curve)
+    assert 0.2 < plan.constant[0] < plan.recommended.prediction.f1
+    assert plan.works
 
 
 def test_simulated_votes_have_the_stated_means() -> None:

@@ -112,6 +112,52 @@ def test_headers_that_lie_are_refused(tmp_path: Path, members: dict[str, bytes])
         VotesFile.read(_packed(tmp_path / "bad.npz", **members))
 
 
+def test_classes_are_read(tmp_path: Path) -> None:
+    """A (rounds, teachers) matrix of classes, .npy or .npz, is the votes that it stands for; -1 is no vote."""
+    classes = np.array([[0, 2, 2], [1, 1, -1], [0, 0, 0], [2, 1, 0]])
+    np.save(tmp_path / "classes.npy", classes)
+    np.savez(tmp_path / "classes.npz", classes=classes, names=np.array(["a", "b", "c"]))
+    counts = [[1, 0, 2], [0, 2, 0], [3, 0, 0], [1, 1, 1]]
+    found = VotesFile.read(tmp_path / "classes.npy", labels=3, missing="allow")
+    named = VotesFile.read(tmp_path / "classes.npz", missing="allow", teachers=3)
+    for one in (found, named):
+        assert one.ballots.counts.tolist() == counts
+        assert (one.ballots.teachers, one.single) == (3, True)
+    assert named.ballots.names == ("a", "b", "c")
+    np.save(tmp_path / "votes.npy", np.eye(3, dtype=bool)[np.abs(classes)])
+    assert VotesFile.read(tmp_path / "votes.npy").ballots.teachers == 3
+    np.save(tmp_path / "counts.npy", np.array(counts))
+    assert VotesFile.read(tmp_path / "counts.npy", teachers=3).ballots.counts.tolist() == counts
+
+
+@pytest.mark.parametrize(
+    ("classes", "asked", "words"),
+    [
+        (np.zeros((3, 9), dtype=int), {"labels": 2}, "--teachers 9"),
+        (np.zeros((3, 9), dtype=int), {"labels": 2, "teachers": 3}, "transpose it"),
+        (np.zeros((9, 3), dtype=int), {"labels": 2, "teachers": 4}, "one column for each of 3 teachers"),
+        (np.full((9, 3), 2), {"labels": 2}, "from 0 to 1"),
+        (np.full((9, 3), -2), {"labels": 2}, "from 0 to 1"),
+        (np.zeros((9, 3)), {"labels": 2}, "integers"),
+        (np.zeros((9, 3), dtype=int), {}, "--labels"),
+        (np.array([{"a": 1}], dtype=object), {"labels": 2}, "pickle"),
+    ],
+)
+def test_classes_that_are_none_and_exchanged_axes_are_refused(
+    tmp_path: Path, classes: Any, asked: dict[str, int], words: str
+) -> None:
+    """How many labels there are is public and stated; more teachers than rounds are confirmed by --teachers."""
+    np.save(tmp_path / "bad.npy", classes)
+    with pytest.raises(VotesFileError, match=rf"bad\.npy.*{words}"):
+        VotesFile.read(tmp_path / "bad.npy", **asked)
+
+
+def test_confirmed_teachers_may_outnumber_rounds(tmp_path: Path) -> None:
+    """Three rounds of nine teachers are read where --teachers says so."""
+    np.save(tmp_path / "wide.npy", np.zeros((3, 9), dtype=np.int8))
+    assert VotesFile.read(tmp_path / "wide.npy", labels=2, teachers=9).ballots.rounds == 3
+
+
 def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
     """A small file that unpacks to more than is read is refused before it is unpacked; a device is no file."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

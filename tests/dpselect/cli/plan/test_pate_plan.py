@@ -41,9 +41,10 @@ def test_a_plan_in_numbers(run: Run) -> None:
     best = told["recommended"]
     assert told["rounds"] == best["rounds"] == 40
     assert [row["f1"] for row in told["ranked"]] == sorted((row["f1"] for row in told["ranked"]), reverse=True)
-    assert {row["mechanism"] for row in told["ranked"]} == {"gnmax", "confident", "binary", "tau", "stable"}
+    assert {row["mechanism"] for row in told["ranked"]} == {"gnmax", "confident", "binary", "tau", "top", "stable"}
     assert best == told["ranked"][0]
-    assert best["f1"] == pytest.approx(told["drawn_f1"], abs=0.03)  # of 750 seeded rounds or more
+    assert told["constant"]["f1"] < best["f1"]
+    assert told["works"]
     assert told["f1_range"][0] <= best["f1"] <= told["f1_range"][1]
     mechanism = pate.fitted("gnmax", acc.Budget(epsilon=6.0, delta=1e-6), rounds=40, labels=6)
     gnmax = next(row for row in told["ranked"] if row["mechanism"] == "gnmax")
