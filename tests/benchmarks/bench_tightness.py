@@ -3,7 +3,7 @@
 python tests/benchmarks/bench_tightness.py [--write]
 
 "Reached" is exact for the pair found, so a lower bound on any sound claim; "slack" is what the claim exceeds it by. Rows above
-5 % end with their reason; a row without one is an error. What docs/benchmarks.md has is the previous table: rows that moved
+5 % end with their reason; a row without one is an error. What docs/tightness.md has is the previous table: rows that moved
 against it say from where, and --write puts the new one in its place.
 """
 
@@ -699,7 +699,7 @@ PARTS = (
     replaced,
     grouped,
 )
-PAGE = Path(__file__).parents[2] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "tightness.md"
 _ROW = re.compile(r"^\| (?P<name>[^|]+) \| (?P<claimed>[\d.]+) \| (?P<reached>[\d.]+) \| (?P<slack>[\d.]+)% \|$", re.MULTILINE)
 _HEAD = "| epsilon at 1e-6 of | claimed | reached | slack |\n|---|---|---|---|\n"
 
