@@ -1,5 +1,7 @@
-"""The public or made-up shape of the data that a plan may look at: counts, how many items users have, and what bounding their
-contributions leaves of a count. Read from public files, or made up.
+"""What is publicly known or assumed of the data: how many users there are, how many items they have, how popular items are.
+
+A `Profile` is typical, declared, learnt, or that of a public log. Where the popularity of items is not known, it stands for a few
+curves that fit what is. `Levels` are what a mechanism sees of it once users' contributions are bounded.
 """
 
 from __future__ import annotations
@@ -9,30 +11,49 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, cached_property, partial
+from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, Self, final
+from typing import Any, ClassVar, Literal, Self, cast, final
 
 import numpy as np
 import scipy
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from accounting import Relation
-from accounting.address import masked
+from accounting.arguments import shown
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
-from dpselect.choose.defaults import ASSUMED
-from dpselect.choose.forecast import SHARES, Crowd
-from dpselect.choose.learning import End, Learnt
 from dpselect.errors import InvalidRequest
-from dpselect.planning.laws.base import Floats, Indices, Levels
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity
 
-_MOST_USERS = 10**15  # beyond it a float does not tell one user
+Floats = NDArray[np.float64]
+Indices = NDArray[np.int64]
+Quantiles = tuple[float, float, float, float, float]
+SecondLook = Callable[[int, int, float, Norm], tuple[Floats, Floats]]
+Law = Literal["curves", "curve", "counts"]
+
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
+"""Of the users: the quantiles of items per user that stand for a log."""
+
+EXPONENTS = (0.5, 0.6, 0.7, 0.8)
+"""Of the curves that stand for unknown popularity: item i has a count in proportion to i^-exponent. One alone loses up to two thirds
+of a top 10 on a log of another one; among a few sets these lose least on six logs, and no more on five held out."""
+
+MOST_USERS = 10**15
+"""Users, and items of one: beyond it a float does not tell one."""
+
+# Means over logs: items that users touch for each that exists, and Pareto's law of items per user beyond the last quantile. A
+# count's share that a clip leaves scatters from item to item by _UNEVEN of how much it scatters from user to user.
+_PAIRS, _TAIL, _UNEVEN = 10.0, 0.41, 0.25
+_RANKS, _STEP = 64, 1.05  # ranks that stand by themselves, and how much wider each block of ranks beyond is
+_FEW_BEST = 300  # of the k best that one user has
+_FEWEST_ITEMS = 20  # of a log
+_USUAL: Quantiles = (4.0, 7.0, 14.0, 35.0, 70.0)
 _KEPT = 1000  # items of a log that are kept one by one
 _SQL = """
 CREATE TEMP TABLE pairs AS SELECT DISTINCT {user} AS u, {item} AS i FROM log WHERE {user} IS NOT NULL AND {item} IS NOT NULL;
@@ -49,11 +70,13 @@ _MOST_ITEMS = 50_000_000
 _MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
 _SCATTERED, _SCATTER = 2000, 0.04  # first ranks of an uneven shape, and the standard deviation of their logarithms
 _HEAD = 0.8  # the exponent that a flat head takes off
-_TAIL = 1e-9  # users with more items than all but so few of them are left out
+_LEFT_OUT = 1e-9  # users with more items than all but so few of them are left out
 _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
-_SINGLE = 16
+_SINGLE = 16  # numbers of items of a user that have a bin of their own
 _CLASSES = 5  # of groups by their size
 _MOST_WITHIN = 500  # of a user's items among some candidates
+_FINEST = 2.0**-30  # of the largest score: a float holds the cell and the level then
+_GRAINS = 20  # of the largest deviation among the best: scores that turn out closer count as equal
 
 
 class Stated(Frozen):
@@ -149,19 +172,33 @@ class Loads:
         touching: (levels, bins) of the users of an item of each level, the share in each bin; None: the same for all items, by
             chance, so that a user with twice the items is twice as likely to be among them.
         head: the users of the most popular items one by one, where a log says so.
+        uneven: how much the share that a clip leaves of a count scatters from item to item, relative to how much it scatters from
+            user to user; 0 where all items have the same kind of users, or a log says who touches what.
     """
 
     sizes: Floats
     users: Floats
     touching: Floats | None = None
     head: _PopularItems | None = None
+    uneven: float = 0.0
+
+    @classmethod
+    def of_quantiles(cls, quantiles: Quantiles) -> Self:
+        """Between the quantiles at `SHARES` along their logarithms; Pareto's law beyond the last of them."""
+        upper = 0.1 * np.geomspace(1.0, 1e-4, 25)
+        edges = np.concatenate([np.linspace(0, 0.9, 37), 1 - upper[1:], [1.0]])
+        middle, weight = (edges[1:] + edges[:-1]) / 2, np.diff(edges)
+        inside = np.exp(np.interp(middle, SHARES, np.log(quantiles)))
+        beyond = quantiles[-1] * ((1 - SHARES[-1]) / np.maximum(1 - middle, 1e-9)) ** _TAIL
+        heavy = quantiles[-1] > 1  # one item for nearly all: nothing shows a tail
+        return cls(np.where((middle > SHARES[-1]) & heavy, beyond, inside), weight, uneven=_UNEVEN)
 
     @classmethod
     def of_mean(cls, mean: float) -> Self:
         """Geometric, with 1 the least: most users have few, a tenth have 2.3 times the mean or more. A mean of 1 is 1 for all."""
         if mean <= 1:
             return cls(np.ones(1), np.ones(1))
-        most = int(np.ceil(1 + np.log(_TAIL) / np.log1p(-1 / mean)))
+        most = int(np.ceil(1 + np.log(_LEFT_OUT) / np.log1p(-1 / mean)))
         sizes = np.arange(1, most + 1, dtype=np.float64)
         return cls.binned(sizes, (1 - 1 / mean) ** (sizes - 1))
 
@@ -203,6 +240,9 @@ class Loads:
         kept, weight, shares = bounding.kept(self.sizes), bounding.weight(self.sizes), self._shares()
         mean = shares @ (kept * weight)
         drawn = shares @ (kept * weight**2) - mean**2
+        if self.uneven:
+            spread = float(np.sqrt(np.maximum(shares @ np.log(weight) ** 2 - (shares @ np.log(weight)) ** 2, 0.0))[0])
+            return counts * mean, np.hypot(np.sqrt(counts * np.maximum(drawn, 0.0)), self.uneven * spread * counts * mean)
         if self.touching is not None:
             chosen = shares @ (kept * (1 - kept) * weight**2)
             drawn = np.where(multiplicities == 1, chosen, drawn)
@@ -223,29 +263,204 @@ class Loads:
             return counts[:reach] * kept, np.zeros(reach)
         inner = np.diff(np.minimum(ends, candidates), prepend=0)
         chance = min(1.0, float(counts @ inner) / max(float(counts @ multiplicities), 1e-300))
-        others = np.arange(_MOST_WITHIN)
-        law = _binomial(others, np.rint(self.sizes - 1)[:, None], chance)
-        mean, square = (law @ _weights((1 + others).astype(np.float64), clip, norm) ** power for power in (1, 2))
+        mean, square = self._within(round(chance, 12), clip, norm)
         shares = np.broadcast_to(self._shares(), (len(counts), len(self.sizes)))[:reach]
         kept = shares @ mean
         return counts[:reach] * kept, np.sqrt(counts[:reach] * np.maximum(shares @ square - kept**2, 0.0))
 
+    def _within(self, chance: float, clip: float, norm: Norm) -> tuple[Floats, Floats]:
+        """(bins,) the mean and the mean square of what an item counts whose user's others lie among some with this chance."""
+        others = np.arange(_MOST_WITHIN)
+        law = _laws_within(self.sizes.tobytes(), chance)
+        weights = _weights((1 + others).astype(np.float64), clip, norm)
+        return law @ weights, law @ weights**2
+
+
+@cache
+def _laws_within(sizes: bytes, chance: float) -> Floats:
+    """(bins, others) the law of how many others of a user's items lie among some."""
+    return _binomial(np.arange(_MOST_WITHIN), np.rint(np.frombuffer(sizes) - 1)[:, None], chance)
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Scores as a mechanism sees them, highest first, how many items have each, and what those items are worth.
+
+    A released item is right if its true count is at least that of true rank k: with ties any of the tied items will do. Where
+    users' contributions are not bounded, what is seen is the true count.
+
+    Attributes:
+        values: (levels,) seen scores, in users; they may repeat, with another true count.
+        multiplicities: (levels,) numbers of items.
+        k: how many of the best are wanted, at most the number of items.
+        truth: (levels,) true counts of these items, in users.
+        spread: (levels,) standard deviation of a seen score around its value, where bounding leaves it to chance.
+        again: from (candidates, levels, clip, norm) what a second look at the first items sees on the first
+            levels, users clipped anew within these items, and its standard deviation; None where it is not known.
+    """
+
+    values: Floats
+    multiplicities: Indices
+    k: int
+    truth: Floats
+    spread: Floats | None = None
+    again: SecondLook | None = None
+
+    @classmethod
+    def of(cls, counts: Floats, multiplicities: Indices, k: int) -> Self:
+        """The levels of true counts, highest first; neighbours may be equal."""
+        first = np.flatnonzero(np.diff(counts, prepend=np.inf))
+        distinct = counts[first]
+        return cls(distinct, np.add.reduceat(multiplicities, first), k, distinct)
+
+    @property
+    def size(self) -> int:
+        """Number of items."""
+        return int(self.ends[-1]) if len(self.ends) else 0
+
+    @cached_property
+    def ends(self) -> Indices:
+        """(levels,) rank of the last item of every level."""
+        return np.cumsum(self.multiplicities)
+
+    def value(self, rank: int | Indices) -> Floats:
+        """Seen score of each rank, from 1; 0 beyond the last."""
+        place = np.searchsorted(self.ends, rank, side="left")
+        return np.append(self.values, 0.0)[np.minimum(place, len(self.values))]
+
+    def gaps(self, count: int) -> Floats:
+        """(count,) seen score of rank j minus that of rank j + 1, j from 1."""
+        ranks = np.arange(1, count + 1)
+        return np.asarray(self.value(ranks) - self.value(ranks + 1))
+
+    # -- what items are worth -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _by_truth(self) -> tuple[Floats, Indices]:
+        """Distinct true counts, highest first, and how many items have each."""
+        if self.truth is self.values:
+            return self.values, self.multiplicities
+        counts, place = np.unique(-self.truth, return_inverse=True)
+        return -counts, np.bincount(place, self.multiplicities).astype(np.int64)
+
+    @cached_property
+    def best_counts(self) -> Floats:
+        """(k,) the true counts of the k best."""
+        counts, members = self._by_truth
+        place = np.searchsorted(np.cumsum(members), np.arange(1, self.k + 1), side="left")
+        return np.asarray(np.append(counts, 0.0)[np.minimum(place, len(counts))])
+
+    @property
+    def bar(self) -> float:
+        """The true count of rank k, which a right item has at least."""
+        return float(self.best_counts[-1])
+
+    @cached_property
+    def rights(self) -> Floats:
+        """(levels,) how many items of each level are right: all or none; with ties at rank k more than k in all."""
+        return np.where(self.truth >= self.bar, self.multiplicities, 0).astype(np.float64)
+
+    @property
+    def best(self) -> float:
+        """The sum of the k highest true counts."""
+        return float(self.best_counts.sum())
+
+    @cached_property
+    def places(self) -> tuple[Indices, Indices]:
+        """(levels,) the first and the last place, from 0, in which an item of each level would be in place."""
+        counts, members = self._by_truth
+        own, ends = np.searchsorted(-counts, -self.truth), np.cumsum(members)
+        return (ends - members)[own], ends[own] - 1
+
+    def sums(self, ranks: int | Indices) -> Floats:
+        """Sum of the true counts of the items seen in the first `ranks` ranks, elementwise."""
+        return self._cumulated(self.truth, ranks)
+
+    def hits(self, ranks: int | Indices) -> Floats:
+        """How many of the items seen in the first `ranks` ranks are right, elementwise."""
+        return self._cumulated((self.truth >= self.bar).astype(np.float64), ranks)
+
+    def _cumulated(self, worth: Floats, ranks: int | Indices) -> Floats:
+        ranks = np.minimum(ranks, self.size)
+        place = np.searchsorted(self.ends, ranks, side="left")
+        before = np.concatenate([[0], self.ends])[place]
+        sums = np.concatenate([[0.0], np.cumsum(worth * self.multiplicities)])
+        return np.asarray(sums[place] + (ranks - before) * np.append(worth, 0.0)[place])
+
+    def realised(self, rng: np.random.Generator) -> Levels:
+        """Scores as they may turn out, one level for each item whose score is left to chance."""
+        if self.spread is None:
+            return self
+        spread, members = self.spread, self.multiplicities
+        level = np.repeat(np.arange(len(members)), members)
+        means, deviations = self.values[level], spread[level]
+        # A gamma law has the mean and the variance, and no negative scores.
+        shape = np.maximum(means / np.maximum(deviations, 1e-12), 1e-6) ** 2
+        seen = np.where(deviations > 0, rng.gamma(shape) * means / shape, means)
+        grid = max(float(deviations[: 10 * self.k].max()) / _GRAINS, 1e-9, float(seen.max()) * _FINEST)
+        cells, count = np.unique(np.rint(seen / grid) * len(members) + level, return_counts=True)
+        height, level = np.divmod(cells, len(members))
+        order = np.argsort(-height, kind="stable")
+        return Levels(height[order] * grid, count[order], self.k, self.truth[level[order].astype(np.int64)])
+
+    def thinned(self, grain: float) -> Levels:
+        """The same with wrong items whose scores are within `grain` of each other taken together."""
+        right = self.truth >= self.bar
+        cell = np.where(right, np.arange(len(right)), -1 - np.floor(self.values / grain).astype(np.int64))
+        _, first, place = np.unique(cell, return_index=True, return_inverse=True)
+        members = np.bincount(place, self.multiplicities)
+
+        def mean(values: Floats) -> Floats:
+            return np.asarray(np.bincount(place, values * self.multiplicities) / members)
+
+        alone = members[place] == self.multiplicities  # to the last bit what they were
+        values, truth = (np.where(alone[first], array[first], mean(array)) for array in (self.values, self.truth))
+        spread = None if self.spread is None else np.sqrt(mean(self.spread**2))
+        order = np.argsort(-values, kind="stable")
+        part = Levels(
+            values[order], members[order].astype(np.int64), self.k, truth[order], None if spread is None else spread[order]
+        )
+        return self._inherited_by(part)
+
+    # -- parts --------------------------------------------------------------------------------------------------------
+
+    def cut(self, start: int, stop: int | None = None) -> Levels:
+        """The levels of the ranks after `start` up to `stop`. What is right stays what it was: that of the whole ranking."""
+        upto = np.clip(self.ends, start, self.size if stop is None else stop)
+        left = np.diff(np.concatenate([[start], upto]))
+        kept = left > 0
+        truth = self.values[kept] if self.truth is self.values else self.truth[kept]
+        part = Levels(self.values[kept], left[kept], self.k, truth, None if self.spread is None else self.spread[kept])
+        return self._inherited_by(part)
+
+    def _inherited_by(self, part: Levels) -> Levels:
+        """A part would judge itself by itself: what is best is inherited."""
+        object.__setattr__(part, "best_counts", self.best_counts)
+        object.__setattr__(part, "_by_truth", self._by_truth)
+        return part
+
+
+# -- what comes out ----------------------------------------------------------------------------------------------
+
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
-class Shape:
-    """How many users each item has, from a source that is public or made up: never from the data of the release.
+class Profile:
+    """What is known of a log without looking at it: from a source that is public, made up, or paid for.
 
     Immutable. Items are known by rank only, so what is kept is every distinct count and how many items have it; of a log its most
     popular items one by one.
 
     Attributes:
-        values: (levels,) counts, highest first, in users.
+        values: (levels,) counts, highest first, in users; empty where the popularity of items is not known (`law` "curves").
         multiplicities: (levels,) how many items have each.
-        description: where the shape comes from, in words.
+        description: where the profile comes from, in words.
         loads: how many items users have; None if that is not known.
         users: how many users there are; None if that is not known.
-        made_up: whether it is a smooth curve, around which counts of a real log would scatter.
+        law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a real log scatter; "curves", where
+            popularity is not known and a few curves stand for it.
+        quantiles: items per user that shares `SHARES` of the users do not exceed, where the profile was made of these.
     """
 
     values: Floats
@@ -253,14 +468,154 @@ class Shape:
     description: str
     loads: Loads | None = None
     users: float | None = None
-    made_up: bool = field(default=False, kw_only=True)
+    law: Law = field(default="counts", kw_only=True)
+    quantiles: Quantiles | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for array in (self.values, self.multiplicities):
             array.setflags(write=False)
 
+    # -- users alone ----------------------------------------------------------------------------------------------------
+
     @classmethod
-    def counts(
+    def of_quantiles(cls, users: float, quantiles: Quantiles, description: str = "") -> Self:
+        """Users of whom five quantiles of their items are known; the popularity of items is not.
+
+        Args:
+            users: how many, > 0; noisy as a rule, and therefore no integer.
+            quantiles: items per user that shares `SHARES` of the users do not exceed, rising, each >= 1.
+            description: where they come from, in words.
+
+        Raises:
+            InvalidRequest: they are no such numbers.
+        """
+        if not isinstance(users, int | float | np.number) or isinstance(users, bool) or not 0 < users <= MOST_USERS:
+            raise InvalidRequest(f"users={shown(users)} must be a number > 0, at most 10^15")
+        if len(quantiles) != len(SHARES) or not all(1 <= each <= MOST_USERS for each in quantiles):
+            raise InvalidRequest(f"quantiles={shown(quantiles)} must be five numbers of items per user, from 1 to 10^15")
+        if any(low > high for low, high in pairwise(quantiles)):
+            raise InvalidRequest(f"quantiles={shown(quantiles)} must rise: sort them")
+        none = np.empty(0)
+        found = Loads.of_quantiles(quantiles)
+        return cls(none, none.astype(np.int64), description, found, users, law="curves", quantiles=quantiles)
+
+    @classmethod
+    def typical(cls, users: float | None = None, items_per_user: float | None = None, *, in_a_group: bool = False) -> Self:
+        """Users as other logs have them, but for what is declared: medians of the logs in docs/choosing.md.
+
+        Args:
+            users: how many there are; None for the usual number.
+            items_per_user: how many items they have on average, >= 1, spread geometrically; None for the usual quantiles.
+            in_a_group: whether it is about one group of many.
+
+        Raises:
+            InvalidRequest: `users` or `items_per_user` is outside its domain.
+        """
+        number, usual = (2000.0, (1.0, 1.0, 1.0, 2.0, 4.0)) if in_a_group else (5000.0, _USUAL)
+        number = number if users is None else users
+        if items_per_user is None:
+            return cls.of_quantiles(number, usual)
+        mean = items_per_user
+        if not isinstance(mean, int | float | np.number) or not 1 <= mean <= MOST_USERS:
+            raise InvalidRequest(f"items_per_user={shown(mean)} must be from 1 to 10^15: how many items users have on average")
+        stay = math.log1p(-1 / mean) if mean > 1 else -math.inf
+        found = [max(1.0, math.ceil(math.log1p(-share) / stay)) for share in SHARES]
+        return cls.of_quantiles(number, (found[0], found[1], found[2], found[3], found[4]))
+
+    def declaring(self, users: float | None = None, items_per_user: float | None = None) -> Profile:
+        """The same with what is declared in place of what it says."""
+        number = self.users if users is None else users
+        if items_per_user is not None:
+            return Profile.typical(number, items_per_user)
+        assert self.quantiles is not None, "of users alone"
+        return self if users is None else Profile.of_quantiles(users, self.quantiles)
+
+    def as_data(self) -> dict[str, Any]:
+        """The users, as an answer keeps them."""
+        assert self.quantiles is not None, "only profiles of users are kept"
+        return {"users": self.users, "items_per_user": dict(zip(map(str, SHARES), self.quantiles, strict=True))}
+
+    @classmethod
+    def of_data(cls, held: Mapping[str, Any]) -> Self:
+        """What `as_data` gave."""
+        found = [float(held["items_per_user"][str(share)]) for share in SHARES]
+        return cls.of_quantiles(float(held["users"]), (found[0], found[1], found[2], found[3], found[4]))
+
+    def in_words(self) -> str:
+        """The users as a phrase, to two digits; another profile's description."""
+        if self.quantiles is None or self.users is None:
+            return self.description
+        return f"about {_rounded(self.users)} users with a median of {_rounded(self.quantiles[2])} items"
+
+    def __eq__(self, other: object) -> bool:
+        same = isinstance(other, Profile) and (self.law, self.users, self.quantiles) == (other.law, other.users, other.quantiles)
+        return self is other or (same and self.law == "curves")
+
+    def __hash__(self) -> int:
+        return hash((self.law, self.users, self.quantiles))
+
+    def laws(self, k: int, items: int | None = None) -> tuple[Profile, ...]:
+        """The popularity of items: this profile itself, or curves that stand for what is not known.
+
+        Args:
+            k: a rank that no block of ranks of such a curve goes across.
+            items: how many public items there are; None for an unknown domain.
+        """
+        if self.law != "curves" or self.users is None or self.loads is None:
+            return (self,)
+        pairs = self.users * self.loads.mean
+        size = min(float(items or max(_FEWEST_ITEMS, math.ceil(pairs / _PAIRS))), MOST_USERS)
+        edges = [float(rank) for rank in range(math.ceil(min(_RANKS, size)) + 1)]
+        while edges[-1] < size:
+            edges.append(min(size, float(math.ceil(edges[-1] * _STEP))))
+        ends = np.unique([*edges, float(min(k, size))])
+        members, middle = np.diff(ends), (ends[1:] + ends[:-1] + 1) / 2
+        found = []
+        for exponent in EXPONENTS:
+            shares = middle**-exponent
+            counts = pairs * shares / float(shares @ members)
+            # A user touches an item once: chances, not expected numbers.
+            counts = -self.users * np.expm1(-counts / self.users)
+            found.append(Profile(counts, members.astype(np.int64), f"exponent {exponent:g}", self.loads, self.users, law="curve"))
+        return tuple(found)
+
+    def counted(self, k: int, clip: float, norm: Norm) -> float:
+        """The share of the counts of the k best that is left where users are clipped among these alone.
+
+        Of a user's other items each is one of them with the same chance: how many are follows a geometric law with that mean.
+        """
+        loads = Loads.of_quantiles(_USUAL) if self.loads is None else self.loads
+        touching = loads.sizes * loads.users / loads.mean
+        inside = np.diff(np.minimum(np.cumsum(self.multiplicities), k), prepend=0)
+        best = float(self.values @ inside) / max(float(self.values @ self.multiplicities), 1e-300)
+        stay = (others := (loads.sizes - 1) * best) / (1 + others)
+        more = np.arange(min(k, _FEW_BEST), dtype=np.float64)
+        law = (1 - stay[:, None]) * stay[:, None] ** more
+        law[:, -1] += 1 - law.sum(axis=1)
+        return float(touching @ law @ _weights(1 + more, clip, norm))
+
+    def sample(self, rng: np.random.Generator, pairs: int = 100_000) -> Sample:
+        """Made-up users, fewer than there are where their pairs would be more: for mechanisms whose quality depends on what each
+        user has, and not on counts alone.
+        """
+        (law, *_) = self.laws(1)
+        loads = Loads.of_mean(1.0) if law.loads is None else law.loads
+        whole = float(law.values @ law.multiplicities) / loads.mean if law.users is None else law.users
+        number = max(1, int(min(whole, pairs / loads.mean)))
+        sizes = rng.choice(loads.sizes, size=number, p=loads.users / loads.users.sum())
+        whose = np.repeat(np.arange(number), np.maximum(1, np.rint(sizes)).astype(np.int64))
+        ends = np.cumsum(law.values * law.multiplicities)
+        level = np.minimum(np.searchsorted(ends, rng.random(len(whose)) * ends[-1], side="right"), len(ends) - 1)
+        starts = np.cumsum(law.multiplicities) - law.multiplicities
+        item = starts[level] + (rng.random(len(whose)) * law.multiplicities[level]).astype(np.int64)
+        found = np.unique(whose * int(law.multiplicities.sum()) + item)
+        user, item = np.divmod(found, int(law.multiplicities.sum()))
+        return Sample(user, item, whole / number)
+
+    # -- items -----------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def of_counts(
         cls,
         counts: ArrayLike,
         *,
@@ -283,7 +638,7 @@ class Shape:
         if public is not True:
             raise InvalidRequest(
                 f"public={public!r} is refused: a plan that looks at private counts leaks them. State public=True for counts "
-                "that were published or made up, or use Shape.zipf"
+                "that were published or made up, or use Profile.zipf"
             )
         distinct, multiplicities = np.unique(_checked(counts), return_counts=True)
         loads = None if items_per_user is None else _loads(items_per_user, least=1.0)
@@ -310,8 +665,8 @@ class Shape:
         for name, value in (("items", items), ("users", users)):
             if not _is_count(value):
                 raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
-        if users > _MOST_USERS:
-            raise InvalidRequest(f"users={users} is more than {_MOST_USERS:,}: plan for fewer")
+        if users > MOST_USERS:
+            raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}: plan for fewer")
         if items > _MOST_ITEMS:
             raise InvalidRequest(
                 f"items={items} is more than {_MOST_ITEMS:,}: plan for fewer; items far down the ranking matter little"
@@ -324,36 +679,25 @@ class Shape:
         words = f"Zipf's law with exponent {exponent:g}, {items:,} items, {users:,} users"
         if mean != 1:
             words += f", {mean:g} items per user"
-        found = cls.counts(np.rint(expected), public=True, description=words)
-        return cls(found.values, found.multiplicities, words, loads, float(users), made_up=True)
+        found = cls.of_counts(np.rint(expected), public=True, description=words)
+        return cls(found.values, found.multiplicities, words, loads, float(users), law="curve")
 
-    @classmethod
-    def learned(
-        cls, answer: Path | str | Learnt, *, end: End = "middle", exponent: float = 0.65, items: int | None = None
-    ) -> Self:
-        """The shape of users whose number and items an answer learnt (`dpselect.topk`): released numbers, and so public.
-
-        Which items they touch was not learnt: Zipf's law is assumed. Plan at both ends too, to see what the noise of the learnt
-        numbers leaves open.
+    def on_curve(self, exponent: float = 0.65, items: int | None = None) -> Profile:
+        """The profile on one curve, by Zipf's law: for a plan, which has to know how many users an item has.
 
         Args:
-            answer: the file that keeps it, `--output FILE.json`; or what a ledger holds, `Learnt.of_dataset`.
-            end: "middle", or "low" or "high": an end of the interval of 95 % around the learnt numbers.
             exponent: of Zipf's law; the mean of those by which the default chooses.
             items: how many items there are; None for one for every ten that users touch.
-
-        Raises:
-            InvalidRequest: the file cannot be read, or holds no learnt numbers.
         """
-        crowd = (answer if isinstance(answer, Learnt) else Learnt.in_answer(answer)).at(end)
-        sizes, shares = crowd.loads
+        if self.law != "curves" or self.users is None or self.loads is None:
+            return self
         loads: dict[int, float] = {}
-        for size, share in zip(np.maximum(1, np.rint(sizes)).astype(int).tolist(), shares.tolist(), strict=True):
-            loads[size] = loads.get(size, 0.0) + share
-        users = max(1, round(crowd.users))
-        found = cls.zipf(exponent, items or max(10, round(users * crowd.mean / 10)), users, items_per_user=loads)
-        words = f"{crowd.in_words()}, as learnt" + ("" if end == "middle" else f" ({end} end)")
-        return cls(found.values, found.multiplicities, words, found.loads, found.users, made_up=True)
+        for size, share in zip(np.maximum(1, np.rint(self.loads.sizes)).tolist(), self.loads.users.tolist(), strict=True):
+            loads[int(size)] = loads.get(int(size), 0.0) + share
+        users = max(1, round(self.users))
+        size = items or max(10, round(users * self.loads.mean / _PAIRS))
+        found = Profile.zipf(exponent, size, users, items_per_user=loads)
+        return replace(found, description=self.description or self.in_words())
 
     @classmethod
     def uniform(cls, items: int, users: int, *, items_per_user: float | Mapping[int, float] = 1.0) -> Self:
@@ -361,7 +705,7 @@ class Shape:
         return cls.zipf(0.0, items, users, items_per_user=items_per_user)
 
     @classmethod
-    def from_csv(
+    def of_csv(
         cls,
         path: Path | str,
         column: str | None = None,
@@ -376,14 +720,14 @@ class Shape:
         """
         if public is not True:
             raise InvalidRequest(
-                f"the counts in {masked(path)} may be private: a plan that looks at private counts leaks them. If they were "
+                f"the counts in {str(path)!r} may be private: a plan that looks at private counts leaks them. If they were "
                 "published or made up, declare it (public=True in the library, --public at the command line)"
             )
         words = f"public counts in {Path(path).name}" + ("" if column is None else f", column {column}")
-        return cls.counts(_counts_in(Path(path), column), public=True, items_per_user=items_per_user, description=words)
+        return cls.of_counts(_counts_in(Path(path), column), public=True, items_per_user=items_per_user, description=words)
 
     @classmethod
-    def from_log(cls, path: Path | str, *, user: str, item: str, public: bool = False) -> Self:
+    def of_log(cls, path: Path | str, *, user: str, item: str, public: bool = False) -> Self:
         """The shape of a log that was published or made up, last year's for example: it also says who touches which items.
 
         Args:
@@ -397,12 +741,12 @@ class Shape:
         if not isinstance(path, str | Path):
             raise InvalidRequest(
                 f"path must name a CSV or Parquet file, not a {type(path).__name__}: write the table to a file, or take "
-                "Shape.zipf(...) for a log that is not public"
+                "Profile.zipf(...) for a log that is not public"
             )
         if public is not True:
             raise InvalidRequest(
-                f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
-                "made up, declare it (public=True in the library, --public at the command line)"
+                f"the log {str(path)!r} may be private: a plan that looks at a private log leaks it. If it was published or made "
+                "up, declare it (public=True in the library, --public at the command line)"
             )
         counts, multiplicities, loads, users = _users_in(Path(path), user, item)
         return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users)
@@ -417,33 +761,24 @@ class Shape:
         """Number of items with at least one user."""
         return int(self.multiplicities[self.values > 0].sum())
 
-    @property
-    def crowd(self) -> Crowd:
-        """How many users there are and how many items they have, as the default takes them; what is not known is assumed."""
-        if self.loads is None:
-            return ASSUMED if self.users is None else replace(ASSUMED, users=self.users)
-        ends = np.searchsorted(np.cumsum(self.loads.users), np.subtract(SHARES, 1e-9))
-        found: list[float] = np.maximum(1.0, self.loads.sizes[np.minimum(ends, len(self.loads.sizes) - 1)]).tolist()
-        return Crowd(self.users or ASSUMED.users, (found[0], found[1], found[2], found[3], found[4]))
-
     def dense(self) -> Floats:
         """(m,) the count of every rank, highest first, in users."""
         return np.repeat(self.values, self.multiplicities)
 
-    def varied(self, rng: np.random.Generator) -> Shape:
+    def varied(self, rng: np.random.Generator) -> Profile:
         """A shape with independent Poisson counts that have these means: what another sample of users might look like."""
-        other = Shape.counts(np.minimum(rng.poisson(self.dense()), _MOST_USERS), public=True)
+        other = Profile.of_counts(np.minimum(rng.poisson(self.dense()), MOST_USERS), public=True)
         # The users of each of its levels are those of this shape's nearest count.
         nearest = np.clip(np.searchsorted(-self.values, -other.values), 0, len(self.values) - 1)
         loads = None if self.loads is None else self.loads.at(nearest)
-        return Shape(other.values, other.multiplicities, f"a sample of: {self.description}", loads, self.users)
+        return Profile(other.values, other.multiplicities, f"a sample of: {self.description}", loads, self.users)
 
-    def flattened(self, ranks: float) -> Shape:
+    def flattened(self, ranks: float) -> Profile:
         """Another law: the head is flat up to about this many ranks, with the same sum, as that of public logs is."""
         flat = self.values * (self._middles / (self._middles + ranks)) ** _HEAD
         return self._with_my_sum(flat, f"flat for {ranks:g} ranks")
 
-    def uneven(self, rng: np.random.Generator) -> Shape:
+    def uneven(self, rng: np.random.Generator) -> Profile:
         """What a log may look like whose counts scatter around this curve, each by some 4 %, and whose gaps are therefore uneven.
 
         On six public logs the logarithm of a count lies .02 to .04 off a cubic in that of its rank.
@@ -457,26 +792,26 @@ class Shape:
         members = np.concatenate([np.ones(head, dtype=np.int64), left[rest]])
         order = np.argsort(-values, kind="stable")
         loads = None if self.loads is None else self.loads.at(np.concatenate([level, rest])[order])
-        return Shape(values[order], members[order], f"uneven: {self.description}", loads, self.users)
+        return Profile(values[order], members[order], f"uneven: {self.description}", loads, self.users)
 
-    def tilted(self, exponent: float) -> Shape:
+    def tilted(self, exponent: float) -> Profile:
         """Another law: the count of rank i times i^-exponent, with the same sum. Steeper if `exponent` is above 0."""
         return self._with_my_sum(self.values * self._middles**-exponent, f"exponent {exponent:+g}")
 
-    def tempered(self, power: float) -> Shape:
+    def tempered(self, power: float) -> Profile:
         """Another law: counts to this power, with the same sum. Zipf's law with an exponent has `power` times that exponent."""
         return self._with_my_sum(self.values**power, f"to the power {power:g}")
 
-    def thinned(self, factor: float) -> Shape:
+    def thinned(self, factor: float) -> Profile:
         """The same with `factor` times the users."""
         return self._of(self.values * factor, f"{factor:g} times the users: {self.description}", users=factor)
 
-    def in_group(self, share: float) -> Shape:
+    def in_group(self, share: float) -> Profile:
         """A group with this share of the users, in whole users per item."""
         words = f"a group of {share:.3g} of the users: {self.description}"
         return self._of(np.rint(self.values * share), words, users=share)
 
-    def heavier(self, factor: float) -> Shape:
+    def heavier(self, factor: float) -> Profile:
         """The same with `factor` times the items per user, and as many users as before."""
         words = f"{factor:g} times the items per user: {self.description}"
         return self._of(np.minimum(self.values * factor, self._most), words, items=factor)
@@ -489,18 +824,20 @@ class Shape:
     @property
     def _most(self) -> float:
         """Users of an item."""
-        return _MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
+        return MOST_USERS if self.users is None else max(self.users, float(self.values[0]))
 
-    def _with_my_sum(self, values: Floats, words: str) -> Shape:
+    def _with_my_sum(self, values: Floats, words: str) -> Profile:
         """Other values for the same levels, in proportion to these and with the sum that this shape has."""
         factor = float(self.values @ self.multiplicities) / max(float(values @ self.multiplicities), 1e-300)
         return self._of(np.minimum(values * factor, self._most), f"{words}: {self.description}")
 
-    def _of(self, values: Floats, words: str, *, users: float = 1.0, items: float = 1.0) -> Shape:
+    def _of(self, values: Floats, words: str, *, users: float = 1.0, items: float = 1.0) -> Profile:
         """Other values for the same levels, highest first; this many times the users, this many times the items of each."""
         order = np.argsort(-values, kind="stable")
         loads = None if self.loads is None else self.loads.scaled(items).at(order)
-        return Shape(values[order], self.multiplicities[order], words, loads, None if self.users is None else self.users * users)
+        return Profile(
+            values[order], self.multiplicities[order], words, loads, None if self.users is None else self.users * users
+        )
 
     def levels(self, k: int, bounding: Bounding | None = None, *, known: bool = True) -> Levels:
         """The ranking that a release sees once users' contributions are bounded; of an unknown domain only touched items exist.
@@ -511,16 +848,16 @@ class Shape:
         kept = slice(None) if known else slice(0, int((self.values > 0).sum()))
         counts, members = self.values[kept], self.multiplicities[kept]
         if bounding is None or bounding.idle:
-            return Levels.of(counts, members, k)
+            return Levels.of(counts, members, min(k, int(members.sum())))
         loads = Loads.of_mean(1.0) if self.loads is None and bounding.whole else self.loads
         if loads is None:
             raise InvalidRequest(
-                f"bounding contributions ({bounding.words()}) takes items away from counts, and this shape does not say how many "
-                "items users have: state items_per_user (--items-per-user), a mean or a distribution"
+                f"bounding contributions ({bounding.words()}) takes items away from counts, and this profile does not say how "
+                "many items users have: state items_per_user (--items-per-user), a mean or a distribution"
             )
         loads = loads.at(kept)
         seen, spread = loads.left(counts, members.astype(np.float64), bounding)
-        order = np.argsort(-seen, kind="stable")
+        order, k = np.argsort(-seen, kind="stable"), min(k, int(members.sum()))
         again = cache(partial(loads.at(order).left_within, counts[order], members[order]))
         return Levels(seen[order], members[order], k, counts[order], spread[order] if spread.any() else None, again)
 
@@ -545,7 +882,22 @@ class Shape:
         return Scores(values[values > 0], sensitivity=declared, domain="observed")
 
     def __repr__(self) -> str:
-        return f"Shape({self.description!r}, items={self.size})"
+        return f"Profile({self.in_words()!r}, items={self.size})"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """Made-up users.
+
+    Attributes:
+        users, items: (pairs,) distinct pairs of a user and the rank of an item, both from 0, by user.
+        factor: how many users of the profile each of them stands for: counts are this many times as high.
+    """
+
+    users: Indices
+    items: Indices
+    factor: float
 
 
 @final
@@ -620,11 +972,11 @@ def _users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads,
             found, head = (connection.execute(sql).fetchnumpy() for sql in (_LOADS, _USERS))
     except (duckdb.Error, OSError) as error:
         raise InvalidRequest(
-            f"{masked(path)} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
+            f"{str(path)!r} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
             f"{user!r} and {item!r}"
         ) from None
     if len(found["t"]) == 0:
-        raise InvalidRequest(f"{masked(path)} holds no event with a user and an item: name another log")
+        raise InvalidRequest(f"{str(path)!r} holds no event with a user and an item: name another log")
     loads, users = (np.asarray(found[name]).astype(np.float64) for name in ("t", "n"))
     return _summed(found["i"], loads, users, head)
 
@@ -659,7 +1011,7 @@ def _counts_in(path: Path, column: str | None) -> list[float]:
         rows = list(csv.reader(io.StringIO(read_text(path, InvalidRequest, "the file of counts"), newline="")))
     except csv.Error as error:
         raise InvalidRequest(
-            f"{masked(path)} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
+            f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
         ) from None
     place = _place(path, rows[0] if rows else [], column)
     return [_number(path, line, row, place) for line, row in enumerate(rows[1:], start=2) if row]
@@ -671,13 +1023,13 @@ def _place(path: Path, header: list[str], column: str | None) -> int:
         # A number in the first line is a count that would be lost, of the top item as a rule.
         with contextlib.suppress(ValueError):
             float(names[0])
-            raise InvalidRequest(f"{masked(path)} begins with a number: put the column's name in the first line, counts below it")
+            raise InvalidRequest(f"{str(path)!r} begins with a number: put the column's name in the first line, counts below it")
         return 0
     if column in names:
         return names.index(column)
     wanted = "no column is named" if column is None else f"column {column!r} is missing"
     raise InvalidRequest(
-        f"{masked(path)}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
+        f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
     )
 
 
@@ -685,7 +1037,7 @@ def _number(path: Path, line: int, row: list[str], place: int) -> float:
     try:
         return float(row[place])
     except (IndexError, ValueError):
-        raise InvalidRequest(f"{masked(path)}, line {line}: the column holds something else than a number") from None
+        raise InvalidRequest(f"{str(path)!r}, line {line}: the column holds something else than a number") from None
 
 
 def _checked(counts: ArrayLike) -> Floats:
@@ -702,8 +1054,8 @@ def _checked(counts: ArrayLike) -> Floats:
         raise InvalidRequest("counts contain NaN or infinity: every count must be a finite number; clean them at the source")
     if (array < 0).any():
         raise InvalidRequest("counts contain a negative number: a count of users is >= 0")
-    if (array > _MOST_USERS).any():
-        raise InvalidRequest(f"counts contain a number above {_MOST_USERS:,}: a count is of users")
+    if (array > MOST_USERS).any():
+        raise InvalidRequest(f"counts contain a number above {MOST_USERS:,}: a count is of users")
     return array
 
 
@@ -713,6 +1065,10 @@ def _binomial(counts: Indices, trials: Floats, chance: float) -> Floats:
     ways = special.gammaln(trials + 1) - special.gammaln(counts + 1) - special.gammaln(missed + 1)
     logs = ways + special.xlogy(counts, chance) + special.xlog1py(missed, -chance)
     return np.where(counts <= trials, np.exp(logs), 0.0)
+
+
+def _rounded(value: float) -> str:
+    return f"{float(f'{value:.2g}'):,.0f}"
 
 
 def _is_count(value: object) -> bool:

@@ -12,10 +12,10 @@ from typing import Any, Literal, Self, final
 from accounting import Budget, Curve, GaussianDP, LaplaceDP, calibrate
 from accounting.curves import Composed
 from dpselect import mechanisms
-from dpselect.choose.request import TopKRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import SCALE, fields_of
 from dpselect.mechanisms.noise_curves import ratio_up, vector
+from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity, sqrt_up
 
 COUNTS = 0.2
@@ -55,15 +55,16 @@ class CountNoise:
     k: int = 1
 
     @classmethod
-    def of(cls, request: TopKRequest, budget: Budget) -> Self:
-        """For the releases of a request, and its share of the budget."""
+    def of(cls, request: TopKRequest, budget: Budget, times: int = 1) -> Self:
+        """For the releases of a request, each of which is paid `times` times, and its share of the budget."""
         assert request.counts is not None
-        parts, share, sensitivity, one = [(request.releases, request.k)], request.share, request.sensitivity, None
+        parts = [(times * releases, k) for releases, k in request.parts]
+        share, sensitivity, one = request.share, request.sensitivity, None
         if request.recounted:  # laplace noise needs the l1 norm, whichever of the two budgets asks for it
             pure = "epsilon" in (budget.measure, None if share is None else share.budget.measure)
             norm: Norm = "l1" if pure else "l2"
             sensitivity = one = Sensitivity.of_clipped(1.0, norm, sensitivity.relation)
-        found = cls.within(budget, request.counts, parts, sensitivity, separately=request.releases > 1)
+        found = cls.within(budget, request.counts, parts, sensitivity, separately=request.charges is not None)
         if share is not None:
             part = cls.within(share.budget, request.counts, [(share.charges, request.k)], sensitivity, separately=True)
             found = max(found, part, key=lambda each: (each.noise == "laplace", each.scale))

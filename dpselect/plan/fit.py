@@ -1,21 +1,22 @@
-"""From a budget for one release to a mechanism whose noise spends it, knowing only what is public."""
+"""From a budget to a mechanism whose noise spends it, knowing only what is public: one search, over `accounting.calibrate`."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from dataclasses import dataclass
+from typing import Any, cast, final
 
 from pydantic.fields import FieldInfo
 
-from accounting import AccountingError, Budget, CalibrationError, Curve, RelationMismatch, calibrate
+from accounting import AccountingError, Budget, CalibrationError, Composed, Curve, Relation, RelationMismatch, calibrate
 from dpselect import mechanisms
-from dpselect.choose.counts import CountNoise, takes_its_own, without_counts
-from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
-from dpselect.mechanisms import Mechanism, members
-from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of
+from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup, WithValues, members
+from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of, settings_of
 from dpselect.noise import NoiseName, by_name
+from dpselect.plan.counts import CountNoise, takes_its_own, without_counts
+from dpselect.plan.request import BudgetShare, TopKRequest
 from dpselect.sensitivity import Sensitivity
 
 Family = Callable[[float], Mechanism]
@@ -24,6 +25,7 @@ Bracket = tuple[float, float]
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
 # grid is below 2 % of the threshold.
 _SHARES = (0.75, 0.9, 0.5, 0.35, 1.0)  # the usual winner first: another is searched only where it may beat it
+_MOST_RANKS = 10_000_000  # that a mechanism may be configured for
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
 
 
@@ -61,7 +63,16 @@ def calibrated(
     return found
 
 
-def fitted(kind: str, budget: Budget, request: TopKRequest, *, failure: float | None = None) -> Mechanism:
+def fitted(
+    kind: str,
+    budget: Budget,
+    request: TopKRequest,
+    *,
+    failure: float | None = None,
+    every: EveryGroup | None = None,
+    settings: Mapping[str, Any] | None = None,
+    roughly: bool = False,
+) -> Mechanism:
     """The mechanism called `kind`, for `request`, with the noise that spends `budget`.
 
     A mechanism that can fail has its chance of failure and the conversion to epsilon share the budget's delta: a few splits
@@ -71,6 +82,9 @@ def fitted(kind: str, budget: Budget, request: TopKRequest, *, failure: float | 
     Args:
         kind: a mechanism's `kind` or the name of its class.
         failure: the most that its chance of failure may be; None for the best of a few splits.
+        every: the groups, each of which gets such a release: all that a user is in are paid for.
+        settings: further fields of the mechanism.
+        roughly: price a plan as if its releases were charged one by one, which is quick and asks for a little more noise.
 
     Raises:
         InvalidRequest: the mechanism is unknown, or it cannot do what is asked.
@@ -85,20 +99,102 @@ def fitted(kind: str, budget: Budget, request: TopKRequest, *, failure: float | 
         )
     member = mechanism_class(kind)
     _require_known_options(member, request)
-    knob = knob_of(member)
-    settings = _settings(member, budget, request)
-    _require_complete(member, set(settings))
+    fields = {**_settings(member, budget, request), **(settings or {})}
+    _require_complete(member, set(fields))
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
-    bracket, best = knob.bracket(request.sensitivity.range), None
-    counted = None if request.counts is None else CountNoise.of(request, budget)
-    for split in _splits(member, budget, request, failure):
-        family = _family(member, {**settings, **split}, request, counted)
-        if best is None or _may_beat(best, family, budget, split):
-            found = _affordable(family, budget, bracket, request)
+    best, times = None, 1 if every is None else every.times
+    counted = None if request.counts is None else CountNoise.of(request, budget, times)
+    for split in _splits(member, budget, request, failure, every):
+        spend = _Spending(budget, request, every, _family(member, {**fields, **split}, request, counted), roughly)
+        if best is None or _may_beat(best, spend, split):
+            found = spend.found(knob_of(member).bracket(request.sensitivity.range))
             best = min((one for one in (best, found) if one is not None), key=_height, default=None)
     if best is None:
-        raise CalibrationError(_unaffordable(member, settings, budget, request.releases))
+        raise CalibrationError(_unaffordable(member, fields, budget, request.releases))
     return best
+
+
+@final
+@dataclass(frozen=True)
+class EveryGroup:
+    """A release of each of many groups: what is charged for one mechanism.
+
+    Attributes:
+        most: in how many groups one user is at most.
+        relation: what neighbouring logs differ by.
+        uniform: whether a user who leaves and one who comes share what they move (`Sensitivity.uniform` under replace_one).
+        discovery: what finds the groups; None for a public list.
+    """
+
+    most: int
+    relation: Relation = "add_remove"
+    uniform: bool = False
+    discovery: Mechanism | None = None
+
+    @property
+    def times(self) -> int:
+        """How many times the price of one group's mechanism is paid."""
+        return self.most * (2 if self.relation == "replace_one" else 1)
+
+    def around(self, one: Mechanism) -> PerGroup:
+        """The same mechanism for every group."""
+        shared = self.uniform and self.relation == "replace_one"
+        return PerGroup(mechanism=one, max_groups_per_user=self.most, discovery=self.discovery, uniform=shared)
+
+
+@final
+@dataclass(frozen=True)
+class _Spending:
+    """One search for the noise that spends a budget on all that a request asks for."""
+
+    budget: Budget
+    request: TopKRequest
+    every: EveryGroup | None
+    family: Family
+    roughly: bool
+
+    def price(self, parameter: float) -> Curve:
+        """What is charged at once: one release, or all of a plan."""
+        one, request = self.family(parameter), self.request
+        if not request.schedule and (not request.together or self.roughly or request.releases == 1):
+            return self._charged(one).curve
+        return Composed.of([(count, self._charged(resized(one, k)).curve) for count, k in request.parts])
+
+    @property
+    def charges(self) -> int | None:
+        """How many charges share the budget; of a schedule that is charged one by one its sum is one."""
+        if self.request.schedule:
+            return None if self.request.together else 1
+        return self.request.releases if self.roughly and self.request.releases > 1 else self.request.charges
+
+    def found(self, bracket: Bracket) -> Mechanism | None:
+        """The mechanism with the least noise; None if the budget pays for none."""
+        share = self.request.share
+        try:
+            knob = calibrate(self.price, self.budget, bracket, charges=self.charges)
+            if share is not None and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit:
+                knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
+        except CalibrationError:
+            return None
+        return self.family(knob)
+
+    def _charged(self, one: Mechanism) -> Mechanism:
+        return one if self.every is None else self.every.around(one)
+
+
+def resized(mechanism: Mechanism, k: int) -> Mechanism:
+    """The same mechanism, with the same noise, for k items."""
+    settings = settings_of(mechanism)
+    if settings.get("k") == k:
+        return mechanism
+    if isinstance(mechanism, WithValues):
+        return WithValues.model_validate({**settings, "mechanism": resized(mechanism.mechanism, k)})
+    if isinstance(mechanism, DiscoverThenSelect):
+        candidates = math.ceil(mechanism.candidates / (mechanism.selection.most_released or 1) * k)
+        settings |= {"selection": resized(mechanism.selection, k), "discovery": resized(mechanism.discovery, candidates)}
+        return DiscoverThenSelect.model_validate({**settings, "candidates": candidates})
+    usual = {name: value for name, value in mechanism.traits.usual(k).items() if name in ("kbar",)}
+    return type(mechanism).model_validate({**settings, **usual, **({"k": k} if "k" in settings else {})})
 
 
 def default_kbar(k: int) -> int:
@@ -107,7 +203,7 @@ def default_kbar(k: int) -> int:
     Widening the competition raises LimitedDomain's threshold by ln(kbar)/epsilon, so ten times as many cost 2.3/epsilon counts,
     and lowers the count it rests on; on logs large enough for a release the second is worth more.
     """
-    return max(1000, 10 * k)
+    return min(max(1000, 10 * k), _MOST_RANKS)
 
 
 def supports(kind: str, request: TopKRequest) -> bool:
@@ -207,7 +303,9 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
         )
 
 
-def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest, most: float | None) -> list[dict[str, float]]:
+def _splits(
+    member: type[Mechanism], budget: Budget, request: TopKRequest, most: float | None, every: EveryGroup | None
+) -> list[dict[str, float]]:
     failure = member.traits.failure
     if failure is None:
         return [{}]
@@ -216,16 +314,25 @@ def _splits(member: type[Mechanism], budget: Budget, request: TopKRequest, most:
             f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1), or a public "
             "catalogue (candidates= in the library, --domain at the command line) and a mechanism that never fails"
         )
+    times, found = (1, 0.0) if every is None else (every.times, 0.0 if every.discovery is None else every.discovery.curve.delta0)
     most = math.inf if most is None else most
     if request.share is not None:
-        most = min(most, request.share.budget.failure_of_each(request.share.charges))
+        most = min(most, (request.share.budget.failure_of_each(request.share.charges) - found) / times)
     if request.charges is not None:
-        most = min(most, budget.failure_of_each(request.charges))
-        return [{failure: most}] if most > 0 else []
+        most = min(most, (budget.failure_of_each(request.charges) - found) / times)
+        return [{failure: _below(most)}] if most > 0 else []
+    plan = times * request.releases
     # A zCDP budget converts nothing: all of its delta is there for the failure.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    tried = [budget.delta if share == 1 else float(f"{share * budget.delta:.12g}") for share in shares]
+    whole = budget.delta - found
+    tried = [_below(share * whole / plan) if plan > 1 else float(f"{share * whole:.12g}") for share in shares if share < 1]
+    tried += [_below(whole / plan) if plan > 1 or found else whole for share in shares if share == 1]
     return [{failure: each} for each in dict.fromkeys(min(each, most) for each in tried) if each > 0]
+
+
+def _below(chance: float) -> float:
+    """A chance with twelve digits that is no more, times the number of charges either."""
+    return float(f"{chance * (1 - 1e-11):.12g}")
 
 
 def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequest, counted: CountNoise | None) -> Family:
@@ -238,14 +345,6 @@ def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequ
         return mechanism if counted is None else counted.beside(mechanism)
 
     return family
-
-
-def _affordable(family: Family, budget: Budget, bracket: Bracket, request: TopKRequest) -> Mechanism | None:
-    """None if this split of delta leaves too little for the conversion: another one may do."""
-    try:
-        return calibrated(family, budget, bracket, charges=request.charges, share=request.share)
-    except CalibrationError:
-        return None
 
 
 def _require_relation(mechanism: Mechanism, request: TopKRequest) -> None:
@@ -267,15 +366,16 @@ def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Bud
     return f"no amount of noise brings {several}{member.__name__}{noise} within {limits}: {remedy}"
 
 
-def _may_beat(best: Mechanism, family: Family, budget: Budget, split: Mapping[str, float]) -> bool:
+def _may_beat(best: Mechanism, spend: _Spending, split: Mapping[str, float]) -> bool:
     """Whether the budget pays for as high a threshold as that of `best`, with this split of delta: a single cost."""
     surprise, height = _surprise(best, next(iter(split.values()))), _height(best)
     rising = knob_of(type(without_counts(best))).rising
     try:
-        level = family(surprise / height if rising else height / surprise)
+        level = spend.price(surprise / height if rising else height / surprise)
     except (AccountingError, ValueError, ArithmeticError):
         return True  # outside the family's domain, which says nothing
-    return budget.covers(budget.cost(level.curve))
+    budget, charges = spend.budget, spend.charges
+    return budget.covers(budget.cost(level) if charges is None else budget.cost_of_each(level, charges))
 
 
 def _height(mechanism: Mechanism) -> float:

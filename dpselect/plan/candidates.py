@@ -1,0 +1,715 @@
+"""The one list of what may be released: mechanisms with the settings worth trying, each fitted to a budget.
+
+`FAMILIES` is what a plan considers, and `Candidates.of` the part of it that the default does. A mechanism of an installed package
+is on the list by its traits alone; a line in `FAMILIES` adds a screen, or settings that are free of any price.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from numbers import Real
+from typing import Any, NoReturn, Self, final
+
+import numpy as np
+
+from accounting import AccountingError, Approximate, Budget, Composed, Curve, GaussianDP
+from accounting.arguments import checked_integer, shown
+from accounting.frozen import kind_of
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import (
+    CanonicalTopK,
+    DiscoverThenSelect,
+    ExponentialMechanism,
+    LargeMargin,
+    LimitedDomain,
+    Mechanism,
+    OneshotTopK,
+    PeelingTopK,
+    PerGroup,
+    PermuteAndFlip,
+    ReportNoisyMax,
+    SparseHistogram,
+    StableTopK,
+    StableTopKFixed,
+    TopStable,
+    members,
+)
+from dpselect.mechanisms.base import INSTEAD, settings_of
+from dpselect.noise import NoiseName
+from dpselect.plan import quality
+from dpselect.plan.counts import CLIPS, CountNoise, without_counts
+from dpselect.plan.fit import EveryGroup, fitted
+from dpselect.plan.profile import Bounding, Levels, Profile, Sample
+from dpselect.plan.request import TopKRequest
+from dpselect.sensitivity import Norm, Sensitivity
+
+Settings = Mapping[str, Any]
+
+GENEROUS = 300
+"""Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
+
+ALL = 1_000_000
+"""As many items as are safe to show: k where no number is asked for."""
+
+WHOLE_COUNTS = (
+    "a clip goes with no counts of the same scores, which are sums of shares: leave out --clip (clip=) or --with-counts (counts=)"
+)
+
+_SHARES, _TIMES = (0.7, 0.85, 0.95), 1.5  # of two steps: the discovery's part of mu squared, candidates over k
+_LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
+_FEW = 2  # items per user, which a clip does not distort: one step does
+_CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
+_ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
+_FINDING = 0.2  # share of the budget that goes to the discovery of groups, which have far more users than items have
+_MANY, _FEWER = 1000, (10, 100, 1000)  # items asked for from which on a release of fewer may show more, and how many
+_PENALTIES = (1.0, 4.0, 16.0)  # of StableTopK, in units of the noise on the gaps
+_MOST_SEARCHED = 500  # ranks that TopStable looks through
+_MOST_COMPETITORS = 1_000_000
+_RUNS = 200  # draws that judge what has no screen
+_LOSS = 2.0  # how much worse a user is whom the clip takes from a count, which is forecast roughly, than one of the noise
+
+
+@final
+@dataclass(frozen=True)
+class Choice:
+    """A mechanism, and how `events.read` has to read the log for it.
+
+    Attributes:
+        mechanism: with the noise that spends the budget.
+        max_items_per_user: the bound on one user's items; None for none.
+        clip, norm: what each user's contributions are scaled to; None to count every item in full.
+        again: what they are scaled to in a second look, within the items that were discovered; None without one.
+        profile: the users that it was chosen for; None where it was not chosen by them.
+    """
+
+    mechanism: Mechanism
+    max_items_per_user: int | None
+    clip: float | None = None
+    norm: Norm = "l2"
+    again: float | None = None
+    profile: Profile | None = None
+
+    @property
+    def bounding(self) -> Bounding:
+        """What is done to users' contributions."""
+        return Bounding(self.max_items_per_user, self.clip, self.norm)
+
+
+# -- the list --------------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Family:
+    """Mechanisms of one kind that differ in the amount of their noise, and how they are compared.
+
+    Attributes:
+        member: their class, whose traits say what they are and which settings with a price are tried.
+        screen: a quick forecast of recall from (mechanism, levels); None, or an answer of None, where there is none: it is drawn.
+        variants: settings that are free of any price, from (mechanism, levels).
+        judge: recall from (mechanism, made-up users, k), where it depends on what each user has and not on counts alone.
+    """
+
+    member: type[Mechanism]
+    screen: Callable[[Any, Levels], float | None] | None = None
+    variants: Callable[[Any, Levels], Iterator[Settings]] | None = None
+    judge: Callable[[Any, Sample, int], float] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Of the mechanisms."""
+        return kind_of(self.member)
+
+    def tried(self) -> Iterator[Settings]:
+        """Settings that have a price."""
+        traits = self.member.traits
+        yield from (dict(zip(traits.tried, values, strict=True)) for values in itertools.product(*traits.tried.values()))
+
+    def forecast(self, mechanism: Mechanism, levels: Levels, profile: Profile | None = None, seed: int = 0) -> float:
+        """The share of the true top k that a release should find: by the screen, or by draws with a fixed seed."""
+        if self.judge is not None and profile is not None:
+            return self.judge(mechanism, profile.sample(np.random.default_rng([seed, 5])), levels.k)
+        found = None if self.screen is None else self.screen(mechanism, levels)
+        return quality.judged(mechanism, levels, runs=_RUNS, seed=seed).mean("recall") if found is None else found
+
+    def varied(self, mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
+        """The mechanism with every setting to try that costs nothing."""
+        for change in [{}] if self.variants is None else self.variants(mechanism, levels):
+            yield _changed(mechanism, **change)
+
+
+def rules(_mechanism: CanonicalTopK, _levels: Levels) -> Iterator[Settings]:
+    """How CanonicalTopK scores a set."""
+    yield from ({"gamma": gamma, "top_set": rule} for gamma, rule in ((0.5, "gap"), (0.5, "tied"), (0.75, "gap"), (1.0, "gap")))
+
+
+def competitors(mechanism: LimitedDomain, levels: Levels) -> Iterator[Settings]:
+    """How many compete in LimitedDomain: the kbar whose threshold is lowest on this ranking, and small ones, which let fewer
+    wrong items in.
+
+    Largest first: equals go to the first, and a large one does not depend on the gap below rank k alone.
+    """
+    ranks = np.arange(mechanism.k, max(mechanism.k, min(levels.size, _MOST_COMPETITORS)) + 1)
+    touched = ranks if mechanism.l0 is None else np.minimum(mechanism.l0, ranks)
+    threshold = levels.value(ranks + 1) + np.log(touched) / mechanism.epsilon
+    widths = {mechanism.k, 2 * mechanism.k, 5 * mechanism.k, int(ranks[np.argmin(threshold)])}
+    yield from ({"kbar": kbar} for kbar in sorted(widths, reverse=True))
+
+
+def targets(mechanism: StableTopK, levels: Levels) -> Iterator[Settings]:
+    """What StableTopK prefers: no size, or k."""
+    yield {"regularizer": None}
+    for penalty in _PENALTIES if levels.k > 1 else ():
+        rule = {"kind": "target_size", "k": levels.k, "penalty": _short(penalty * mechanism.gap_scale)}
+        yield {"regularizer": rule}
+
+
+def sizes_and_penalties(mechanism: StableTopKFixed, levels: Levels) -> Iterator[Settings]:
+    """How large a stable set StableTopKFixed considers, and how much it prefers k."""
+    unit = mechanism.stable.gap_scale
+    for kbar in sorted({levels.k, min(2 * levels.k, levels.size)}):
+        yield from ({"kbar": kbar, "penalty": _short(p * unit)} for p in (0.0, *_PENALTIES))
+
+
+def searches(_mechanism: TopStable, levels: Levels) -> Iterator[Settings]:
+    """In what order TopStable tests, and how far."""
+    widths = sorted({min(times * levels.k, levels.size, max(levels.k, _MOST_SEARCHED)) for times in (1, 2, 5)} | {levels.k})
+    yield from ({"kbar": kbar, "search": "from_k"} for kbar in widths)
+    if len(widths) > 1:
+        yield {"kbar": widths[1], "search": "from_kbar"}
+
+
+FAMILIES = (
+    Family(LimitedDomain, quality.screen_limited_domain, competitors),
+    Family(SparseHistogram, quality.screen_histogram),
+    Family(DiscoverThenSelect, quality.screen_two_steps),
+    Family(OneshotTopK, quality.screen_oneshot),
+    Family(PeelingTopK, quality.screen_peeling),
+    Family(ReportNoisyMax, quality.screen_oneshot),
+    Family(ExponentialMechanism, quality.screen_exponential),
+    Family(PermuteAndFlip, quality.screen_exponential),
+    Family(CanonicalTopK, quality.screen_canonical, rules),
+    Family(StableTopK, variants=targets),
+    Family(StableTopKFixed, variants=sizes_and_penalties),
+    Family(TopStable, variants=searches),
+    Family(LargeMargin),
+)
+"""What needs to be said beyond a mechanism's traits."""
+
+
+def families() -> tuple[Family, ...]:
+    """All of them, installed packages' included: what releases a top k of counts, in order of kind."""
+    declared = {family.member: family for family in FAMILIES}
+    found = (member for _, member in sorted(members().items()) if not _not_planned(member))
+    return tuple(declared.get(member) or Family(member) for member in found)
+
+
+def family_of(mechanism: Mechanism) -> Family:
+    """That of what selects."""
+    member = type(without_counts(mechanism))
+    return next((family for family in FAMILIES if family.member is member), Family(member))
+
+
+def not_planned() -> dict[str, str]:
+    """The mechanisms that no plan considers, and why."""
+    return {kind: why for kind, member in sorted(members().items()) if (why := _not_planned(member))}
+
+
+def _not_planned(member: type[Mechanism]) -> str:
+    traits = member.traits
+    if traits.answers in INSTEAD:
+        return INSTEAD[traits.answers]
+    if traits.noise is None and member is not DiscoverThenSelect:
+        return "has no single amount of noise to plan: configure it in the library"
+    return ""
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}") if math.isfinite(value) else value
+
+
+# -- what fits a budget ----------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Candidates:
+    """All that may be chosen for a release, each fitted to the same budget. Public; the choice is by released numbers.
+
+    Attributes:
+        request: what is asked.
+        choices: at least one; without counts of a second look, and of one group where there are groups.
+        counted: the counts beside whichever is chosen, where they come from a second look; else None.
+        every: the groups, each of which gets what is chosen; None for the log as a whole.
+    """
+
+    request: TopKRequest
+    choices: tuple[Choice, ...]
+    counted: CountNoise | None = None
+    every: EveryGroup | None = None
+    _forecasts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        budget: Budget,
+        request: TopKRequest,
+        *,
+        limit: int | None = None,
+        clip: float | None = None,
+        norm: Norm | None = None,
+        order: bool = True,
+        selections: Budget | None = None,
+        pure: float | None = None,
+        every: EveryGroup | None = None,
+    ) -> Self:
+        """What the default considers: every way that fits the budget; with a stated clip only those of clipped counts.
+
+        Args:
+            limit: the most items of a user, as declared; None: any number, and 300 where a proof needs one.
+            clip, norm: as stated, for one noisy vector; None: chosen, by the l1 norm for a pure budget and l2 otherwise.
+            order: whether the order has to be released; without it sets are considered too.
+            selections: what a selection may cost, where that is less than what a noisy vector may.
+            pure: what it may cost as a pure epsilon, where that is less than the epsilon of `selections`.
+            every: the groups.
+
+        Raises:
+            InvalidRequest, CalibrationError: nothing fits, and why.
+        """
+        norm = norm or ("l1" if budget.form == "pure" else "l2")
+        found = list(_clipped(budget, request, limit, clip, norm, every))
+        if clip is not None and not found:
+            _refused(budget)
+        if clip is None:
+            rest = selections or budget
+            chance = None if selections is None or not found else max(one.mechanism.curve.delta0 for one in found)
+            plain = _plain(rest, request, limit, pure, chance, every)
+            found = [*plain, *found, *([] if order else _sets(rest, request, limit, every))]
+        if not found:
+            found = [Choice(without_counts(default_mechanism(budget, request, every)), limit)]  # says why there is none
+        return cls(request, tuple(found), _counted(budget, request), every)
+
+    def recalls(self, choice: Choice, profile: Profile) -> tuple[float, ...]:
+        """The share of the true top k that a choice should find, on each law that the profile stands for."""
+        laws = self._forecasts.setdefault(profile, profile.laws(self.request.k, self.request.candidates))
+        return tuple(self._recall(choice, law) for law in laws)
+
+    def _recall(self, choice: Choice, law: Profile) -> float:
+        known, seen = self.request.candidates is not None, (id(law), choice.bounding)
+        if seen not in self._forecasts:
+            self._forecasts[seen] = law.levels(self.request.k, choice.bounding, known=known)
+        return family_of(choice.mechanism).forecast(without_counts(choice.mechanism), self._forecasts[seen], law)
+
+    def best(self, profile: Profile) -> Choice:
+        """What finds most of the top k among such users; of those that are alike the first."""
+        found = [float(np.mean(self.recalls(choice, profile))) for choice in self.choices]
+        first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
+        best = replace(self.choices[first], profile=profile)
+        return replace(best, mechanism=self.released(best.mechanism, profile))
+
+    def released(self, mechanism: Mechanism, profile: Profile) -> Mechanism:
+        """What is drawn: with its counts, and for every group."""
+        if self.counted is not None:
+            mechanism = with_counts(mechanism, self.counted, profile, self.request)
+        return mechanism if self.every is None else self.every.around(mechanism)
+
+    @cached_property
+    def curves(self) -> tuple[Curve, ...]:
+        """Bounds of all choices: those of Gaussian noise are below one Gaussian curve."""
+        more = [] if self.counted is None else [self.counted.price]
+        around = (lambda one: one) if self.every is None else self.every.around
+        curves = [sum(more, around(choice.mechanism).curve) for choice in self.choices]
+        gaussian = [curve for curve in curves if _is_gaussian(curve)]
+        others = {curve for curve in curves if not _is_gaussian(curve)}
+        if not gaussian:
+            return tuple(others)
+        largest: Curve = GaussianDP.of_rho(max(curve.rho for curve in gaussian))
+        failure = max(curve.delta0 for curve in gaussian)
+        return (*others, Approximate(curve=largest, delta0=failure) if failure else largest)
+
+
+def with_counts(mechanism: Mechanism, counted: CountNoise, profile: Profile, request: TopKRequest) -> Mechanism:
+    """The mechanism with counts of a second look, clipped where what that takes, twice over, and the noise are least."""
+    laws = profile.laws(request.k, request.candidates)
+
+    def error(one: Mechanism, law: Profile) -> float:
+        settings: Any = one
+        inside = np.diff(np.minimum(np.cumsum(law.multiplicities), request.k), prepend=0)
+        lost = 1 - law.counted(request.k, settings.clip, counted.norm)
+        noise = quality.deviation(counted.noise) * settings.scale
+        return float(inside @ np.hypot(_LOSS * lost * law.values, noise)) / float(inside.sum())
+
+    tried = [counted.around(mechanism, clip) for clip in counted.clips]
+    return min(tried, key=lambda one: sum(error(one, law) for law in laws))
+
+
+def _is_gaussian(curve: Curve) -> bool:
+    """Whether it is a Gaussian curve outside a bad event: then `rho` says all."""
+    if isinstance(curve, Approximate):
+        return _is_gaussian(curve.curve)
+    return isinstance(curve, GaussianDP) or (isinstance(curve, Composed) and all(_is_gaussian(part) for _, part in curve.parts))
+
+
+def _seen_alone(request: TopKRequest) -> bool:
+    """Whether items are released by a threshold, which hides those that hardly anybody touched."""
+    return request.candidates is None or request.min_users is not None
+
+
+def _counted(budget: Budget, request: TopKRequest) -> CountNoise | None:
+    """Counts of a second look, where these are asked for."""
+    return CountNoise.of(request, budget) if request.recounted and request.counts is not None else None
+
+
+def _plain(
+    budget: Budget, request: TopKRequest, limit: int | None, pure: float | None, chance: float | None, every: EveryGroup | None
+) -> Iterator[Choice]:
+    """On counts as they are, or as the declared bound leaves them."""
+    alone = _seen_alone(request)
+    found = _unknown(budget, request, chance, every) if alone else _public(budget, request, pure, every)
+    yield from (Choice(one, limit) for one in found if one is not None)
+
+
+def _unknown(
+    budget: Budget, request: TopKRequest, chance: float | None = None, every: EveryGroup | None = None
+) -> list[Mechanism | None]:
+    found, tried = [], partial(_tried, budget=budget, failure=chance, every=every)
+    if request.sensitivity.l0 is not None and request.kbar is None and request.noise in (None, "gaussian", "laplace"):
+        noise = request.noise or "gaussian"
+        found.append(tried(SparseHistogram, request=request.model_copy(update={"noise": noise})))
+    # Each item that may be shown has a price here: where very many are asked for, a few may be all that there is to show.
+    sizes = [request.k, *(k for k in _FEWER if request.k >= _MANY and k < request.k and request.kbar is None)]
+    return [*found, *(tried(LimitedDomain, request=request.model_copy(update={"k": k})) for k in sizes)]
+
+
+def _public(
+    budget: Budget, request: TopKRequest, pure: float | None = None, every: EveryGroup | None = None
+) -> list[Mechanism | None]:
+    # Counts take a part of the budget.
+    once = budget.form == "approximate" and request.releases == 1 and not request.recounted and every is None
+    without_delta = Budget(epsilon=pure or budget.epsilon) if once else budget  # of many releases pure epsilons add up too fast
+    noises = ("exponential", "gumbel", "laplace" if budget.form == "pure" else "gaussian")
+    exponential, gumbel, vector = (request.model_copy(update={"noise": noise}) for noise in noises)
+    found = [_tried(PeelingTopK, without_delta, exponential, every=every), _tried(OneshotTopK, budget, gumbel, every=every)]
+    if request.sensitivity.l2_of(None) < math.inf:
+        found.append(_tried(OneshotTopK, budget, vector, every=every))
+    return found
+
+
+def _sets(budget: Budget, request: TopKRequest, limit: int | None, every: EveryGroup | None) -> Iterator[Choice]:
+    """That release the set alone."""
+    if request.candidates is not None and request.noise is None and (request.counts is None or request.recounted):
+        found = _tried(CanonicalTopK, budget, request.model_copy(update={"noise": "gumbel"}), ordered=False, every=every)
+        yield from () if found is None else (Choice(found, limit),)
+
+
+def _clipped(
+    budget: Budget, request: TopKRequest, limit: int | None, clip: float | None, norm: Norm, every: EveryGroup | None
+) -> Iterator[Choice]:
+    """One noisy vector of clipped counts, with every clip, and two steps; none where the budget pays for no such vector."""
+    noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
+    if request.kbar is not None or request.noise not in (None, noise) or (request.counts is not None and not request.recounted):
+        return
+    most, kind = limit or (GENEROUS if _seen_alone(request) else None), SparseHistogram if _seen_alone(request) else OneshotTopK
+    yield from clipped(kind, noise, norm, budget, request, limit=limit, most=most, clip=clip, every=every)
+
+
+def clipped(
+    kind: type[Mechanism],
+    noise: NoiseName,
+    norm: Norm,
+    budget: Budget,
+    request: TopKRequest,
+    *,
+    limit: int | None,
+    most: int | None,
+    clip: float | None = None,
+    every: EveryGroup | None = None,
+    roughly: bool = False,
+) -> Iterator[Choice]:
+    """A noisy vector with each clip worth trying, and what discovers by one: all at the price of the first.
+
+    Args:
+        limit: the most items of a user, as declared; `most`, where a proof needs a bound.
+        clip: the only one to try; None for a ladder.
+    """
+    first = CLIPS[0] if clip is None else clip
+    bounds = partial(Sensitivity.of_clipped, norm=norm, relation=request.sensitivity.relation)
+    asked = request.model_copy(update={"sensitivity": bounds(first, items_per_user=most), "noise": noise})
+    found = _tried(kind, budget, asked, every=every, roughly=roughly)
+    if not isinstance(found, SparseHistogram | OneshotTopK):
+        return
+    longest = math.inf if limit is None else float(limit if norm == "l1" else math.sqrt(limit))
+    steps = [size if norm == "l2" else float(f"{size**2:.3g}") for size in CLIPS] if clip is None else [clip]
+    for size in (one for one in steps if one <= max(longest, first)):
+        scale = found.scale if size == first else found.scale * (size / first) * _ROUNDING
+        # A lower bound on items lowers the threshold, which hides all items of one user at once, at the same price.
+        lower = _LOWER if clip is None and limit is None and isinstance(found, SparseHistogram) else ()
+        for bound in (most, *lower):
+            yield Choice(_changed(found, scale=scale, sensitivity=bounds(size, items_per_user=bound)), bound, size, norm)
+    if every is None and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and (limit is None or limit > _FEW):
+        yield from _in_two_steps(found, request.k, most, longest)
+
+
+def _in_two_steps(found: SparseHistogram, k: int, most: int | None, longest: float) -> Iterator[Choice]:
+    unit = found.scale / found.sensitivity.l2_of(None) * _ROUNDING
+    split = partial(two_steps, k, unit, found.delta, found.sensitivity, floor=found.floor)
+    for share in _SHARES:
+        for again in (one for one in CLIPS[:5] if one <= longest):
+            mechanism = split(share=share, candidates=math.ceil(_TIMES * k), again=again)
+            yield Choice(mechanism, most, 1.0, "l2", again)
+
+
+def two_steps(
+    k: int, scale: float, delta: float, first: Sensitivity, *, share: float, candidates: int, again: float, floor: float = 0.0
+) -> DiscoverThenSelect:
+    """A histogram that discovers `candidates` items, and a second look at users clipped within them to an l2 norm of `again`.
+
+    Args:
+        k: how many items at most.
+        scale: the price is that of one Gaussian vector with this much noise for each unit of its l2 norm.
+        delta: the chance that the discovery fails.
+        first: what a user may change in the scores that are seen first.
+        share: of the squared privacy parameter, what the discovery takes, in (0, 1).
+        candidates: how many items compete in the second step, >= k.
+        again: the second clip, > 0.
+        floor: as for `SparseHistogram`.
+    """
+    within = Sensitivity.of_clipped(again, "l2", first.relation)
+    sizes = (first.l2_of(None) / math.sqrt(share), within.l2_of(None) / math.sqrt(1 - share))
+    find, select = (scale * size * _ROUNDING for size in sizes)
+    return DiscoverThenSelect(
+        discovery=SparseHistogram(k=candidates, scale=find, delta=delta, sensitivity=first, floor=floor),
+        selection=OneshotTopK(k=k, noise="gaussian", scale=select, sensitivity=within, values=True),
+        candidates=candidates,
+    )
+
+
+def _tried(
+    kind: type[Mechanism],
+    budget: Budget,
+    request: TopKRequest,
+    *,
+    ordered: bool = True,
+    failure: float | None = None,
+    every: EveryGroup | None = None,
+    roughly: bool = False,
+) -> Mechanism | None:
+    """None where the mechanism has no guarantee of this kind, or does not release the order that is asked for."""
+    try:
+        found = fitted(kind.__name__, budget, request, failure=failure, every=every, roughly=roughly)
+    except AccountingError:
+        return None
+    found = without_counts(found) if request.recounted else found  # whichever is chosen gets them
+    return found if found.ordered or not ordered else None
+
+
+def _changed(mechanism: Any, **settings: Any) -> Any:
+    return type(mechanism).model_validate({**settings_of(mechanism), **settings}) if settings else mechanism
+
+
+def _refused(budget: Budget) -> NoReturn:
+    """That no clipped counts can be released, and why."""
+    rest = "" if budget.form == "pure" else ", with a delta where the items are not public"
+    raise InvalidRequest(
+        f"no default releases clipped counts within this budget: use clip_norm 'l1' for a pure budget and 'l2' for others{rest}, "
+        "or name a mechanism"
+    )
+
+
+# -- the default -----------------------------------------------------------------------------------------------------------
+
+
+def require_ways(request: TopKRequest, limit: int | None, clip: float | None, items: float | None) -> None:
+    """Refuse what is stated about users' items and does not go together."""
+    if items is not None and not (isinstance(items, Real) and 1 <= items < math.inf):
+        raise InvalidRequest(f"items_per_user={shown(items)} must be a number >= 1: how many items users have on average")
+    if clip is not None and request.candidates is None and limit is None:
+        raise InvalidRequest(
+            "--clip without a catalogue needs --max-items-per-user (max_items_per_user in the library), which may be generous "
+            "(300 for example): what a user with any number of items brings in alone cannot be hidden"
+        )
+    if clip is not None and request.counts is not None and not request.recounted:
+        raise InvalidRequest(WHOLE_COUNTS)
+
+
+def default_choice(
+    budget: Budget,
+    request: TopKRequest,
+    *,
+    max_items_per_user: int | None = None,
+    clip: float | None = None,
+    norm: Norm | None = None,
+    items_per_user: float | None = None,
+    users: float | None = None,
+    order: bool = True,
+    profile: Profile | None = None,
+) -> Choice:
+    """The mechanism that should find most of the top k of distinct-user counts, and the clip to read the log with.
+
+    Nothing private is looked at and nothing is learnt: what is not declared is taken to be as in other logs (`Profile.typical`).
+    `Informed` learns it.
+
+    Args:
+        budget: of the release, or of all `request.releases` of them.
+        request: k, candidates and the relation; its sensitivity is that of counts with at most `max_items_per_user` items a user.
+        max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
+        clip: as stated, with its norm, for one noisy vector; None: chosen.
+        norm: of the clip; None: l1 for a pure budget, l2 otherwise.
+        items_per_user: a public guess of how many items users have on average, >= 1.
+        users: a public guess of how many users there are.
+        order: whether the order has to be released; without it sets are considered too.
+        profile: users as they were learnt, in place of `users` and `items_per_user`.
+
+    Raises:
+        InvalidRequest: an unknown domain and a budget without delta, or `items_per_user` is less than 1.
+        CalibrationError: no amount of noise fits the budget.
+    """
+    require_ways(request, max_items_per_user, clip, items_per_user)
+    found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order)
+    return found.best(Profile.typical(users, items_per_user) if profile is None else profile)
+
+
+def default_mechanism(budget: Budget, request: TopKRequest, every: EveryGroup | None = None) -> Mechanism:
+    """A mechanism that fits `request` and `budget`, chosen by public configuration alone, for scores as `request` declares them.
+
+    Of an unknown domain `LimitedDomain` or, where the sensitivity bounds a user's contribution, `SparseHistogram`, whichever
+    has the lower threshold. Of a public one peeling with exponential noise (permute-and-flip, k times), one-shot Gumbel noise or,
+    where the sensitivity bounds a norm, one-shot noise of that norm, whichever has the smallest standard deviation of noise
+    within the budget. All of them release the order. See `default_choice` for the clip to read a log with.
+
+    Args:
+        every: the groups, each of which gets one: the mechanism within a group is returned.
+
+    Raises:
+        InvalidRequest: an unknown domain and a budget without delta.
+        RelationMismatch: an unknown domain under replace_one, and a sensitivity that bounds no user's contribution.
+    """
+    observed, counted = _seen_alone(request), _counted(budget, request)
+    tried = _unknown(budget, request, every=every) if observed else _public(budget, request, every=every)
+    found = min((one for one in tried if one is not None), key=_height, default=None)
+    if found is not None:
+        return found if counted is None else counted.beside(found)
+    usual = (SparseHistogram if request.min_users else LimitedDomain) if observed else OneshotTopK
+    return fitted(usual.__name__, budget, request, every=every)
+
+
+def _height(mechanism: Mechanism) -> float:
+    """The threshold, or the standard deviation of the noise, in score units."""
+    mechanism = without_counts(mechanism)
+    if isinstance(mechanism, LimitedDomain):
+        return mechanism.margin
+    if isinstance(mechanism, DiscoverThenSelect):
+        return _height(mechanism.discovery)
+    if isinstance(mechanism, SparseHistogram):
+        return mechanism.threshold
+    fields: dict[str, Any] = dict(mechanism)
+    return float(fields["scale"]) * quality.deviation(fields["noise"])
+
+
+# -- for every group -------------------------------------------------------------------------------------------------------
+
+
+def every_group(budget: Budget, request: TopKRequest, most: int, *, discover: bool = False) -> EveryGroup:
+    """The groups of a log, each of which gets a release; what discovers them takes a fifth of the budget.
+
+    Raises:
+        InvalidRequest: groups are to be discovered with a budget without delta, or `most` is not an integer >= 1.
+    """
+    checked_integer("max_groups_per_user", most, "in how many groups one user is at most", error=InvalidRequest)
+    sensitivity = request.sensitivity
+    found = _discovery(part(budget, _FINDING), sharing(request, _FINDING), most) if discover else None
+    return EveryGroup(most, sensitivity.relation, sensitivity.uniform, found)
+
+
+def default_groups(
+    budget: Budget, request: TopKRequest, max_groups_per_user: int, *, kind: str | None = None, discover: bool = False
+) -> PerGroup:
+    """A selection for every group that together spend the budget, for scores as `request` declares them.
+
+    Within a group it is that of `default_mechanism`, with its noise fitted to the price of all groups of one user. Groups that no
+    public list names are discovered by the users of each, clipped to an l2 norm of 1, for a fifth of the budget. Nothing private
+    is looked at. See `default_group_choice` for the clip to read a log with.
+
+    Args:
+        budget: of the whole release, the discovery included.
+        request: a release within one group: k, candidates, and what a user changes there.
+        max_groups_per_user: in how many groups one user is at most, >= 1.
+        kind: of the mechanism within a group; None for the default.
+        discover: whether the groups are read off the log.
+
+    Raises:
+        InvalidRequest: groups are to be discovered with a budget without delta, the mechanism has no single amount of noise, or
+            `max_groups_per_user` is not an integer >= 1.
+        CalibrationError: no amount of noise fits the budget.
+    """
+    every = every_group(budget, request, max_groups_per_user, discover=discover)
+    one = default_mechanism(budget, request, every) if kind is None else fitted(kind, budget, request, every=every)
+    return every.around(one)
+
+
+def default_group_choice(
+    budget: Budget,
+    request: TopKRequest,
+    max_groups_per_user: int,
+    *,
+    discover: bool = False,
+    max_items_per_user: int | None = None,
+    clip: float | None = None,
+    norm: Norm | None = None,
+    items_per_user: float | None = None,
+    profile: Profile | None = None,
+) -> Choice:
+    """The mechanism for every group of a log of distinct-user counts, and the clip to read the log with.
+
+    Chosen as by `default_choice`, for the noise that the groups of one user together cost and without a second look, among users
+    as in a group of other logs where nobody declares how many items of a group they have. `Informed` learns it.
+
+    Args:
+        budget, request, max_groups_per_user, discover: as for `default_groups`; the sensitivity is that of counts.
+        max_items_per_user, clip, norm, items_per_user: as for `default_choice`, within one group.
+        profile: users of one group as they were learnt, in place of `items_per_user`.
+
+    Raises:
+        InvalidRequest, CalibrationError: as for `default_groups` and `default_choice`.
+    """
+    require_ways(request, max_items_per_user, clip, items_per_user)
+    every = every_group(budget, request, max_groups_per_user, discover=discover)
+    found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, every=every)
+    return found.best(Profile.typical(None, items_per_user, in_a_group=True) if profile is None else profile)
+
+
+def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:
+    if budget.delta == 0:
+        raise InvalidRequest(
+            "groups that are read off the log need a budget with a delta: the chance that one of a single user is found. Give a "
+            "delta in (0, 1), or a public list of groups (groups= in the library, --groups at the command line)"
+        )
+    presence = Sensitivity.of_clipped(1.0, "l2", request.sensitivity.relation, most)
+    asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=request.share)
+    found = fitted(SparseHistogram.__name__, budget, asked)
+    return SparseHistogram.model_validate({**settings_of(found), "k": None})
+
+
+# -- parts of a budget -----------------------------------------------------------------------------------------------------
+
+
+def sharing(request: TopKRequest, share: float) -> TopKRequest:
+    """The same for a part of what a ledger's share pays for."""
+    return request if request.share is None else request.model_copy(update={"share": request.share.times(share * (1 - 2**-40))})
+
+
+def part(budget: Budget, share: float, *, chances: float | None = None) -> Budget:
+    """This share of a budget, and a little less: all parts together do not exceed the whole in floats either.
+
+    `chances`: the share of delta and of the chance of failure, where it is another one.
+    """
+    chances = share * (1 - 2**-40) if chances is None else chances
+    nats = {"epsilon": budget.epsilon, "rho": budget.rho}
+    stated = {name: share * (1 - 2**-40) * value for name, value in nats.items() if value is not None}
+    stated |= {name: chances * value for name, value in (("delta", budget.delta), ("failure", budget.failure)) if value}
+    order = {"order": budget.order} if isinstance(budget.order, str) else {}  # the best one for a part is another one
+    return Budget(**order, **stated)

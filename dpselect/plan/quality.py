@@ -1,0 +1,449 @@
+"""How good a release is: a quick formula to screen by, then the mechanism's own draws on the profile to judge by.
+
+The formula is a mean field: places are taken to be where they are on average, so that the score to beat is the one that k noisy
+scores are expected to exceed. It is within .01 for noise that is drawn once. What it cannot judge has no screen and is drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import Any, Self, final
+
+import numpy as np
+import scipy
+
+from dpselect.mechanisms import (
+    CanonicalTopK,
+    DiscoverThenSelect,
+    ExponentialMechanism,
+    LimitedDomain,
+    Mechanism,
+    OneshotTopK,
+    PeelingTopK,
+    PermuteAndFlip,
+    ReportNoisyMax,
+    SparseHistogram,
+)
+from dpselect.mechanisms.base import settings_of
+from dpselect.noise import NoiseName, by_name
+from dpselect.plan.counts import without_counts
+from dpselect.plan.profile import Floats, Indices, Levels
+from dpselect.scores import Scores
+from dpselect.sensitivity import Norm
+
+Screen = Callable[[Any, Levels], float]
+
+_HALVINGS = 40
+_REACH = 45.0  # scales of the noise beyond the highest and the lowest score
+_POINTS, _ROUNDS = 192, 100  # of the grid on which a round of peeling is integrated, and rounds that are followed one by one
+_CHUNK = 1 << 21  # scores drawn at once
+_WORK = 4e7  # scores that are drawn for one judgement: about a second
+_FEWEST = 50  # runs
+_DENSE = 40_000  # items beyond which a draw goes by levels of equal counts, where the mechanism can
+_DROPPED, _LOWEST = 1e-9, 1e-12  # chance that an item that is left out would have been released; that noise is taken to lie lower
+
+
+# -- a quick formula -------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=16)
+def deviation(noise: NoiseName) -> float:
+    """The standard deviation of a noise at scale 1; nearly, for forecasts."""
+    drawn = by_name(noise).isf((np.arange(1 << 14) + 0.5) / (1 << 14))
+    return float(drawn.std())
+
+
+def _tail(noise: NoiseName) -> Callable[[Floats], Floats]:
+    """P(noise > z), for forecasts: that of Gaussian noise as quickly as floats go, not to the last bit."""
+    return (lambda z: np.asarray(scipy.special.ndtr(-z))) if noise == "gaussian" else by_name(noise).sf
+
+
+def _scales(scale: float, noise: NoiseName, spread: Floats | None) -> Floats:
+    """(levels,) scales of the noise, the chance that bounding leaves being part of it."""
+    return np.array([scale]) if spread is None else np.hypot(scale, spread / deviation(noise))
+
+
+def above(values: Floats, members: Floats, scales: Floats, noise: NoiseName, most: int, floor: float = -math.inf) -> Floats:
+    """(levels,) the chance that an item's noisy score exceeds `floor` and is one of the `most` largest.
+
+    `members`: (levels,) how many items compete, on average.
+    """
+    tail, reach = _tail(noise), _REACH * float(scales.max())
+    low, high = max(floor, float(values.min()) - reach), float(values.max()) + reach
+    if float(tail((low - values) / scales) @ members) > most:
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if float(tail((middle - values) / scales) @ members) > most else (low, middle)
+    return tail((low - values) / scales)
+
+
+def _share_right(levels: Levels, chances: Floats) -> float:
+    """The share of the k best that is found, from the (levels,) chances to be released."""
+    return min(1.0, float(chances @ levels.rights) / levels.k)
+
+
+def _largest(levels: Levels, scale: float, noise: NoiseName, floor: float = -math.inf) -> float:
+    members = levels.multiplicities.astype(np.float64)
+    scales = _scales(scale, noise, levels.spread)
+    return _share_right(levels, above(levels.values, members, scales, noise, levels.k, floor))
+
+
+def screen_oneshot(mechanism: OneshotTopK | ReportNoisyMax, levels: Levels) -> float:
+    """Of all noisy counts the k largest."""
+    return _largest(levels, mechanism.scale, mechanism.noise)
+
+
+def screen_exponential(mechanism: ExponentialMechanism | PermuteAndFlip, levels: Levels) -> float:
+    """The exponential mechanism is Gumbel noise, permute-and-flip exponential noise."""
+    noise: NoiseName = "gumbel" if isinstance(mechanism, ExponentialMechanism) else "exponential"
+    return _largest(levels, mechanism.sensitivity.range / mechanism.epsilon, noise)
+
+
+def screen_histogram(mechanism: SparseHistogram, levels: Levels) -> float:
+    """Of the noisy counts above the threshold the k largest."""
+    return _largest(levels, mechanism.scale, mechanism.noise, mechanism.threshold)
+
+
+def screen_limited_domain(mechanism: LimitedDomain, levels: Levels) -> float:
+    """A noisy count has to beat the others and a noisy threshold; the chance of the less likely one of the two."""
+    competing = np.diff(np.minimum(levels.ends, max(mechanism.kbar, levels.k)), prepend=0).astype(np.float64)
+    scales = _scales(1 / mechanism.epsilon, "gumbel", levels.spread)
+    others = above(levels.values, competing, scales, "gumbel", min(mechanism.k, levels.k))
+    bar = float(levels.value(mechanism.kbar + 1)) + mechanism.margin
+    passes = scipy.special.expit((levels.values - bar) / scales)
+    return _share_right(levels, np.where(competing > 0, np.minimum(others, passes), 0.0))
+
+
+def screen_two_steps(mechanism: DiscoverThenSelect, levels: Levels) -> float:
+    """The first noisy scores above a threshold, then the largest of new ones, users clipped anew within the first."""
+    find: Any = mechanism.discovery
+    select: Any = mechanism.selection
+    members = levels.multiplicities.astype(np.float64)
+    scales = _scales(find.scale, find.noise, levels.spread)
+    found = above(levels.values, members, scales, find.noise, mechanism.candidates, find.threshold)
+    values, spread = _again(mechanism, levels, len(levels.values))
+    chosen = above(values, members * found, _scales(select.scale, select.noise, spread), select.noise, levels.k)
+    return _share_right(levels, found * chosen)
+
+
+def screen_peeling(mechanism: PeelingTopK, levels: Levels) -> float:
+    """k rounds with fresh noise: in each a level loses as many items as it should win, on average."""
+    if mechanism.noise == "gumbel":  # one draw serves all rounds
+        return _largest(levels, mechanism.scale, "gumbel")
+    noise, kept = by_name(mechanism.noise), relevant(levels, mechanism.noise, mechanism.scale, levels.k)
+    values, left = levels.values[:kept], levels.multiplicities[:kept].astype(np.float64)
+    scale = mechanism.scale if levels.spread is None else np.hypot(mechanism.scale, levels.spread[:kept] / deviation(noise.name))
+    rounds, worth, found = min(levels.k, _ROUNDS), (levels.rights / levels.multiplicities)[:kept], 0.0
+    reach = float(noise.isf(1e-9)) * float(np.max(scale))
+    low = float(levels.value(levels.k)) + float(noise.isf(0.99)) * float(np.max(scale))
+    edges = np.linspace(low, float(values[0]) + reach, _POINTS + 1)[:, None]
+    below = np.maximum(noise.cdf((edges - values) / scale), 1e-300)
+    logs = np.log(below)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = np.where(left > 0, np.diff(logs, axis=0), 0.0)  # of the largest of one level to lie in a cell, given it is below
+    middle = (logs[1:] + logs[:-1]) / 2
+    for _ in range(rounds):
+        highest = np.exp(np.minimum(middle @ left, 0.0))  # the chance that nobody is above a cell
+        won = highest @ (rates * left)
+        won = np.minimum(won / max(float(won.sum()), 1e-300) * (levels.k / rounds), left)
+        found += float(won @ worth)
+        left = left - won
+    return min(1.0, found / levels.k)
+
+
+def screen_canonical(mechanism: CanonicalTopK, levels: Levels) -> float | None:
+    """The exact law of Gumbel noise; other noise is drawn."""
+    if mechanism.noise != "gumbel":
+        return None
+    found = _canonical(mechanism, levels)
+    return float(found.recall @ found.weights)
+
+
+def _again(mechanism: DiscoverThenSelect, levels: Levels, reach: int) -> tuple[Floats, Floats | None]:
+    """What a second look sees on the first levels; the same where it is not known who touches what."""
+    if levels.again is None or mechanism.again is None:
+        return levels.values[:reach], None if levels.spread is None else levels.spread[:reach]
+    norm: Norm = "l2" if mechanism.discovery.covers.l1 is None else "l1"
+    return levels.again(mechanism.candidates, reach, mechanism.again, norm)
+
+
+def relevant(levels: Levels, noise: NoiseName, scale: float, picks: int) -> int:
+    """How many of the highest levels can matter for the picks, but for a chance of 1e-9."""
+    law = by_name(noise)
+    floor = float(law.quantile(_LOWEST / picks)) if law.lower == -np.inf else law.lower
+    lead = (float(levels.value(picks)) - levels.values) / scale + floor
+    chances = picks * levels.multiplicities * law.sf(lead)
+    below = np.cumsum(chances[::-1])[::-1]
+    return min(len(levels.values), max(int((below > _DROPPED).sum()), int(np.searchsorted(levels.ends, picks)) + 1))
+
+
+# -- the mechanism's own draws ---------------------------------------------------------------------------------------------
+
+
+def judged(mechanism: Mechanism, levels: Levels, *, runs: int, seed: int) -> Outcomes:
+    """What releases look like, by the mechanism's own draws from a generator with this seed; the exact law where there is one."""
+    drawing = _silent(without_counts(mechanism))
+    if isinstance(drawing, CanonicalTopK) and drawing.noise == "gumbel" and levels.spread is None:
+        return _canonical(drawing, levels)
+    rng = np.random.default_rng([seed, 1])
+    if isinstance(drawing, DiscoverThenSelect):
+        items = _in_two_steps(drawing, levels, runs, rng)
+    else:
+        items = _drawn(drawing, levels, runs, rng)
+    missing = np.full((len(items), max(0, levels.k - items.shape[1])), -1, dtype=np.int64)
+    return Outcomes.of_items(np.concatenate([items, missing], axis=1)[:, : levels.k], levels, ordered=mechanism.ordered)
+
+
+def _silent(mechanism: Mechanism) -> Mechanism:
+    """The mechanism without noisy scores beside the items, which draws many releases at once."""
+    settings = settings_of(mechanism)
+    shown = {name: value for name, value in (("values", False), ("value_scale", None)) if name in settings}
+    return type(mechanism).model_validate({**settings, **shown}) if shown and mechanism.releases_values else mechanism
+
+
+def _drawn(mechanism: Mechanism, levels: Levels, runs: int, rng: np.random.Generator) -> Indices:
+    """(runs, at most k) levels of the released items, -1 where there is none."""
+    seen = _competing(mechanism, levels)
+    peeled = levels.k if isinstance(mechanism, PeelingTopK) and mechanism.noise != "gumbel" else 1
+    runs = int(min(runs, max(_FEWEST, _WORK / (peeled * min(seen.size, _DENSE * 10)))))
+    if seen.size > _DENSE and seen.spread is None and mechanism.traits.of("groups", mechanism):
+        return _by_levels(mechanism, seen, min(runs, 2 * _FEWEST), rng)
+    level, parts = np.repeat(np.arange(len(seen.values)), seen.multiplicities), []
+    for count in _chunks(runs, len(level)):
+        picks = mechanism.select_many(_realised(seen, level, count, rng), rng=rng).indices
+        parts.append(np.where(picks >= 0, level[picks], -1))
+    width = max(part.shape[1] for part in parts)
+    return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in parts])
+
+
+def _by_levels(mechanism: Mechanism, seen: Levels, runs: int, rng: np.random.Generator) -> Indices:
+    """The same for more items than a row should have: draws from counts of counts."""
+    scores = Scores.grouped(seen.values, seen.multiplicities, sensitivity=mechanism.covers)
+    found = np.full((runs, seen.k), -1, dtype=np.int64)
+    for row in found:
+        picks = np.asarray(mechanism.select(scores, rng=rng).indices, dtype=np.int64)[: seen.k]
+        row[: len(picks)] = np.searchsorted(seen.ends, picks, side="right")
+    return found
+
+
+def _competing(mechanism: Mechanism, levels: Levels) -> Levels:
+    """The levels that can matter, where the mechanism adds independent noise of one scale."""
+    settings = settings_of(mechanism)
+    noise, scale = settings.get("noise"), settings.get("scale")
+    if isinstance(mechanism, LimitedDomain):
+        return levels if levels.size <= mechanism.kbar + 1 else levels.cut(0, mechanism.kbar + 1)
+    if isinstance(mechanism, ExponentialMechanism | PermuteAndFlip):
+        noise, scale = "gumbel", mechanism.sensitivity.range / mechanism.epsilon
+    if not isinstance(
+        mechanism, OneshotTopK | PeelingTopK | ReportNoisyMax | SparseHistogram | ExponentialMechanism | PermuteAndFlip
+    ):
+        return levels
+    spread = 0.0 if levels.spread is None else float(levels.spread.max())
+    kept = relevant(levels, noise, math.hypot(scale, spread), levels.k)  # type: ignore[arg-type]
+    return levels.cut(0, int(levels.ends[kept - 1]))
+
+
+def _realised(levels: Levels, level: Indices, count: int, rng: np.random.Generator) -> Floats:
+    """(count, items) scores as they may turn out, from the (items,) level of each."""
+    if levels.spread is None:
+        return np.broadcast_to(levels.values[level], (count, len(level)))
+    means, deviations = levels.values[level], levels.spread[level]
+    # A gamma law has the mean and the variance, and no negative scores.
+    shape = np.maximum(means / np.maximum(deviations, 1e-12), 1e-6) ** 2
+    drawn = rng.standard_gamma(np.minimum(shape, 1e12), (count, len(level))) * means / shape
+    return np.where(deviations > 0, drawn, means)
+
+
+def _in_two_steps(mechanism: DiscoverThenSelect, levels: Levels, runs: int, rng: np.random.Generator) -> Indices:
+    """The discovery's own draws, then those of the selection on second scores of what was discovered."""
+    find, select = _silent(mechanism.discovery), _silent(mechanism.selection)
+    seen = _competing(find, Levels(levels.values, levels.multiplicities, mechanism.candidates, levels.truth, levels.spread))
+    level, parts = np.repeat(np.arange(len(seen.values)), seen.multiplicities), []
+    second, spread = _again(mechanism, levels, len(seen.values))
+    hopeless = float(second.min()) - _REACH**2 * float(settings_of(select)["scale"])
+    for count in _chunks(min(runs, max(_FEWEST, int(_WORK / len(level)))), len(level)):
+        found = find.select_many(_realised(seen, level, count, rng), rng=rng).indices[:, : mechanism.candidates]
+        found = np.pad(found, ((0, 0), (0, max(0, select.least_candidates - found.shape[1]))), constant_values=-1)
+        at = level[np.maximum(found, 0)]
+        again = second[at] + (0.0 if spread is None else spread[at] * rng.standard_normal(at.shape))
+        picks = select.select_many(np.where(found >= 0, again, hopeless), rng=rng).indices
+        chosen = np.take_along_axis(found, picks, axis=1)
+        parts.append(np.where(chosen >= 0, level[np.maximum(chosen, 0)], -1))
+    return np.concatenate(parts)
+
+
+def _chunks(runs: int, width: int) -> Iterator[int]:
+    """Numbers of runs whose scores fit the cache."""
+    step = max(1, _CHUNK // max(1, width))
+    return (min(step, runs - start) for start in range(0, runs, step))
+
+
+# -- what comes out --------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What may come out: independent simulated runs, or outcomes of a known law. Every number is in [0, 1].
+
+    Attributes:
+        exact_set: whether, or how likely, all k items are there and right.
+        recall: share of the k places that a right item fills.
+        kept: sum of the released items' true counts over that of the k best.
+        released: number of released items over k.
+        in_place: share of the k places that hold an item with the true count of that rank; None if no order is released.
+        weights: probability of each outcome; None for simulated runs.
+    """
+
+    exact_set: Floats
+    recall: Floats
+    kept: Floats
+    released: Floats
+    in_place: Floats | None = None
+    weights: Floats | None = None
+
+    def mean(self, name: str) -> float:
+        """The expected value of one of these numbers."""
+        values = getattr(self, name)
+        return float(values.mean() if self.weights is None else self.weights @ values)
+
+    @classmethod
+    def of_items(cls, drawn: Indices, levels: Levels, *, ordered: bool) -> Self:
+        """From the (rounds, k) levels of the released items, -1 where there is none; in order of rank if `ordered`."""
+        k, there = levels.k, drawn >= 0
+        hits = (there & (levels.rights > 0)[drawn]).sum(axis=1)
+        counts = np.where(there, levels.truth[drawn], np.nan)
+        return cls(
+            exact_set=(hits == k).astype(np.float64),
+            recall=hits / k,
+            kept=share(np.where(there, counts, 0.0).sum(axis=1), levels.best),
+            released=there.sum(axis=1) / k,
+            in_place=(counts == levels.best_counts).sum(axis=1) / k if ordered else None,
+        )
+
+
+def share(total: Floats, best: float) -> Floats:
+    """`total` over `best`, within [0, 1]; all of it where there is nothing to gain."""
+    return np.clip(total / best, 0.0, 1.0) if best > 0 else np.ones_like(total)
+
+
+# -- CanonicalTopK, exactly ------------------------------------------------------------------------------------------------
+
+_UNLIKELY = 60.0  # nats below the most likely class
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Classes:
+    """Classes with the same score taken together, or one by one: score (users), ln of the number of sets, and the means of what
+    their sets are worth, each (classes,).
+    """
+
+    score: Floats
+    log_size: Floats
+    exact_set: Floats
+    recall: Floats
+    kept: Floats
+
+
+def _canonical(mechanism: CanonicalTopK, levels: Levels) -> Outcomes:
+    """The set with the largest noisy score, of Gumbel noise: the exact law, from classes of equally scored sets.
+
+    With the ranks 1, 2, ... by count, a class holds the sets with the ranks up to h, without rank h + 1, whose lowest rank has a
+    given count; given its lowest rank t, the other k - h - 1 members are uniform among the ranks between. With gamma = 1 rank
+    h + 1 plays no part: h = 0. Sums over the ranks t of one count are binomial coefficients (hockey stick), so that a law costs
+    k times as many steps as there are counts, not items.
+    """
+    found = _classes(mechanism, levels)
+    logs = found.log_size + found.score / mechanism.scale
+    weights = np.exp(logs - scipy.special.logsumexp(logs))
+    return Outcomes(found.exact_set, found.recall, found.kept, np.ones_like(weights), weights=weights)
+
+
+def _classes(mechanism: CanonicalTopK, levels: Levels) -> _Classes:
+    """All classes but those whose sets together are hopeless."""
+    k, gamma = mechanism.k, mechanism.gamma
+    rows = np.arange(k if gamma < 1 else 1)[:, None]
+    start = rows + 1 if gamma < 1 else rows  # ranks up to it are settled
+    ends, before = levels.ends, np.maximum(levels.ends - levels.multiplicities, k)
+    kept = ends > before
+    ends, before, seen = ends[kept], before[kept], levels.values[kept]
+    score = gamma * seen - (1 - gamma) * levels.value(rows + 1)
+    log_size = _log_sets(before - start, ends - start, k - 1 - rows)
+    top = _top(mechanism, levels)
+    likely = log_size + score / mechanism.scale
+    held, level = np.nonzero(likely > max(float(top.score[0]) / mechanism.scale, likely.max(initial=-np.inf)) - _UNLIKELY)
+    lowest = _Lowest(before[level], ends[level], start[held, 0], (k - 1 - rows)[held, 0], log_size[held, level])
+    recall = _worth(levels.rights / levels.multiplicities, levels.hits, held, np.flatnonzero(kept)[level], lowest) / k
+    total = _worth(levels.truth, levels.sums, held, np.flatnonzero(kept)[level], lowest)
+    found = _Classes(
+        score=score[held, level],
+        log_size=log_size[held, level],
+        exact_set=(levels.hits(lowest.ends) >= lowest.ends).astype(np.float64),
+        recall=np.minimum(recall, 1.0),
+        kept=share(total, levels.best),
+    )
+    return _Classes(*(np.concatenate([getattr(part, one.name) for part in (top, found)]) for one in fields(_Classes)))
+
+
+def _top(mechanism: CanonicalTopK, levels: Levels) -> _Classes:
+    """The top set, a class of its own."""
+    k, gamma = mechanism.k, mechanism.gamma
+    last = float(levels.value(k))
+    missing = last if mechanism.top_set == "tied" or levels.size == k else float(levels.value(k + 1))
+    hits, total = float(levels.hits(k)), np.array([float(levels.sums(k))])
+    return _Classes(
+        score=np.array([gamma * last - (1 - gamma) * missing]),
+        log_size=np.zeros(1),
+        exact_set=np.array([float(hits >= k)]),
+        recall=np.array([min(1.0, hits / k)]),
+        kept=share(total, levels.best),
+    )
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class _Lowest:
+    """Classes whose lowest rank lies in before + 1, ..., ends, with `free` members among the ranks from start + 1 to that one."""
+
+    before: Indices
+    ends: Indices
+    start: Indices
+    free: Indices
+    log_size: Floats
+
+    @property
+    def share(self) -> Floats:
+        """The mean share of the ranks between that are members."""
+        room = self.before - self.start
+        several = np.exp(_log_sets(room - 1, self.ends - self.start - 1, self.free - 1) - self.log_size)
+        found = np.where(self.ends - self.before == 1, self.free / np.maximum(room, 1), several)
+        return np.where(self.free > 0, found, 0.0)
+
+
+def _worth(each: Floats, upto: Callable[[Indices], Floats], held: Indices, level: Indices, lowest: _Lowest) -> Floats:
+    """The mean sum of `each` level's worth over a set: of the ranks up to `held`, of the lowest, and of those between."""
+    one, between = each[level], upto(lowest.before) - upto(lowest.start)
+    within = lowest.free * one + lowest.share * one * (lowest.start - lowest.before)
+    return np.asarray(upto(held) + one + lowest.share * between + within)
+
+
+def _log_sets(room: Indices, ends: Indices, free: Indices) -> Floats:
+    """ln of the sum of the numbers of ways to choose `free` of room, room + 1, ..., ends - 1."""
+    room, ends, free = np.broadcast_arrays(room, ends, free)
+    single, upper = _log_binomial(room, free), _log_binomial(ends, free + 1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        several = upper + np.log(-np.expm1(_log_binomial(room, free + 1) - upper))
+    return np.where(ends - room == 1, single, several)
+
+
+def _log_binomial(among: Indices, chosen: Indices) -> Floats:
+    """ln of the binomial coefficient; -inf where there are too few."""
+    few = (chosen > among) | (chosen < 0)
+    among, chosen = np.where(few, 1, among), np.where(few, 0, chosen)
+    log_factorial = scipy.special.gammaln
+    found = log_factorial(among + 1.0) - log_factorial(chosen + 1.0) - log_factorial(among - chosen + 1.0)
+    return np.where(few, -np.inf, found)

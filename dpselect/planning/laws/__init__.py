@@ -1,1 +1,0 @@
-"""What releases are worth: exact or simulated quality, one module per family."""
