@@ -27,7 +27,7 @@ reference/dpselect
 reference/dpselect.continual
 reference/dpselect.events
 reference/dpselect.pate
-reference/dpselect.planning
+reference/dpselect.plan
 reference/dpselect.ranking
 reference/dpselect.verify
 architecture
@@ -37,7 +37,7 @@ PACKAGES = (
     "dpselect",
     "dpselect.continual",
     "dpselect.events",
-    "dpselect.planning",
+    "dpselect.plan",
     "dpselect.pate",
     "dpselect.ranking",
     "accounting",

@@ -74,7 +74,7 @@ def test_a_mechanism_touches_three_places(kind: str) -> None:
 
 
 # Who may name kinds: the choice for those who choose none, and `dpselect pate`, whose --mechanism has short names.
-NAMES_KINDS = {"dpselect.choose.calibration", "dpselect.cli.pate.command"}
+NAMES_KINDS = {"dpselect.plan.fit", "dpselect.cli.pate.command"}
 
 
 @pytest.mark.parametrize("module", sorted(name for name in SOURCES if name.startswith("dpselect")))
@@ -99,7 +99,7 @@ def test_a_curve_touches_three_places(kind: str) -> None:
 TWICE = {
     *("__init__.py", "base.py", "errors.py"),  # of a package
     *("command.py", "request.py"),  # of a command
-    "calibration.py",  # to a budget, and to a request
+    "plan.py",  # the room, and what the command of another one plans
     "repeat_and_select.py",  # a curve, and the mechanism that has it
     "top_k.py",  # canonical and joint
 }

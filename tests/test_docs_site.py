@@ -164,7 +164,7 @@ def test_every_package_has_a_reference_page() -> None:
     """Each package with public names has a page that lists them with their docstrings."""
     packages = {path.parent.relative_to(ROOT).as_posix().replace("/", ".") for path in (ROOT / "dpselect").glob("*/__init__.py")}
     documented = {page.stem for page in (DOCS / "reference").glob("*.md")}
-    assert {"accounting", "dpselect", "dpselect.events", "dpselect.pate", "dpselect.planning", "dpselect.ranking"} <= documented
+    assert {"accounting", "dpselect", "dpselect.events", "dpselect.pate", "dpselect.plan", "dpselect.ranking"} <= documented
     assert documented - {"accounting", "dpselect", "dpselect.verify"} <= packages
 
 
@@ -182,7 +182,7 @@ def test_the_measured_tables_are_what_is_measured(kind: str, domain: str, name: 
     script = runpy.run_path(str(DOCS / "figures" / "choosing.py"))
     (k, releases), (_, words, budget) = script["CELLS"][cell], next(row for row in script["ROWS"][domain] if row[0] == name)
     kinds, shape = [name.partition(",")[0]], script["shape"](kind)
-    found = script["planning"].plan(budget, k, releases, shape=shape, domain=domain, mechanisms=kinds, charged="separately")
+    found = script["planning"].plan(budget, k, releases, profile=shape, domain=domain, mechanisms=kinds, charged="separately")
     recall = next(one.quality.recall.value for one in found.ranked if one.name == name)
     table = (DOCS / "choosing.md").read_text().partition(f"**{kind.capitalize()} users** (")[2]
     line = next(line for line in table.splitlines() if line.startswith(f"| {domain} | {words} |"))

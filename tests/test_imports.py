@@ -82,7 +82,7 @@ for name in ("fork", "register_at_fork", "fchmod", "getuid"):
     delattr(os, name)
 for name in ("fcntl", "resource", "pwd"):
     sys.modules[name] = None
-import accounting as acc, dpselect as dps, dpselect.cli, dpselect.pate, dpselect.planning, dpselect.ranking
+import accounting as acc, dpselect as dps, dpselect.cli, dpselect.pate, dpselect.plan, dpselect.ranking
 with acc.Ledger.open("sqlite:///privacy.db") as ledger:
     ledger.create_dataset("visits", acc.Budget(rho=9.0, delta=1e-6), "add_remove")
     counts = dps.Scores([5], sensitivity=dps.Sensitivity())

@@ -21,7 +21,7 @@ PACKAGES = (
     "dpselect.continual",
     "dpselect.events",
     "dpselect.pate",
-    "dpselect.planning",
+    "dpselect.plan",
     "dpselect.ranking",
 )
 PAGES = "\n".join(page.read_text() for page in sorted((ROOT / "docs").rglob("*.md")))

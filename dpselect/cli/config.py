@@ -22,7 +22,7 @@ from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
-from dpselect.planning.release_plan import Charged, Criterion, Part
+from dpselect.plan.plan import Charged, Criterion, Part
 
 
 def _flag(value: object) -> object:

@@ -15,9 +15,10 @@ from typer import Argument, echo
 from accounting import Relation
 from accounting.frozen import kind_of
 from dpselect import InvalidRequest, Sensitivity, TopKRequest
-from dpselect.choose.calibration import mechanism_class, supports
 from dpselect.cli import options, out
 from dpselect.mechanisms import Mechanism, members
+from dpselect.plan.candidates import not_planned
+from dpselect.plan.fit import mechanism_class, supports
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def describe(member: type[Mechanism]) -> Description:
         domain="public" if member.traits.domain == "public" else "unknown or public",
         relations=member.traits.relations,
         topk=_for_topk(member),
-        planned=member.traits.planned,
+        planned=kind_of(member) not in not_planned(),
         parameters=tuple(_parameter(name, field, explained) for name, field in member.model_fields.items() if name != "kind"),
     )
 

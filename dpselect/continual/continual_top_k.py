@@ -20,11 +20,11 @@ from pydantic import Field, model_validator
 
 from accounting import Approximate, Budget, Curve, GaussianDP, Relation
 from accounting.frozen import Count, Frozen, Probability, Real
-from dpselect.choose.calibration import calibrated
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import public_grid
+from dpselect.plan.fit import calibrated
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.sensitivity import Sensitivity, sqrt_up

@@ -10,12 +10,9 @@ from typing import Any, Final, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import lfilter
 
 from accounting import Budget, Relation
 from accounting.address import masked
-from dpselect.choose.calibration import fitted
-from dpselect.choose.request import TopKRequest
 from dpselect.continual import averages
 from dpselect.continual.averages import Means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, HorizonClip, Over
@@ -24,6 +21,8 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.release import public_grid
+from dpselect.plan.fit import fitted
+from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
 Integers = NDArray[np.int64]
@@ -383,6 +382,8 @@ def _simulated(mechanism: ContinualTopK, log: Arrivals, *, draws: int, seed: int
 
 
 def _one_horizon(mechanism: ContinualTopK, pairs: _Pairs, truth: _Truth, rng: np.random.Generator) -> Floats:
+    from scipy.signal import lfilter  # slow to import, and every list of mechanisms imports this module
+
     added, grid, plan = _weights(mechanism, pairs, rng), public_grid(mechanism.scale), mechanism.strategy
     measured = lfilter(plan.measured / UNIT, [1.0], added, axis=0) + mechanism.scale * rng.standard_normal(added.shape)
     measured = np.rint(measured / grid)

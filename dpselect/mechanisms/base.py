@@ -86,24 +86,6 @@ RHO: Final = Knob("rho", "nats", 1e-18, 1e5)
 
 
 @final
-@dataclass(frozen=True)
-class Recipe:
-    """How a plan makes a mechanism of others, whose noise is not a field of its own.
-
-    Attributes:
-        build: "module:name" of a function from settings by name (k, sensitivity, `noise.field`, `failure`, ...) to a mechanism.
-        noise: what sets the noise of all of them.
-        failure: the setting that is the chance of failure; None if it never fails.
-        clip: the l2 norm that each user's contributions are scaled to.
-    """
-
-    build: str
-    noise: Knob
-    failure: str | None
-    clip: float
-
-
-@final
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Traits:
     """What a mechanism is. Whoever needs to know reads it here; no other module keeps a list of kinds.
@@ -123,11 +105,6 @@ class Traits:
         usual: settings, free of any price, for a release of k items where nobody says otherwise.
         tried: settings that have a price, and the values that a plan tries.
         clips: noises whose price is a norm of one user's whole contribution, and which: "l2" or "l1".
-        law: where the planner finds the quality of a release, "module:name" of a function of (mechanism, levels), or of
-            (mechanism, levels, runs) where it is simulated; None: it is not planned yet.
-        variants: where the planner finds settings that are free of any price, "module:name" of a function of (mechanism, levels);
-            None: there are none.
-        recipe: how a plan makes one, where no single field sets the noise.
 
     Raises:
         TypeError: an attribute is missing or none of what it may be, and which.
@@ -147,9 +124,6 @@ class Traits:
     usual: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
     tried: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     clips: Mapping[str, Literal["l1", "l2"]] = field(default_factory=dict)
-    law: str | None = None
-    variants: str | None = None
-    recipe: Recipe | None = None
 
     def __post_init__(self) -> None:
         for name, value, known in (("answers", self.answers, get_args(Question)), ("domain", self.domain, get_args(Domain))):
@@ -157,19 +131,11 @@ class Traits:
                 raise TypeError(f"traits.{name}={value!r} must be one of {', '.join(map(repr, known))}")
         if not self.relations or not set(self.relations) <= set(get_args(Relation)):
             raise TypeError(f"traits.relations={self.relations!r} must name one or both of {', '.join(get_args(Relation))}")
-        for name in ("law", "variants"):
-            if (place := getattr(self, name)) is not None and place.count(":") != 1:
-                raise TypeError(f"traits.{name}={place!r} must be 'module:name' of a function, or None")
 
     @property
     def ranks_counts(self) -> bool:
         """Whether it releases the top k of a ranking by scores, k = 1 included."""
         return self.answers not in INSTEAD
-
-    @property
-    def planned(self) -> bool:
-        """Whether `dpselect.plan` considers it."""
-        return self.ranks_counts and (self.noise or self.recipe) is not None and self.law is not None
 
     def of(self, name: str, mechanism: Any) -> Any:
         """The trait called `name` of a configured mechanism."""

@@ -152,9 +152,7 @@ class ReportNoisyMax(NoisyWinner):
     """
 
     kind: Literal["report_noisy_max"] = "report_noisy_max"
-    traits: ClassVar[Traits] = winner_traits(
-        noise=SCALE, tried={"noise": get_args(NoiseName)}, law="dpselect.planning.laws.independent_noise:noisy_max"
-    )
+    traits: ClassVar[Traits] = winner_traits(noise=SCALE, tried={"noise": get_args(NoiseName)})
     noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
     scale: Positive = Field(description="a finite scale > 0, in score units")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
@@ -205,7 +203,7 @@ class ExponentialMechanism(EpsilonWinner):
     """
 
     kind: Literal["exponential_mechanism"] = "exponential_mechanism"
-    traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:exponential")
+    traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
     noise_name: ClassVar[NoiseName] = "gumbel"
 
     @property
@@ -232,7 +230,7 @@ class PermuteAndFlip(EpsilonWinner):
     """
 
     kind: Literal["permute_and_flip"] = "permute_and_flip"
-    traits: ClassVar[Traits] = winner_traits(noise=EPSILON, law="dpselect.planning.laws.independent_noise:permute_and_flip")
+    traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
     noise_name: ClassVar[NoiseName] = "exponential"
 
     @property
@@ -260,9 +258,7 @@ class PeelingTopK(NoisyTopK):
     """
 
     kind: Literal["peeling_top_k"] = "peeling_top_k"
-    traits: ClassVar[Traits] = noisy_traits(
-        ordered=True, tried={"noise": get_args(NoiseName)[1:]}, law="dpselect.planning.laws.independent_noise:peeling"
-    )
+    traits: ClassVar[Traits] = noisy_traits(ordered=True, tried={"noise": get_args(NoiseName)[1:]})
 
     @property
     def curve(self) -> Curve:
@@ -367,7 +363,6 @@ class OneshotTopK(NoisyTopK):
         values=lambda mechanism: mechanism.values or mechanism.value_scale is not None,
         tried={"noise": get_args(NoiseName)},
         clips={"gaussian": "l2", "laplace": "l1"},
-        law="dpselect.planning.laws.independent_noise:oneshot",
     )
     value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")
     values: bool = Field(default=False, strict=True, description="true or false")

@@ -24,7 +24,7 @@ from dpselect.mechanisms import (
     CanonicalTopK,
     DiscoverThenSelect,
     ExponentialMechanism,
-    LargeMargin,
+    JointTopK,
     LimitedDomain,
     Mechanism,
     OneshotTopK,
@@ -33,6 +33,7 @@ from dpselect.mechanisms import (
     PermuteAndFlip,
     ReportNoisyMax,
     SparseHistogram,
+    StabilityTest,
     StableTopK,
     StableTopKFixed,
     TopStable,
@@ -61,7 +62,7 @@ WHOLE_COUNTS = (
 
 _SHARES, _TIMES = (0.7, 0.85, 0.95), 1.5  # of two steps: the discovery's part of mu squared, candidates over k
 _LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
-_FEW = 2  # items per user, which a clip does not distort: one step does
+FEW = 2  # items per user, which a clip does not distort: one step does
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
 _FINDING = 0.2  # share of the budget that goes to the discovery of groups, which have far more users than items have
@@ -129,12 +130,14 @@ class Family:
         traits = self.member.traits
         yield from (dict(zip(traits.tried, values, strict=True)) for values in itertools.product(*traits.tried.values()))
 
-    def forecast(self, mechanism: Mechanism, levels: Levels, profile: Profile | None = None, seed: int = 0) -> float:
+    def forecast(
+        self, mechanism: Mechanism, levels: Levels, profile: Profile | None = None, *, seed: int = 0, runs: int = _RUNS
+    ) -> float:
         """The share of the true top k that a release should find: by the screen, or by draws with a fixed seed."""
         if self.judge is not None and profile is not None:
             return self.judge(mechanism, profile.sample(np.random.default_rng([seed, 5])), levels.k)
         found = None if self.screen is None else self.screen(mechanism, levels)
-        return quality.judged(mechanism, levels, runs=_RUNS, seed=seed).mean("recall") if found is None else found
+        return quality.judged(mechanism, levels, runs=runs, seed=seed).mean("recall") if found is None else found
 
     def varied(self, mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
         """The mechanism with every setting to try that costs nothing."""
@@ -193,10 +196,11 @@ FAMILIES = (
     Family(ExponentialMechanism, quality.screen_exponential),
     Family(PermuteAndFlip, quality.screen_exponential),
     Family(CanonicalTopK, quality.screen_canonical, rules),
-    Family(StableTopK, variants=targets),
-    Family(StableTopKFixed, variants=sizes_and_penalties),
-    Family(TopStable, variants=searches),
-    Family(LargeMargin),
+    Family(JointTopK, quality.screen_joint),
+    Family(StabilityTest, quality.screen_stable),
+    Family(StableTopK, quality.screen_stable, targets),
+    Family(StableTopKFixed, quality.screen_stable, sizes_and_penalties),
+    Family(TopStable, quality.screen_stable, searches),
 )
 """What needs to be said beyond a mechanism's traits."""
 
@@ -426,6 +430,7 @@ def clipped(
     *,
     limit: int | None,
     most: int | None,
+    longest: float = math.inf,
     clip: float | None = None,
     every: EveryGroup | None = None,
     roughly: bool = False,
@@ -433,7 +438,7 @@ def clipped(
     """A noisy vector with each clip worth trying, and what discovers by one: all at the price of the first.
 
     Args:
-        limit: the most items of a user, as declared; `most`, where a proof needs a bound.
+        limit: the most items of a user, as declared; `most`, where a proof needs a bound; `longest`, that somebody has.
         clip: the only one to try; None for a ladder.
     """
     first = CLIPS[0] if clip is None else clip
@@ -442,7 +447,8 @@ def clipped(
     found = _tried(kind, budget, asked, every=every, roughly=roughly)
     if not isinstance(found, SparseHistogram | OneshotTopK):
         return
-    longest = math.inf if limit is None else float(limit if norm == "l1" else math.sqrt(limit))
+    items = min(longest, math.inf if limit is None else limit)
+    longest = items if norm == "l1" else math.sqrt(items)
     steps = [size if norm == "l2" else float(f"{size**2:.3g}") for size in CLIPS] if clip is None else [clip]
     for size in (one for one in steps if one <= max(longest, first)):
         scale = found.scale if size == first else found.scale * (size / first) * _ROUNDING
@@ -450,7 +456,7 @@ def clipped(
         lower = _LOWER if clip is None and limit is None and isinstance(found, SparseHistogram) else ()
         for bound in (most, *lower):
             yield Choice(_changed(found, scale=scale, sensitivity=bounds(size, items_per_user=bound)), bound, size, norm)
-    if every is None and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and (limit is None or limit > _FEW):
+    if every is None and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and items > FEW:
         yield from _in_two_steps(found, request.k, most, longest)
 
 

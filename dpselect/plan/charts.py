@@ -15,18 +15,19 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args
 import numpy as np
 from pydantic import Field
 
-from accounting import Budget, Composed, best_epsilon
+from accounting import Budget, Composed
 from accounting.errors import missing_extra
 from accounting.files import new_file
 from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
-from dpselect.planning.families import Family
-from dpselect.planning.planner import Judge, Progress
-from dpselect.planning.release_plan import (
+from dpselect.plan.candidates import families
+from dpselect.plan.plan import (
+    Judge,
     Part,
+    Plan,
     PlannedMechanism,
-    ReleasePlan,
+    Progress,
     Task,
     amount,
     budget_in_words,
@@ -34,7 +35,7 @@ from dpselect.planning.release_plan import (
     question_in_words,
     releases_in_words,
 )
-from dpselect.planning.shape import Shape, Stated
+from dpselect.plan.profile import Profile, Stated
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -46,7 +47,7 @@ _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 _COUNTS = (0.1, 0.3, 1.0, 3.0, 10.0)
 _SIZES = (0.2, 0.5, 1.0, 2.0, 5.0)
 _GROUPS = (1, 2, 3, 5, 10)
-_ROUNDS = 1000  # of each point
+_ROUNDS = 200  # of each point
 _PRICED = 17  # points of the price
 
 
@@ -107,8 +108,8 @@ class Chart(Stated):
 
 
 def explore(
-    plan: ReleasePlan,
-    shape: Shape,
+    plan: Plan,
+    profile: Profile,
     *,
     charts: Sequence[Key] = get_args(Key),
     mechanisms: int = 4,
@@ -121,20 +122,20 @@ def explore(
 
     Args:
         plan: where to start from.
-        shape: the one that it was made for.
+        profile: the one that it was made for.
         charts: which of "epsilon", "k", "releases", "groups" and "price". "groups" is of plans for groups: what is found where
             users are kept in more or fewer of them.
         mechanisms: how many of the best are drawn, >= 1.
         progress: called with (done, of how many) points.
     """
-    if shape.description != plan.shape or shape.size != plan.items:
+    if profile.in_words() != plan.profile or profile.on_curve().size != plan.items:
         raise InvalidRequest(
-            f"the plan was made for {plan.shape!r} and not for {shape.description!r}: give the shape it was made for"
+            f"the plan was made for {plan.profile!r} and not for {profile.in_words()!r}: give the profile it was made for"
         )
     if mechanisms < 1:
         raise InvalidRequest(f"mechanisms={mechanisms!r} must be at least 1: how many of the best are drawn")
     names = [planned.name for planned in plan.ranked[:mechanisms]]
-    steps = {key: list(_steps(key, plan, shape)) for key in charts if key != "price"}
+    steps = {key: list(_steps(key, plan, profile.on_curve())) for key in charts if key != "price"}
     total, done = sum(map(len, steps.values())), itertools.count(1)
 
     def tell() -> None:
@@ -145,12 +146,12 @@ def explore(
     return tuple(_price(plan) if key == "price" else drawn[key] for key in charts if key != "groups" or plan.groups is not None)
 
 
-def _steps(key: Key, plan: ReleasePlan, shape: Shape) -> Iterator[tuple[float, Task]]:
+def _steps(key: Key, plan: Plan, profile: Profile) -> Iterator[tuple[float, Task]]:
     """x and the task of every point."""
     base = Task(
         plan.budget,
         plan.parts,
-        shape,
+        profile,
         plan.domain,
         plan.order,
         plan.sensitivity,
@@ -174,7 +175,7 @@ def _steps(key: Key, plan: ReleasePlan, shape: Shape) -> Iterator[tuple[float, T
         for number in sorted({*_GROUPS, plan.groups.max_groups_per_user}):
             yield number, replace(base, groups=plan.groups.model_copy(update={"max_groups_per_user": number}))
     elif key == "k" and len(plan.parts) == 1:
-        most = shape.size if plan.domain == "public" else shape.touched
+        most = profile.size if plan.domain == "public" else profile.touched
         for factor in _distinct(_SIZES, plan.parts[0].k, most):
             k = round(factor * plan.parts[0].k)
             yield k, replace(base, parts=(Part(releases=plan.parts[0].releases, k=k),))
@@ -186,12 +187,11 @@ def _distinct(factors: Sequence[float], base: int, most: float = math.inf) -> li
     return [found[number] for number in sorted(found)]
 
 
-def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: ReleasePlan, tell: Callable[[], None]) -> Chart:
+def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: Plan, tell: Callable[[], None]) -> Chart:
     points: dict[str, list[Point]] = {name: [] for name in names}
-    named = [family for family in Family.planned() if family.name in names]
-    judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by, places=plan.order)
+    judge = Judge(min(plan.rounds, _ROUNDS), plan.seed, plan.level, plan.rank_by)
     for x, task in steps:
-        for planned in judge.compared(named, task)[0]:
+        for planned in judge.compared(families(), task, names=names)[0]:
             recall = planned.quality.recall
             points[planned.name].append(Point(x=x, y=recall.value, low=recall.low, high=recall.high))
         tell()
@@ -200,7 +200,7 @@ def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: 
     return Chart(key=key, title=title, x_label=x_label, y_label="expected recall", lines=lines, planned=planned_at)
 
 
-def _words(key: Key, plan: ReleasePlan) -> tuple[str, str, float]:
+def _words(key: Key, plan: Plan) -> tuple[str, str, float]:
     if key == "epsilon":
         unit = _unit(plan.budget)
         return f"Recall against the budget's {unit}", f"{unit} of all releases together (nats)", plan.budget.limit
@@ -211,7 +211,7 @@ def _words(key: Key, plan: ReleasePlan) -> tuple[str, str, float]:
     return "How many releases the budget buys", "releases that share the budget", _total(plan)
 
 
-def _price(plan: ReleasePlan) -> Chart:
+def _price(plan: Plan) -> Chart:
     """What more or fewer releases with the planned noise cost, as plans that are fixed in advance."""
     total, points = _total(plan), []
     for count in np.unique(np.rint(np.geomspace(0.1, 10, _PRICED) * total)).astype(int).tolist():
@@ -231,7 +231,7 @@ def _price(plan: ReleasePlan) -> Chart:
     )
 
 
-def _total(plan: ReleasePlan) -> int:
+def _total(plan: Plan) -> int:
     return sum(part.releases for part in plan.parts)
 
 
@@ -239,11 +239,11 @@ def _unit(budget: Budget) -> str:
     return "rho" if budget.form == "zcdp" else "epsilon"
 
 
-def _cost(plan: ReleasePlan, factor: float) -> float:
+def _cost(plan: Plan, factor: float) -> float:
     """Of `factor` times as many releases of every part, one at least."""
     pairs = zip(plan.parts, plan.recommended.mechanisms, strict=True)
     curve = Composed.of([(max(1, round(factor * part.releases)), run.curve) for part, run in pairs])
-    return best_epsilon(curve, plan.budget.delta).value if plan.budget.form == "approximate" else plan.budget.cost(curve)
+    return plan.budget.cost(curve, thorough=True)
 
 
 # -- figures, with the extra `dpselect[plot]` ------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ def plot_chart(chart: Chart, *, ax: Axes | None = None) -> Axes:
     return axes
 
 
-def plot_plan(plan: ReleasePlan, *, ax: Axes | None = None) -> Axes:
+def plot_plan(plan: Plan, *, ax: Axes | None = None) -> Axes:
     """Draw the expected recall of every planned mechanism with its interval, the recommended one on top.
 
     Args:
@@ -328,12 +328,12 @@ _WIDTH, _HEIGHT = 520, 320
 _LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 14, 50
 
 
-def write_page(plan: ReleasePlan, charts: Sequence[Chart], target: Path) -> None:
+def write_page(plan: Plan, charts: Sequence[Chart], target: Path) -> None:
     with new_file(target, "the page", encoding="utf-8") as file:
         file.write("".join(page(plan, charts)))
 
 
-def page(plan: ReleasePlan, charts: Sequence[Chart]) -> Iterator[str]:
+def page(plan: Plan, charts: Sequence[Chart]) -> Iterator[str]:
     """The page, piece by piece."""
     from accounting.page.templates import asset, template  # jinja2, which other plans do without
 
@@ -376,10 +376,10 @@ def _tiles(best: PlannedMechanism) -> Iterator[tuple[str, str, str]]:
     if best.forecast is None:
         yield "All right", _band(quality.exact_set.low, quality.exact_set.high), "of releases have exactly the k items"
     if best.worst_recall is not None:
-        yield "If the shape is wrong", _percent(best.worst_recall), "right items at least: on shapes around it"
+        yield "If the profile is wrong", _percent(best.worst_recall), "right items at least: on profiles around it"
     few, many = amount(quality.score_loss.low), amount(quality.score_loss.high)
     lost = few if few == many else f"{few} to {many}"
-    yield "Lost users", lost, "by which the released items' counts fall short, on the stated shape"
+    yield "Lost users", lost, "by which the released items' counts fall short, on the stated profile"
 
 
 def _band(low: float, high: float) -> str:
@@ -426,20 +426,20 @@ def _releases(points: Sequence[Point], found: float) -> str:
 # -- the ranking: only columns that it is ordered by, so that no row is better than one above it -----------------------
 
 
-def _columns(plan: ReleasePlan) -> tuple[str, list[str]]:
+def _columns(plan: Plan) -> tuple[str, list[str]]:
     """By what the ranking is ordered, in words, and the heads of the table."""
     if plan.rank_by != "recall":
         words = plan.rank_by.replace("_", " ")
-        return f"{words} on the stated shape", ["Rank", "Mechanism", words.capitalize(), "Noise"]
+        return f"{words} on the stated profile", ["Rank", "Mechanism", words.capitalize(), "Noise"]
     if any(one.forecast for one in plan.ranked):
-        words = "right items expected, the mean over uneven shapes around the stated one; "
+        words = "right items expected, the mean over profiles that fit the stated numbers; "
         words += "what gives up more than 2 % of the best worst case comes after"
         return words, ["Rank", "Mechanism", "Right items expected", "At worst", "Order told", "Noise"]
     heads = ["Rank", "Mechanism", "At worst", "Order told", "Right items", "Noise"]
-    return "right items at worst, over shapes around the stated one", heads
+    return "right items at worst, over profiles around the stated one", heads
 
 
-def _row(place: int, planned: PlannedMechanism, plan: ReleasePlan) -> list[Any]:
+def _row(place: int, planned: PlannedMechanism, plan: Plan) -> list[Any]:
     """The cells of a mechanism. A share comes as text and how full its bar is."""
     noise, told = noise_in_words(planned.mechanisms[0]), "yes" if planned.ordered else "no"
     name, behind = class_name(planned.name), ("clearly behind", None)

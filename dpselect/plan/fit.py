@@ -52,15 +52,25 @@ def calibrated(
         InvalidRequest: family returns no mechanism.
     """
     priced = cast(Callable[[float], Curve], family)
-    found = family(calibrate(priced, budget, bracket, charges=charges))
-    if share is not None and share.budget.cost_of_each(found.curve, share.charges) > share.budget.limit:
-        found = family(calibrate(priced, share.budget, bracket, charges=share.charges))
+    found = family(_knob(priced, budget, bracket, charges, share))
     if not hasattr(found, "curve"):
         raise InvalidRequest(
             f"family returned a {type(found).__name__}, which draws nothing: return a mechanism, or calibrate curves with "
             "accounting.calibrate"
         )
     return found
+
+
+def _knob(
+    price: Callable[[float], Any], budget: Budget, bracket: Bracket, charges: int | None, share: BudgetShare | None
+) -> float:
+    """The costliest parameter that the budget admits, and the ledger's share too."""
+    knob = calibrate(price, budget, bracket, charges=charges)
+    if share is not None:
+        found = price(knob)
+        if share.budget.cost_of_each(getattr(found, "curve", found), share.charges) > share.budget.limit:
+            knob = calibrate(price, share.budget, bracket, charges=share.charges)
+    return knob
 
 
 def fitted(
@@ -169,14 +179,17 @@ class _Spending:
 
     def found(self, bracket: Bracket) -> Mechanism | None:
         """The mechanism with the least noise; None if the budget pays for none."""
-        share = self.request.share
         try:
-            knob = calibrate(self.price, self.budget, bracket, charges=self.charges)
-            if share is not None and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit:
-                knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
+            return self.family(_knob(self.price, self.budget, bracket, self.charges, self.request.share))
         except CalibrationError:
-            return None
-        return self.family(knob)
+            return self.family(bracket[0]) if self._free(bracket) else None
+
+    def _free(self, bracket: Bracket) -> bool:
+        """Whether the release tells nothing, whatever its noise: the set of all candidates, for example."""
+        try:
+            return all(self.budget.cost(self.price(end)) == 0 for end in bracket)
+        except (AccountingError, ValueError, ArithmeticError):
+            return False
 
     def _charged(self, one: Mechanism) -> Mechanism:
         return one if self.every is None else self.every.around(one)

@@ -1,6 +1,6 @@
 """What a release may learn before it chooses how to read a log: how many users there are, and how many items they have.
 
-`Learning` is the noisy histogram and its curve, for the log or for a group of it; `Informed` what is chosen by it, and what both cost.
+`Learning` is the noisy histogram and its curve, of a log or of its groups; `Informed` what is chosen by it, and both their price.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from accounting.arguments import shown
 from accounting.curves import AnyCurve
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Positive
-
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK
 from dpselect.noise import by_name

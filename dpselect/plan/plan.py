@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, final, get_args
@@ -23,7 +24,7 @@ from accounting.frozen import Count, Positive, Probability, Real, kind_of
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import AnyMechanism, DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram
 from dpselect.mechanisms.base import settings_of
-from dpselect.plan.candidates import GENEROUS, Choice, Family, clipped, families, family_of, not_planned, with_counts
+from dpselect.plan.candidates import FEW, GENEROUS, Choice, Family, clipped, families, family_of, not_planned, with_counts
 from dpselect.plan.counts import COUNTS_AGAIN, CountNoise, interval, without_counts
 from dpselect.plan.fit import EveryGroup, fitted, knob_of, mechanism_class, noise_settings, public_settings, resized
 from dpselect.plan.profile import Bounding, Floats, Groups, Levels, Profile, Stated
@@ -43,7 +44,7 @@ _COUNTS = (0.1, 0.2, 0.4, 0.6)  # shares of the budget tried for counts
 _ROUGH = 0.01  # how far the quick formula is off as a rule
 _GLANCED = 60  # draws by which settings that cost nothing are compared where there is no formula
 _BEHIND, _BEHIND_ROUGHLY = 0.03, 0.08  # of recall by the formula: what is further behind is settled; where the noise is rough
-_IN_FULL = 5  # at most this many are fitted and judged in full
+_IN_FULL = 4  # at most this many are fitted and judged in full
 _SAMPLES = 4  # of users
 # For how many ranks the head of a made-up profile may be flat, for each item of a user and _SINGLE more: nobody touches every
 # popular item, and in the five logs that these numbers were set by it is .8 to 9 for each item of a user.
@@ -228,8 +229,8 @@ class PlannedMechanism(Stated):
         quality: of one release, on average over the schedule.
         by_part: of one release of every part.
         cost: what all releases cost together, in the unit of the budget's limit (epsilon at its delta, or rho), nats; proved.
-        whole: whether the noise is the least that the budget admits and its own draws judged it. A mechanism that is clearly behind
-            by a quick formula is priced a little too dearly; asked for by itself, it is worked out in full.
+        whole: whether the noise is the least that the budget admits and its own draws judged it. What is far behind by a quick
+            formula may be priced a little too dearly; asked for by itself, it is worked out in full.
         max_items_per_user, clip, norm: how each user's contributions are bounded for it, as `events.read` does; None: not at all.
         worst_recall: the least recall over shapes around the stated one (exponent .2 up and down, half the users, twice the items
             per user, and another sample of users on average); None for mechanisms that are not within .01 of the best.
@@ -508,12 +509,13 @@ class _Look:
     """One way to use a mechanism, and the recall that a quick look at it shows.
 
     Attributes:
+        family, settings: what made it, and makes it again.
         mechanisms: of one group, one for every part.
         exact: whether the noise is the least that the budget admits.
-        settings, noise: what was tried, and what to fit it again by.
     """
 
     name: str
+    family: Family
     choice: Choice
     mechanisms: tuple[Mechanism, ...]
     recall: float
@@ -567,17 +569,18 @@ class Judge:
             if reason is not None:
                 reasons.setdefault(name, reason)
                 continue
-            if names is not None and name not in names and not (DISCOVERY in names and family.member is SparseHistogram):
+            if names is not None and name not in names:
                 continue
             found = False
             for choice, exact in _choices(family, settings, task):
                 found = True
-                label = DISCOVERY if isinstance(without_counts(choice.mechanism), DiscoverThenSelect) else name
-                yield self._looked(label, choice, settings, task, exact=exact)
+                yield self._looked(name, family, choice, settings, task, exact=exact)
             if not found:
                 reasons.setdefault(name, "no amount of noise brings it within the budget")
 
-    def _looked(self, name: str, choice: Choice, settings: Mapping[str, Any], task: Task, *, exact: bool) -> _Look:
+    def _looked(
+        self, name: str, made_by: Family, choice: Choice, settings: Mapping[str, Any], task: Task, *, exact: bool
+    ) -> _Look:
         """With the settings that cost nothing, chosen for every part by the quick formula."""
         best, total = [], 0.0
         for part in task.parts:
@@ -588,22 +591,20 @@ class Judge:
             recall, run = max(tried, key=lambda pair: pair[0])
             best.append(run)
             total += part.releases * recall
-        return _Look(name, choice, tuple(best), total / task.releases, exact, settings)
+        return _Look(name, made_by, choice, tuple(best), total / task.releases, exact, settings)
 
     def _forecast(self, family: Family, run: Mechanism, task: Task, rankings: Sequence[tuple[int, Levels]]) -> float:
         """The recall, on average over groups."""
-        parts = [
-            (count, family.forecast(without_counts(run), levels, task.profile, self.seed, _GLANCED)) for count, levels in rankings
-        ]
-        return sum(count * recall for count, recall in parts) / sum(count for count, _ in parts)
+        one = without_counts(run)
+        found = [(n, family.forecast(one, levels, task.profile, seed=self.seed, runs=_GLANCED)) for n, levels in rankings]
+        return sum(n * recall for n, recall in found) / sum(n for n, _ in found)
 
     def _reported(self, look: _Look, task: Task, *, full: bool) -> PlannedMechanism:
         """Judged by its own draws, if it may come first; with the least noise that the budget admits."""
         choice = look.choice
         if full and not look.exact:
-            family = family_of(SparseHistogram.model_construct() if look.name == DISCOVERY else choice.mechanism)
-            again = [one for one, _ in _choices(family, look.settings, task, exactly=True) if _alike(one, choice)]
-            look = self._looked(look.name, again[0], look.settings, task, exact=True) if again else look
+            again = [one for one, _ in _choices(look.family, look.settings, task, exactly=True) if _alike(one, choice)]
+            look = self._looked(look.name, look.family, again[0], look.settings, task, exact=True) if again else look
         bounding = task.bounding(choice)
         by_part = [
             self._judged(run, task, part, bounding) if full else _settled(look, task, part, bounding)
@@ -615,7 +616,7 @@ class Judge:
             mechanisms=look.mechanisms,
             quality=Quality.average((part.releases, found) for part, found in zip(task.parts, by_part, strict=True)),
             by_part=tuple(by_part),
-            cost=task.budget.cost(task.charged_for(look.mechanisms)) if full or look.exact else task.budget.limit,
+            cost=min(task.budget.cost(task.charged_for(look.mechanisms)), task.budget.limit),  # which admits it
             whole=full,
             max_items_per_user=choice.max_items_per_user,
             clip=choice.clip,
@@ -652,9 +653,6 @@ class Judge:
         return total / task.releases
 
 
-DISCOVERY = kind_of(DiscoverThenSelect)
-
-
 def _variants(family: Family, one: Mechanism, levels: Levels) -> Iterator[Mechanism]:
     """Settings that cost nothing, of what selects; its counts stay beside it."""
     inner = without_counts(one)
@@ -689,36 +687,24 @@ def _settled(look: _Look, task: Task, part: Part, bounding: Bounding) -> Quality
 def _choices(family: Family, settings: Mapping[str, Any], task: Task, *, exactly: bool = False) -> Iterator[tuple[Choice, bool]]:
     """The ways to fit a family to the budget, and whether each has the least noise that the budget admits."""
     slow = task.charged == "together" and task.budget.form == "approximate" and task.releases > 1 and not exactly
-    noise, traits, loads = settings.get("noise"), family.member.traits, None if task.stated else task.profile.loads
-    more = {name: value for name, value in settings.items() if name != "noise"}
-    alone = noise in traits.clips and traits.domain == "unknown" and task.limit is None and loads is not None
+    loads, two_steps = None if task.stated else task.profile.loads, family.member is DiscoverThenSelect
+    member: type[Mechanism] = SparseHistogram if two_steps else family.member
+    noise: Any = "gaussian" if two_steps else settings.get("noise")
+    alone = noise in member.traits.clips and member.traits.domain == "unknown" and task.limit is None and loads is not None
     bound = GENEROUS if alone else task.limit
     seen = task.sensitivity if task.stated else Sensitivity.of_counts(task.sensitivity.relation, bound)
-    with_noise = noise if "noise" in family.member.model_fields else None
-    try:
-        found = fitted(family.kind, task.budget, task.request(seen, with_noise), every=task.every, settings=more, roughly=slow)
-        yield Choice(found, bound), not slow
-    except AccountingError:
-        pass
-    if noise in traits.clips and loads is not None and (task.counts is None or task.recounted):
-        norm = traits.clips[noise]
-        most = bound if traits.domain == "unknown" else task.limit
-        longest = min(math.inf if task.limit is None else task.limit, float(loads.sizes[-1]))
-        yield from (
-            (one, not slow)
-            for one in clipped(
-                family.member,
-                noise,
-                norm,
-                task.budget,
-                task.request(),
-                limit=task.limit,
-                most=most,
-                longest=longest,
-                every=task.every,
-                roughly=slow,
-            )
-        )
+    more = {name: value for name, value in settings.items() if name != "noise"}
+    spend: Any = {"every": task.every, "roughly": slow}
+    if not two_steps:
+        with suppress(AccountingError):
+            asked = task.request(seen, noise if "noise" in member.model_fields else None)
+            yield Choice(fitted(family.kind, task.budget, asked, settings=more, **spend), bound), not slow
+    if noise is None or noise not in member.traits.clips or loads is None or (task.counts is not None and not task.recounted):
+        return
+    limits: Any = {"limit": task.limit, "most": bound if member.traits.domain == "unknown" else task.limit}
+    limits["longest"] = float(loads.sizes[-1])
+    made = clipped(member, noise, member.traits.clips[noise], task.budget, task.request(), **limits, **spend)
+    yield from ((one, not slow) for one in made if isinstance(without_counts(one.mechanism), DiscoverThenSelect) is two_steps)
 
 
 def unsuited(family: Family, settings: Mapping[str, Any], task: Task) -> str | None:
@@ -730,8 +716,13 @@ def unsuited(family: Family, settings: Mapping[str, Any], task: Task) -> str | N
         return "needs a public domain: it would show items that are read off private data"
     if task.order and traits.ordered is False:
         return "does not release the order"
-    if family.kind == DISCOVERY:
-        return "is made of a SparseHistogram that clips users, and looks at them twice: not for groups, or where users have few items"
+    if family.member is DiscoverThenSelect:
+        loads = None if task.stated else task.profile.loads
+        if task.groups is not None:
+            return "looks at users twice, which is not done for groups"
+        if loads is None or loads.sizes[-1] <= FEW:
+            return "clips users twice: the profile has to say how many items they have, more than two"
+        return "may fail, so the budget needs a delta: the chance of that" if task.budget.delta == 0 else None
     if traits.failure is not None and task.budget.delta == 0:
         return "may fail, so the budget needs a delta: the chance of that"
     try:
@@ -775,7 +766,7 @@ def _merged(reasons: Mapping[str, str], suited: set[str]) -> list[Unsuited]:
 
 
 def possible(profile: Profile, seed: int) -> Iterator[Profile]:
-    """Profiles that fit the numbers that a made-up one states: uneven, with a flatter head or a smaller exponent, as logs have."""
+    """Profiles that fit the numbers of a made-up one: uneven, with a flatter head or a smaller exponent, as logs have."""
     width = _SINGLE + (1.0 if profile.loads is None else profile.loads.mean)
     others = [*(profile.flattened(width * ranks) for ranks in _HEADS), profile.tempered(_FLATTER)]
     for place, other in enumerate(others):
@@ -807,7 +798,7 @@ def _by_worst_case(planned: Sequence[PlannedMechanism], task: Task, judge: Judge
     seeds = () if task.groups is not None else range(_SAMPLES)  # a sample of each group is another thing
     samples = _fitting(task, (profile.varied(np.random.default_rng([judge.seed, 2, seed])) for seed in seeds))
     found = [_tested(one, samples, around, judge) for one in close]
-    # Equals to a thousandth: the one that tells the order as well; then, as sorting is stable, in the order of the profile itself.
+    # Equals to a thousandth: the one that tells the order as well; then, as sorting is stable, in the profile's order.
     found.sort(key=lambda one: (-round(one.worst_recall or 0.0, 3), not one.ordered))
     return [*found, *rest]
 
@@ -974,8 +965,8 @@ def _require_types(budget: object, profile: object) -> None:
         )
     if not isinstance(profile, Profile):
         raise InvalidRequest(
-            f"profile must be a dpselect.Profile, not {type(profile).__name__}: a plan that looks at private data leaks them. Use "
-            "Profile.zipf, or Profile.of_counts(..., public=True) for counts that were published or made up"
+            f"profile must be a dpselect.Profile, not {type(profile).__name__}: a plan that looks at private data leaks "
+            "them. Use Profile.zipf, or Profile.of_counts(..., public=True) for counts that were published or made up"
         )
 
 
@@ -1072,8 +1063,8 @@ def budget_for(recall: float, build: Callable[[float], Plan], low: float = 1e-3,
         raise InvalidRequest(f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items")
     found = _affordable(build, high)
     if found is None or found.recommended.expected < recall:
-        best = "nothing" if found is None else share(found.recommended.expected)
-        raise InvalidRequest(f"recall={recall:g} is out of reach: {high:,.6g} finds {best}; ask for less, or for fewer items")
+        most = "nothing" if found is None else share(found.recommended.expected)
+        raise InvalidRequest(f"recall={recall:g} is out of reach: {high:,.6g} finds {most}; ask for less, or for fewer items")
     best = (high, found)
     for _ in range(_STEPS):
         middle = float(f"{math.sqrt(low * best[0]):.3g}")
@@ -1159,11 +1150,8 @@ def recommendation_in_words(plan: Plan, planned: PlannedMechanism) -> Iterator[t
         found = f"{share(planned.expected)} of the true items in each release"
         yield "expect", f"{found}; {share(low)} to {share(high)} on profiles that fit what is stated"
     else:
-        error = (
-            ""
-            if recall.method == "exact"
-            else f" ({100 * recall.level:g} % of simulations: {share(recall.low)} to {share(recall.high)})"
-        )
+        interval_of = f" ({100 * recall.level:g} % of simulations: {share(recall.low)} to {share(recall.high)})"
+        error = "" if recall.method == "exact" else interval_of
         yield "expect", f"{share(recall.value)} of the true items in each release{error}; all of them right in {right}"
     if plan.counts is not None:
         # How exact they are, and of what kind.
@@ -1182,10 +1170,10 @@ def recommendation_in_words(plan: Plan, planned: PlannedMechanism) -> Iterator[t
     else:
         around_it = "steeper, flatter, half the users, twice the items each"
         yield "if wrong", f"at least {share(planned.worst_recall)} on profiles around this one: {around_it}"
-    yield "instead", next((why_not(plan, planned, one) for one in plan.ranked if one != planned), "nothing else applies")
+    yield "instead", next((why_not(planned, one) for one in plan.ranked if one != planned), "nothing else applies")
 
 
-def why_not(plan: Plan, best: PlannedMechanism, other: PlannedMechanism) -> str:
+def why_not(best: PlannedMechanism, other: PlannedMechanism) -> str:
     """What another mechanism finds, and why it comes after the best."""
     lost, about = best.expected - other.expected, f"{other.name} {share(other.expected)}"
     if lost < _CLOSE:

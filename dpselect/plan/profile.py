@@ -11,12 +11,12 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 import scipy
@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
 from accounting import Relation
+from accounting.address import masked
 from accounting.arguments import shown
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
@@ -41,8 +42,8 @@ SHARES = (0.1, 0.25, 0.5, 0.75, 0.9)
 """Of the users: the quantiles of items per user that stand for a log."""
 
 EXPONENTS = (0.5, 0.6, 0.7, 0.8)
-"""Of the curves that stand for unknown popularity: item i has a count in proportion to i^-exponent. One alone loses up to two thirds
-of a top 10 on a log of another one; among a few sets these lose least on six logs, and no more on five held out."""
+"""Of the curves that stand for unknown popularity: item i has a count in proportion to i^-exponent. One alone loses up to two
+thirds of a top 10 on a log of another one; among a few sets these lose least on six logs, and no more on five held out."""
 
 MOST_USERS = 10**15
 """Users, and items of one: beyond it a float does not tell one."""
@@ -263,10 +264,19 @@ class Loads:
             return counts[:reach] * kept, np.zeros(reach)
         inner = np.diff(np.minimum(ends, candidates), prepend=0)
         chance = min(1.0, float(counts @ inner) / max(float(counts @ multiplicities), 1e-300))
+        if self.uneven:  # roughly: the curves are rough themselves
+            return self._within_roughly(counts[:reach], chance, clip, norm)
         mean, square = self._within(round(chance, 12), clip, norm)
         shares = np.broadcast_to(self._shares(), (len(counts), len(self.sizes)))[:reach]
         kept = shares @ mean
         return counts[:reach] * kept, np.sqrt(counts[:reach] * np.maximum(shares @ square - kept**2, 0.0))
+
+    def _within_roughly(self, counts: Floats, chance: float, clip: float, norm: Norm) -> tuple[Floats, Floats]:
+        weight, shares = _weights(1 + (self.sizes - 1) * chance, clip, norm), self._shares()[0]
+        mean, logs = float(shares @ weight), np.log(weight)
+        spread = math.sqrt(max(0.0, float(shares @ logs**2 - (shares @ logs) ** 2)))
+        drawn = np.sqrt(counts * max(0.0, float(shares @ weight**2) - mean**2))
+        return counts * mean, np.hypot(drawn, self.uneven * spread * counts * mean)
 
     def _within(self, chance: float, clip: float, norm: Norm) -> tuple[Floats, Floats]:
         """(bins,) the mean and the mean square of what an item counts whose user's others lie among some with this chance."""
@@ -458,8 +468,8 @@ class Profile:
         description: where the profile comes from, in words.
         loads: how many items users have; None if that is not known.
         users: how many users there are; None if that is not known.
-        law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a real log scatter; "curves", where
-            popularity is not known and a few curves stand for it.
+        law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a real log scatter; "curves",
+            where popularity is not known and a few curves stand for it.
         quantiles: items per user that shares `SHARES` of the users do not exceed, where the profile was made of these.
     """
 
@@ -720,7 +730,7 @@ class Profile:
         """
         if public is not True:
             raise InvalidRequest(
-                f"the counts in {str(path)!r} may be private: a plan that looks at private counts leaks them. If they were "
+                f"the counts in {masked(path)} may be private: a plan that looks at private counts leaks them. If they were "
                 "published or made up, declare it (public=True in the library, --public at the command line)"
             )
         words = f"public counts in {Path(path).name}" + ("" if column is None else f", column {column}")
@@ -745,8 +755,8 @@ class Profile:
             )
         if public is not True:
             raise InvalidRequest(
-                f"the log {str(path)!r} may be private: a plan that looks at a private log leaks it. If it was published or made "
-                "up, declare it (public=True in the library, --public at the command line)"
+                f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
+                "made up, declare it (public=True in the library, --public at the command line)"
             )
         counts, multiplicities, loads, users = _users_in(Path(path), user, item)
         return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users)
@@ -972,11 +982,11 @@ def _users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads,
             found, head = (connection.execute(sql).fetchnumpy() for sql in (_LOADS, _USERS))
     except (duckdb.Error, OSError) as error:
         raise InvalidRequest(
-            f"{str(path)!r} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
+            f"{masked(path)} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
             f"{user!r} and {item!r}"
         ) from None
     if len(found["t"]) == 0:
-        raise InvalidRequest(f"{str(path)!r} holds no event with a user and an item: name another log")
+        raise InvalidRequest(f"{masked(path)} holds no event with a user and an item: name another log")
     loads, users = (np.asarray(found[name]).astype(np.float64) for name in ("t", "n"))
     return _summed(found["i"], loads, users, head)
 
@@ -1011,7 +1021,7 @@ def _counts_in(path: Path, column: str | None) -> list[float]:
         rows = list(csv.reader(io.StringIO(read_text(path, InvalidRequest, "the file of counts"), newline="")))
     except csv.Error as error:
         raise InvalidRequest(
-            f"{str(path)!r} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
+            f"{masked(path)} cannot be read as CSV ({type(error).__name__}): name a text file with counts, in UTF-8"
         ) from None
     place = _place(path, rows[0] if rows else [], column)
     return [_number(path, line, row, place) for line, row in enumerate(rows[1:], start=2) if row]
@@ -1023,13 +1033,13 @@ def _place(path: Path, header: list[str], column: str | None) -> int:
         # A number in the first line is a count that would be lost, of the top item as a rule.
         with contextlib.suppress(ValueError):
             float(names[0])
-            raise InvalidRequest(f"{str(path)!r} begins with a number: put the column's name in the first line, counts below it")
+            raise InvalidRequest(f"{masked(path)} begins with a number: put the column's name in the first line, counts below it")
         return 0
     if column in names:
         return names.index(column)
     wanted = "no column is named" if column is None else f"column {column!r} is missing"
     raise InvalidRequest(
-        f"{str(path)!r}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
+        f"{masked(path)}: {wanted}; its first line has the columns {', '.join(names) or 'none'}: name one of them"
     )
 
 
@@ -1037,7 +1047,7 @@ def _number(path: Path, line: int, row: list[str], place: int) -> float:
     try:
         return float(row[place])
     except (IndexError, ValueError):
-        raise InvalidRequest(f"{str(path)!r}, line {line}: the column holds something else than a number") from None
+        raise InvalidRequest(f"{masked(path)}, line {line}: the column holds something else than a number") from None
 
 
 def _checked(counts: ArrayLike) -> Floats:

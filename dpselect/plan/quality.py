@@ -19,6 +19,7 @@ from dpselect.mechanisms import (
     CanonicalTopK,
     DiscoverThenSelect,
     ExponentialMechanism,
+    JointTopK,
     LimitedDomain,
     Mechanism,
     OneshotTopK,
@@ -26,6 +27,10 @@ from dpselect.mechanisms import (
     PermuteAndFlip,
     ReportNoisyMax,
     SparseHistogram,
+    StabilityTest,
+    StableTopK,
+    StableTopKFixed,
+    TopStable,
 )
 from dpselect.mechanisms.base import settings_of
 from dpselect.noise import NoiseName, by_name
@@ -36,12 +41,14 @@ from dpselect.sensitivity import Norm
 
 Screen = Callable[[Any, Levels], float]
 
-_HALVINGS = 40
+_HALVINGS = 28
 _REACH = 45.0  # scales of the noise beyond the highest and the lowest score
-_POINTS, _ROUNDS = 192, 100  # of the grid on which a round of peeling is integrated, and rounds that are followed one by one
+_POINTS, _ROUNDS = 256, 100  # of the grid on which a round of peeling is integrated, and rounds that are followed one by one
+_LOSSES, _UNLIKELY_SIZE = 400, 1e-4  # of JointTopK, on a grid; chance of a size that is left out
 _CHUNK = 1 << 21  # scores drawn at once
 _WORK = 4e7  # scores that are drawn for one judgement: about a second
 _FEWEST = 50  # runs
+_SORTED = 20  # draws that a sort takes as long as
 _DENSE = 40_000  # items beyond which a draw goes by levels of equal counts, where the mechanism can
 _DROPPED, _LOWEST = 1e-9, 1e-12  # chance that an item that is left out would have been released; that noise is taken to lie lower
 
@@ -130,36 +137,87 @@ def screen_two_steps(mechanism: DiscoverThenSelect, levels: Levels) -> float:
 
 
 def screen_peeling(mechanism: PeelingTopK, levels: Levels) -> float:
-    """k rounds with fresh noise: in each a level loses as many items as it should win, on average."""
+    """k rounds with fresh noise: in each an item is less likely to be there still by its chance to win the one before."""
     if mechanism.noise == "gumbel":  # one draw serves all rounds
         return _largest(levels, mechanism.scale, "gumbel")
     noise, kept = by_name(mechanism.noise), relevant(levels, mechanism.noise, mechanism.scale, levels.k)
-    values, left = levels.values[:kept], levels.multiplicities[:kept].astype(np.float64)
+    values, members = levels.values[:kept], levels.multiplicities[:kept].astype(np.float64)
     scale = mechanism.scale if levels.spread is None else np.hypot(mechanism.scale, levels.spread[:kept] / deviation(noise.name))
     rounds, worth, found = min(levels.k, _ROUNDS), (levels.rights / levels.multiplicities)[:kept], 0.0
-    reach = float(noise.isf(1e-9)) * float(np.max(scale))
-    low = float(levels.value(levels.k)) + float(noise.isf(0.99)) * float(np.max(scale))
-    edges = np.linspace(low, float(values[0]) + reach, _POINTS + 1)[:, None]
-    below = np.maximum(noise.cdf((edges - values) / scale), 1e-300)
-    logs = np.log(below)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rates = np.where(left > 0, np.diff(logs, axis=0), 0.0)  # of the largest of one level to lie in a cell, given it is below
-    middle = (logs[1:] + logs[:-1]) / 2
+    reach, last = float(noise.isf(1e-9)) * float(np.max(scale)), float(levels.value(levels.k))
+    values = np.minimum(values, last + reach)  # so far up an item is as good as taken
+    edges = np.linspace(last + float(noise.isf(0.99)) * float(np.max(scale)), float(values[0]) + reach, _POINTS + 1)[:, None]
+    below = noise.cdf((edges - values) / scale)
+    mass, missed = np.diff(below, axis=0), 1 - (below[1:] + below[:-1]) / 2
+    there = np.ones(kept)  # the chance that an item of each level is still there
     for _ in range(rounds):
-        highest = np.exp(np.minimum(middle @ left, 0.0))  # the chance that nobody is above a cell
-        won = highest @ (rates * left)
-        won = np.minimum(won / max(float(won.sum()), 1e-300) * (levels.k / rounds), left)
-        found += float(won @ worth)
-        left = left - won
+        lower = np.maximum(1 - there * missed, 1e-300)  # of one item, whether there or not, to be below a cell
+        highest = np.exp(np.minimum(np.log(lower) @ members, 0.0))
+        won = there * ((highest[:, None] / lower) * mass).sum(axis=0)
+        won = np.minimum(won * (levels.k / rounds / max(float(won @ members), 1e-300)), there)
+        found += float(won @ (members * worth))
+        there = there - won
     return min(1.0, found / levels.k)
 
 
-def screen_canonical(mechanism: CanonicalTopK, levels: Levels) -> float | None:
-    """The exact law of Gumbel noise; other noise is drawn."""
-    if mechanism.noise != "gumbel":
-        return None
-    found = _canonical(mechanism, levels)
-    return float(found.recall @ found.weights)
+def screen_canonical(mechanism: CanonicalTopK, levels: Levels) -> float:
+    """The exact law of Gumbel noise; exponential noise has the same tail."""
+    return _canonical(mechanism, levels).mean("recall")
+
+
+def screen_joint(mechanism: JointTopK, levels: Levels) -> float:
+    """From the law of the largest loss: the sequences that lose at most l have an item with a count of at least h_i - l in every
+    place i, and are uniform given that bound.
+    """
+    k, places = levels.k, np.arange(levels.k)
+    best = levels.value(places + 1)
+    losses = np.linspace(0.0, _log_sequences(levels) / mechanism.rate, _LOSSES)
+    allowed = np.concatenate([[0], levels.ends])[np.searchsorted(-levels.values, losses[:, None] - best, side="right")]
+    room = np.maximum(allowed - places, 1)
+    logs = np.log(room).sum(axis=1) - mechanism.rate * losses
+    chances = np.exp(logs - logs.max())
+    drawn = 1 - np.cumprod((1 - 1 / room)[:, ::-1], axis=1)[:, ::-1]  # of an item that may first be in each place
+    right = np.diff(levels.hits(allowed), axis=1, prepend=0)
+    return min(1.0, float(chances @ (right * drawn).sum(axis=1) / chances.sum()) / k)
+
+
+def _log_sequences(levels: Levels) -> float:
+    """How much more likely the best sequence has to be than any other for all others together to be negligible; nats."""
+    return float(scipy.special.gammaln(levels.size + 1.0) - scipy.special.gammaln(levels.size - levels.k + 1.0)) + 40.0
+
+
+def screen_stable(mechanism: StabilityTest | StableTopK | TopStable | StableTopKFixed, levels: Levels) -> float:
+    """The top items as far as a test passes, exactly; the rest of a fixed size by the exponential mechanism."""
+    sizes, chances = _stable_sizes(mechanism.stable if isinstance(mechanism, StableTopKFixed) else mechanism, levels)
+    likely = chances > _UNLIKELY_SIZE
+    if not isinstance(mechanism, StableTopKFixed):
+        shown = np.minimum(sizes, levels.k) / np.maximum(sizes, 1)  # of more than k, k at random
+        return min(1.0, float((chances * shown) @ levels.hits(sizes)) / levels.k)
+    pairs = zip(sizes[likely].tolist(), chances[likely].tolist(), strict=True)
+    return sum(chance * _filled(mechanism, levels, size) for size, chance in pairs) / max(float(chances[likely].sum()), 1e-300)
+
+
+def _stable_sizes(mechanism: StabilityTest | StableTopK | TopStable, levels: Levels) -> tuple[Indices, Floats]:
+    """How many of the best pass together, and how likely each number is."""
+    if isinstance(mechanism, StabilityTest):
+        return np.array([mechanism.k]), mechanism.rule.pass_probability(levels.gaps(mechanism.k)[-1:])
+    gaps = levels.gaps(mechanism.kbar)
+    if isinstance(mechanism, TopStable):
+        order = mechanism.search_order(mechanism.kbar)
+        return np.append(order, 0), mechanism.rule.first_law(gaps[order - 1] - 1 - mechanism.rule.threshold)
+    passing = mechanism.rank_law(gaps) * mechanism.rule.pass_probability(gaps)
+    return np.arange(len(gaps) + 1), np.append(max(0.0, 1 - float(passing.sum())), passing)
+
+
+def _filled(mechanism: StableTopKFixed, levels: Levels, size: int) -> float:
+    """The recall once the top `size` has passed; 0 if nothing has."""
+    k, held = levels.k, size if size <= levels.k else 0
+    pool, wanted = levels.cut(0, size) if size > k else levels.cut(size), k - held
+    if wanted == 0 or pool.size == 0:
+        return float(levels.hits(held)) / k
+    scales = np.array([mechanism.pick_scale(wanted)])
+    chances = above(pool.values, pool.multiplicities.astype(np.float64), scales, "gumbel", wanted)
+    return min(1.0, (float(levels.hits(held)) + float(chances @ pool.rights)) / k)
 
 
 def _again(mechanism: DiscoverThenSelect, levels: Levels, reach: int) -> tuple[Floats, Floats | None]:
@@ -207,8 +265,10 @@ def _silent(mechanism: Mechanism) -> Mechanism:
 def _drawn(mechanism: Mechanism, levels: Levels, runs: int, rng: np.random.Generator) -> Indices:
     """(runs, at most k) levels of the released items, -1 where there is none."""
     seen = _competing(mechanism, levels)
-    peeled = levels.k if isinstance(mechanism, PeelingTopK) and mechanism.noise != "gumbel" else 1
-    runs = int(min(runs, max(_FEWEST, _WORK / (peeled * min(seen.size, _DENSE * 10)))))
+    # Each round of peeling draws anew, and a sequence is sorted for.
+    steps = levels.k if isinstance(mechanism, PeelingTopK) and mechanism.noise != "gumbel" else 1
+    steps = _SORTED if isinstance(mechanism, JointTopK) else steps
+    runs = int(min(runs, max(_FEWEST, _WORK / (steps * min(seen.size, _DENSE * 10)))))
     if seen.size > _DENSE and seen.spread is None and mechanism.traits.of("groups", mechanism):
         return _by_levels(mechanism, seen, min(runs, 2 * _FEWEST), rng)
     level, parts = np.repeat(np.arange(len(seen.values)), seen.multiplicities), []
@@ -235,6 +295,9 @@ def _competing(mechanism: Mechanism, levels: Levels) -> Levels:
     noise, scale = settings.get("noise"), settings.get("scale")
     if isinstance(mechanism, LimitedDomain):
         return levels if levels.size <= mechanism.kbar + 1 else levels.cut(0, mechanism.kbar + 1)
+    if isinstance(mechanism, JointTopK):
+        reach = _log_sequences(levels) / mechanism.rate
+        return levels.cut(0, max(mechanism.k, int(levels.multiplicities[levels.values >= levels.value(levels.k) - reach].sum())))
     if isinstance(mechanism, ExponentialMechanism | PermuteAndFlip):
         noise, scale = "gumbel", mechanism.sensitivity.range / mechanism.epsilon
     if not isinstance(

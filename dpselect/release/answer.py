@@ -12,16 +12,15 @@ from uuid import uuid4
 import accounting as acc
 import dpselect as dps
 from dpselect import events
-from dpselect.choose.counts import interval
-from dpselect.choose.defaults import Informed, declared
-from dpselect.choose.forecast import Choice
-from dpselect.choose.learning import CLAIM, Learning, Learnt, LearnThenSelect
 from dpselect.continual.averages import Averages
 from dpselect.continual.memory import Memory, best
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.mechanisms.base import Mechanism, Rounds
+from dpselect.plan.candidates import Choice
+from dpselect.plan.counts import interval
+from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt, LearnThenSelect
 from dpselect.release.promise import Promise, promise, promise_in_words
 from dpselect.release.question import Payment, Question, choose, choose_later, learns_about
 from dpselect.scores import Scores, SecondLook
@@ -68,8 +67,8 @@ class Answer:
         choice: the mechanism that drew it, and how users' contributions were bounded for it.
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
-        learnt: what was paid for, where numbers of users were learnt first (`choice.crowd`) and chose the mechanism; else None.
-        known_from: the ledger's entry that held such numbers of an earlier release (`choice.crowd`), for nothing; else None.
+        learnt: what was paid for, where numbers of users were learnt first (`choice.profile`) and chose the mechanism; else None.
+        known_from: the ledger's entry that held such numbers of an earlier release (`choice.profile`), for nothing; else None.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
         shown: all that was released, of which `selection` is the best part; None without a memory of earlier releases.
     """
@@ -136,8 +135,8 @@ class Answer:
     def claim(self) -> str:
         """What the ledger records of the numbers that were learnt."""
         assert self.learnt is not None
-        assert self.choice.crowd is not None, "it was chosen by them"
-        return Learnt(self.choice.crowd, self.learnt.learning).claim(learns_about(self.question, self.learnt.learning))
+        assert self.choice.profile is not None, "it was chosen by them"
+        return Learnt(self.choice.profile, self.learnt.learning).claim(learns_about(self.question, self.learnt.learning))
 
     def to_arrow(self) -> Any:
         """A pyarrow Table of one row per item: see `Selection.to_arrow`, with intervals around noisy values."""
@@ -265,7 +264,7 @@ def _learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Lear
         entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
         if entry is not None and (users or items):
             found = Learnt.in_claim(entry.label or "", entry.seq)
-            return replace(found, crowd=declared(release.users, release.items_per_user, found.crowd))
+            return replace(found, profile=found.profile.declaring(release.users, release.items_per_user))
     return None
 
 

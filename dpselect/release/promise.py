@@ -9,8 +9,8 @@ from decimal import ROUND_CEILING, Context, Decimal
 from accounting import Bound, Budget, Relation, best_epsilon
 from accounting.arguments import WORDS
 from accounting.convert.bounds import Route
-from dpselect.choose.learning import LearnThenSelect
 from dpselect.mechanisms.base import Mechanism
+from dpselect.plan.learn import LearnThenSelect
 
 # Where a zCDP budget states no delta: a customary one, so that the price can be compared with others.
 _CUSTOMARY_DELTA = 1e-6

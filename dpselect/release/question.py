@@ -13,25 +13,25 @@ from typing import TYPE_CHECKING, Any, Literal, final
 
 from accounting import Budget, Relation
 from accounting.address import without_password
-from dpselect.choose.calibration import fitted
-from dpselect.choose.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
-from dpselect.choose.defaults import (
-    WHOLE_COUNTS,
-    Informed,
-    declared,
-    default_choice,
-    default_group_choice,
-    default_groups,
-    default_mechanism,
-)
-from dpselect.choose.forecast import Choice, Crowd, Forecast
-from dpselect.choose.learning import LEARN, Learning, Learnt
-from dpselect.choose.request import BudgetShare, TopKRequest
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, WithValues
 from dpselect.mechanisms.base import Pay
 from dpselect.noise import NoiseName
+from dpselect.plan.candidates import (
+    WHOLE_COUNTS,
+    Choice,
+    default_choice,
+    default_group_choice,
+    default_groups,
+    default_mechanism,
+    with_counts,
+)
+from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
+from dpselect.plan.fit import fitted
+from dpselect.plan.learn import LEARN, Informed, Learning, Learnt
+from dpselect.plan.profile import Profile
+from dpselect.plan.request import BudgetShare, TopKRequest
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -82,7 +82,7 @@ class Release:
     items_per_user: float | None = None
     users: float | None = None
     learn: float | None = None
-    learnt: Crowd | None = None
+    learnt: Profile | None = None
     learn_again: bool = False
     as_set: bool = False
     with_counts: bool = False
@@ -327,7 +327,7 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
     if not question.learns:
         return None
     _require_delta(release)
-    known = {"users": release.users, "items_per_user": release.items_per_user}
+    known: Any = {"users": release.users, "items_per_user": release.items_per_user}
     request, order = _request(question, whole), not release.as_set
     return Informed.of(release.budget, request, share=question.learns, **known, limit=limit, order=order)
 
@@ -359,9 +359,9 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
             release.budget, asked, reading.max_groups_per_user, kind=release.mechanism, discover=discover
         )
         return Choice(found, limit, clip, _norm(question))
-    crowd = release.learnt if known is None else known.crowd
-    if crowd is not None or (reading.value is None and release.mechanism is None and not _whole_counts_alone(question)):
-        return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set, crowd=crowd)
+    profile = release.learnt if known is None else known.profile
+    if profile is not None or (reading.value is None and release.mechanism is None and not _whole_counts_alone(question)):
+        return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set, profile=profile)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     kind = release.mechanism
     if kind is None and (release.domain is None or release.min_users is not None):
@@ -369,8 +369,8 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
     found = default_mechanism(release.budget, asked) if kind is None else fitted(kind, release.budget, asked)
     if question.recounted:
-        forecast = Forecast(declared(release.users, release.items_per_user), asked.k, asked.candidates)
-        found = forecast.with_counts(without_counts(found), CountNoise.of(asked, release.budget))
+        profile = Profile.typical(release.users, release.items_per_user)
+        found = with_counts(without_counts(found), CountNoise.of(asked, release.budget), profile, asked)
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 

@@ -14,11 +14,12 @@ import accounting as acc
 import dpselect
 from accounting import Budget, OutputError
 from accounting.files import PRIVATE, new_file, read_text
-from dpselect.choose.counts import interval
-from dpselect.choose.forecast import Choice, Crowd
-from dpselect.choose.learning import Learnt, LearnThenSelect
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
+from dpselect.plan.candidates import Choice
+from dpselect.plan.counts import interval
+from dpselect.plan.learn import Learnt, LearnThenSelect
+from dpselect.plan.profile import Profile
 from dpselect.release.answer import Answer, PaidCharge, cautions
 from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words
 from dpselect.release.question import Payment, Question, learns_about
@@ -94,7 +95,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
 
 def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
     """The numbers of users that chose the mechanism, and what paid for them and for it."""
-    crowd = answer.choice.crowd
+    crowd = answer.choice.profile
     assert crowd is not None, "it was chosen by them"
     declared = [name for name, part in paid.learning.drawn.items() if not part]
     said = {"declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
@@ -103,9 +104,9 @@ def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
 
 def _known(answer: Answer) -> dict[str, Any]:
     """The numbers of an earlier release that chose the mechanism, and where the ledger holds them."""
-    if answer.known_from is None or answer.choice.crowd is None:
+    if answer.known_from is None or answer.choice.profile is None:
         return {}
-    return {"known": {**answer.choice.crowd.as_data(), "entry": answer.known_from}}
+    return {"known": {**answer.choice.profile.as_data(), "entry": answer.known_from}}
 
 
 def _text(moment: object) -> str | None:
@@ -262,7 +263,7 @@ def restored(content: str, question: Question) -> Answer:
     mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
     choice, learnt, known = Choice(mechanism, how["max_items_per_user"], how["clip"]), held.get("learnt"), held.get("known")
     told = learnt or known
-    choice = choice if told is None else replace(choice, crowd=Crowd.of_data(told))
+    choice = choice if told is None else replace(choice, profile=Profile.of_data(told))
     selection = Selection.from_json(json.dumps(held["selection"]))
     return Answer(
         question,

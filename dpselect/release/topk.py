@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from accounting import Budget, InvalidBudget, Relation
 from accounting.address import masked
 from accounting.files import require_new
-from dpselect.choose.learning import learning_asked
 from dpselect.errors import InvalidRequest
 from dpselect.events.catalogue import Labels, listed, read_catalogue
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.noise import NoiseName
+from dpselect.plan.learn import learning_asked
 from dpselect.release.answer import Answer, answer
 from dpselect.release.question import Keeper, Payment, Question, Release
 from dpselect.release.record import as_json, recorded, restored, write_private

@@ -29,9 +29,9 @@ from accounting.calibration import calibrate
 from accounting.convert.bounds import best_epsilon
 from accounting.convert.pld.compose import pld_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, GaussianDP, LaplaceDP
-from dpselect.choose.calibration import fitted
-from dpselect.choose.request import TopKRequest
 from dpselect.mechanisms import members
+from dpselect.plan.fit import fitted
+from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
 EPSILON, DELTA, FAILURE = 1.0, 1e-6, 1e-10

@@ -31,7 +31,7 @@ from recall_logs import Log, load
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.defaults import GENEROUS
+from dpselect.plan.candidates import GENEROUS
 
 Floats = NDArray[np.float64]
 

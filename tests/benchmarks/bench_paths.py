@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli.app import app
-from dpselect.planning import Shape, plan
+from dpselect.plan import Profile
+from dpselect.plan.plan import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 GOALS = {
@@ -61,7 +62,7 @@ def paths(folder: Path) -> dict[str, Callable[[], object]]:
     mechanism = dps.PeelingTopK(k=5, noise="gumbel", scale=2.0)
     scores = dps.Scores(np.arange(100), sensitivity=dps.Sensitivity())
     session = dps.Session(ledger, "log")
-    budget, shape = acc.Budget(epsilon=1.0, delta=1e-6), Shape.zipf(1.1, items=1000, users=10_000)
+    budget, shape = acc.Budget(epsilon=1.0, delta=1e-6), Profile.zipf(1.1, items=1000, users=10_000)
 
     def topk() -> None:
         command = ("topk", log, "--user", "user", "--item", "item", "--k", 5, "--epsilon", 1, "--delta", 1e-6)
@@ -70,7 +71,7 @@ def paths(folder: Path) -> dict[str, Callable[[], object]]:
 
     return {
         "dpselect topk log.csv": topk,
-        "planning.plan": lambda: plan(k=10, budget=budget, shape=shape),
+        "planning.plan": lambda: plan(k=10, budget=budget, profile=shape),
         "session.select": lambda: session.select(mechanism, scores),
         "ledger.charge": lambda: ledger.charge("log", mechanism),
     }

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import accounting as acc
-from dpselect.planning import ReleasePlan, Shape, plan
-from dpselect.planning.explore import explore
+from dpselect.plan import Plan, Profile
+from dpselect.plan.charts import explore
+from dpselect.plan.plan import plan
 
 T = TypeVar("T")
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -27,7 +28,7 @@ def timed(what: str, run: Callable[[], T]) -> T:
     return result
 
 
-def show(found: ReleasePlan) -> None:
+def show(found: Plan) -> None:
     """The ranking, one line each."""
     for one in found.ranked:
         recall = one.quality.recall
@@ -41,17 +42,17 @@ def main() -> None:
     parser.add_argument("--log", type=Path, help="a public log with columns user_id and item_id")
     parser.add_argument("--curves", action="store_true")
     arguments = parser.parse_args()
-    shape = Shape.zipf(1.1, arguments.items, 2 * arguments.items)
-    found = timed(f"all mechanisms, {shape}", lambda: plan(BUDGET, 10, 30, shape=shape))
+    shape = Profile.zipf(1.1, arguments.items, 2 * arguments.items)
+    found = timed(f"all mechanisms, {shape}", lambda: plan(BUDGET, 10, 30, profile=shape))
     show(found)
-    timed("the same, unknown domain", lambda: plan(BUDGET, 10, 30, shape=shape, domain="unknown"))
-    timed("the same, charged separately", lambda: plan(BUDGET, 10, 30, shape=shape, charged="separately"))
-    timed("top 100, once", lambda: plan(BUDGET, 100, shape=shape))
-    timed("top 100, 30 times", lambda: plan(BUDGET, 100, 30, shape=shape))
+    timed("the same, unknown domain", lambda: plan(BUDGET, 10, 30, profile=shape, domain="unknown"))
+    timed("the same, charged separately", lambda: plan(BUDGET, 10, 30, profile=shape, charged="separately"))
+    timed("top 100, once", lambda: plan(BUDGET, 100, profile=shape))
+    timed("top 100, 30 times", lambda: plan(BUDGET, 100, 30, profile=shape))
     if arguments.log is not None:
-        log = Shape.from_log(arguments.log, user="user_id", item="item_id", public=True)
+        log = Profile.of_log(arguments.log, user="user_id", item="item_id", public=True)
         for domain in ("unknown", "public"):
-            timed(f"top 100 of a log, {domain} domain, {log}", lambda known=domain: plan(BUDGET, 100, shape=log, domain=known))
+            timed(f"top 100 of a log, {domain} domain, {log}", lambda known=domain: plan(BUDGET, 100, profile=log, domain=known))
     if arguments.curves:
         timed("curves of the first plan", lambda: explore(found, shape))
 

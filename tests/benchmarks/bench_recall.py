@@ -37,13 +37,14 @@ from recall_logs import DATA, Log, load
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose import defaults, forecast
-from dpselect.choose.calibration import TopKRequest, calibrated, fitted
-from dpselect.choose.defaults import GENEROUS, Informed, default_choice
-from dpselect.choose.forecast import SHARES as SHARES_OF_USERS
-from dpselect.choose.forecast import Choice, Crowd
 from dpselect.noise import by_name
-from dpselect.planning import PlannedMechanism, Shape
+from dpselect.plan import PlannedMechanism, Profile
+from dpselect.plan import candidates as default
+from dpselect.plan import profile as profiles
+from dpselect.plan.candidates import GENEROUS, Choice, default_choice
+from dpselect.plan.fit import TopKRequest, calibrated, fitted
+from dpselect.plan.learn import Informed
+from dpselect.plan.profile import SHARES as SHARES_OF_USERS
 
 CLIPS = (0.7071, 1.0, 1.1892, 1.4142, 2.0, 2.8284, 4.0, 8.0)
 LIMITS = (1, 3, 10, 30)
@@ -251,11 +252,11 @@ class Line:
         return f"{self.name:<28}" + "".join(f"{value:9.3f}" for value in figures) + "   " + " | ".join(self.kinds)
 
 
-def line(cell: Cell, shape: Shape | None, draws: int) -> Line:
+def line(cell: Cell, shape: Profile | None, draws: int) -> Line:
     """All of one cell. The best is chosen on some draws and judged on others, with the default and the plan among the judged."""
     found: dict[str, Fitted] = dict(candidates(cell))
     start = time.process_time()
-    plan = None if shape is None else dps.plan(cell.budget, cell.k, shape=shape, domain=cell.domain)  # type: ignore[arg-type]
+    plan = None if shape is None else dps.plan(cell.budget, cell.k, profile=shape, domain=cell.domain)  # type: ignore[arg-type]
     seconds = time.process_time() - start
     for one in () if plan is None else plan.ranked[:6]:
         found[f"plan: {one.name}"] = planned(cell, one)
@@ -321,7 +322,7 @@ def table(options: argparse.Namespace) -> None:
         log.check()
         with tempfile.TemporaryDirectory() as folder:
             shape = (
-                None if options.no_plan else Shape.from_log(log.write(Path(folder)), user="user_id", item="item_id", public=True)
+                None if options.no_plan else Profile.of_log(log.write(Path(folder)), user="user_id", item="item_id", public=True)
             )
         for domain, k, epsilon in itertools.product(options.domain, options.k, options.epsilon):
             cell = Cell(log, domain, k, acc.Budget(epsilon=epsilon, **({"delta": options.delta} if options.delta else {})))
@@ -373,7 +374,7 @@ def choose_clip(options: argparse.Namespace) -> None:
 
 
 VARIED: dict[str, tuple[str, Any]] = {
-    "_FEW=0": ("_FEW", 0),
+    "FEW=0": ("FEW", 0),
     "_CLOSE=0": ("_CLOSE", 0.0),
     "_CLOSE=.02": ("_CLOSE", 0.02),
     "_LOWER none": ("_LOWER", ()),
@@ -388,11 +389,11 @@ def varied(cell: Cell, draws: int) -> list[float]:
     """How much more is found with each of `VARIED` than as it is; 0 where the same mechanism is chosen."""
     loads = np.bincount(cell.log.users)
     found = [float(size) for size in np.quantile(loads[loads > 0], SHARES_OF_USERS)]
-    crowd = Crowd(float(cell.log.people), (found[0], found[1], found[2], found[3], found[4]))
-    usual, more = default_choice(cell.budget, cell.request, crowd=crowd), []
+    crowd = Profile.of_quantiles(float(cell.log.people), (found[0], found[1], found[2], found[3], found[4]))
+    usual, more = default_choice(cell.budget, cell.request, profile=crowd), []
     for name, value in VARIED.values():
-        with mock.patch.object(forecast if name == "EXPONENTS" else defaults, name, value):
-            other = default_choice(cell.budget, cell.request, crowd=crowd)
+        with mock.patch.object(profiles if name == "EXPONENTS" else default, name, value):
+            other = default_choice(cell.budget, cell.request, profile=crowd)
         recalls = [0.0, 0.0] if other == usual else [cell.recall(_chosen(cell, one), draws, 3)[0] for one in (other, usual)]
         more.append(recalls[0] - recalls[1])
     return more

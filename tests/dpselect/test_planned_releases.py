@@ -14,12 +14,13 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.choose.calibration import calibrated, fitted
-from dpselect.choose.defaults import Menu
-from dpselect.choose.request import TopKRequest
 from dpselect.cli.app import app
 from dpselect.mechanisms import members
-from dpselect.planning import Shape, plan
+from dpselect.plan import Profile
+from dpselect.plan.candidates import Candidates
+from dpselect.plan.fit import calibrated, fitted
+from dpselect.plan.plan import plan
+from dpselect.plan.request import TopKRequest
 
 N = 7
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -45,7 +46,7 @@ PAYABLE = [
 def default(kind: str, budget: acc.Budget, **asked: Any) -> dps.Mechanism:
     """The last one of that kind that `topk` may choose."""
     request = UNKNOWN.model_copy(update=asked)
-    menu = Menu.of(budget, request, limit=request.sensitivity.l0)
+    menu = Candidates.of(budget, request, limit=request.sensitivity.l0)
     return [one.mechanism for one in menu.choices if one.mechanism.kind == kind][-1]  # type: ignore[attr-defined]
 
 
@@ -139,9 +140,9 @@ def test_what_cannot_be_shared_is_refused() -> None:
 
 def test_a_plan_that_is_charged_separately_fits_its_ledger(tmp_path: Path) -> None:
     """`plan(charged="separately")` shares the chance of failure by itself; as many fit as were planned."""
-    shape = Shape.zipf(1.1, items=200, users=50_000, items_per_user=3)
+    shape = Profile.zipf(1.1, items=200, users=50_000, items_per_user=3)
     kinds = ["limited_domain", "stable_top_k"]
-    found = plan(APPROXIMATE, 5, N, shape=shape, domain="unknown", charged="separately", mechanisms=kinds, rounds=100)
+    found = plan(APPROXIMATE, 5, N, profile=shape, domain="unknown", charged="separately", mechanisms=kinds, rounds=100)
     assert {one.name.partition(",")[0] for one in found.ranked} == set(kinds)
     for place, one in enumerate(found.ranked):
         (tmp_path / str(place)).mkdir()

@@ -73,7 +73,7 @@ class TinyMax(Mechanism):
     kind: Literal["tiny_max"] = "tiny_max"
     traits: ClassVar[Traits] = Traits(
         answers="one_item", noise=EPSILON, ordered=True, most=1, domain="public",
-        law="dpselect.planning.laws.independent_noise:permute_and_flip",
+        law="dpselect.plan.laws.independent_noise:permute_and_flip",
     )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
@@ -98,8 +98,8 @@ import accounting as acc, dpselect as dps
 from typer.testing import CliRunner
 from dpselect.cli import app, config
 from dpselect.cli.config import json_schema
-from dpselect.choose.calibration import fitted
-from dpselect.choose.request import TopKRequest
+from dpselect.plan.fit import fitted
+from dpselect.plan.request import TopKRequest
 
 assert not {"tiny_max", "tiny_curve", "stable_counts"} & set(sys.modules), "loaded before anybody asked"
 
@@ -140,11 +140,11 @@ counts = fitted("stable_counts", acc.Budget(epsilon=1.0, delta=1e-6), two_items)
 assert acc.Budget(epsilon=1.0, delta=1e-6).admits(counts.curve)
 
 # The planner plans what has a law, and says of the other that it is not planned yet; a file may hold both.
-shape = dps.Shape.zipf(1.0, items=50, users=1000)
-planned = dps.plan(acc.Budget(epsilon=1.0), 1, shape=shape, mechanisms=["tiny_max", "permute_and_flip"], rounds=200)
+shape = dps.Profile.zipf(1.0, items=50, users=1000)
+planned = dps.plan(acc.Budget(epsilon=1.0), 1, profile=shape, mechanisms=["tiny_max", "permute_and_flip"], rounds=200)
 assert {one.name for one in planned.ranked} == {"tiny_max", "permute_and_flip"}
 try:
-    dps.plan(acc.Budget(epsilon=1.0, delta=1e-6), 1, shape=shape, mechanisms=["stable_counts"], rounds=200)
+    dps.plan(acc.Budget(epsilon=1.0, delta=1e-6), 1, profile=shape, mechanisms=["stable_counts"], rounds=200)
 except dps.InvalidRequest as error:
     assert "not planned yet" in str(error), error
 else:

@@ -76,8 +76,8 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
         dps.InvalidRequest,
         "fitted takes a kind, an accounting.Budget .* not float",
     ),
-    "Shape.from_log": (
-        lambda: dps.Shape.from_log([1], user="u", item="i", public=True),  # type: ignore[arg-type]
+    "Profile.of_log": (
+        lambda: dps.Profile.of_log([1], user="u", item="i", public=True),  # type: ignore[arg-type]
         dps.InvalidRequest,
         "path must name a CSV or Parquet file, not a list",
     ),

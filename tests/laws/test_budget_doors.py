@@ -27,7 +27,7 @@ from dpselect import pate
 from dpselect.cli.app import app
 from dpselect.continual import Arrivals, Horizon, plan_horizon
 from dpselect.pate.labelling import Labelling
-from dpselect.planning import Groups, Shape, plan_runs
+from dpselect.plan import Groups, Profile, plan_runs
 from dpselect.release.session import Schedule
 
 # -- doors that charge a ledger -----------------------------------------------------------------------------------------------
@@ -192,14 +192,14 @@ def test_topk_takes_the_share_that_it_states_of_both_parts(form: str, tmp_path: 
 # -- doors that find what a budget pays for -----------------------------------------------------------------------------------
 
 REQUEST = dps.TopKRequest(k=3)
-LOOK = Shape.zipf(1.0, items=200, users=5000)
+LOOK = Profile.zipf(1.0, items=200, users=5000)
 MODEL = pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8)
 ARRIVALS = Arrivals.made_up(exponent=1.0, items=20, users=100, periods=2)
 Curves = list[acc.Curve]
 
 
 def _planned(budget: acc.Budget, **more: Any) -> Curves:
-    found = dps.plan(budget, 3, 4, shape=LOOK, mechanisms=["canonical_top_k"], rounds=100, **more)
+    found = dps.plan(budget, 3, 4, profile=LOOK, mechanisms=["canonical_top_k"], rounds=100, **more)
     return [4 * found.ranked[0].mechanisms[0].curve]
 
 
@@ -227,7 +227,7 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
     "default_group_choice": lambda budget: [dps.default_group_choice(budget, REQUEST, 2, discover=True).mechanism.curve],
     "plan": _planned,
     "plan of groups": partial(_planned, groups=Groups(count=3, max_groups_per_user=2)),
-    "planning.plan_runs": lambda budget: [
+    "plan.plan_runs": lambda budget: [
         one.mechanism.curve
         for one in plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), budget, best=0.3, relation="add_remove")
     ],
@@ -268,7 +268,7 @@ COMMANDS: dict[str, set[str]] = {
     "quantile": {"dpselect quantile"},
     "continual start": {"ContinualTopK.fitted", "Session.continual"},
     "continual run": {"ContinualTopK.fitted", "Session.continual"},
-    "plan": {"plan", "planning.plan_runs", "continual.plan_horizon", "pate.plan_votes"},
+    "plan": {"plan", "plan.plan_runs", "continual.plan_horizon", "pate.plan_votes"},
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},
@@ -278,7 +278,7 @@ COMMANDS: dict[str, set[str]] = {
 _ASKED = {"Session.require", "Session.affordable"}
 # They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon in test_horizon.py.
 _NO_DOOR = {
-    *("ReleasePlan", "TopKRequest", "Shape.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
+    *("Plan", "TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "pate.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
     *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.totals", "continual.Horizon"),
@@ -291,7 +291,7 @@ _WORDS = {"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "
 def _public() -> Iterator[tuple[str, object]]:
     """Public functions and classes, and what these define; a mechanism's own epsilon is the matter of other laws."""
     seen = set[object]()
-    for package in ("dpselect", *(f"dpselect.{part}" for part in ("continual", "events", "pate", "planning", "ranking"))):
+    for package in ("dpselect", *(f"dpselect.{part}" for part in ("continual", "events", "pate", "plan", "ranking"))):
         module, start = import_module(package), package.removeprefix("dpselect").removeprefix(".")
         for name in module.__all__:
             made: Any = getattr(module, name)

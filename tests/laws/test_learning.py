@@ -13,10 +13,10 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.defaults import ASSUMED, Informed, Menu, declared
-from dpselect.choose.forecast import Choice, Crowd
-from dpselect.choose.learning import Learning, LearnThenSelect, _likely, _quantiles
 from dpselect.noise import by_name
+from dpselect.plan.candidates import Candidates, Choice
+from dpselect.plan.learn import Informed, Learning, LearnThenSelect, _likely, _quantiles
+from dpselect.plan.profile import Profile
 from dpselect.verify.divergences import hockey_stick, renyi
 
 ORDERS = (1.5, 2.0, 4.0, 16.0, 64.0)
@@ -297,18 +297,18 @@ def test_nothing_is_lost_on_an_empty_log() -> None:
     for epsilon, relation in itertools.product((1e-300, 1e-4, 0.03, 40.0), ("add_remove", "replace_one")):
         learning = Learning(epsilon=epsilon, relation=relation)
         for items in ([], [1.0], [2.0**40]) * 20:
-            found = learning.learn(items, ASSUMED, rng=rng)
+            found = learning.learn(items, Profile.typical(), rng=rng)
             assert 1 <= found.users < math.inf
             assert 1 <= found.quantiles[0] <= found.quantiles[4] <= 1024
             assert learning.at(found, "low").users <= found.users <= learning.at(found, "high").users
-        assert informed.chosen(found).crowd == found
+        assert informed.chosen(found).profile == found
 
 
 @pytest.mark.parametrize("deviation", [1e-9, 1e-3, 1.0, 1e9])
 @pytest.mark.parametrize("users", [None, 1e3, 1e15])
 def test_noise_that_is_negative_everywhere_describes_users(deviation: float, users: float | None) -> None:
     """It may come out of an empty log, after the charge: the likeliest users stand for it."""
-    cells = _likely(np.full(10, -deviation), deviation, ASSUMED, users)
+    cells = _likely(np.full(10, -deviation), deviation, 14.0, users)
     assert (cells >= 0).all()
     assert 0 < cells.sum() < math.inf
     assert _quantiles(cells)[0] >= 1
@@ -320,7 +320,7 @@ def test_noise_that_is_negative_everywhere_describes_users(deviation: float, use
 def test_numbers_that_no_log_has_are_refused(stated: dict[str, Any]) -> None:
     """Before anything is charged, in words."""
     with pytest.raises(dps.InvalidRequest, match=r"must be .*10\^15"):
-        declared(stated.get("users"), stated.get("items_per_user"))
+        Profile.typical(stated.get("users"), stated.get("items_per_user"))
 
 
 # -- the split of the budget -----------------------------------------------------------------------------------------------
@@ -378,8 +378,8 @@ def test_what_may_be_chosen_is_what_was_paid_for(budget: acc.Budget) -> None:
         curve = choice.mechanism.curve
         assert (curve.rdp(orders) <= dearest * (1 + 1e-12)).all()
         assert curve.delta0 <= failure
-    assert informed.chosen(ASSUMED) == informed.chosen(ASSUMED)
-    assert {informed.chosen(Crowd(u, (1, 2, 3, 9, 20))).mechanism for u in (50, 5e3, 5e6)} <= {
+    assert informed.chosen(Profile.typical()) == informed.chosen(Profile.typical())
+    assert {informed.chosen(Profile.of_quantiles(u, (1, 2, 3, 9, 20))).mechanism for u in (50, 5e3, 5e6)} <= {
         choice.mechanism for choice in informed.menu.choices
     }
 
@@ -390,7 +390,7 @@ def test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid(turn
     few = dps.Sensitivity.of_counts(items_per_user=2)
     made = [dps.SparseHistogram(k=5, scale=scale, delta=delta, sensitivity=few) for scale, delta in ((8.0, 1e-6), (9.0, 3e-6))]
     choices = tuple(Choice(mechanism, 2) for mechanism in (made[::-1] if turned else made))
-    (paid,) = Menu(dps.TopKRequest(k=5, sensitivity=few), choices).curves
+    (paid,) = Candidates(dps.TopKRequest(k=5, sensitivity=few), choices).curves
     assert paid.delta0 == 3e-6
     assert made[0].curve.rho <= paid.rho <= (1 + 1e-12) * made[0].curve.rho
 
@@ -409,8 +409,8 @@ def test_nothing_is_learnt_of_what_is_declared() -> None:
     assert items.item.learning.users
     assert Informed.of(budget, request, users=9e3, items_per_user=4.0) is None
     assert Informed.of(budget, request, share=0) is None
-    assert users.item.learning.learn([3] * 100, ASSUMED).users == ASSUMED.users
-    assert items.item.learning.learn([3] * 100, ASSUMED).quantiles == ASSUMED.quantiles
+    assert users.item.learning.learn([3] * 100, Profile.typical()).users == Profile.typical().users
+    assert items.item.learning.learn([3] * 100, Profile.typical()).quantiles == Profile.typical().quantiles
 
 
 def test_learnt_numbers_are_near() -> None:
@@ -418,6 +418,6 @@ def test_learnt_numbers_are_near() -> None:
     informed = Informed.of(acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=5))
     assert informed is not None
     items = np.arange(20_000) % 100 + 1
-    found = informed.item.learning.learn(items, ASSUMED, rng=np.random.default_rng(7))
+    found = informed.item.learning.learn(items, Profile.typical(), rng=np.random.default_rng(7))
     assert abs(found.users / 20_000 - 1) < 0.03
     assert 2**-0.3 < found.quantiles[2] / 50 < 2**0.3

@@ -10,9 +10,9 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.calibration import fitted
-from dpselect.choose.defaults import Menu, default_group_choice
-from dpselect.choose.request import BudgetShare, TopKRequest
+from dpselect.plan.candidates import Candidates, default_group_choice
+from dpselect.plan.fit import fitted
+from dpselect.plan.request import BudgetShare, TopKRequest
 
 BUDGETS = [
     acc.Budget(epsilon=1.0, delta=1e-6),
@@ -67,7 +67,7 @@ def _holds(budget: acc.Budget, n: int, menus: int = 3) -> None:
     for public in (True, False) if budget.delta else (True,):
         for request in requests(share, public=public)[:menus]:
             limit = 3 if request.sensitivity.l0 else None
-            for choice in Menu.of(stated, request, limit=limit).choices:
+            for choice in Candidates.of(stated, request, limit=limit).choices:
                 curve, seen = choice.mechanism.curve, seen + 1
                 assert stated.admits(curve), choice.mechanism
                 assert budget.how_many(curve) >= n, choice.mechanism

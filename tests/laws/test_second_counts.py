@@ -17,12 +17,13 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.counts import CountNoise
-from dpselect.choose.defaults import Informed, Menu
-from dpselect.choose.forecast import Choice, Crowd
-from dpselect.choose.request import TopKRequest
 from dpselect.events.contributions import Clip
 from dpselect.events.reading import Reading
+from dpselect.plan.candidates import Candidates, Choice
+from dpselect.plan.counts import CountNoise
+from dpselect.plan.learn import Informed
+from dpselect.plan.profile import Profile
+from dpselect.plan.request import TopKRequest
 from dpselect.release.answer import _second_look, answer
 from dpselect.release.question import Payment, Question, Release
 
@@ -169,7 +170,7 @@ BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(rho=0.1, delta=1e-6),
 def test_one_price_for_every_clip(budget: acc.Budget, k: int) -> None:
     """Whatever is chosen, with whatever clip for the counts, costs no more than the budget, and all of it but for 1 %."""
     observed = None if budget.delta else 5000
-    menu = Menu.of(budget, TopKRequest(k=k, candidates=observed, counts=0.1, recounted=True))
+    menu = Candidates.of(budget, TopKRequest(k=k, candidates=observed, counts=0.1, recounted=True))
     assert menu.counted is not None
 
     def cost(mechanism: dps.Mechanism) -> float:
@@ -179,7 +180,7 @@ def test_one_price_for_every_clip(budget: acc.Budget, k: int) -> None:
     for clip in menu.counted.clips:
         assert 0.99 * budget.limit <= cost(menu.counted.around(menu.choices[0].mechanism, clip)) <= budget.limit * (1 + 1e-9)
         assert cost(menu.counted.around(menu.choices[-1].mechanism, clip)) <= budget.limit * (1 + 1e-9)
-    best = menu.best(Crowd(20_000.0, (1.0, 1.0, 2.0, 5.0, 9.0)))
+    best = menu.best(Profile.of_quantiles(20_000.0, (1.0, 1.0, 2.0, 5.0, 9.0)))
     assert isinstance(best.mechanism, dps.WithValues)
     assert cost(best.mechanism) <= budget.limit * (1 + 1e-9)
 
@@ -209,7 +210,8 @@ def test_learnt_numbers_choose_the_clip_within_one_price() -> None:
     informed = Informed.of(budget, TopKRequest(k=50, counts=0.1, recounted=True), share=0.03)
     assert informed is not None
     few, many = (
-        informed.chosen(Crowd(5000.0, quantiles)).mechanism for quantiles in ((1.0,) * 5, (40.0, 60.0, 90.0, 200.0, 400.0))
+        informed.chosen(Profile.of_quantiles(5000.0, quantiles)).mechanism
+        for quantiles in ((1.0,) * 5, (40.0, 60.0, 90.0, 200.0, 400.0))
     )
     assert isinstance(few, dps.WithValues)
     assert isinstance(many, dps.WithValues)
@@ -283,7 +285,7 @@ def test_all_that_may_be_chosen_keeps_the_floor(floor: float, relation: Any) -> 
     """Every choice of the menu has the floor, its threshold lies that much higher, and its price is that without one."""
     whole = dps.Sensitivity.of_counts(relation)
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    menu = Menu.of(budget, TopKRequest(k=10, min_users=int(floor) + 1, candidates=500, sensitivity=whole))
+    menu = Candidates.of(budget, TopKRequest(k=10, min_users=int(floor) + 1, candidates=500, sensitivity=whole))
     assert menu.choices
     for choice in menu.choices:
         mechanism = choice.mechanism

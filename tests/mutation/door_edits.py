@@ -16,7 +16,7 @@ SO_FAR = f"{REMAINING}::test_what_is_spent_so_far_is_what_a_budget_of_that_much_
 FITTING = f"{REMAINING}::test_a_refusal_counts_releases_and_its_remedies_hold"
 GAUGE = "tests/accounting/ledger/test_report.py::test_three_figures_say_what_is_spent_and_how_many_more_fit"
 BEYOND = f"{TAMPER}::test_a_charge_beyond_either_part_of_a_limit_is_found"
-SESSION, CALIBRATION = "dpselect/release/session.py", "dpselect/choose/calibration.py"
+SESSION, CALIBRATION = "dpselect/release/session.py", "dpselect/plan/fit.py"
 
 DOOR_EDITS = [
     Edit(SESSION, "(name, item, **self._terms(count, notes))", "(name, item, **self._terms(max(1, count - 1), notes))", TAKEN),
@@ -43,7 +43,7 @@ DOOR_EDITS = [
         TAKEN,
     ),
     Edit("dpselect/cli/quantile.py", "epsilon=epsilon, relation", "epsilon=0.95 * epsilon, relation", TAKEN),
-    Edit("dpselect/choose/request.py", "return 1 / self.part", "return Fraction(95, 100) / self.part", SHARE),
+    Edit("dpselect/plan/request.py", "return 1 / self.part", "return Fraction(95, 100) / self.part", SHARE),
     Edit(CALIBRATION, "bracket, charges=share.charges)", "bracket)", SHARE),
     Edit(
         CALIBRATION,
@@ -66,7 +66,7 @@ DOOR_EDITS = [
     ),
     Edit("dpselect/release/topk.py", "epsilon=epsilon, delta=delta, rho", "epsilon=epsilon, delta=1.05 * delta, rho", SPENT),
     Edit(
-        "dpselect/choose/counts.py",
+        "dpselect/plan/counts.py",
         '"epsilon" in (budget.measure, None if share is None else share.budget.measure)',
         'budget.measure == "epsilon"',
         "tests/laws/test_ledger_shares.py::test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons",

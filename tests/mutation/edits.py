@@ -324,13 +324,13 @@ EDITS = [
         "tests/laws/test_second_counts.py::test_what_a_clip_takes_away_is_bounded",
     ),
     Edit(
-        "dpselect/choose/counts.py",
+        "dpselect/plan/counts.py",
         "unit * found.most_lost / part**power",
         "unit * found.most_lost / (2 * part) ** power",
         "tests/laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip",
     ),
     Edit(
-        "dpselect/choose/counts.py",
+        "dpselect/plan/counts.py",
         "ratio = ratio_up(",
         "ratio = 0.95 * ratio_up(",
         "tests/laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip",
@@ -690,7 +690,7 @@ EDITS = [
         "tests/dpselect/release/test_session_periods.py::test_a_bound_over_several_periods_is_refused_at_the_price_of_one",
     ),
     Edit(
-        "dpselect/choose/request.py",
+        "dpselect/plan/request.py",
         "part = min(part, 1 / times)",
         "part = part * 105 / 100",
         "tests/laws/test_ledger_shares.py::test_a_part_of_epsilon_takes_at_most_that_part_of_the_failure",
@@ -1396,7 +1396,37 @@ EDITS = [
         "tests/laws/test_per_group.py::test_a_second_look_must_be_at_uniform_shares_too",
     ),
     Edit(
-        "dpselect/choose/defaults.py",
+        "dpselect/plan/learn.py",
+        "scale = one.l1_of(None) / self.epsilon",
+        "scale = one.linf / self.epsilon",
+        "tests/dpselect/plan/test_shares.py::test_learning_costs_the_epsilon_that_it_states",
+    ),
+    Edit(
+        "dpselect/plan/learn.py",
+        "share * _epsilon(budget) / max(1, request.releases)",
+        "1.05 * share * _epsilon(budget) / max(1, request.releases)",
+        "tests/dpselect/plan/test_shares.py::test_a_share_for_learning_is_the_epsilon_that_learning_costs",
+    ),
+    Edit(
+        "dpselect/plan/candidates.py",
+        "first.l2_of(None) / math.sqrt(share)",
+        "first.l2_of(None) / math.sqrt(1.05 * share)",
+        "tests/dpselect/plan/test_shares.py::test_two_steps_divide_the_price_of_one_vector",
+    ),
+    Edit(
+        "dpselect/plan/candidates.py",
+        "_discovery(part(budget, _FINDING)",
+        "_discovery(part(budget, 1.05 * _FINDING)",
+        "tests/dpselect/plan/test_shares.py::test_groups_are_found_for_a_fifth_of_the_budget",
+    ),
+    Edit(
+        "dpselect/plan/counts.py",
+        "scale = whole / (share if pure else math.sqrt(share))",
+        "scale = whole / (share if pure else math.sqrt(1.05 * share))",
+        "tests/dpselect/plan/test_shares.py::test_counts_cost_the_share_that_is_stated",
+    ),
+    Edit(
+        "dpselect/plan/candidates.py",
         "failure = max(curve.delta0 for curve in gaussian)",
         "failure = min(curve.delta0 for curve in gaussian)",
         "tests/laws/test_learning.py::test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid",
@@ -1414,10 +1444,10 @@ EDITS = [
         "tests/dpselect/cli/test_guard.py::test_notes_of_others_are_not_shown",
     ),
     Edit(
-        "dpselect/planning/release_plan.py",
-        "self.releases * users * self.groups.max_groups_per_user",
-        "self.releases * self.groups.max_groups_per_user",
-        "tests/dpselect/planning/test_groups.py::test_counts_in_groups_take_the_share_that_the_plan_states",
+        "dpselect/plan/fit.py",
+        "self.most * (2 if self.relation",
+        "self.most * (1 if self.relation",
+        "tests/dpselect/plan/test_groups.py::test_counts_in_groups_take_the_share_that_the_plan_states",
     ),
     Edit(
         "accounting/ledger/ledger.py",

@@ -28,7 +28,6 @@ from accounting import AccountingError, Budget, Ledger, Relation, best_epsilon
 from accounting.address import masked, without_password
 from accounting.files import PRIVATE, new_file, require_new
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
-from dpselect.choose.calibration import knob_of
 from dpselect.cli import options, out
 from dpselect.cli.guard import SPENT, Terminated
 from dpselect.errors import Note, printable
@@ -37,6 +36,7 @@ from dpselect.pate.ballots import Ballots, Missing, Split, Vote
 from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session
 from dpselect.pate.outlook import Outlook, require_better_than_constant
 from dpselect.pate.votes_file import VotesFile
+from dpselect.plan.fit import knob_of
 from dpselect.release.promise import rounded_up
 from dpselect.release.session import Session
 from dpselect.selection import Label

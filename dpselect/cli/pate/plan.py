@@ -201,7 +201,7 @@ def _command(plan: VotingPlan) -> str:
 
 
 def _page(plan: VotingPlan) -> str:
-    style = asset("accounting.page", "report.css") + asset("dpselect.planning", "page.css")
+    style = asset("accounting.page", "report.css") + asset("dpselect.plan", "page.css")
     return template("dpselect.cli.pate", "plan.html").render(
         style=style,
         headline=_headline(plan),

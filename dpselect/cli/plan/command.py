@@ -26,11 +26,12 @@ from dpselect.cli.plan.request import PlanQuestion, answer_quick
 from dpselect.continual.continual_top_k import Over
 from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
 from dpselect.errors import InvalidRequest, printable
-from dpselect.planning import PlannedMechanism, ReleasePlan
-from dpselect.planning.explore import Chart, explore, write_page
-from dpselect.planning.release_plan import (
+from dpselect.plan.charts import Chart, explore, write_page
+from dpselect.plan.plan import (
     Charged,
     Criterion,
+    Plan,
+    PlannedMechanism,
     amount,
     noise_in_words,
     question_in_words,
@@ -308,7 +309,7 @@ def _require_target(target: Path | None, choose: str | None, source: Path | None
 _WIDE = 118  # columns
 
 
-def _show(plan: ReleasePlan, planned: PlannedMechanism, charts: Sequence[Chart], console: Console, *, everything: bool) -> None:
+def _show(plan: Plan, planned: PlannedMechanism, charts: Sequence[Chart], console: Console, *, everything: bool) -> None:
     """Print the recommendation, and the question, the whole ranking and the reasons only if asked for."""
     verb = "Recommended" if planned == plan.recommended else "Chosen"
     console.print(Text(f"{verb} for {releases_in_words(plan)}: {planned.name}", style="bold"))
@@ -340,13 +341,11 @@ def _show(plan: ReleasePlan, planned: PlannedMechanism, charts: Sequence[Chart],
         console.print(Text(f"{chart.y_label}; * is the plan{limit}", style="dim"))
 
 
-def _show_next_step(
-    plan: ReleasePlan, planned: PlannedMechanism, asked: PlanQuestion, target: Path | None, console: Console
-) -> None:
+def _show_next_step(plan: Plan, planned: PlannedMechanism, asked: PlanQuestion, target: Path | None, console: Console) -> None:
     """What to run, and how."""
     console.print()
     if asked.config.plan.declared_public:
-        words = f"{plan.shape} was looked at because you declared it public. If it is not, the plan has told of it, unpaid for."
+        words = f"{plan.profile} was looked at because you declared it public. If it is not, the plan has told of it, unpaid for."
         console.print(Text.assemble(("Note: ", "bold yellow"), printable(words[0].upper() + words[1:])))
     if target is None:
         keep = "--write FILE keeps it for dpselect topk --config FILE; " if len(plan.parts) == 1 else ""
@@ -366,7 +365,7 @@ def _show_next_step(
         console.print(Text(words + "plan with --charged separately, or reserve them all with Session.schedule."))
 
 
-def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:
+def _ranking(plan: Plan, *, wide: bool) -> Table:
     table = _table()
     table.add_column("", justify="right", no_wrap=True, min_width=2)
     table.add_column("mechanism", no_wrap=True)
@@ -391,7 +390,7 @@ def _ranking(plan: ReleasePlan, *, wide: bool) -> Table:
     return table
 
 
-def _columns(plan: ReleasePlan, *, wide: bool) -> list[str]:
+def _columns(plan: Plan, *, wide: bool) -> list[str]:
     order = ["in place"] if plan.order else []
     if wide:
         return ["recall", "interval", "worst", "fresh", "all right", *order, "lost users", "released", "noise", "clip"]
@@ -402,7 +401,7 @@ def _table() -> Table:
     return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
 
 
-def _note(plan: ReleasePlan) -> str:
+def _note(plan: Plan) -> str:
     return (
         "Recall: share of right items among k. Worst: the least recall over shapes around this one (exponent .2 up and down, "
         "half the users, twice the items per user, another sample of users); it orders what is within 1 % of the best. Fresh: "
@@ -426,7 +425,7 @@ def _require_folder(figures: Path) -> None:
         raise missing_extra("--figures needs matplotlib", "plot")
 
 
-def _write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | None, html: Path | None) -> None:
+def _write_all(plan: Plan, charts: Sequence[Chart], *, figures: Path | None, html: Path | None) -> None:
     """Write what was asked for."""
     try:
         if figures is not None:
@@ -439,8 +438,8 @@ def _write_all(plan: ReleasePlan, charts: Sequence[Chart], *, figures: Path | No
         raise OutputError(f"the plan cannot be written ({error.strerror}): name another file or folder") from None
 
 
-def _as_data(plan: ReleasePlan, charts: Sequence[Chart]) -> dict[str, Any]:
-    """The plan as plain data. `ReleasePlan.from_json` reads its member "plan"."""
+def _as_data(plan: Plan, charts: Sequence[Chart]) -> dict[str, Any]:
+    """The plan as plain data. `Plan.from_json` reads its member "plan"."""
     return {
         "dpselect": dpselect.__version__,
         "plan": json.loads(plan.to_json()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -15,15 +15,14 @@ from typer import echo
 from accounting import Budget, Ledger, Relation
 from accounting.address import masked
 from dpselect import InvalidRequest, Sensitivity
-from dpselect.choose.counts import COUNTS_AGAIN
-from dpselect.choose.defaults import declared, default_choice
-from dpselect.choose.forecast import EXPONENTS, Choice, Crowd, Forecast
-from dpselect.choose.learning import End, Learnt
-from dpselect.choose.request import TopKRequest
 from dpselect.cli import config, options, out
 from dpselect.cli.config import Config
-from dpselect.planning import Groups, Part, PlannedMechanism, ReleasePlan, Shape, plan
-from dpselect.planning.planner import Progress
+from dpselect.plan.candidates import Candidates, Choice
+from dpselect.plan.counts import COUNTS_AGAIN
+from dpselect.plan.learn import End, Learnt
+from dpselect.plan.plan import Part, Plan, PlannedMechanism, Progress, plan
+from dpselect.plan.profile import EXPONENTS, Groups, Profile
+from dpselect.plan.request import TopKRequest
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
 _KNOWN = (
@@ -39,7 +38,7 @@ class PlanQuestion:
 
     config: Config
     budget: Budget
-    shape: Shape
+    shape: Profile
     only: tuple[str, ...]
 
     @classmethod
@@ -73,7 +72,7 @@ class PlanQuestion:
             raise InvalidRequest("--groups needs --max-groups-per-user: a release costs as much as that many of one group")
         return Groups(count=asked.groups, max_groups_per_user=data.max_groups_per_user, **stated)
 
-    def answer(self, progress: Progress | None = None) -> ReleasePlan:
+    def answer(self, progress: Progress | None = None) -> Plan:
         """The plan; what is not stated is left to the defaults of `dpselect.plan`."""
         asked, data = self.config.plan, self.config.data
         stated = {name: getattr(asked, name) for name in ("order", "rank_by", "rounds", "level", "seed")}
@@ -82,7 +81,7 @@ class PlanQuestion:
             size = {"schedule": [(part.releases, part.k) for part in asked.schedule]}
         return plan(
             self.budget,
-            shape=self.shape,
+            profile=self.shape,
             progress=progress,
             **options.given(stated),
             **size,
@@ -96,7 +95,7 @@ class PlanQuestion:
             groups=self._groups(),
         )
 
-    def chosen(self, found: ReleasePlan, planned: PlannedMechanism) -> Config:
+    def chosen(self, found: Plan, planned: PlannedMechanism) -> Config:
         """The file with the mechanism to release with."""
         if len(planned.mechanisms) > 1:
             raise InvalidRequest(
@@ -151,7 +150,7 @@ def _schedule(words: str) -> tuple[Part, ...]:
         raise InvalidRequest(f"--schedule={words!r} is refused: write RELEASESxK,RELEASESxK, 30x10,1x100 for example") from None
 
 
-def _shape(asked: Config) -> Shape:
+def _shape(asked: Config) -> Profile:
     """The shape that the words stand for."""
     stated = asked.plan
     if stated.shape is None:
@@ -163,13 +162,13 @@ def _shape(asked: Config) -> Shape:
             raise InvalidRequest(f"--shape={stated.shape} needs --items and --users: how many there are, roughly")
         if stated.column is not None:
             raise InvalidRequest("--column is about a CSV file of counts: leave it out")
-        return Shape.zipf(_exponent(stated.shape), stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
+        return Profile.zipf(_exponent(stated.shape), stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
     if learnt := _learnt_shape(stated.shape, None if asked.ledger is None else (asked.ledger.url, asked.ledger.dataset)):
         if stated.users is not None or stated.items_per_user is not None or stated.column is not None:
             raise InvalidRequest(
                 f"--shape={stated.shape} tells users and their items: leave --users, --items-per-user and --column out"
             )
-        return Shape.learned(learnt[0], end=learnt[1], items=stated.items)
+        return learnt[0].at(learnt[1]).on_curve(items=stated.items)
     missing = "\0" in stated.shape or not os.access(stated.shape, os.F_OK)
     if missing and (":" in stated.shape or Path(stated.shape).suffix == ""):
         raise InvalidRequest(f"--shape={stated.shape!r} is not a shape: it must be {_KNOWN}")
@@ -200,7 +199,7 @@ def _learnt_shape(words: str, dataset: tuple[str, str] | None) -> tuple[Learnt, 
         return Learnt.of_dataset(ledger, dataset[1]), _LEARNED[kind]
 
 
-def _published(asked: Config, path: Path) -> Shape:
+def _published(asked: Config, path: Path) -> Profile:
     stated, data = asked.plan, asked.data
     for name in ("items", "users"):
         if getattr(stated, name) is not None:
@@ -211,8 +210,8 @@ def _published(asked: Config, path: Path) -> Shape:
         for name in ("column", "items_per_user"):
             if getattr(stated, name) is not None:
                 raise InvalidRequest(f"{options.flags(name)} is about a file of counts, and a log tells it: leave it out")
-        return Shape.from_log(path, user=data.user, item=data.item, public=stated.declared_public)
-    return Shape.from_csv(path, stated.column, public=stated.declared_public, items_per_user=stated.items_per_user)
+        return Profile.of_log(path, user=data.user, item=data.item, public=stated.declared_public)
+    return Profile.of_csv(path, stated.column, public=stated.declared_public, items_per_user=stated.items_per_user)
 
 
 def _exponent(words: str) -> float:
@@ -251,26 +250,28 @@ def answer_quick(stated: Mapping[str, Any], *, json: bool) -> None:
                 f"{options.flags(name)} does not go with --quick, which simulates nothing: leave one of them out"
             )
     budget = options.budget_over(None, *(stated[name] for name in _BUDGET))
-    request, crowd = _request(stated), _crowd(stated)
+    request, profile = _request(stated), _users(stated)
     limit = stated["max_items_per_user"]
-    choice = default_choice(budget, request, max_items_per_user=limit, order=stated["order"] is not False, crowd=crowd)
-    told = _as_data(choice, request, crowd)
+    found = Candidates.of(budget, request, limit=limit, order=stated["order"] is not False)
+    choice = found.best(profile)
+    told = _as_data(choice, found.recalls(choice, profile), profile)
     if json:
         echo(out.json_text({**told, "mechanism": choice.mechanism.model_dump(mode="json")}))
     else:
         alone = stated["shape"] is None and stated["ledger"] is None
         assumed = [options.flags(name) for name in _USERS if alone and stated[name] is None]
-        found = list(told["recall"].values())
+        recalls = list(told["recall"].values())
         reading = [] if choice.clip is None else [f"users clipped to an {choice.norm} norm of {choice.clip:g}"]
         reading += [] if choice.again is None else [f"then to {choice.again:g} among the items found"]
         reading += [] if choice.max_items_per_user is None else [f"at most {choice.max_items_per_user} items per user"]
         rows = [
             ("mechanism", type(choice.mechanism).__name__),
             ("reading", ", ".join(reading) or "every item in full"),
-            ("chosen for", crowd.in_words() + (f" ({' and '.join(assumed)} assumed)" if assumed else "")),
+            ("chosen for", profile.in_words() + (f" ({' and '.join(assumed)} assumed)" if assumed else "")),
             (
                 "finds",
-                f"about {sum(found) / len(found):.2f} of the true top k; {min(found):.2f} to {max(found):.2f} on standard shapes",
+                f"about {sum(recalls) / len(recalls):.2f} of the true top k; {min(recalls):.2f} to {max(recalls):.2f} "
+                "on standard shapes",
             ),
         ]
         alike = "learns what is not declared first" if assumed else "chooses so for such users"
@@ -297,12 +298,12 @@ def _request(stated: Mapping[str, Any]) -> TopKRequest:
     )
 
 
-def _crowd(stated: Mapping[str, Any]) -> Crowd:
+def _users(stated: Mapping[str, Any]) -> Profile:
     words = stated["shape"]
     if words is None and (stated["ledger"] is not None or stated["dataset"] is not None):
         words = "learned"
     if words is None:
-        return declared(*(stated[name] for name in _USERS))
+        return Profile.typical(*(stated[name] for name in _USERS))
     if any(stated[name] is not None for name in _USERS):
         raise InvalidRequest(f"--shape={words} tells users and their items: leave --users and --items-per-user out")
     named = stated["ledger"], stated["dataset"]
@@ -315,13 +316,13 @@ def _crowd(stated: Mapping[str, Any]) -> Crowd:
     return learnt[0].at(learnt[1])
 
 
-def _as_data(choice: Choice, request: TopKRequest, crowd: Crowd) -> dict[str, Any]:
+def _as_data(choice: Choice, recalls: Sequence[float], profile: Profile) -> dict[str, Any]:
     return {
         "max_items_per_user": choice.max_items_per_user,
         "clip": choice.clip,
         "norm": None if choice.clip is None else choice.norm,
         "again": choice.again,
-        "users": crowd.users,
-        "median_items_per_user": crowd.quantiles[2],
-        "recall": dict(zip(map(str, EXPONENTS), Forecast(crowd, request.k, request.candidates).recalls(choice), strict=True)),
+        "users": profile.users,
+        "median_items_per_user": None if profile.quantiles is None else profile.quantiles[2],
+        "recall": dict(zip(map(str, EXPONENTS), recalls, strict=True)),
     }

@@ -17,8 +17,6 @@ from typer import Argument
 
 import accounting as acc
 from accounting.address import without_password
-from dpselect.choose.forecast import Choice
-from dpselect.choose.learning import learning_asked
 from dpselect.cli import config as files
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
@@ -32,6 +30,8 @@ from dpselect.events.time_window import Every, periods
 from dpselect.mechanisms import Mechanism, OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.noise import NoiseName
+from dpselect.plan.candidates import Choice
+from dpselect.plan.learn import learning_asked
 from dpselect.release.answer import answer
 from dpselect.release.promise import rounded_up
 from dpselect.release.question import Keeper, Payment, Question, Release, choose

@@ -23,10 +23,10 @@ from accounting import OutputError
 from accounting.address import masked
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE, new_file
-from dpselect.choose.counts import Interval, interval, without_counts
 from dpselect.cli import out
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
+from dpselect.plan.counts import Interval, interval, without_counts
 from dpselect.release.answer import Answer, cautions
 from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up
 from dpselect.release.question import Question
@@ -142,10 +142,10 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     question, mechanism, reading = answer.question, answer.mechanism, answer.question.reading
     yield "mechanism", f"{type(mechanism).__name__} ({_settings(mechanism)})"
-    if answer.learnt is not None and answer.choice.crowd is not None:
-        yield "chosen", f"for {answer.choice.crowd.in_words()}: noisy numbers, released with the answer and part of its price"
-    elif answer.known_from is not None and answer.choice.crowd is not None:
-        yield "chosen", f"for {answer.choice.crowd.in_words()}: learnt before, by entry {answer.known_from}, and free"
+    if answer.learnt is not None and answer.choice.profile is not None:
+        yield "chosen", f"for {answer.choice.profile.in_words()}: noisy numbers, released with the answer and part of its price"
+    elif answer.known_from is not None and answer.choice.profile is not None:
+        yield "chosen", f"for {answer.choice.profile.in_words()}: learnt before, by entry {answer.known_from}, and free"
     yield "noise", _noise_in_words(mechanism, "users" if reading.value is None else f"units of {_column(reading.value)}")
     if question.release.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"

@@ -95,8 +95,6 @@ class CanonicalTopK(Mechanism):
         most="k",
         domain="public",
         tried={"noise": ("gumbel", "exponential")},
-        law="dpselect.planning.laws.whole_sets:canonical",
-        variants="dpselect.planning.families:rules",
     )
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")

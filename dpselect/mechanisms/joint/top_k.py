@@ -58,9 +58,7 @@ class JointTopK(Mechanism):
     """
 
     kind: Literal["joint_top_k"] = "joint_top_k"
-    traits: ClassVar[Traits] = Traits(
-        answers="top_k", noise=EPSILON, ordered=True, most="k", domain="public", law="dpselect.planning.laws.whole_sets:joint"
-    )
+    traits: ClassVar[Traits] = Traits(answers="top_k", noise=EPSILON, ordered=True, most="k", domain="public")
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     beta: Probability | None = Field(default=None, description="a probability in (0, 1), or None")

@@ -191,7 +191,6 @@ class LargeMargin(Mechanism):
         ordered=True,
         most=1,
         domain="public",
-        law="dpselect.planning.laws.independent_noise:large_margin",
     )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     delta: Probability = Field(description="a delta in (0, 1)")

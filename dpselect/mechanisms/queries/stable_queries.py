@@ -436,8 +436,6 @@ class TopStable(Mechanism):
         relations=("add_remove",),
         usual=lambda _: {"search": "from_k"},
         tried={"split": (0.25, 0.37, 0.5)},
-        law="dpselect.planning.laws.independent_noise:top_stable",
-        variants="dpselect.planning.families:searches",
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     kbar: Rank = Field(description="an integer from k to 10,000,000")

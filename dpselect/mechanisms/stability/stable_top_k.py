@@ -128,7 +128,6 @@ class StabilityTest(Mechanism):
         domain="unknown",
         reads=lambda mechanism: mechanism.k + 1,
         tried={"noise": get_args(GapNoise)},
-        law="dpselect.planning.laws.independent_noise:stability_test",
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     noise: GapNoise = Field(default="gaussian", description="gaussian or laplace")
@@ -260,8 +259,6 @@ class StableTopK(WidestGap):
         domain="unknown",
         reads=lambda mechanism: mechanism.kbar + 1,
         usual=lambda k: {"kbar": k},
-        law="dpselect.planning.laws.independent_noise:stable_top_k",
-        variants="dpselect.planning.families:targets",
     )
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
@@ -365,8 +362,6 @@ class StableTopKFixed(Mechanism):
         domain="public",
         zeros=True,
         usual=lambda k: {"kbar": k, "penalty": 0.0},
-        law="dpselect.planning.laws.independent_noise:stable_top_k_fixed",
-        variants="dpselect.planning.families:sizes_and_penalties",
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     rho: Positive = Field(description="a finite rho > 0, in nats")

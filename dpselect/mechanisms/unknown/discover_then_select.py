@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import SCALE, AnyMechanism, Mechanism, Recipe, Traits
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, Traits
 from dpselect.mechanisms.release import in_own_order, positions_of, release
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -55,9 +55,6 @@ class DiscoverThenSelect(Mechanism):
         most=lambda mechanism: mechanism.selection.most_released,
         domain="unknown",
         values=lambda mechanism: mechanism.selection.releases_values,
-        law="dpselect.planning.laws.independent_noise:discovered",
-        variants="dpselect.planning.families:splits",
-        recipe=Recipe("dpselect.planning.families:in_two_steps", SCALE, "delta", clip=1.0),
     )
     discovery: AnyMechanism = Field(description="a mechanism for unknown domains that releases an order")
     selection: AnyMechanism = Field(description="a mechanism for public domains")

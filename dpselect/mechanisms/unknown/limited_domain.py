@@ -63,8 +63,6 @@ class LimitedDomain(Mechanism):
         domain="unknown",
         reads=lambda mechanism: mechanism.kbar + 1,
         relations=("add_remove",),
-        law="dpselect.planning.laws.independent_noise:limited_domain",
-        variants="dpselect.planning.families:competitors",
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
     kbar: Rank = Field(description="an integer from k to 10,000,000")

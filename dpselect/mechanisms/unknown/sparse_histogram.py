@@ -72,7 +72,6 @@ class SparseHistogram(Mechanism):
         groups=True,
         tried={"noise": ("gaussian", "laplace")},
         clips={"gaussian": "l2", "laplace": "l1"},
-        law="dpselect.planning.laws.independent_noise:histogram",
     )
     k: Count | None = Field(default=None, description="an integer >= 1, or None for all")
     noise: Literal["gaussian", "laplace"] = Field(default="gaussian", description="gaussian or laplace")

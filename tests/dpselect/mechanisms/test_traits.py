@@ -37,7 +37,7 @@ def test_a_trait_that_is_missing_is_named(lacking: str) -> None:
         ({"answers": "sorting"}, "answers='sorting' must be one of"),
         ({"domain": "private"}, "domain='private' must be one of"),
         ({"relations": ("swap",)}, "relations"),
-        ({"law": "dpselect.planning"}, "law='dpselect.planning' must be 'module:name'"),
+        ({"law": "dpselect.plan"}, "law='dpselect.plan' must be 'module:name'"),
     ],
 )
 def test_a_trait_that_is_none_of_what_it_may_be_is_refused(change: dict[str, Any], words: str) -> None:

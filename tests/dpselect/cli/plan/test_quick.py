@@ -11,10 +11,11 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.forecast import EXPONENTS, Crowd, Forecast
-from dpselect.choose.learning import Learning, Learnt
-from dpselect.choose.request import TopKRequest
 from dpselect.cli import app
+from dpselect.plan.candidates import Candidates
+from dpselect.plan.learn import Learning, Learnt
+from dpselect.plan.profile import EXPONENTS, Profile
+from dpselect.plan.request import TopKRequest
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 ASKED = ("plan", "--quick", "--k", "50", "--epsilon", "1", "--delta", "1e-6")
@@ -36,14 +37,16 @@ def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> N
     request = TopKRequest(k=50, candidates=items)
     chosen = dps.default_choice(BUDGET, request, users=5800.0, items_per_user=5.0, order=order)
     assert dps.Mechanism.from_json(json.dumps(told["mechanism"])) == chosen.mechanism
+    assert chosen.profile is not None
+    recalls = Candidates.of(BUDGET, request, order=order).recalls(chosen, chosen.profile)
     assert (told["clip"], told["again"], told["max_items_per_user"]) == (chosen.clip, chosen.again, chosen.max_items_per_user)
-    assert told["recall"] == dict(zip(map(str, EXPONENTS), Forecast(chosen.crowd, 50, items).recalls(chosen), strict=True))
+    assert told["recall"] == dict(zip(map(str, EXPONENTS), recalls, strict=True))
     assert BUDGET.admits(chosen.mechanism.curve)
 
 
 def test_learnt_numbers_take_the_place_of_declared_ones(tmp_path: Path) -> None:
     """Those of a ledger and of a file, and the ends of their intervals; beside declared numbers they are refused."""
-    learnt = Learnt(Crowd(900.0, (1.0, 2.0, 3.0, 8.0, 20.0)), Learning(epsilon=0.03))
+    learnt = Learnt(Profile.of_quantiles(900.0, (1.0, 2.0, 3.0, 8.0, 20.0)), Learning(epsilon=0.03))
     url = f"sqlite:///{tmp_path / 'l.db'}"
     with acc.Ledger.open(url) as ledger:
         ledger.create_dataset("visits", BUDGET, "add_remove")

@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.planning import plan_runs
+from dpselect.plan import plan_runs
 
 # The winners of three towns, 300 users apart; one user alone is in a fourth.
 WINNERS = {"Rome": ["hit", "fair"], "Oslo": ["fair", "hit"], "Bern": ["rare", "hit"]}

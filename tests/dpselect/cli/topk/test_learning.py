@@ -12,10 +12,8 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.defaults import ASSUMED
-from dpselect.choose.forecast import Crowd
-from dpselect.choose.learning import Learning, Learnt
-from dpselect.planning import Shape
+from dpselect.plan.learn import Learning, Learnt
+from dpselect.plan.profile import Profile
 from dpselect.release.question import Question, Release, learns_about
 
 ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6)
@@ -72,7 +70,7 @@ def test_one_entry_pays_for_both(run: Any, log: Path, url: str, tmp_path: Path) 
     answer, again = (dps.topk(str(log), **asked, **paid_for) for _ in range(2))
     assert answer.paid == again.paid
     assert answer.guarantee == again.guarantee
-    assert answer.choice.crowd == again.choice.crowd
+    assert answer.choice.profile == again.choice.profile
     assert answer.guarantee.points[0].epsilon == pytest.approx(0.5, rel=1e-6)
     shown = run("topk", log, *ASK)
     assert "chosen" in shown.stdout
@@ -165,9 +163,9 @@ def test_a_plan_on_what_was_learnt(run: Any, log: Path, tmp_path: Path) -> None:
     """The shape has the learnt users and their items; its ends differ by the noise, which 95 % of the draws lie within."""
     kept = tmp_path / "may.json"
     told = json.loads(run("topk", log, *ASK, "--output", kept, "--json").stdout)
-    low, middle, high = (Shape.learned(kept, end=end) for end in ("low", "middle", "high"))
-    assert middle.users == round(told["learnt"]["users"])
-    assert "as learnt" in middle.description
+    low, middle, high = (Learnt.in_answer(kept).at(end) for end in ("low", "middle", "high"))
+    assert middle.users == told["learnt"]["users"]
+    assert middle.in_words() == told["learnt"]["in_words"]
     assert low.users < middle.users < high.users  # type: ignore[operator]
     assert low.loads.mean <= middle.loads.mean <= high.loads.mean  # type: ignore[union-attr]
     for shape in ("learned:", "learned-low:", "learned-high:"):
@@ -179,7 +177,7 @@ def test_a_plan_on_what_was_learnt(run: Any, log: Path, tmp_path: Path) -> None:
     learning = Learning(epsilon=0.06)
     rng, within = np.random.default_rng(3), 0
     for _ in range(200):
-        found = learning.learn([1] * 600 + [2] * 300, ASSUMED, rng=rng)
+        found = learning.learn([1] * 600 + [2] * 300, Profile.typical(), rng=rng)
         within += learning.at(found, "low").users <= 900 <= learning.at(found, "high").users
     assert 180 <= within <= 199  # 190 are expected; fixed seed
 
@@ -202,7 +200,7 @@ def test_learning_pays_once(run: Any, log: Path, url: str, tmp_path: Path) -> No
     first, second = (paid(url, tmp_path, key) for key in ("may", "june"))
     assert first.learnt is not None
     assert second.learnt is None
-    assert second.choice.crowd == first.choice.crowd
+    assert second.choice.profile == first.choice.profile
     assert second.guarantee.pure_epsilon == pytest.approx(0.2, rel=1e-6)
     with acc.Ledger.open(url) as ledger:
         charges = [entry for entry in ledger.entries("visits") if entry.curve]
@@ -216,7 +214,7 @@ def test_learning_pays_once(run: Any, log: Path, url: str, tmp_path: Path) -> No
     for key, answer in (("may", first), ("june", second)):
         again = paid(url, tmp_path, key)
         assert (again.items, again.charge) == (answer.items, answer.charge)
-        assert (again.learnt, again.known_from, again.choice.crowd) == (answer.learnt, answer.known_from, answer.choice.crowd)
+        assert (again.learnt, again.known_from, again.choice.profile) == (answer.learnt, answer.known_from, answer.choice.profile)
         (tmp_path / f"{key}.json").unlink()
         with pytest.raises(acc.ledger.AlreadyCharged):
             paid(url, tmp_path, key)
@@ -233,7 +231,7 @@ def test_learning_pays_once(run: Any, log: Path, url: str, tmp_path: Path) -> No
     assert "as learnt" in told.stdout
     anew = paid(url, tmp_path, "august", learn="again")
     assert anew.learnt is not None
-    assert paid(url, tmp_path, "september").choice.crowd == anew.choice.crowd
+    assert paid(url, tmp_path, "september").choice.profile == anew.choice.profile
 
 
 @pytest.mark.usefixtures("log")
@@ -244,10 +242,10 @@ def test_what_was_learnt_of_something_else_is_not_taken(run: Any, url: str, tmp_
     assert paid(url, tmp_path, "turned", user="item", item="user", domain=["u1", "u2"]).learnt is not None
     declared = paid(url, tmp_path, "declared", users=5000.0)
     assert declared.known_from is not None
-    assert declared.choice.crowd is not None
-    assert declared.choice.crowd.users == 5000
-    assert first.choice.crowd is not None
-    assert declared.choice.crowd.quantiles == first.choice.crowd.quantiles
+    assert declared.choice.profile is not None
+    assert declared.choice.profile.users == 5000
+    assert first.choice.profile is not None
+    assert declared.choice.profile.quantiles == first.choice.profile.quantiles
     with acc.Ledger.open(url) as ledger:
         ledger.create_dataset("empty", acc.Budget(epsilon=1.0), "add_remove")
     for wrong in (("--ledger", url, "--dataset", "empty"), ("--ledger", url), (), ("--shape", "uniform")):
@@ -258,14 +256,14 @@ def test_what_was_learnt_of_something_else_is_not_taken(run: Any, url: str, tmp_
 @pytest.mark.parametrize("users", [1e-3, 1e15], ids=str)
 def test_a_forged_record_costs_no_privacy(url: str, tmp_path: Path, users: float) -> None:
     """Whatever is recorded as learnt, the release is charged the curve of what runs, which is within what was stated."""
-    forged = Learnt(Crowd(users, (1.0, 1.0, 1.0, 1e15, 1e15)), Learning(epsilon=0.01))
+    forged = Learnt(Profile.of_quantiles(users, (1.0, 1.0, 1.0, 1e15, 1e15)), Learning(epsilon=0.01))
     release = Release(k=1, budget=acc.Budget(epsilon=1.0), domain=CATALOGUE)
     about = learns_about(Question(None, dps.events.Reading(user="user", item="item"), release), forged.learning)
     with acc.Ledger.open(url) as ledger:
         ledger.charge("visits", acc.PureDP(epsilon=1e-6), key="forged", relation="add_remove")
         ledger.release("visits", "forged", claim=forged.claim(about))
     answer = paid(url, tmp_path, "may")
-    assert answer.choice.crowd == forged.crowd
+    assert answer.choice.profile == forged.profile
     with acc.Ledger.open(url) as ledger:
         charged = [entry for entry in ledger.entries("visits") if entry.curve][-1]
         assert acc.Curve.from_json(charged.curve or "") == answer.mechanism.curve

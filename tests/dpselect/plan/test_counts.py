@@ -16,15 +16,16 @@ from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.calibration import fitted, noise_settings
-from dpselect.choose.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
-from dpselect.choose.forecast import Crowd, Forecast
-from dpselect.choose.request import TopKRequest
 from dpselect.cli.app import app
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
-from dpselect.planning import ReleasePlan, Shape, plan
+from dpselect.plan import Plan, Profile
+from dpselect.plan.candidates import with_counts
+from dpselect.plan.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
+from dpselect.plan.fit import fitted, noise_settings
+from dpselect.plan.plan import plan
+from dpselect.plan.request import TopKRequest
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
@@ -157,13 +158,13 @@ SELECT_ALONE = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0)
 
 # -- plans ------------------------------------------------------------------------------------------------------------
 
-SHAPE = Shape.zipf(1.1, items=60, users=4_000, items_per_user=3)
+SHAPE = Profile.zipf(1.1, items=60, users=4_000, items_per_user=3)
 
 
-def planned(**changes: Any) -> ReleasePlan:
+def planned(**changes: Any) -> Plan:
     """Three releases of a top five of 60 items, one by one."""
     usual: dict[str, Any] = {"charged": "separately", "mechanisms": ["peeling_top_k"], "rounds": 100, "with_counts": True}
-    return plan(changes.pop("budget", APPROXIMATE), 5, 3, shape=SHAPE, **{**usual, **changes})
+    return plan(changes.pop("budget", APPROXIMATE), 5, 3, profile=SHAPE, **{**usual, **changes})
 
 
 def test_a_plan_splits_the_budget() -> None:
@@ -177,11 +178,11 @@ def test_a_plan_splits_the_budget() -> None:
         counts = APPROXIMATE.cost_of_each(run._price(), 3)
         assert 0.099 * APPROXIMATE.limit <= counts <= 0.1001 * APPROXIMATE.limit
     assert found.recommended.quality.recall.value >= planned(with_counts=False).recommended.quality.recall.value - 0.05
-    assert ReleasePlan.from_json(found.to_json()) == found
+    assert Plan.from_json(found.to_json()) == found
     assert planned(with_counts=False).counts is None
 
 
-FIVE = Shape.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
+FIVE = Profile.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
 
 
 @pytest.mark.parametrize(
@@ -198,8 +199,8 @@ def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relati
     sensitivity = dps.Sensitivity.of_counts(relation)
     request_ = TopKRequest(k=20, candidates=2_000, counts=COUNTS_AGAIN, recounted=True, sensitivity=sensitivity)
     select = dps.OneshotTopK(k=20, noise="gumbel", scale=1.0, sensitivity=sensitivity)
-    taken: Any = Forecast(FIVE.crowd, 20, 2_000).with_counts(select, CountNoise.of(request_, budget))
-    found = plan(budget, 20, shape=FIVE, relation=relation, mechanisms=["oneshot_top_k"], with_counts=True, rounds=100)
+    taken: Any = with_counts(select, CountNoise.of(request_, budget), FIVE, request_)
+    found = plan(budget, 20, profile=FIVE, relation=relation, mechanisms=["oneshot_top_k"], with_counts=True, rounds=100)
     for one in found.ranked:
         run: Any = one.mechanisms[0]
         assert (run.noise, run.clip, run.clip > 1) == (taken.noise, taken.clip, True)
@@ -209,12 +210,12 @@ def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relati
 
 def test_counts_of_users_with_five_items() -> None:
     """An unknown top 100 of 5,766 users with 5 items at epsilon 1: to 60 users, for a tenth of the recall; `topk` alike."""
-    ask: dict[str, Any] = {"shape": FIVE, "domain": "unknown", "mechanisms": ["sparse_histogram"], "rounds": 100}
+    ask: dict[str, Any] = {"profile": FIVE, "domain": "unknown", "mechanisms": ["sparse_histogram"], "rounds": 100}
     with_, without = (plan(APPROXIMATE, 100, **ask, with_counts=counted).recommended for counted in (True, False))
     assert 0.9 * without.quality.recall.value < with_.quality.recall.value < without.quality.recall.value
     request_ = TopKRequest(k=100, counts=COUNTS_AGAIN, recounted=True)
-    forecasts = [Forecast(crowd, 100, None) for crowd in (FIVE.crowd, Crowd.of_mean(5766, 5))]
-    topk = [forecast.with_counts(SELECT, CountNoise.of(request_, APPROXIMATE)) for forecast in forecasts]
+    counted = CountNoise.of(request_, APPROXIMATE)
+    topk = [with_counts(SELECT, counted, profile, request_) for profile in (FIVE, Profile.typical(5766, 5))]
     for run in (with_.mechanisms[0], *topk):
         assert isinstance(run, dps.WithValues)
         assert run.margin() < 60

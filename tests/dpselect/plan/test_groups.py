@@ -8,16 +8,16 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
-from dpselect.planning import Groups, ReleasePlan, Shape
-from dpselect.planning.explore import explore
+from dpselect.plan import Groups, Plan, Profile
+from dpselect.plan.charts import explore
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
-SHAPE = Shape.zipf(1.0, items=12, users=1_500)
+SHAPE = Profile.zipf(1.0, items=12, users=1_500)
 
 
-def planned(groups: Groups, kind: str = "sparse_histogram", **asked: object) -> ReleasePlan:
+def planned(groups: Groups, kind: str = "sparse_histogram", **asked: object) -> Plan:
     """A plan of one kind for the top 3 of groups."""
-    named = {"shape": SHAPE, "domain": "unknown", "mechanisms": [kind], "rounds": 100} | asked
+    named = {"profile": SHAPE, "domain": "unknown", "mechanisms": [kind], "rounds": 100} | asked
     return dps.plan(BUDGET, k=3, groups=groups, **named)  # type: ignore[arg-type]
 
 
@@ -32,7 +32,7 @@ def test_all_groups_of_a_user_spend_the_budget(relation: str) -> None:
     assert each is not None
     assert run.curve == 3 * each
     assert 0.99 * BUDGET.limit <= BUDGET.cost(plan.curve()) <= BUDGET.limit
-    assert ReleasePlan.from_json(plan.to_json()) == plan
+    assert Plan.from_json(plan.to_json()) == plan
 
 
 def test_gaussian_noise_grows_with_the_root_of_the_groups_kept() -> None:
@@ -48,7 +48,7 @@ def test_counts_in_groups_take_the_share_that_the_plan_states(relation: str) -> 
     """Of all groups that a user, or the two of a replacement, is in: what a release costs beyond its selection."""
     groups, budget = Groups(count=30, max_groups_per_user=3, exponent=0.0), acc.Budget(rho=0.05)
     asked = {"mechanisms": ["oneshot_top_k"], "rounds": 100, "with_counts": True, "relation": relation}
-    plan = dps.plan(budget, k=3, groups=groups, shape=SHAPE, **asked)  # type: ignore[arg-type]
+    plan = dps.plan(budget, k=3, groups=groups, profile=SHAPE, **asked)  # type: ignore[arg-type]
     run = plan.mechanism
     assert isinstance(run, dps.PerGroup)
     assert isinstance(run.mechanism, dps.WithValues)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from accounting import AccountingError
-from dpselect.planning.release_plan import Estimate
+from dpselect.plan.plan import Estimate
 
 
 def test_an_exact_number_has_no_width() -> None:

@@ -10,8 +10,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.combine.repeat_and_select import _chances
-from dpselect.planning import plan_runs
-from dpselect.planning.best_of import tried
+from dpselect.plan import plan_runs
+from dpselect.plan.best_of import tried
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
 import accounting as acc
-from dpselect.planning import ReleasePlan, Shape, plan, planner
-from dpselect.planning.release_plan import recommendation_in_words
+from dpselect.plan import Plan, Profile
+from dpselect.plan.plan import plan, recommendation_in_words
 
+module = sys.modules["dpselect.plan.plan"]
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
-SMOOTH = Shape.zipf(1.0, 2000, 20_000, items_per_user=10)
+SMOOTH = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
 
 
 @pytest.fixture(scope="module")
-def found() -> ReleasePlan:
+def found() -> Plan:
     """A smooth shape on which a stability test is all but sure to pass, as its one gap is in its place."""
-    return plan(BUDGET, 10, 30, shape=SMOOTH, domain="unknown", rounds=1000)
+    return plan(BUDGET, 10, 30, profile=SMOOTH, domain="unknown", rounds=1000)
 
 
-def test_a_gap_that_only_a_smooth_shape_has_does_not_win(found: ReleasePlan) -> None:
+def test_a_gap_that_only_a_smooth_shape_has_does_not_win(found: Plan) -> None:
     """Best on the shape by a hair and much worse around it is not recommended."""
     test = found.named("stability_test")
     best = found.recommended
@@ -35,12 +38,12 @@ def test_fresh_recall_is_what_fresh_data_show() -> None:
     The prediction is the mean of four samples, the check of 300, all recalls in [0, 1]: for the stability test, whose recall is
     nearly 0 or 1 with chance .8, four have a standard error of .2; for the recommended one it is below .01. Seeds are fixed.
     """
-    found = plan(BUDGET, 10, 30, shape=Shape.counts(SMOOTH.dense(), public=True), domain="unknown", rounds=1000)
+    found = plan(BUDGET, 10, 30, profile=Profile.of_counts(SMOOTH.dense(), public=True), domain="unknown", rounds=1000)
     rng, best = np.random.default_rng(7), found.recommended
     recalls = []
     for _ in range(300):
         counts = rng.poisson(SMOOTH.dense())
-        scores = Shape.counts(counts, public=True).scores(observed=True)
+        scores = Profile.of_counts(counts, public=True).scores(observed=True)
         bar = np.sort(counts)[-10]
         recalls.append(sum(scores.dense()[i] >= bar for i in found.mechanism.select(scores, rng=rng).indices) / 10)
     assert best.fresh_recall == pytest.approx(np.mean(recalls), abs=0.08)
@@ -48,15 +51,15 @@ def test_fresh_recall_is_what_fresh_data_show() -> None:
 
 def test_other_criteria_are_not_reordered() -> None:
     """Ranked by the probability of the exact set, the order is that of the shape itself."""
-    exact = plan(BUDGET, 10, 30, shape=SMOOTH, domain="unknown", rounds=1000, rank_by="exact_set")
+    exact = plan(BUDGET, 10, 30, profile=SMOOTH, domain="unknown", rounds=1000, rank_by="exact_set")
     chances = [one.quality.exact_set.value for one in exact.ranked]
     assert chances == sorted(chances, reverse=True)
 
 
 def test_a_shape_too_small_to_vary_has_no_fresh_recall() -> None:
     """Where samples have fewer than k items with users, nothing is predicted for them, and the plan is made all the same."""
-    rare = Shape.counts([0.5] * 10, public=True)
-    tiny = plan(BUDGET, 10, 1, shape=rare, domain="unknown", rounds=100)
+    rare = Profile.of_counts([0.5] * 10, public=True)
+    tiny = plan(BUDGET, 10, 1, profile=rare, domain="unknown", rounds=100)
     assert all(one.fresh_recall is None for one in tiny.ranked)
 
 
@@ -67,15 +70,15 @@ def test_a_varied_shape_has_the_means_of_its_shape() -> None:
     assert sums == pytest.approx([total] * 5, abs=6 * np.sqrt(total))
 
 
-def test_a_made_up_shape_has_a_range_as_its_forecast(found: ReleasePlan) -> None:
+def test_a_made_up_shape_has_a_range_as_its_forecast(found: Plan) -> None:
     """Counts of real logs scatter around a curve: a test that needs a gap has the wider range; public counts have none."""
     test, best = found.named("stability_test").forecast, found.recommended.forecast
     assert test is not None
     assert best is not None
     assert test[1] - test[0] > best[1] - best[0]
-    assert "real logs scatter" in dict(recommendation_in_words(found, found.recommended))["expect"]
-    counts = Shape.counts(SMOOTH.dense(), public=True)
-    assert plan(BUDGET, 10, 30, shape=counts, domain="unknown", rounds=100).recommended.forecast is None
+    assert "fit what is stated" in dict(recommendation_in_words(found, found.recommended))["expect"]
+    counts = Profile.of_counts(SMOOTH.dense(), public=True)
+    assert plan(BUDGET, 10, 30, profile=counts, domain="unknown", rounds=100).recommended.forecast is None
 
 
 def test_uneven_shapes_keep_their_items_and_nearly_their_users() -> None:
@@ -91,20 +94,20 @@ def test_uneven_shapes_keep_their_items_and_nearly_their_users() -> None:
 
 def test_a_law_to_a_power_has_that_share_of_its_exponent() -> None:
     """With the same sum; items that are all alike stay so."""
-    steep = Shape.zipf(1.0, 1000, 10**9)
+    steep = Profile.zipf(1.0, 1000, 10**9)
     flat = steep.tempered(0.6)
     assert flat.dense().sum() == pytest.approx(steep.dense().sum(), rel=1e-9)
     assert np.log(flat.values[0] / flat.values[99]) == pytest.approx(0.6 * np.log(100), rel=1e-6)
-    assert Shape.uniform(50, 1000).tempered(0.6).dense().tolist() == pytest.approx(Shape.uniform(50, 1000).dense().tolist())
+    assert Profile.uniform(50, 1000).tempered(0.6).dense().tolist() == pytest.approx(Profile.uniform(50, 1000).dense().tolist())
 
 
 def test_a_stated_exponent_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The forecast begins at what is found where counts fall more slowly than somebody guessed."""
-    shape, budget = Shape.zipf(1.0, 2000, 5000, items_per_user=3.0), acc.Budget(epsilon=0.2, delta=1e-6)
+    shape, budget = Profile.zipf(1.0, 2000, 5000, items_per_user=3.0), acc.Budget(epsilon=0.2, delta=1e-6)
     lowest = []
-    for share in (planner._FLATTER, 1.0):
-        monkeypatch.setattr(planner, "_FLATTER", share)
-        forecast = plan(budget, 50, shape=shape, domain="public", rounds=100, mechanisms=["oneshot_top_k"]).recommended.forecast
+    for share in (module._FLATTER, 1.0):
+        monkeypatch.setattr(module, "_FLATTER", share)
+        forecast = plan(budget, 50, profile=shape, domain="public", rounds=100, mechanisms=["oneshot_top_k"]).recommended.forecast
         assert forecast is not None
         lowest.append(forecast[0])
     assert lowest[0] < lowest[1] - 0.1

@@ -9,23 +9,23 @@ import pytest
 
 import dpselect as dps
 from dpselect.errors import InvalidRequest
-from dpselect.planning.shape import Bounding, Shape
+from dpselect.plan.profile import Bounding, Profile
 
 
 def test_zipf_is_the_expected_count_of_every_rank() -> None:
     """Item i has users * items_per_user * i^-a / sum, rounded to whole users, and never more than all users."""
-    shape = Shape.zipf(1.1, 1000, 5000, items_per_user=3)
+    shape = Profile.zipf(1.1, 1000, 5000, items_per_user=3)
     weights = np.arange(1, 1001) ** -1.1
     assert shape.size == 1000
     assert np.abs(shape.dense() - np.minimum(15000 * weights / weights.sum(), 5000)).max() <= 0.5
-    assert Shape.zipf(3.0, 10, 100, items_per_user=8).dense().max() == 100
+    assert Profile.zipf(3.0, 10, 100, items_per_user=8).dense().max() == 100
 
 
 def test_counts_are_kept_as_they_are_whatever_their_order() -> None:
     """The dense form is the counts from high to low, ties included."""
-    assert Shape.counts([3, 9, 3, 0], public=True).dense().tolist() == [9, 3, 3, 0]
-    assert Shape.counts([3, 9, 3, 0], public=True).touched == 3
-    assert len(np.unique(Shape.uniform(50, 1000).dense())) == 1
+    assert Profile.of_counts([3, 9, 3, 0], public=True).dense().tolist() == [9, 3, 3, 0]
+    assert Profile.of_counts([3, 9, 3, 0], public=True).touched == 3
+    assert len(np.unique(Profile.uniform(50, 1000).dense())) == 1
 
 
 @pytest.mark.parametrize(
@@ -43,48 +43,48 @@ def test_counts_are_kept_as_they_are_whatever_their_order() -> None:
 def test_a_made_up_shape_outside_its_domain_is_refused(arguments: tuple[float, int, int], words: str) -> None:
     """The error names the argument and its value."""
     with pytest.raises(InvalidRequest, match=words):
-        Shape.zipf(*arguments)
+        Profile.zipf(*arguments)
 
 
 @pytest.mark.parametrize("counts", [[1.0, float("nan")], [float("inf")], [-1.0], [1e19, 3.0], [], [[1.0]], ["a"], None])
 def test_counts_that_are_none_are_refused_without_being_shown(counts: object) -> None:
     """NaN, infinity, negative numbers, more users than a float tells apart, tables and text are no counts."""
     with pytest.raises(InvalidRequest, match="counts"):
-        Shape.counts(counts, public=True)  # type: ignore[arg-type]
+        Profile.of_counts(counts, public=True)  # type: ignore[arg-type]
 
 
 def test_private_data_are_refused() -> None:
     """Counts must be declared public; Scores are private by their type, even if somebody declares otherwise."""
     scores = dps.Scores([7919.0, 1.0], sensitivity=dps.Sensitivity())
     with pytest.raises(InvalidRequest, match="public=False"):
-        Shape.counts([1.0], public=False)
+        Profile.of_counts([1.0], public=False)
     with pytest.raises(InvalidRequest, match="private Scores") as caught:
-        Shape.counts(scores, public=True)  # type: ignore[arg-type]
+        Profile.of_counts(scores, public=True)  # type: ignore[arg-type]
     assert "7919" not in str(caught.value)
     with pytest.raises(TypeError):
-        Shape.counts([1.0])  # type: ignore[call-arg]
+        Profile.of_counts([1.0])  # type: ignore[call-arg]
 
 
 def test_a_csv_of_counts(tmp_path: Path) -> None:
     """A column is taken by name; without a declaration, or with anything else in it, the file is refused."""
     path = tmp_path / "last_year.csv"
     path.write_text("place,visitors\nA,5\nB,9\n")
-    assert Shape.from_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
+    assert Profile.of_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
     with pytest.raises(InvalidRequest, match="--public"):
-        Shape.from_csv(path, "visitors")
+        Profile.of_csv(path, "visitors")
     with pytest.raises(InvalidRequest, match=r"column 'users' is missing.*place, visitors"):
-        Shape.from_csv(path, "users", public=True)
+        Profile.of_csv(path, "users", public=True)
     with pytest.raises(InvalidRequest, match="no column is named"):
-        Shape.from_csv(path, public=True)
+        Profile.of_csv(path, public=True)
     with pytest.raises(InvalidRequest, match="line 2"):
-        Shape.from_csv(path, "place", public=True)
+        Profile.of_csv(path, "place", public=True)
     with pytest.raises(InvalidRequest, match="cannot be read"):
-        Shape.from_csv(tmp_path / "absent.csv", public=True)
+        Profile.of_csv(tmp_path / "absent.csv", public=True)
 
 
 def test_a_shape_is_immutable() -> None:
     """Neither its attributes nor its arrays can be changed."""
-    shape = Shape.uniform(3, 9)
+    shape = Profile.uniform(3, 9)
     with pytest.raises(AttributeError, match="cannot assign to field"):
         shape.values = np.ones(1)  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
@@ -94,7 +94,7 @@ def test_a_shape_is_immutable() -> None:
 def test_levels_answer_for_ranks() -> None:
     """Counts, sums and gaps by rank are those of the sorted list, and 0 beyond its end; cutting keeps the rest in order."""
     dense = np.array([9.0, 7, 7, 7, 2, 2, 0])
-    levels = Shape.counts(dense, public=True).levels(3)
+    levels = Profile.of_counts(dense, public=True).levels(3)
     ranks = np.arange(1, 8)
     assert levels.value(ranks).tolist() == dense.tolist()
     assert levels.value(np.array([8, 100])).tolist() == [0, 0]
@@ -109,14 +109,14 @@ def test_a_file_without_a_header_is_refused(tmp_path: Path) -> None:
     """Its first line, the count of the top item as a rule, would otherwise be taken for a name and be lost."""
     (tmp_path / "bare.csv").write_text("850\n580\n70\n")
     with pytest.raises(InvalidRequest, match="begins with a number"):
-        Shape.from_csv(tmp_path / "bare.csv", public=True)
+        Profile.of_csv(tmp_path / "bare.csv", public=True)
     (tmp_path / "year.csv").write_text("2025\n580\n70\n")
-    assert Shape.from_csv(tmp_path / "year.csv", "2025", public=True).size == 2
+    assert Profile.of_csv(tmp_path / "year.csv", "2025", public=True).size == 2
 
 
 def test_the_largest_counts_can_be_varied() -> None:
     """What a shape may hold can also be drawn around."""
-    largest = Shape.counts([1e15, 1e15, 3.0], public=True)
+    largest = Profile.of_counts([1e15, 1e15, 3.0], public=True)
     assert largest.varied(np.random.default_rng(0)).size == 3
 
 
@@ -125,7 +125,7 @@ def test_a_log_says_who_touches_what(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     pairs = np.unique(np.stack([rng.integers(0, 60, 900), rng.zipf(1.5, 900) % 40], axis=1), axis=0)
     (tmp_path / "log.csv").write_text("who,what\n" + "".join(f"u{u},i{i}\n" for u, i in pairs.tolist()))
-    shape = Shape.from_log(tmp_path / "log.csv", user="who", item="what", public=True)
+    shape = Profile.of_log(tmp_path / "log.csv", user="who", item="what", public=True)
     load = np.bincount(pairs[:, 0], minlength=60)[pairs[:, 0]]
     for bounding, weight in (
         (Bounding(clip=1.5), np.minimum(1, 1.5 / np.sqrt(load))),
@@ -135,20 +135,20 @@ def test_a_log_says_who_touches_what(tmp_path: Path) -> None:
         seen = np.repeat(*(getattr(shape.levels(5, bounding), name) for name in ("values", "multiplicities")))
         assert seen[:8] == pytest.approx(sums[:8], rel=0.06)
     with pytest.raises(InvalidRequest, match="may be private"):
-        Shape.from_log(tmp_path / "log.csv", user="who", item="what")
+        Profile.of_log(tmp_path / "log.csv", user="who", item="what")
     with pytest.raises(InvalidRequest, match="columns 'who' and 'where'"):
-        Shape.from_log(tmp_path / "log.csv", user="who", item="where", public=True)
+        Profile.of_log(tmp_path / "log.csv", user="who", item="where", public=True)
 
 
 def test_items_per_user_may_be_a_mean_or_a_distribution() -> None:
     """A mapping is taken as it is, a mean is geometric; a limit of one item leaves one part in the mean of every count."""
-    stated = Shape.zipf(1.0, 50, 9000, items_per_user={1: 1, 9: 1})
+    stated = Profile.zipf(1.0, 50, 9000, items_per_user={1: 1, 9: 1})
     assert stated.loads is not None
     assert stated.loads.mean == 5
-    for shape in (stated, Shape.zipf(1.0, 50, 9000, items_per_user=5.0)):
+    for shape in (stated, Profile.zipf(1.0, 50, 9000, items_per_user=5.0)):
         left = shape.levels(3, Bounding(limit=1))
         assert left.values == pytest.approx(left.truth / 5, rel=1e-3)
     with pytest.raises(InvalidRequest, match="items_per_user"):
-        Shape.zipf(1.0, 50, 9000, items_per_user={0: 1})
+        Profile.zipf(1.0, 50, 9000, items_per_user={0: 1})
     with pytest.raises(InvalidRequest, match="does not say how many"):
-        Shape.counts([5, 3], public=True).levels(1, Bounding(limit=1))
+        Profile.of_counts([5, 3], public=True).levels(1, Bounding(limit=1))

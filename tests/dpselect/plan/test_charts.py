@@ -5,15 +5,17 @@ from __future__ import annotations
 import builtins
 import importlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import accounting as acc
+from accounting import MissingExtra
 from dpselect.errors import InvalidRequest
-from dpselect.planning import ReleasePlan, Shape, plan, planner
-from dpselect.planning.explore import (
+from dpselect.plan import Plan, Profile
+from dpselect.plan.charts import (
     _BOTTOM,
     _HEIGHT,
     _TOP,
@@ -29,19 +31,20 @@ from dpselect.planning.explore import (
     plot_plan,
     write_page,
 )
-from dpselect.planning.release_plan import Task
+from dpselect.plan.plan import Task, plan
 
-SHAPE = Shape.zipf(1.1, 500, 20_000)
+module = sys.modules["dpselect.plan.plan"]
+SHAPE = Profile.zipf(1.1, 500, 20_000)
 
 
 @pytest.fixture(scope="module")
-def found() -> ReleasePlan:
+def found() -> Plan:
     """A small plan."""
-    return plan(acc.Budget(epsilon=1, delta=1e-6), 5, 10, shape=SHAPE, mechanisms=["joint_top_k", "limited_domain"], rounds=200)
+    return plan(acc.Budget(epsilon=1, delta=1e-6), 5, 10, profile=SHAPE, mechanisms=["joint_top_k", "limited_domain"], rounds=200)
 
 
 @pytest.fixture(scope="module")
-def charts(found: ReleasePlan) -> tuple[Chart, ...]:
+def charts(found: Plan) -> tuple[Chart, ...]:
     """Its curves."""
     return explore(found, SHAPE)
 
@@ -64,17 +67,17 @@ def test_curves_go_the_right_way(charts: tuple[Chart, ...]) -> None:
     assert next(point.y for point in price.points if point.x == 10) == pytest.approx(1.0, rel=1e-3)
 
 
-def test_the_planned_point_is_the_plan(found: ReleasePlan, charts: tuple[Chart, ...]) -> None:
+def test_the_planned_point_is_the_plan(found: Plan, charts: tuple[Chart, ...]) -> None:
     """At the plan's own epsilon the curve shows an exact mechanism's very recall."""
     joint = found.named("joint_top_k").quality.recall.value
     line = next(line for line in charts[0].lines if line.name == "joint_top_k")
     assert next(point.y for point in line.points if point.x == 1.0) == pytest.approx(joint, abs=1e-9)
 
 
-def test_another_shape_is_refused(found: ReleasePlan) -> None:
+def test_another_shape_is_refused(found: Plan) -> None:
     """Curves of another shape would not belong to the plan."""
     with pytest.raises(InvalidRequest, match="made for"):
-        explore(found, Shape.zipf(1.2, 500, 20_000))
+        explore(found, Profile.zipf(1.2, 500, 20_000))
     with pytest.raises(InvalidRequest, match="mechanisms=0"):
         explore(found, SHAPE, mechanisms=0)
 
@@ -96,12 +99,12 @@ def test_figures_without_matplotlib(charts: tuple[Chart, ...], monkeypatch: pyte
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(acc.MissingExtra, match=r"dpselect\[plot\]"):
+    with pytest.raises(MissingExtra, match=r"dpselect\[plot\]"):
         plot_chart(charts[0])
     assert builtins.__import__ is not absent
 
 
-def test_the_page_needs_no_network(found: ReleasePlan, charts: tuple[Chart, ...], tmp_path: Path) -> None:
+def test_the_page_needs_no_network(found: Plan, charts: tuple[Chart, ...], tmp_path: Path) -> None:
     """No address, no script, no image: everything is on the page, each chart, mechanism and reason included."""
     target = tmp_path / "plan.html"
     write_page(found, charts, target)
@@ -138,7 +141,7 @@ def _read(cell: str) -> float:
     ],
 )
 def test_no_row_is_better_than_one_above_it(
-    found: ReleasePlan, values: list[tuple[float, float, bool]], monkeypatch: pytest.MonkeyPatch
+    found: Plan, values: list[tuple[float, float, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the columns that a made-up shape's ranking shows, a row is never as good in all and better in one as a row above."""
     (base, *_), names = found.ranked, [f"oneshot_top_k, {number}" for number in range(len(values))]
@@ -148,10 +151,10 @@ def test_no_row_is_better_than_one_above_it(
         name: {"fresh_recall": mean, "worst_recall": worst, "forecast": (worst, mean)}
         for name, (mean, worst, _) in zip(names, values, strict=True)
     }
-    monkeypatch.setattr(planner, "_forecast", lambda one, *_: one.model_copy(update=told[one.name]))
-    monkeypatch.setattr(planner, "_possible", lambda *_: [])
+    monkeypatch.setattr(module, "_ranged", lambda one, *_: one.model_copy(update=told[one.name]))
+    monkeypatch.setattr(module, "_fitting", lambda *_: [])
     task = Task(found.budget, found.parts, SHAPE, "public", False, found.sensitivity, "together")
-    ordered = planner._by_worst_case(given, task, planner.Judge(200, 0, 0.95, "recall"))
+    ordered = module._by_worst_case(given, task, module.Judge(200, 0, 0.95, "recall"))
     rows = _cells("".join(page(found.model_copy(update={"ranked": tuple(ordered)}), ())))
     shown = [[_read(cell) for cell in row[2:5]] for row in rows]
     assert len(shown) == len(values)
@@ -174,7 +177,7 @@ def test_where_most_is_found_wrong_items_are_drawn(charts: tuple[Chart, ...]) ->
     assert floor == _HEIGHT - _BOTTOM
 
 
-def test_the_page_is_well_formed(found: ReleasePlan, charts: tuple[Chart, ...]) -> None:
+def test_the_page_is_well_formed(found: Plan, charts: tuple[Chart, ...]) -> None:
     """Every tag is closed in order."""
     from html.parser import HTMLParser
 
@@ -192,9 +195,9 @@ def test_the_page_is_well_formed(found: ReleasePlan, charts: tuple[Chart, ...]) 
     assert open_tags == []
 
 
-def test_words_are_escaped(found: ReleasePlan) -> None:
+def test_words_are_escaped(found: Plan) -> None:
     """A shape may be described by the name of a file, which may hold anything."""
-    odd = found.model_copy(update={"shape": "<b onload=x>&"})
+    odd = found.model_copy(update={"profile": "<b onload=x>&"})
     assert "<b onload" not in "".join(page(odd, ()))
 
 
@@ -202,7 +205,7 @@ def test_the_plan_is_a_point_of_its_own_curve() -> None:
     """The order that a budget states for its filter is kept: at the plan's own epsilon the curve shows the plan's recall."""
     budget = acc.Budget(epsilon=1, delta=1e-6, order=60.0)
     asked = {"charged": "separately", "mechanisms": ["canonical_top_k"], "rounds": 200}
-    found = plan(budget, 5, 60, shape=SHAPE, **asked)  # type: ignore[arg-type]
+    found = plan(budget, 5, 60, profile=SHAPE, **asked)  # type: ignore[arg-type]
     planned = found.named("canonical_top_k, gumbel")
     (chart,) = explore(found, SHAPE, charts=["epsilon"])
     line = next(line for line in chart.lines if line.name == planned.name)
@@ -210,7 +213,7 @@ def test_the_plan_is_a_point_of_its_own_curve() -> None:
     assert shown == pytest.approx(planned.quality.recall.value, abs=1e-9)
 
 
-def test_a_plan_is_one_figure_and_one_card(found: ReleasePlan) -> None:
+def test_a_plan_is_one_figure_and_one_card(found: Plan) -> None:
     """A bar for every mechanism, as long as its recall, the recommended one on top; the card names them all."""
     axes = plot_plan(found)
     assert [label.get_text() for label in axes.get_yticklabels()] == [planned.name for planned in found.ranked]

@@ -11,10 +11,10 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.planning import Shape, plan
-from dpselect.planning.families import Family
-from dpselect.planning.laws.base import Levels, Outcomes, Runs
-from dpselect.planning.release_plan import Part, Task
+from dpselect.plan import Profile
+from dpselect.plan.candidates import Family
+from dpselect.plan.plan import Part, Task, plan
+from dpselect.plan.quality import Levels, Outcomes, Runs
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -51,8 +51,8 @@ def test_the_recommended_one_is_within_two_percent_of_the_best(
 
     Recalls are means of 600 runs or exact; the best of the recommended and the rival are also drawn by the mechanisms themselves.
     """
-    shape = Shape.counts(counts(), public=True)
-    found = plan(BUDGET, k, releases, shape=shape, domain=known)  # type: ignore[arg-type]
+    shape = Profile.of_counts(counts(), public=True)
+    found = plan(BUDGET, k, releases, profile=shape, domain=known)  # type: ignore[arg-type]
     task = Task(BUDGET, found.parts, shape, known, False, dps.Sensitivity(), "together")  # type: ignore[arg-type]
     levels = task.levels(Part(releases=releases, k=k))
     rivals = {rival: recall(rival, levels) for rival in exhaustive(task, levels)}
@@ -69,7 +69,7 @@ def recall(mechanism: dps.Mechanism, levels: Levels) -> float:
     return float(law.recall.mean() if law.weights is None else law.weights @ law.recall)
 
 
-def drawn(mechanism: dps.Mechanism, shape: Shape, k: int, known: str) -> float:
+def drawn(mechanism: dps.Mechanism, shape: Profile, k: int, known: str) -> float:
     """Mean recall of 200 draws."""
     scores, counts = shape.scores(observed=known == "unknown", sensitivity=mechanism.covers), shape.dense()
     rng = np.random.default_rng(5)

@@ -13,34 +13,33 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.calibration import TopKRequest, fitted
-from dpselect.choose.defaults import default_mechanism
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
-from dpselect.planning import Estimate, ReleasePlan, Shape, plan
-from dpselect.planning.explore import Chart, Line, Point, page
-from dpselect.planning.families import admitted
-from dpselect.planning.release_plan import Part, Task
+from dpselect.plan import Estimate, Plan, Profile
+from dpselect.plan.candidates import default_mechanism
+from dpselect.plan.charts import Chart, Line, Point, page
+from dpselect.plan.fit import TopKRequest, fitted
+from dpselect.plan.plan import plan
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
-SHAPE = Shape.zipf(1.1, 2000, 100_000)
-FEW = Shape.counts([5.0] * 4 + [0.0] * 1996, public=True)
+SHAPE = Profile.zipf(1.1, 2000, 100_000)
+FEW = Profile.of_counts([5.0] * 4 + [0.0] * 1996, public=True)
 QUICK = {"rounds": 300, "seed": 1}
 
 
 @functools.cache
-def planned(budget: acc.Budget, releases: int, **arguments: Any) -> ReleasePlan:
+def planned(budget: acc.Budget, releases: int, **arguments: Any) -> Plan:
     """All mechanisms for so many releases of the top 10, planned once."""
-    return plan(budget, 10, releases, shape=SHAPE, **QUICK, **arguments)
+    return plan(budget, 10, releases, profile=SHAPE, **QUICK, **arguments)
 
 
 @pytest.fixture
-def whole() -> ReleasePlan:
+def whole() -> Plan:
     """All mechanisms for 30 releases of the top 10."""
     return planned(BUDGET, 30)
 
 
-def test_every_mechanism_is_planned_or_has_a_reason(whole: ReleasePlan) -> None:
+def test_every_mechanism_is_planned_or_has_a_reason(whole: Plan) -> None:
     """No kind is passed over in silence, whatever is asked."""
     for found in (whole, planned(acc.Budget(rho=0.1, delta=1e-7), 5, domain="unknown", order=True)):
         named = {name.partition(",")[0] for name in [*(one.name for one in found.ranked), *(o.name for o in found.unsuited)]}
@@ -48,7 +47,7 @@ def test_every_mechanism_is_planned_or_has_a_reason(whole: ReleasePlan) -> None:
         assert all(len(other.reason) > 15 for other in found.unsuited)
 
 
-def test_the_best_comes_first(whole: ReleasePlan) -> None:
+def test_the_best_comes_first(whole: Plan) -> None:
     """Of a made-up shape by the mean over uneven ones, what gives up .02 of the worst case behind; the others by recall."""
     recalls = [one.quality.recall for one in whole.ranked]
     close = [one for one in whole.ranked if one.forecast is not None]
@@ -87,7 +86,7 @@ def test_what_is_planned_costs_the_budget_and_no_more(budget: acc.Budget, releas
     for one in found.ranked:
         if "gaussian_max" in found.curve(one).to_json():
             continue  # priced by Renyi divergence here; its loss distribution is slow, and cheaper still
-        cost = budget.cost(acc.Accountant().compose(one.mechanisms[0], releases).curve)
+        cost = budget.cost(acc.Accountant().compose(one.mechanisms[0], releases).curve, thorough=True)
         assert cost <= budget.limit, one.name
         assert cost <= one.cost * (1 + 1e-9), one.name
         if one.whole or budget.form != "approximate":  # what is clearly behind is priced by Renyi divergence alone
@@ -99,14 +98,14 @@ def test_what_is_planned_costs_the_budget_and_no_more(budget: acc.Budget, releas
 
 def test_a_filter_pays_for_just_so_many_releases() -> None:
     """Charged separately, the budget's filter admits the planned number of releases of every mechanism, and not one more."""
-    found = plan(BUDGET, 10, 30, shape=SHAPE, charged="separately", **QUICK)
+    found = plan(BUDGET, 10, 30, profile=SHAPE, charged="separately", **QUICK)
     for one in found.ranked:
         assert BUDGET.how_many(one.mechanisms[0].curve) == 30, one.name
 
 
 def test_a_schedule_shares_the_budget() -> None:
     """Parts with different k get the same noise, and together they cost the budget; the quality is their mean."""
-    found = plan(BUDGET, schedule=[(20, 5), (2, 50)], shape=SHAPE, mechanisms=["oneshot_top_k", "limited_domain"], **QUICK)
+    found = plan(BUDGET, schedule=[(20, 5), (2, 50)], profile=SHAPE, mechanisms=["oneshot_top_k", "limited_domain"], **QUICK)
     for one in found.ranked:
         small, large = one.mechanisms
         assert (small.k, large.k) == (5, 50)  # type: ignore[attr-defined]
@@ -124,7 +123,9 @@ def test_a_schedule_shares_the_budget() -> None:
 def test_more_budget_is_not_worse(name: str) -> None:
     """Recall does not fall when epsilon grows, up to the intervals."""
     recalls = [
-        plan(acc.Budget(epsilon=epsilon, delta=1e-6), 10, 30, shape=SHAPE, mechanisms=[name], **QUICK).recommended.quality.recall
+        plan(
+            acc.Budget(epsilon=epsilon, delta=1e-6), 10, 30, profile=SHAPE, mechanisms=[name], **QUICK
+        ).recommended.quality.recall
         for epsilon in (0.25, 0.5, 1.0, 2.0)
     ]
     assert all(later.high >= earlier.low for earlier, later in itertools.pairwise(recalls))
@@ -133,13 +134,13 @@ def test_more_budget_is_not_worse(name: str) -> None:
 
 def test_a_schedule_may_be_any_iterable() -> None:
     """A generator of pairs is as good as a list."""
-    found = plan(BUDGET, schedule=((1, k) for k in (1, 2)), shape=SHAPE, mechanisms=["joint_top_k"], **QUICK)  # type: ignore[arg-type]
+    found = plan(BUDGET, schedule=((1, k) for k in (1, 2)), profile=SHAPE, mechanisms=["joint_top_k"], **QUICK)  # type: ignore[arg-type]
     assert [part.k for part in found.parts] == [1, 2]
 
 
 def test_all_items_cost_nothing() -> None:
     """A set of all candidates tells nothing: no price, recall 1, and a page can be drawn of it."""
-    found = plan(BUDGET, 3, shape=Shape.counts([9, 5, 2], public=True), mechanisms=["oneshot_top_k"], **QUICK)
+    found = plan(BUDGET, 3, profile=Profile.of_counts([9, 5, 2], public=True), mechanisms=["oneshot_top_k"], **QUICK)
     free = found.named("oneshot_top_k, laplace")
     assert (free.cost, free.quality.recall.value) == (0.0, 1.0)
     point = Point(x=1, y=0, low=0, high=0)
@@ -158,42 +159,42 @@ def test_all_items_cost_nothing() -> None:
 
 def test_more_releases_cost_quality() -> None:
     """The same budget on ten times as many releases is not better."""
-    few, many = (plan(BUDGET, 10, count, shape=SHAPE, mechanisms=["joint_top_k"], **QUICK) for count in (10, 100))
+    few, many = (plan(BUDGET, 10, count, profile=SHAPE, mechanisms=["joint_top_k"], **QUICK) for count in (10, 100))
     assert few.recommended.quality.recall.value > many.recommended.quality.recall.value
 
 
 def test_the_order_is_released_where_it_is_needed() -> None:
     """With order=True only mechanisms that release it are planned; ranking by places is allowed then, and only then."""
-    found = plan(BUDGET, 10, 30, shape=SHAPE, order=True, rank_by="in_place", **QUICK)
+    found = plan(BUDGET, 10, 30, profile=SHAPE, order=True, rank_by="in_place", **QUICK)
     assert all(one.ordered and one.quality.in_place is not None for one in found.ranked)
     assert any(o.name == "canonical_top_k" and "order" in o.reason for o in found.unsuited)
     assert found.named("oneshot_top_k").name in ("oneshot_top_k, gumbel", "oneshot_top_k, gaussian", "oneshot_top_k, logistic")
     assert "oneshot_top_k" not in {o.name for o in found.unsuited}  # the reason is that of its other noises
     assert any(o.name == "oneshot_top_k, exponential" and "order" in o.reason for o in found.unsuited)
     with pytest.raises(InvalidRequest, match="order=True"):
-        plan(BUDGET, 10, shape=SHAPE, rank_by="in_place")
+        plan(BUDGET, 10, profile=SHAPE, rank_by="in_place")
 
 
-def test_a_plan_round_trips_as_json(whole: ReleasePlan) -> None:
+def test_a_plan_round_trips_as_json(whole: Plan) -> None:
     """from_json(to_json) is equal, and each mechanism's own JSON reads back to it."""
-    assert ReleasePlan.from_json(whole.to_json()) == whole
+    assert Plan.from_json(whole.to_json()) == whole
     for one in whole.ranked:
         assert dps.Mechanism.from_json(one.mechanisms[0].to_json()) == one.mechanisms[0]
     with pytest.raises(InvalidRequest, match="not JSON"):
-        ReleasePlan.from_json("{")
+        Plan.from_json("{")
 
 
 def test_the_same_seed_gives_the_same_plan() -> None:
     """Nothing but the seed is random."""
     first, again, other = (
-        plan(BUDGET, 3, 5, shape=Shape.zipf(1.1, 200, 2000), mechanisms=["limited_domain"], rounds=100, seed=seed)
+        plan(BUDGET, 3, 5, profile=Profile.zipf(1.1, 200, 2000), mechanisms=["limited_domain"], rounds=100, seed=seed)
         for seed in (4, 4, 5)
     )
     assert first == again
     assert first.recommended != other.recommended  # what fresh data would recall is simulated
 
 
-def test_a_planned_mechanism_is_found_by_name(whole: ReleasePlan) -> None:
+def test_a_planned_mechanism_is_found_by_name(whole: Plan) -> None:
     """By its name or its kind; of one that is not planned, the error says why."""
     assert whole.named("oneshot_top_k, laplace").name == "oneshot_top_k, laplace"
     assert whole.named("limited_domain").mechanisms[0].takes_observed
@@ -206,7 +207,7 @@ def test_a_planned_mechanism_is_found_by_name(whole: ReleasePlan) -> None:
 def test_progress_is_told() -> None:
     """The callback counts up to all mechanisms."""
     calls: list[tuple[int, int]] = []
-    plan(BUDGET, 10, 30, shape=SHAPE, mechanisms=["joint_top_k", "top_stable"], progress=lambda *at: calls.append(at), **QUICK)
+    plan(BUDGET, 10, 30, profile=SHAPE, mechanisms=["joint_top_k", "top_stable"], progress=lambda *at: calls.append(at), **QUICK)
     assert calls == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
 
 
@@ -217,7 +218,7 @@ def test_progress_is_told() -> None:
         ({"k": 0}, "k=0"),
         ({"k": 2001}, "k=2001.*2000 items"),
         (
-            {"k": 1990, "domain": "unknown", "shape": FEW},
+            {"k": 1990, "domain": "unknown", "profile": FEW},
             "4 items with any users",
         ),
         ({}, "k is missing"),
@@ -242,26 +243,26 @@ def test_progress_is_told() -> None:
         ({"k": 5, "mechanisms": dps.JointTopK}, "one or more kinds"),
         ({"k": 5, "mechanisms": [None]}, "one or more kinds"),
         ({"schedule": 5}, "one or more pairs"),
-        ({"k": 5, "shape": np.array([3.0, 2.0])}, "private data leaks"),
-        ({"k": 5, "shape": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
+        ({"k": 5, "profile": np.array([3.0, 2.0])}, "private data leaks"),
+        ({"k": 5, "profile": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
     ],
 )
 def test_what_cannot_be_planned_is_refused(arguments: dict[str, object], words: str) -> None:
     """The error names the argument, its value and the remedy."""
     with pytest.raises(InvalidRequest, match=words):
-        plan(BUDGET, **{"shape": SHAPE, **arguments})  # type: ignore[arg-type]
+        plan(BUDGET, **{"profile": SHAPE, **arguments})  # type: ignore[arg-type]
 
 
 def test_a_budget_is_needed() -> None:
     """A number is no budget."""
     with pytest.raises(InvalidRequest, match="budget must be"):
-        plan(1.0, 10, shape=SHAPE)  # type: ignore[arg-type]
+        plan(1.0, 10, profile=SHAPE)  # type: ignore[arg-type]
 
 
 def test_a_pure_budget_and_an_unknown_domain() -> None:
     """Without delta nothing works on an unknown domain, and the error says so."""
     with pytest.raises(InvalidRequest, match="needs a delta"):
-        plan(acc.Budget(epsilon=1), 10, shape=SHAPE, domain="unknown")
+        plan(acc.Budget(epsilon=1), 10, profile=SHAPE, domain="unknown")
 
 
 @pytest.mark.parametrize(
@@ -272,7 +273,7 @@ def test_gaussian_noise_is_no_choice_where_gumbel_noise_of_its_size_costs_less(
     budget: acc.Budget, items: int, releases: int
 ) -> None:
     """GaussianMax (C9) is dear for many candidates: the planner passes it over unless it deviates less for the budget."""
-    found = plan(budget, 1, releases, shape=Shape.zipf(1.1, items, 2000), mechanisms=["report_noisy_max"], rounds=100)
+    found = plan(budget, 1, releases, profile=Profile.zipf(1.1, items, 2000), mechanisms=["report_noisy_max"], rounds=100)
     spread = {one.name.partition(", ")[2]: one.mechanisms[0].scale for one in found.ranked}  # type: ignore[attr-defined]
     if spread["gaussian"] > spread["gumbel"] * math.pi / math.sqrt(6):
         assert "gaussian" not in found.ranked[0].name
@@ -294,10 +295,9 @@ def test_the_default_has_gaussian_noise_only_where_it_deviates_least(
 
 def test_twice_the_noise_budget_would_not_be_admitted() -> None:
     """The check that guards every fit refuses a mechanism that costs a thousandth too much."""
-    task = Task(BUDGET, (Part(releases=30, k=10),), SHAPE, "public", False, dps.Sensitivity(), "together")
-    fitting = plan(BUDGET, 10, 30, shape=SHAPE, mechanisms=["joint_top_k"], **QUICK).mechanism
-    assert admitted(task, (fitting,))
-    assert not admitted(task, (dps.JointTopK(k=10, epsilon=1.001 * fitting.epsilon),))  # type: ignore[attr-defined]
+    fitting: Any = plan(BUDGET, 10, 30, profile=SHAPE, mechanisms=["joint_top_k"], **QUICK).mechanism
+    assert BUDGET.admits(30 * fitting.curve)
+    assert not BUDGET.admits(30 * dps.JointTopK(k=10, epsilon=1.001 * fitting.epsilon).curve)
 
 
 @pytest.mark.parametrize("mechanisms", [pytest.param(None, marks=pytest.mark.slow), ["oneshot_top_k"], ["limited_domain"]])
@@ -306,8 +306,8 @@ def test_two_hundred_fresh_runs_confirm_the_prediction(mechanisms: list[str] | N
 
     Both intervals have confidence 1 - 1e-7: false alarms below 1e-6 in all.
     """
-    shape = Shape.zipf(1.1, 50_000, 100_000)
-    found = plan(BUDGET, 10, 30, shape=shape, mechanisms=mechanisms, level=1 - 1e-7)
+    shape = Profile.zipf(1.1, 50_000, 100_000)
+    found = plan(BUDGET, 10, 30, profile=shape, mechanisms=mechanisms, level=1 - 1e-7)
     predicted = found.recommended.quality.recall
     fresh = fresh_recalls(found.mechanism, shape, 200)
     low, high = predicted.for_runs(200, level=1 - 1e-7)
@@ -317,7 +317,7 @@ def test_two_hundred_fresh_runs_confirm_the_prediction(mechanisms: list[str] | N
     assert predicted.low <= measured.high
 
 
-def fresh_recalls(mechanism: dps.Mechanism, shape: Shape, rounds: int) -> np.ndarray:
+def fresh_recalls(mechanism: dps.Mechanism, shape: Profile, rounds: int) -> np.ndarray:
     """(rounds,) shares of right items, drawn by the mechanism."""
     scores, rng = shape.scores(sensitivity=mechanism.covers), np.random.default_rng(2026)
     counts = shape.dense()

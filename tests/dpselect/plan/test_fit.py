@@ -10,17 +10,17 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.choose.calibration import (
+from dpselect.errors import DomainMismatch, InvalidRequest
+from dpselect.mechanisms import members
+from dpselect.plan.candidates import default_choice, default_mechanism
+from dpselect.plan.fit import (
     calibrated,
     default_kbar,
     fitted,
     noise_settings,
     supports,
 )
-from dpselect.choose.defaults import default_choice, default_mechanism
-from dpselect.choose.request import TopKRequest
-from dpselect.errors import DomainMismatch, InvalidRequest
-from dpselect.mechanisms import members
+from dpselect.plan.request import TopKRequest
 
 BUDGETS = [
     acc.Budget(epsilon=1.0),

@@ -1,0 +1,13 @@
+from .best_of import PlannedRuns as PlannedRuns
+from .best_of import plan_runs as plan_runs
+from .charts import plot_chart as plot_chart
+from .charts import plot_plan as plot_plan
+from .plan import Estimate as Estimate
+from .plan import Part as Part
+from .plan import Plan as Plan
+from .plan import PlannedMechanism as PlannedMechanism
+from .plan import Quality as Quality
+from .plan import Unsuited as Unsuited
+from .plan import budget_for as budget_for
+from .profile import Groups as Groups
+from .profile import Profile as Profile

@@ -1,0 +1,67 @@
+"""Every share that is stated is held by the price that it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.plan.candidates import every_group, two_steps
+from dpselect.plan.counts import CountNoise
+from dpselect.plan.learn import Informed, Learning
+from dpselect.plan.request import TopKRequest
+
+BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0), acc.Budget(rho=0.1, delta=1e-6)]
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+@pytest.mark.parametrize("about", [{}, {"users": False}, {"items": False}, {"groups": 3, "listed": 9}], ids=str)
+def test_learning_costs_the_epsilon_that_it_states(relation: acc.Relation, about: dict[str, Any]) -> None:
+    """Whatever is learnt and under either relation: under replace_one a user leaves one cell and joins another."""
+    curve = Learning(epsilon=0.03, relation=relation, **about).curve
+    assert 0.03 * (1 - 1e-9) <= curve.pure_epsilon <= 0.03
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=str)
+@pytest.mark.parametrize("groups", [{}, {"max_groups_per_user": 2, "groups": 4}], ids=str)
+def test_a_share_for_learning_is_the_epsilon_that_learning_costs(budget: acc.Budget, groups: dict[str, Any]) -> None:
+    """Of epsilon; of rho its square."""
+    informed = Informed.of(budget, TopKRequest(k=10, candidates=500), share=0.04, **groups)
+    assert informed is not None
+    whole = (2 * budget.limit) ** 0.5 if budget.form == "zcdp" else budget.limit
+    assert informed.item.learning.curve.pure_epsilon == pytest.approx(0.04 * whole, rel=1e-9)
+    assert budget.admits(informed.item.curve)
+
+
+@pytest.mark.parametrize("share", [0.7, 0.85])
+@pytest.mark.parametrize("again", [1.0, 2.0])
+def test_two_steps_divide_the_price_of_one_vector(share: float, again: float) -> None:
+    """The discovery takes its share of rho, the second look the rest, whatever its clip."""
+    first = dps.Sensitivity.of_clipped(1.0, items_per_user=300)
+    made = two_steps(10, 5.0, 1e-6, first, share=share, candidates=15, again=again)
+    whole = acc.GaussianDP(mu=first.l2_of(None) / 5.0 / first.l2_of(None)).rho
+    assert made.discovery.curve.rho == pytest.approx(share * whole, rel=1e-9)
+    assert made.curve.rho == pytest.approx(whole, rel=1e-9)
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_groups_are_found_for_a_fifth_of_the_budget(relation: acc.Relation) -> None:
+    """The price of the discovery alone."""
+    budget, sensitivity = acc.Budget(rho=0.1, delta=1e-6), dps.Sensitivity.of_counts(relation)
+    found = every_group(budget, TopKRequest(k=5, sensitivity=sensitivity), 3, discover=True).discovery
+    assert found is not None
+    assert found.curve.rho == pytest.approx(0.02, rel=1e-6)
+    assert found.curve.delta0 <= 0.2 * 1e-6
+
+
+@pytest.mark.parametrize("recounted", [False, True])
+@pytest.mark.parametrize("budget", BUDGETS[1:], ids=str)
+def test_counts_cost_the_share_that_is_stated(budget: acc.Budget, *, recounted: bool) -> None:
+    """Of rho, or of a pure epsilon; the mechanism beside them has the rest."""
+    counts = CountNoise.of(TopKRequest(k=4, candidates=9, counts=0.2, recounted=recounted), budget)
+    base = dps.PeelingTopK(k=4, noise="gumbel", scale=1e9)
+    cost = counts.beside(base).curve
+    spent = cost.rho if budget.form == "zcdp" else cost.pure_epsilon
+    assert spent == pytest.approx(0.2 * budget.limit, rel=1e-4)
