@@ -96,9 +96,9 @@ def data_dependent(
 
 
 @lru_cache(maxsize=8)
-def _profile(order: float, lattice: Lattice, threshold: Threshold | None) -> Profile:
+def _profile(order: float, lattice: Lattice, threshold: Threshold | None) -> LossProfile:
     """With its tables, which depend on configuration only."""
-    return Profile(order, lattice, threshold)
+    return LossProfile(order, lattice, threshold)
 
 
 @final
@@ -136,7 +136,7 @@ class UnsanitisedPrivacy:
     def expose_private(self) -> Floats:
         """(orders,) nats: upper bounds on the Renyi divergence, both ways round. For the holder of the votes only."""
         totals = np.array(
-            [Profile(order, self._lattice, self._threshold).total(self._states, tables=False) for order in self._orders]
+            [LossProfile(order, self._lattice, self._threshold).total(self._states, tables=False) for order in self._orders]
         )
         # Renyi divergence does not decrease with the order: a bound at a larger one holds at a smaller one.
         return np.minimum.accumulate(totals[::-1])[::-1]
@@ -308,7 +308,7 @@ class States(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Profile:
+class LossProfile:
     """The cost of a round at one order: fixed[v] + share[v] * gnmax[i], for the largest count v and the equivalent gap i.
 
     A function of configuration only. GNMax has fixed = 0 and share = 1.

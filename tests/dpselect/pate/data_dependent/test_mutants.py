@@ -10,7 +10,7 @@ from exact_votes import all_votes, divergence, neighbours
 
 from dpselect import pate
 from dpselect.pate import unsanitised
-from dpselect.pate.unsanitised import Lattice, Profile, States
+from dpselect.pate.unsanitised import Lattice, LossProfile, States
 
 
 def _bound_holds() -> bool:
@@ -20,7 +20,7 @@ def _bound_holds() -> bool:
 
 
 def _smoothing_holds(beta: float) -> bool:
-    profile = Profile(10.0, Lattice(8, 2, 1.5), None)
+    profile = LossProfile(10.0, Lattice(8, 2, 1.5), None)
     smooth, cost = {}, {}
     for votes in all_votes(8, 2):
         states = States(np.array([max(votes)]), profile.lattice.steps(np.array([votes])))
@@ -59,7 +59,7 @@ def test_a_short_reach_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_fixed_local_sensitivity_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The local sensitivity in place of the smooth one does not pass."""
-    monkeypatch.setattr(Profile, "smooth", lambda self, states, _: self.local(states, 0))
+    monkeypatch.setattr(LossProfile, "smooth", lambda self, states, _: self.local(states, 0))
     assert not _smoothing_holds(0.02)
 
 

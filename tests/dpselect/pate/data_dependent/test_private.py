@@ -15,7 +15,7 @@ import dpselect as dps
 from accounting.ledger import AlreadyCharged
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.pate.unsanitised import Lattice, Profile, States
+from dpselect.pate.unsanitised import Lattice, LossProfile, States
 
 COUNTS = np.array([[37, 2, 1], [31, 5, 4], [20, 18, 2]])
 MECHANISM = pate.GNMax(sigma=5.0, labels=3)
@@ -123,9 +123,11 @@ def test_nothing_is_published_that_is_not_paid_for(
 def test_the_noise_has_a_public_floor_and_the_walk_a_public_length(monkeypatch: pytest.MonkeyPatch) -> None:
     """Unanimous votes, whose sensitivity underflows, keep a public least noise; as many distances are tried as for any votes."""
     walked: list[int] = []
-    local = Profile.local
-    monkeypatch.setattr(Profile, "local", lambda self, states, distance: walked.append(distance) or local(self, states, distance))
-    profile = Profile(2.0, Lattice(4000, 3, 5.0), None)
+    local = LossProfile.local
+    monkeypatch.setattr(
+        LossProfile, "local", lambda self, states, distance: walked.append(distance) or local(self, states, distance)
+    )
+    profile = LossProfile(2.0, Lattice(4000, 3, 5.0), None)
     found = []
     for row in ([4000, 0, 0], [1334, 1333, 1333], [3000, 900, 100]):
         walked.clear()

@@ -12,7 +12,7 @@ from scipy import integrate, stats
 from accounting import Budget, Curve, GaussianDP, PrivacyFilter, best_epsilon
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.pate.unsanitised import Profile
+from dpselect.pate.unsanitised import LossProfile
 
 RELEASES = [
     pate.SmoothRelease(order=order, beta=share * math.log(order / (order - 1)) / 2, sigma=sigma, failure=failure)
@@ -132,7 +132,7 @@ def test_noise_follows_the_smooth_sensitivity() -> None:
     """The released numbers are the true bound plus (N(0, 1) + quantile) sigma S, by a Kolmogorov test; false alarm 1e-6."""
     counts = [[100, 0, 0], [90, 8, 2], [55, 40, 5]] * 4
     private = _unsanitised(counts)
-    profile = Profile(4.0, private._lattice, None)
+    profile = LossProfile(4.0, private._lattice, None)
     release = pate.SmoothRelease(order=4.0, sigma=0.05, failure=0.3)
     scale = profile.smooth(private._states, release.beta) * release.sigma
     centre = profile.total(private._states) + release.quantile * scale

@@ -11,22 +11,22 @@ import pytest
 from exact_votes import Votes, all_votes, law, neighbours, within
 from spread import spread
 
-from dpselect.pate.unsanitised import Lattice, Profile, RangeMax, States, Threshold
+from dpselect.pate.unsanitised import Lattice, LossProfile, RangeMax, States, Threshold
 
 PROFILES = [
-    Profile(order, Lattice(teachers, labels, sigma), threshold)
+    LossProfile(order, Lattice(teachers, labels, sigma), threshold)
     for teachers, labels, sigma in [(8, 2, 1.5), (6, 3, 2.0)]
     for order in (2.0, 10.0)
     for threshold in (None, Threshold(0.7 * teachers, 2.0))
 ]
 
 
-def _states(profile: Profile, *rounds: Votes) -> States:
+def _states(profile: LossProfile, *rounds: Votes) -> States:
     counts = np.array(rounds)
     return States(counts.max(axis=1), profile.lattice.steps(counts))
 
 
-def _votes(profile: Profile) -> list[Votes]:
+def _votes(profile: LossProfile) -> list[Votes]:
     return all_votes(profile.lattice.teachers, profile.lattice.labels)
 
 
@@ -40,7 +40,7 @@ def _confident(votes: Votes, sigma: float, threshold: Threshold) -> list[mpmath.
 def test_confident_rounds_cost_at_least_the_exact_divergence(teachers: int, labels: int, order: float) -> None:
     """For all votes and neighbours, the cost of test and answer bounds the exact divergence both ways, within the plain price."""
     threshold = Threshold(0.7 * teachers, 2.0)
-    profile = Profile(order, Lattice(teachers, labels, 1.5), threshold)
+    profile = LossProfile(order, Lattice(teachers, labels, 1.5), threshold)
     with mpmath.workdps(30):
         for votes in all_votes(teachers, labels):
             cost = profile.total(_states(profile, votes))
@@ -55,12 +55,12 @@ def test_confident_rounds_cost_at_least_the_exact_divergence(teachers: int, labe
 
 def test_abstaining_rounds_hardly_pay_for_an_answer() -> None:
     """Where the test nearly surely fails, the round costs far less than GNMax behind it would, whatever the votes' gap."""
-    profile = Profile(8.0, Lattice(100, 10, 40.0), Threshold(80.0, 5.0))
+    profile = LossProfile(8.0, Lattice(100, 10, 40.0), Threshold(80.0, 5.0))
     assert profile.total(_states(profile, (20, 20, 10, 10, 10, 10, 5, 5, 5, 5))) < 1e-3 * profile.plain
 
 
 @pytest.mark.parametrize("profile", PROFILES)
-def test_local_sensitivity_at_a_distance(profile: Profile) -> None:
+def test_local_sensitivity_at_a_distance(profile: LossProfile) -> None:
     """`local(votes, d)` is at least what one more teacher changes after any d have: all votes, d = 0, 1, 2."""
     cost = {votes: profile.total(_states(profile, votes)) for votes in _votes(profile)}
     change = {votes: max(abs(cost[votes] - cost[other]) for other in neighbours(votes)) for votes in cost}
@@ -71,7 +71,7 @@ def test_local_sensitivity_at_a_distance(profile: Profile) -> None:
 
 
 @pytest.mark.parametrize("profile", PROFILES[:4])
-def test_local_sensitivity_of_several_rounds(profile: Profile) -> None:
+def test_local_sensitivity_of_several_rounds(profile: LossProfile) -> None:
     """One teacher's ballots in all rounds change the sum by at most `local` of these rounds, equal rounds counted or not."""
     rng = np.random.default_rng(3)
     votes = _votes(profile)
@@ -87,7 +87,7 @@ def test_local_sensitivity_of_several_rounds(profile: Profile) -> None:
 
 @pytest.mark.parametrize("beta", [0.02, 0.3])
 @pytest.mark.parametrize("profile", PROFILES)
-def test_smoothing(profile: Profile, beta: float) -> None:
+def test_smoothing(profile: LossProfile, beta: float) -> None:
     """The smooth sensitivity is at least the local one, and one teacher changes it by a factor of at most e^beta."""
     smooth = {votes: profile.smooth(_states(profile, votes), beta) for votes in _votes(profile)}
     cost = {votes: profile.total(_states(profile, votes)) for votes in smooth}
@@ -99,7 +99,7 @@ def test_smoothing(profile: Profile, beta: float) -> None:
 
 def test_smooth_sensitivity_is_the_largest_discounted_local_one() -> None:
     """The early end of the search over distances changes nothing."""
-    profile = Profile(4.0, Lattice(30, 3, 3.0), Threshold(20.0, 2.0))
+    profile = LossProfile(4.0, Lattice(30, 3, 3.0), Threshold(20.0, 2.0))
     states = _states(profile, (30, 0, 0), (12, 10, 8), (20, 9, 1))
     every = max(math.exp(-0.1 * distance) * profile.local(states, distance) for distance in range(31))
     assert profile.smooth(states, 0.1) == pytest.approx(every, rel=1e-8)
