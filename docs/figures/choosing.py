@@ -21,8 +21,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 import accounting as acc
-from dpselect import planning
-from dpselect.mechanisms import members
+import dpselect as dps
+from dpselect.plan.candidates import not_planned
 
 Domain = Literal["public", "unknown"]
 
@@ -75,9 +75,7 @@ ROWS: dict[Domain, tuple[tuple[str, str, acc.Budget], ...]] = {
 def rows(domain: Domain) -> list[tuple[str, str, acc.Budget]]:
     """Those that can be planned."""
     return [
-        row
-        for row in ROWS[domain]
-        if members()[row[0].partition(",")[0]].traits.planned
+        row for row in ROWS[domain] if row[0].partition(",")[0] not in not_planned()
     ]
 
 
@@ -93,12 +91,12 @@ def measured() -> Iterator[tuple[str, str]]:
 
 
 @cache
-def shape(kind: str) -> planning.Shape:
+def shape(kind: str) -> dps.Profile:
     """Counts that fall as Zipf 1.1 over 50,000 items, or those of NETFLIX."""
     if kind == "gaps":
-        return planning.Shape.counts(np.load(NETFLIX), public=True)
+        return dps.Profile.of_counts(np.load(NETFLIX), public=True)
     users, items, _ = USERS[kind]
-    return planning.Shape.zipf(1.1, items=50_000, users=users, items_per_user=items)
+    return dps.Profile.zipf(1.1, items=50_000, users=users, items_per_user=items)
 
 
 @cache
@@ -109,11 +107,11 @@ def planned(
     kinds = sorted(
         {name.partition(",")[0] for name, _, paid in rows(domain) if paid == budget}
     )
-    found = planning.plan(
+    found = dps.plan(
         budget,
         k,
         releases,
-        shape=shape(kind),
+        profile=shape(kind),
         domain=domain,
         mechanisms=kinds,
         charged="separately",

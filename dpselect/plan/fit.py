@@ -333,7 +333,7 @@ def _splits(
         most = min(most, (request.share.budget.failure_of_each(request.share.charges) - found) / times)
     if request.charges is not None:
         most = min(most, (budget.failure_of_each(request.charges) - found) / times)
-        return [{failure: _below(most)}] if most > 0 else []
+        return [{failure: most if (times, found) == (1, 0.0) else _below(most)}] if most > 0 else []
     plan = times * request.releases
     # A zCDP budget converts nothing: all of its delta is there for the failure.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES

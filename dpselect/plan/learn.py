@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
 from os import PathLike
@@ -245,7 +245,9 @@ class Learnt:
 
     def at(self, end: End) -> Profile:
         """An end of the interval that the noise leaves around them."""
-        return self.learning.at(self.profile, end)
+        found = self.learning.at(self.profile, end)
+        said = f"{found.in_words()}, as learnt" + ("" if end == "middle" else f" ({end} end)")
+        return replace(found, description=said)
 
     def claim(self, about: str) -> str:
         """For the ledger's record of the release, under what they are about: see `in_claim`."""

@@ -200,11 +200,13 @@ class Question:
         Left out is what changes no answer, such as how much memory reads it, and the salt, which is chance and not a question.
         """
         how = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED | {"groups"})
-        what = asdict(replace(self.release, domain=None, planned=None, budget=Budget(epsilon=1.0)))
+        what = asdict(replace(self.release, domain=None, planned=None, learnt=None, budget=Budget(epsilon=1.0)))
         asked = {name: value for name, value in what.items() if name not in _ELSEWHERE and value not in (None, False)}
         if self.learns:
             asked["learn"] = self.learns
         asked["budget"] = self.release.budget.model_dump(mode="json")
+        if self.release.learnt is not None:
+            asked["learnt"] = self.release.learnt.as_data()
         if self.release.planned is not None:
             asked["planned"] = json.loads(self.release.planned.to_json())
         for name, listed in (("domain", self.release.domain), ("groups", self.reading.groups)):

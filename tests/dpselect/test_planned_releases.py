@@ -17,7 +17,7 @@ from accounting.ledger import Ledger
 from dpselect.cli.app import app
 from dpselect.mechanisms import members
 from dpselect.plan import Profile
-from dpselect.plan.candidates import Candidates
+from dpselect.plan.candidates import Candidates, not_planned
 from dpselect.plan.fit import calibrated, fitted
 from dpselect.plan.plan import plan
 from dpselect.plan.request import TopKRequest
@@ -33,7 +33,7 @@ BUDGETS = [
 ]
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
 UNKNOWN = TopKRequest(k=10, releases=N)
-FAILING = sorted(kind for kind, member in members().items() if member.traits.failure and member.traits.planned)
+FAILING = sorted(kind for kind, member in members().items() if member.traits.failure and kind not in not_planned())
 PAYABLE = [
     (kind, budget)
     for kind in FAILING

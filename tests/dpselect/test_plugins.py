@@ -73,7 +73,6 @@ class TinyMax(Mechanism):
     kind: Literal["tiny_max"] = "tiny_max"
     traits: ClassVar[Traits] = Traits(
         answers="one_item", noise=EPSILON, ordered=True, most=1, domain="public",
-        law="dpselect.plan.laws.independent_noise:permute_and_flip",
     )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")

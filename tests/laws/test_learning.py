@@ -374,13 +374,13 @@ def test_what_may_be_chosen_is_what_was_paid_for(budget: acc.Budget) -> None:
     orders = np.geomspace(1.01, 500, 40)
     dearest = np.max([option.rdp(orders) for option in informed.item.options], axis=0)
     failure = max(option.delta0 for option in informed.item.options)
-    for choice in informed.menu.choices:
+    for choice in informed.candidates.choices:
         curve = choice.mechanism.curve
         assert (curve.rdp(orders) <= dearest * (1 + 1e-12)).all()
         assert curve.delta0 <= failure
     assert informed.chosen(Profile.typical()) == informed.chosen(Profile.typical())
     assert {informed.chosen(Profile.of_quantiles(u, (1, 2, 3, 9, 20))).mechanism for u in (50, 5e3, 5e6)} <= {
-        choice.mechanism for choice in informed.menu.choices
+        choice.mechanism for choice in informed.candidates.choices
     }
 
 
