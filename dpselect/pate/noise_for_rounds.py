@@ -13,13 +13,13 @@ from accounting.arguments import checked_integer
 from accounting.budget import checked_budget
 from accounting.convert.pld.compose import composable, pld_epsilon
 from accounting.convert.renyi import check_delta, invert_profile, rdp_to_epsilon
-from dpselect.choose.calibration import knob_of
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, members
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote
 from dpselect.pate.outlook import PoorOutlook, TrialVotes, VotesModel, outlook, require_better_than_constant
 from dpselect.pate.voting import ConfidentGNMax, StableVoting
+from dpselect.plan.fit import knob_of
 
 Family = Callable[[float], Mechanism]
 Bracket = tuple[float, float]

@@ -68,7 +68,7 @@ def plan_runs(
 
     Example:
         >>> import accounting as acc
-        >>> from dpselect.planning import plan_runs
+        >>> from dpselect.plan import plan_runs
         >>> noise = lambda scale: acc.GaussianDP(mu=1 / scale)
         >>> first, *others = plan_runs(noise, acc.Budget(epsilon=1, delta=1e-6), best=0.1, relation="add_remove")
         >>> round(first.reach, 3), all(first.parameter < other.parameter for other in others)
