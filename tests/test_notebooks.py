@@ -28,8 +28,9 @@ def _code(path: Path) -> list[dict[str, Any]]:
 
 
 def test_the_promised_notebooks_are_there() -> None:
-    """Planning, repeated top-k, horizons, PATE, audit, best of many and the papers each have a notebook."""
-    assert {"audit", "best_of_many", "horizon", "papers", "pate", "planning", "repeated"} <= {path.stem for path in NOTEBOOKS}
+    """Planning, repeated top-k, horizons, PATE, DP-SGD with it, audit, best of many and the papers each have a notebook."""
+    named = {"audit", "best_of_many", "dp_sgd_and_pate", "horizon", "papers", "pate", "planning", "repeated"}
+    assert named <= {path.stem for path in NOTEBOOKS}
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
