@@ -50,6 +50,7 @@ from .mechanisms import StableTopK as StableTopK
 from .mechanisms import StableTopKFixed as StableTopKFixed
 from .mechanisms import TargetSize as TargetSize
 from .mechanisms import TopStable as TopStable
+from .mechanisms import TwoRoundHistogram as TwoRoundHistogram
 from .mechanisms import WithValues as WithValues
 from .mechanisms.joint.quantiles import Quantile as Quantile
 from .plan.candidates import Choice as Choice

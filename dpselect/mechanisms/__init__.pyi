@@ -26,6 +26,7 @@ from .stability.gaps import TargetSize as TargetSize
 from .stability.stable_top_k import StabilityTest as StabilityTest
 from .stability.stable_top_k import StableTopK as StableTopK
 from .stability.stable_top_k import StableTopKFixed as StableTopKFixed
+from .two_rounds import TwoRoundHistogram as TwoRoundHistogram
 from .unknown.discover_then_select import DiscoverThenSelect as DiscoverThenSelect
 from .unknown.limited_domain import LimitedDomain as LimitedDomain
 from .unknown.sparse_histogram import SparseHistogram as SparseHistogram

@@ -107,7 +107,7 @@ class SparseHistogram(Mechanism):
     def threshold(self) -> float:
         """What a noisy score has to exceed, score units; a few units in the last place up. Theorem H5."""
         most = self.sensitivity.items_alone or 1
-        first, last = np.array(_steps(most) if self.sensitivity.uniform else [(most, most)]).T
+        first, last = np.array(steps(most) if self.sensitivity.uniform else [(most, most)]).T
         hiding = float(self._hiding(first, last).max())
         return hiding if self.floor == 0 else math.nextafter(self.floor + hiding, math.inf)
 
@@ -165,7 +165,7 @@ class SparseHistogram(Mechanism):
         enumerable(sum(math.perm(len(listed), size) for size in range(most + 1)) * len(between) ** most, 20_000)
         with np.errstate(over="ignore"):
             heights = (values[listed].astype(np.float64) - self.threshold) / self.scale
-        law = _Law(by_name(self.noise), heights, bars)
+        law = OrderLaw.of_noise(by_name(self.noise), heights, bars)
         return {
             (tuple(listed[list(order)].tolist()), tuple(between[cell] for cell in seen)): chance
             for order, seen, chance in law.outcomes(most)
@@ -181,7 +181,7 @@ def _exceeded_by_none(noise: NoiseName, delta: float, items: tuple[int, ...]) ->
 
 
 @lru_cache(maxsize=64)
-def _steps(most: int) -> tuple[tuple[int, int], ...]:
+def steps(most: int) -> tuple[tuple[int, int], ...]:
     """Numbers of items from 1 to `most`, in runs that are short beside their first: a share falls with it, the noise rises."""
     runs, first = [], 1
     while first <= most:
@@ -196,11 +196,23 @@ _FAR, _FARTHEST = 750.0, 2.0**20  # from a score: densities are below the floats
 Places = tuple[int, ...]
 
 
-class _Law:
-    """Chances of every order of noisy scores above 0, for heights above the threshold in noise units."""
+class OrderLaw:
+    """Chances of every order of independent noisy scores that lie above a level.
 
-    def __init__(self, noise: Noise, height: Floats, bars: Floats) -> None:
-        self._noise, self._height = noise, height
+    Args:
+        ends: (pieces + 1,) ends of the pieces of the axis from the level on, which everything is integrated over.
+        pdf, cdf: (items, pieces, NODES) at the nodes of every piece.
+        below: (items,) the chance that an item lies below the level, or does not take part.
+        bars: edges of cells of the scores.
+    """
+
+    def __init__(self, ends: Floats, pdf: Floats, cdf: Floats, below: Floats, bars: Floats | None = None) -> None:
+        self._pdf, self._cdf, self._below, self._length = pdf, cdf, below, np.diff(ends)
+        self._cell = np.searchsorted(np.zeros(0) if bars is None else bars, ends[:-1] + self._length / 2)
+
+    @classmethod
+    def of_noise(cls, noise: Noise, height: Floats, bars: Floats) -> Self:
+        """For heights above the level in noise units."""
         # Pieces end where a density has a kink.
         top = float(max(0.0, height.max(initial=0.0))) + _REACH
         if top > _FARTHEST:
@@ -208,25 +220,32 @@ class _Law:
         seen = height[height > -_FAR].tolist()
         near = [np.arange(_PIECE * (max(0.0, h - _FAR) // _PIECE), min(h + _FAR, top), _PIECE) for h in seen]
         ends = np.unique(np.clip([0.0, *np.concatenate([*near, height, bars]), top], 0.0, top))
-        nodes, self._weight = np.polynomial.legendre.leggauss(NODES)
-        self._length = np.diff(ends)
-        z = ends[:-1, None] + self._length[:, None] * (0.5 + 0.5 * nodes) - height[:, None, None]
-        self._pdf, self._cdf = noise.pdf(z), noise.cdf(z)
-        self._cell = np.searchsorted(bars, ends[:-1] + self._length / 2)
+        z = nodes_of(ends) - height[:, None, None]
+        return cls(ends, noise.pdf(z), noise.cdf(z), noise.cdf(-height), bars)
 
-    def outcomes(self, most: int) -> Iterator[tuple[Places, Places, float]]:
-        """Every order of at most that many with the cells of their scores, none of which rises, and its chance.
+    @classmethod
+    def of_densities(cls, ends: Floats, pdf: Floats, total: Floats) -> Self:
+        """For densities at `nodes_of(ends)` that belong to chances of (items,) in `total` to take part at all."""
+        length = np.diff(ends)
+        pieces = length * (pdf @ _WEIGHTS) / 2
+        above = [integrals_above(one, held, length) for one, held in zip(pdf, pieces, strict=True)]
+        cdf = np.maximum(total[:, None, None] - np.array(above).reshape(pdf.shape), 0.0)
+        return cls(ends, pdf, cdf, np.maximum(total - pieces.sum(axis=1), 0.0))
 
-        The rest lies below 0, or below the last where it is full.
+    def outcomes(self, most: int, least: int = 0) -> Iterator[tuple[Places, Places, float]]:
+        """Every order of `least` to `most` items with the cells of their scores, none of which rises, and its chance.
+
+        The rest lies below the level, or below the last where there are `most`.
         """
-        items, below = range(len(self._height)), self._noise.cdf(-self._height)
-        for size in range(most + 1):
+        items = range(len(self._below))
+        for size in range(least, most + 1):
             for order in itertools.permutations(items, size):
                 others = [item for item in items if item not in order]
                 if size == 0:
-                    yield order, (), float(np.prod(below))
+                    yield order, (), 1.0 if most == 0 else float(np.prod(self._below))
                     continue
-                rest = np.prod(self._cdf[others], axis=0) if size == most else np.full_like(self._cdf[0], np.prod(below[others]))
+                full = size == most
+                rest = np.prod(self._cdf[others], axis=0) if full else np.full_like(self._cdf[0], np.prod(self._below[others]))
                 for seen in itertools.combinations_with_replacement(np.unique(self._cell)[::-1].tolist(), size):
                     yield order, seen, self._chain(order, seen, rest)
 
@@ -238,4 +257,12 @@ class _Law:
         return float(self._pieces(density[-1] * above * others).sum())
 
     def _pieces(self, integrand: Floats) -> Floats:
-        return np.asarray(self._length * (integrand @ self._weight) / 2)
+        return np.asarray(self._length * (integrand @ _WEIGHTS) / 2)
+
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(NODES)
+
+
+def nodes_of(ends: Floats) -> Floats:
+    """(pieces, NODES) where `OrderLaw` looks at its densities."""
+    return np.asarray(ends[:-1, None] + np.diff(ends)[:, None] * (0.5 + 0.5 * _NODES))
