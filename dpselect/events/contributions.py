@@ -102,6 +102,19 @@ class Clip:
         return Sensitivity.of_clipped(self.clip, self.norm, relation, items_per_user)
 
 
+def respent(norm: float, wide: str) -> str:
+    """SQL of the weight, in units of 2^-20, of one of a user's items with the number d, whose squares add up to s: of all
+    together the l2 norm is at most `norm`, and none is above 1. Theorem T15.
+
+    Whole-number arithmetic, and a root that is exact, as in `Clip.weight`.
+
+    Args:
+        wide: the engine's type of integers of 38 digits.
+    """
+    squares = math.floor(Fraction(norm) ** 2 * _ONE**2)
+    return f"CAST(floor(sqrt(least(CAST({squares} AS {wide}) * (d * d) // s, {_ONE**2}))) AS BIGINT)"
+
+
 PRESENT = Clip(1.0, "l2")  # what a user's presence in groups is clipped to
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.events.catalogue import DECIMAL
-from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, summed
+from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, respent, summed
 from dpselect.events.doors.base import Kind
 from dpselect.events.engine import opened
 from dpselect.events.held import Tally
@@ -124,6 +124,32 @@ class EmbeddedPairs:
         looked = self._looked_at(reading.contributions(self._staged.kinds))
         found = self._engine.columns(f"SELECT CAST(count(*) AS DOUBLE) AS t FROM {looked} GROUP BY u", what=self._staged.what)
         return found["t"]
+
+    def weighed(self, reading: Reading, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
+        """(n,) sums of what users spend on these items, of the pairs that the bounds of this reading keep: see `respent`."""
+        allowed = reading.contributions(self._staged.kinds)
+        kept, parameters = self._looked_at(allowed), list[object]()
+        if allowed.bound is not None:
+            self._run(f"CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM {kept} GROUP BY u")
+            if self._number("SELECT max(t) FROM held") > allowed.bound.limit:
+                sql, parameters = allowed.bound.kept(kept, "held")
+                kept = f"({sql})"
+        asked = "SELECT unnest(?) AS i, unnest(?) AS d, unnest(range(?)) AS place"
+        item, texts = _stored(self._staged.kinds["item"]), [str(label) for label in labels]
+        self._run(
+            f"CREATE OR REPLACE TEMP TABLE asked AS SELECT CAST(i AS {item}) AS i, CAST(d AS HUGEINT) AS d, place FROM ({asked})",
+            [texts, numbers.tolist(), len(texts)],
+        )
+        self._run(f"CREATE OR REPLACE TEMP TABLE spending AS SELECT u, d, place FROM {kept} JOIN asked USING (i)", parameters)
+        sizes = "SELECT u, sum(d * d) AS s FROM spending GROUP BY u"
+        spent = f"SELECT place, {respent(norm, 'HUGEINT')} AS w FROM spending JOIN ({sizes}) USING (u)"
+        found = self._engine.columns(
+            f"SELECT place, CAST(sum(w) AS BIGINT) AS w FROM ({spent}) GROUP BY place", what=self._staged.what
+        )
+        self._run("DROP TABLE spending")
+        sums = np.zeros(len(texts), dtype=np.int64)
+        sums[found["place"]] = found["w"]
+        return sums
 
     def close(self) -> None:
         """Drop the pairs, and the totals of every count."""

@@ -298,10 +298,23 @@ class HeldScores(Rounds):
         if _looks_again(mechanism):
             selection = self.release(mechanism.mechanism, source)
             return cast(Selection, mechanism.valued(selection, self._local(selection.labels or ()), source))
+        if hasattr(mechanism, "masked"):
+            return self._in_two_rounds(mechanism, source)
         if not hasattr(mechanism, "continued"):
             return self._select(mechanism, source)
         found = self._select(mechanism.discovery, source).labels or ()
         return cast(Selection, mechanism.continued(self._local(found), list(range(len(found))), source))
+
+    def _in_two_rounds(self, mechanism: Any, source: Sampler) -> Selection:
+        """The items that pass the mask are told by their counts, looked up, and weighed anew where they lie."""
+        with self._table.tally.release():
+            values, sizes = self._table.histogram()
+            drawn, first = mechanism.masked(Scores.grouped(values, sizes, sensitivity=self.sensitivity), source)
+            labels = self._table.labels(_members(drawn, sizes), values, source)
+        passed = self._local(labels)
+        places = list(range(len(labels)))
+        means = mechanism.means(first, mechanism.again(passed, places, first), source)
+        return cast(Selection, mechanism.released(passed, places, means))
 
     def _select(self, mechanism: Any, source: Sampler) -> Selection:
         reads = self._reads(mechanism)
@@ -313,9 +326,7 @@ class HeldScores(Rounds):
     def _grouped(self, mechanism: Any, source: Sampler) -> Selection:
         values, sizes = self._table.histogram()
         drawn: Selection = mechanism._select(Scores.grouped(values, sizes, sensitivity=self.sensitivity), source)
-        ends = list(itertools.accumulate(sizes.tolist(), initial=0))
-        chosen = [(group := bisect_right(ends, place) - 1, place - ends[group]) for place in drawn.indices]
-        labels = self._table.labels(chosen, values, source)
+        labels = self._table.labels(_members(drawn.indices, sizes), values, source)
         order = range(len(labels)) if drawn.ordered else sorted(range(len(labels)), key=lambda at: label_key(labels[at]))
         kept = {"labels": tuple(labels[at] for at in order), "positions": None}
         noisy = None if drawn.values is None else tuple(drawn.values[at] for at in order)
@@ -350,6 +361,12 @@ class HeldScores(Rounds):
 
     def __repr__(self) -> str:
         return f"HeldScores(<hidden>, domain={self.domain!r}, sensitivity={self.sensitivity!r})"
+
+
+def _members(places: Sequence[int], sizes: NDArray[np.int64]) -> list[tuple[int, int]]:
+    """(group, number within it) of candidates at these places, where groups of these sizes follow one another."""
+    ends = list(itertools.accumulate(sizes.tolist(), initial=0))
+    return [(group := bisect_right(ends, place) - 1, place - ends[group]) for place in places]
 
 
 def _looks_again(mechanism: Any) -> bool:

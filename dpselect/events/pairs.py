@@ -27,6 +27,7 @@ from dpselect.events.private import NotPickled, ReadReport
 from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
 from dpselect.events.time_window import Moment, Unit
 from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
+from dpselect.selection import Label
 from dpselect.sensitivity import Norm
 
 
@@ -277,6 +278,10 @@ class _Kept(Protocol):
 
     def items(self, reading: Reading) -> NDArray[np.float64]: ...
 
+    def weighed(
+        self, reading: Reading, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
+    ) -> NDArray[np.int64]: ...
+
     def close(self) -> None: ...
 
 
@@ -332,6 +337,31 @@ class Pairs(NotPickled):
         reading = self._reading({"within": within})
         with self._count():
             return np.sort(self._kept.items(reading))
+
+    def weighed(
+        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float, **look: Unpack[_Look]
+    ) -> NDArray[np.int64]:
+        """(n,) sums over users of what each spends on these items, in units of 2^-20. **Private.**
+
+        A user spends an l2 norm of at most `norm` on those of its items that are among these, in proportion to their numbers,
+        and at most 1 on each: `SecondLook(weigh=)`. Under a bound a user's items are those that are kept; pass the bound and
+        the salt of the counts that these items were found by.
+
+        Args:
+            labels: items, as a count of the same pairs names them.
+            numbers: (n,) whole numbers from 1 to 2^20.
+            norm: the most that one user spends, > 0.
+
+        Raises:
+            EventLogError: as for `read`; the pairs are closed; or a bound comes without the salt that chose, or groups.
+        """
+        reading = self._reading(look)
+        if reading.group is not None:
+            raise EventLogError("group= is for counts: items of groups are not weighed anew")
+        if reading.max_items_per_user is not None and reading.salt is None:
+            raise EventLogError("salt=None would keep other items of a user than were counted: pass the salt of those counts")
+        with self._count():
+            return self._kept.weighed(reading, labels, numbers, norm)
 
     def close(self) -> None:
         """Drop the pairs. In a fork it does nothing."""

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
-from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions, summed
+from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions, respent, summed
 from dpselect.events.counting import CountedGroups, ItemCounts
 from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, by_name
 from dpselect.events.doors.formats import Format
@@ -128,7 +128,11 @@ class _Cluster:
 
     def run(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query; decimals, which have no fraction here, as integers."""
-        frame = self.frame(sql)
+        return self.collected(self.frame(sql))
+
+    @staticmethod
+    def collected(frame: DataFrame) -> list[tuple[Any, ...]]:
+        """The same of a query that is a frame already."""
         whole = [at for at, (_, kind) in enumerate(frame.dtypes) if kind.startswith("decimal")]
         rows = _quietly(lambda: [list(row) for row in frame.collect()])
         for row, at in itertools.product(rows, whole):
@@ -249,6 +253,33 @@ class SparkPairs:
         finally:
             cluster.close()
         return np.array([row[0] for row in found], dtype=np.float64)
+
+    def weighed(self, reading: Reading, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
+        """(n,) sums of what users spend on these items, of the pairs that the bounds of this reading keep: see `respent`."""
+        cluster, stored = _Cluster(self._session), self._stored["item"]
+        asked = reading.contributions({"item": "int" if self.integers else "str"})
+        convert = {"STRING": str, "BIGINT": int}.get(stored, Decimal)
+        rows = [(convert(label), int(number), place) for place, (label, number) in enumerate(zip(labels, numbers, strict=True))]
+        try:
+            wanted = cluster.view(
+                _quietly(lambda: self._session.createDataFrame(rows, schema=f"i {stored}, d BIGINT, place BIGINT"))
+            )
+            kept, salt = self._looked_at(cluster, asked), dict[str, object]()
+            if asked.bound is not None:
+                ranked = f"row_number() OVER (PARTITION BY u ORDER BY {_rank('i')}, i)"
+                kept = f"SELECT u, i FROM (SELECT *, {ranked} AS h FROM ({kept})) WHERE h <= {asked.bound.limit}"
+                salt = {"salt": asked.bound.salt}
+            whole = "SELECT u, place, CAST(d AS DECIMAL(20, 0)) AS d"
+            spending = f"{whole} FROM ({kept}) AS kept JOIN {wanted} AS wanted USING (i)"
+            sized = f"SELECT *, sum(d * d) OVER (PARTITION BY u) AS s FROM ({spending})"
+            spent = f"SELECT place, {_text(respent(norm, 'DECIMAL(20, 0)'))} AS w FROM ({sized})"
+            found = cluster.collected(cluster.frame(f"SELECT place, sum(w) AS w FROM ({spent}) GROUP BY place", salt))
+        finally:
+            cluster.close()
+        sums = np.zeros(len(rows), dtype=np.int64)
+        for place, total in found:
+            sums[place] = total
+        return sums
 
     def close(self) -> None:
         """Drop the pairs, and the totals of every count."""

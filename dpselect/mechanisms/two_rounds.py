@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve, GaussianDP
@@ -18,12 +19,12 @@ from dpselect.errors import DomainMismatch, NoClosedForm
 from dpselect.mechanisms.base import SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import expanded, half_width, in_own_order, public_grid, release
-from dpselect.mechanisms.unknown.sparse_histogram import OrderLaw, nodes_of, steps
+from dpselect.mechanisms.unknown.sparse_histogram import OrderLaw, Places, nodes_of, steps
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import WEIGHT_UNIT, Numbers, Scores
-from dpselect.selection import Selection, Selections
+from dpselect.selection import Selection, Selections, cells
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
 _REASON = "fewer items than requested exceeded the threshold"
@@ -208,6 +209,8 @@ class TwoRoundHistogram(Mechanism):
         """
         both = list(zip(self.parts, self.scales, strict=True))
         deviation = math.hypot(*(part * scale for part, scale in both))
+        if self.delta is None:  # what did not pass the mask shows its first score
+            deviation = max(deviation, self.scales[0])
         return half_width("gaussian", deviation, confidence, among) + sum(part * public_grid(scale) / 2 for part, scale in both)
 
     def demands(self, first: Floats) -> Indices:
@@ -293,56 +296,76 @@ class TwoRoundHistogram(Mechanism):
     # -- its law -----------------------------------------------------------------------------------------------------
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        """Exact where weights depend on which items passed, and not on how far: without a taper, or without a second look."""
+        return {order: chance for (order, _), chance in self.cell_probabilities(scores, ()).items()}
+
+    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
+        """The probability of every (order, cells of the values), for the cells between `edges` (score units).
+
+        It is that of scores before they are rounded to their grids, which differs by less than a part in a million of the order
+        and a part in a thousand of the values.
+
+        Raises:
+            NoClosedForm: the domain is too large to enumerate, or weights depend on more than which items passed: they taper.
+            DpSelectError: as for `select`.
+        """
+        self.check(scores)
         looked = scores.second is not None and scores.second.weighs and scores.labels is not None
         if looked and self.taper is not None:
             raise NoClosedForm(
                 "weights that taper depend on the first scores in ways that no closed form covers: leave taper out"
             )
+        bars, between = cells(edges)
         values = scores.dense()
         listed = np.flatnonzero(values > 0) if self.delta is not None else np.arange(len(values))
         most = len(listed) if self.k is None else min(self.k, len(listed))
-        enumerable(2.0 ** len(listed) * sum(math.perm(len(listed), size) for size in range(most + 1)), 20_000)
+        orders = sum(math.perm(len(listed), size) for size in range(most + 1))
+        enumerable(2.0 ** len(listed) * orders * len(between) ** most, 20_000)
         law: dict[Any, float] = {}
         for kept in itertools.product((False, True), repeat=len(listed)):
             passed, failed = listed[np.array(kept, dtype=bool)], listed[~np.array(kept, dtype=bool)]
             again = self.again(scores, passed.tolist(), np.full(len(passed), self.mask_level))
-            for order, chance in self._given(values, passed, again, failed, most):
-                law[order] = law.get(order, 0.0) + chance
+            for order, places, chance in self._given(values, passed, again, failed, most, bars):
+                seen = order, tuple(between[place] for place in places)
+                law[seen] = law.get(seen, 0.0) + chance
         return law
 
     def _given(
-        self, values: Numbers, passed: Indices, again: Floats, failed: Indices, most: int
-    ) -> Iterator[tuple[tuple[int, ...], float]]:
-        """What is released where these items pass the mask and those fail, and the chance of both."""
+        self, values: Numbers, passed: Indices, again: Floats, failed: Indices, most: int, bars: Floats
+    ) -> Iterator[tuple[Places, Places, float]]:
+        """What is released where these items pass the mask and those fail, with cells of the values, and the chance of both."""
         from scipy.special import ndtr
 
         first, second = self.scales
         bar, rest = self.mask_level / first, math.sqrt(1 - self.combine**2)
         means, lower = values[passed] / first, values[failed] / first
-        centres = self.combine * means + rest * (again / second)
+        centres, unit = self.combine * means + rest * (again / second), self.combine / first + rest / second
 
         def density(s: Floats) -> Floats:
             """Of the sum at `s` together with a first score above the bar."""
             z = s - centres[:, None, None]
             return np.asarray(_normal(z) * ndtr((means[:, None, None] - bar + self.combine * z) / rest))
 
-        unit = self.combine / first + rest / second
-        level = -_REACH + min(centres.min(initial=0.0), 0.0) if self.delta is None else self.threshold * unit
-        ends = np.arange(level, max(level, centres.max(initial=level)) + _REACH, _PIECE)
-        ahead = OrderLaw.of_densities(ends, density(nodes_of(ends)), ndtr(means - bar))
+        level = min(centres.min(initial=0.0), 0.0) - _REACH if self.delta is None else self.threshold * unit
+        ends = _pieces(level, max(level, centres.max(initial=level)) + _REACH, bars * unit)
+        ahead = OrderLaw.of_densities(ends, density(nodes_of(ends)), ndtr(means - bar), bars * unit)
+        missed = float(np.prod(ndtr(bar - lower)))
         if self.delta is not None:
-            ruled_out = float(np.prod(ndtr(bar - lower)))
-            for order, _, chance in ahead.outcomes(min(most, len(passed))):
-                yield tuple(passed[list(order)].tolist()), chance * ruled_out
+            for order, seen, chance in ahead.outcomes(min(most, len(passed))):
+                yield tuple(passed[list(order)].tolist()), seen, chance * missed
             return
-        ends = np.append(np.arange(min(bar, lower.min(initial=bar)) - _REACH, bar, _PIECE), bar)
-        behind = OrderLaw.of_densities(ends, _normal(nodes_of(ends) - lower[:, None, None]), ndtr(bar - lower))
+        ends = _pieces(min(bar, lower.min(initial=bar)) - _REACH, bar, bars / first)
+        densities = _normal(nodes_of(ends) - lower[:, None, None])
+        behind = OrderLaw.of_densities(ends, densities, ndtr(bar - lower), bars / first)
         now = min(most, len(passed))
-        for best, _, chance in ahead.outcomes(now, least=now):
-            for others, _, share in behind.outcomes(most - now, least=most - now):
-                places = (*passed[list(best)].tolist(), *failed[list(others)].tolist())
-                yield places, chance * (share if most > now else float(np.prod(ndtr(bar - lower))))
+        for best, seen, chance in ahead.outcomes(now, least=now):
+            for others, below, share in behind.outcomes(most - now, least=most - now):
+                order = (*passed[list(best)].tolist(), *failed[list(others)].tolist())
+                yield order, (*seen, *below), chance * (share if most > now else missed)
+
+
+def _pieces(low: float, high: float, bars: Floats) -> Floats:
+    """Ends of short pieces from `low` to `high`, the bars between them included."""
+    return np.unique(np.concatenate([np.arange(low, high, _PIECE), bars[(bars > low) & (bars < high)], [high]]))
 
 
 def _normal(z: Floats) -> Floats:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from case import Case
 
 import dpselect as dps
@@ -50,5 +52,21 @@ CASES += [
         (_twice(_FIND, dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, sensitivity=TWO), 2), "observed"),
         (_twice(_FIND, dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=TWO), 3), "public"),
         (_twice(_FIND, dps.OneshotTopK(k=1, noise="exponential", scale=1.0, sensitivity=TWO), 1), "public"),
+    )
+]
+
+
+def _rounds(**settings: Any) -> dps.TwoRoundHistogram:
+    return dps.TwoRoundHistogram(**{"scale": 1.6, "mask": 0.5, "sensitivity": TWO} | settings)
+
+
+CASES += [
+    Case(_rounds(**settings), ((1, 4), (2, 3)), domain="public" if settings.get("delta") is None else domain, rounds=20_000)  # type: ignore[arg-type]
+    for domain, settings in (
+        ("observed", {"k": 2, "delta": 0.1}),
+        ("public", {"delta": 0.05, "combine": 0.0, "sensitivity": ONE, "values": True}),
+        ("public", {"k": 2, "share": 0.3, "combine": 0.6}),
+        ("observed", {"k": 1, "delta": 0.1, "sensitivity": REPLACED, "norm": 0.7, "mask": 1.0}),
+        ("public", {"k": 1, "sensitivity": REPLACED, "norm": 2.0, "taper": 3.0}),
     )
 ]

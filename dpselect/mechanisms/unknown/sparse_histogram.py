@@ -206,9 +206,9 @@ class OrderLaw:
         bars: edges of cells of the scores.
     """
 
-    def __init__(self, ends: Floats, pdf: Floats, cdf: Floats, below: Floats, bars: Floats | None = None) -> None:
+    def __init__(self, ends: Floats, pdf: Floats, cdf: Floats, below: Floats, bars: Floats) -> None:
         self._pdf, self._cdf, self._below, self._length = pdf, cdf, below, np.diff(ends)
-        self._cell = np.searchsorted(np.zeros(0) if bars is None else bars, ends[:-1] + self._length / 2)
+        self._cell = np.searchsorted(bars, ends[:-1] + self._length / 2)
 
     @classmethod
     def of_noise(cls, noise: Noise, height: Floats, bars: Floats) -> Self:
@@ -224,13 +224,13 @@ class OrderLaw:
         return cls(ends, noise.pdf(z), noise.cdf(z), noise.cdf(-height), bars)
 
     @classmethod
-    def of_densities(cls, ends: Floats, pdf: Floats, total: Floats) -> Self:
+    def of_densities(cls, ends: Floats, pdf: Floats, total: Floats, bars: Floats) -> Self:
         """For densities at `nodes_of(ends)` that belong to chances of (items,) in `total` to take part at all."""
         length = np.diff(ends)
         pieces = length * (pdf @ _WEIGHTS) / 2
         above = [integrals_above(one, held, length) for one, held in zip(pdf, pieces, strict=True)]
         cdf = np.maximum(total[:, None, None] - np.array(above).reshape(pdf.shape), 0.0)
-        return cls(ends, pdf, cdf, np.maximum(total - pieces.sum(axis=1), 0.0))
+        return cls(ends, pdf, cdf, np.maximum(total - pieces.sum(axis=1), 0.0), bars)
 
     def outcomes(self, most: int, least: int = 0) -> Iterator[tuple[Places, Places, float]]:
         """Every order of `least` to `most` items with the cells of their scores, none of which rises, and its chance.

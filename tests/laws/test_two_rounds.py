@@ -1,0 +1,418 @@
+"""Theorem T15: two rounds and one threshold, against exact laws over whole logs, bivariate integrals and attained pairs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mechanism_laws import misfit
+from scipy import integrate
+from scipy.special import ndtr
+from two_round_logs import UNIT, Log, kept, scores, spent, weighed
+
+import accounting as acc
+import dpselect as dps
+from dpselect import events
+from dpselect.errors import DomainMismatch, EventLogError, InvalidMechanism, NoClosedForm
+from dpselect.sampling import sampler
+
+EPSILONS = (0.0, 0.3, 1.0, 2.0)
+LEAST = 1 - 2e-3  # of a chance that the threshold spends: what the grids cost
+
+
+def rounds(sensitivity: dps.Sensitivity, **settings: Any) -> dps.TwoRoundHistogram:
+    return dps.TwoRoundHistogram(**{"scale": 1.4, "mask": 0.6, "sensitivity": sensitivity} | settings)
+
+
+def covers(relation: str, items: int, clip: float | None) -> dps.Sensitivity:
+    counted: Any = relation
+    return dps.Sensitivity.of_counts(counted, items) if clip is None else dps.Sensitivity.of_clipped(clip, "l2", counted, items)
+
+
+def released(mechanism: dps.TwoRoundHistogram, log: Log, items: int, clip: float | None) -> dict[Any, float]:
+    domain = "public" if mechanism.delta is None else "observed"
+    return mechanism.probabilities(scores(log, items, mechanism.sensitivity, clip, domain))
+
+
+def beyond(one: dict[Any, float], other: dict[Any, float], epsilon: float) -> float:
+    """The hockey-stick divergence of two laws."""
+    return sum(max(0.0, chance - math.exp(epsilon) * other.get(seen, 0.0)) for seen, chance in one.items())
+
+
+def exceeding(mechanism: dps.TwoRoundHistogram, pairs: list[tuple[Log, Log]], items: int, clip: float | None) -> list[Any]:
+    """Neighbouring logs whose releases differ by more than the curve says, in either direction."""
+    laws: dict[Any, dict[Any, float]] = {}
+    for log in itertools.chain.from_iterable(pairs):
+        laws[tuple(log)] = laws.get(tuple(log)) or released(mechanism, log, items, clip)
+    allowed = {epsilon: mechanism.curve.delta(epsilon) for epsilon in EPSILONS}
+    both = [(tuple(one), tuple(other)) for pair in pairs for one, other in (pair, pair[::-1])]
+    return [
+        (one, other, epsilon)
+        for one, other in both
+        for epsilon in EPSILONS
+        if beyond(laws[one], laws[other], epsilon) > allowed[epsilon] + 1e-11
+    ]
+
+
+def subsets(items: int, most: int) -> list[frozenset[int]]:
+    sizes = range(1, min(items, most) + 1)
+    return [frozenset(one) for size in sizes for one in itertools.combinations(range(items), size)]
+
+
+def neighbours(items: int, most: int, others: int, relation: str) -> list[tuple[Log, Log]]:
+    """Logs of up to so many users, with one more, or with one user and another in its place."""
+    users = subsets(items, most)
+    rest = [log for size in range(others + 1) for log in itertools.combinations_with_replacement(users, size)]
+    if relation == "add_remove":
+        return [(log, (*log, user)) for log in rest for user in users]
+    return [((*log, one), (*log, other)) for log in rest for one, other in itertools.combinations(users, 2)]
+
+
+FEW = [
+    ("add_remove", 2, None, {"delta": 0.1, "k": 1}),
+    ("add_remove", 2, 1.0, {"delta": 0.05, "norm": 1.3, "combine": 0.0}),
+    ("add_remove", 2, 1.0, {"k": 1, "share": 0.6}),
+    ("replace_one", 2, 1.0, {"delta": 0.1, "k": 2, "mask": 1.0}),
+    ("replace_one", 2, None, {"k": 2, "norm": 2.0}),
+]
+
+
+@pytest.mark.parametrize(("relation", "items", "clip", "settings"), FEW)
+def test_no_two_neighbouring_logs_are_told_apart_by_more_than_the_curve(
+    relation: str, items: int, clip: float | None, settings: dict[str, Any]
+) -> None:
+    """T15 on every pair of small logs with two items: exact laws, both directions, users' weights depending on who passed."""
+    mechanism = rounds(covers(relation, items, clip), **settings)
+    assert exceeding(mechanism, neighbours(items, items, 1, relation), items, clip) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mask", [-1.0, 0.6, 2.0])
+@pytest.mark.parametrize("scale", [0.7, 2.0])
+@pytest.mark.parametrize(("relation", "items", "clip", "settings"), FEW)
+def test_no_two_neighbouring_logs_of_three_items_are_told_apart(
+    relation: str, items: int, clip: float | None, settings: dict[str, Any], scale: float, mask: float
+) -> None:
+    """The same with three items, of which some are one user's alone, and up to two other users."""
+    mechanism = rounds(covers(relation, 3, clip), **settings | {"scale": scale, "mask": mask})
+    pairs = neighbours(3, 3, 2, relation)
+    chosen = np.random.default_rng(22).permutation(len(pairs))[:60]
+    assert exceeding(mechanism, [pairs[place] for place in chosen], 3, clip) == []
+
+
+def chance_to_pass(mechanism: dps.TwoRoundHistogram, share: float, again: float) -> float:
+    """Of an item to which users give `share` in the first round and `again` in the second: a bivariate integral."""
+    first, second = mechanism.scales
+    weight, rest = mechanism.combine, math.sqrt(1 - mechanism.combine**2)
+    bar = mechanism.mask_level / first
+    height = mechanism.threshold * (weight / first + rest / second)
+
+    def over(z: float) -> float:
+        needed = (height - weight * (z + share / first)) / rest - again / second
+        return math.exp(-z * z / 2) / math.sqrt(2 * math.pi) * ndtr(-needed)
+
+    start = bar - share / first
+    return float(
+        integrate.quad(over, start, max(start, 0.0) + 12, epsabs=0, epsrel=1e-10, limit=200, points=[max(start, 3.0)])[0]
+    )
+
+
+SPENT = [
+    ("add_remove", 300, 1.0, {"delta": 1e-6, "scale": 20.0, "mask": 2.0}),
+    ("add_remove", 300, 1.0, {"delta": 1e-6, "scale": 0.3, "mask": 2.0, "norm": 0.6}),
+    ("add_remove", 3, None, {"delta": 1e-3, "scale": 1.0, "mask": -1.0, "combine": 0.7}),
+    ("add_remove", 40, 2.0, {"delta": 1e-9, "scale": 6.0, "mask": 4.0, "combine": 0.0, "norm": 4.0, "share": 0.2}),
+    ("replace_one", 300, 1.0, {"delta": 1e-6, "scale": 20.0, "mask": 1.5}),
+    ("replace_one", 5, None, {"delta": 1e-2, "scale": 2.0, "mask": 0.5}),
+]
+
+
+@pytest.mark.parametrize(("relation", "items", "clip", "settings"), SPENT)
+def test_the_threshold_spends_delta_on_the_items_of_one_user(
+    relation: str, items: int, clip: float | None, settings: dict[str, Any]
+) -> None:
+    """T15's condition holds for every number of items, and for one of them to within a part in five hundred."""
+    mechanism = rounds(covers(relation, items, clip), **settings)
+    again = min(1.0, mechanism.norm)
+    absent = items * chance_to_pass(mechanism, 0.0, 0.0) if relation == "replace_one" else 0.0
+    numbers = {t for t in (1, 2, 3, 5, 8, 13, 21, 34, 40, 144, 299, 300) if t <= items}
+    shares = {t: 1.0 if clip is None else min(1.0, clip / math.sqrt(t)) for t in numbers | {items}}
+    spent_on = {t: t * chance_to_pass(mechanism, share, again) + absent for t, share in shares.items()}
+    assert max(spent_on.values()) <= mechanism.delta * (1 + 1e-6)
+    assert max(spent_on.values()) >= mechanism.delta * (LEAST if mechanism.scale < 10 else 0.98)
+
+
+@pytest.mark.parametrize("mask", [-1.0, 0.5, 1.5])
+def test_a_lone_item_is_shown_with_the_chance_that_is_charged(mask: float) -> None:
+    """Attained: the one item of one user in an empty log is released with probability delta, and without the user never."""
+    mechanism = rounds(covers("add_remove", 1, None), delta=0.03, mask=mask)
+    law = released(mechanism, (frozenset({0}),), 1, None)
+    assert mechanism.delta is not None
+    assert LEAST * mechanism.delta < law[(0,)] <= mechanism.delta
+    assert released(mechanism, (), 1, None) == {(): 1.0}
+
+
+@pytest.mark.parametrize(("relation", "users"), [("add_remove", 1.0), ("replace_one", math.sqrt(2))])
+def test_mu_is_the_root_of_both_rounds_squares(relation: str, users: float) -> None:
+    """The price is that of the noise that is drawn, whatever share, norm or clip, and never less."""
+    for share, norm, clip in itertools.product((0.2, 0.5, 0.9), (0.5, 1.0, 3.0), (None, 0.7, 1.0)):
+        mechanism = rounds(covers(relation, 4, clip), delta=0.01, share=share, norm=norm)
+        first, second = mechanism.scales
+        one = 2.0 if clip is None else clip
+        exact = users * math.hypot(one / first, norm / second)
+        assert exact <= mechanism.curve.curve.mu * (1 + 1e-14)  # type: ignore[attr-defined]
+        assert mechanism.curve.curve.mu == pytest.approx(exact, rel=1e-12)  # type: ignore[attr-defined]
+        assert mechanism.curve.curve.mu == pytest.approx(users * one / mechanism.scale, rel=1e-12)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5])
+@pytest.mark.parametrize("norm", [1.0, 0.5])
+def test_mu_is_attained_by_a_common_item(share: float, norm: float) -> None:
+    """Where both rounds move along the mean that is compared, one user more is told as a shift of mu: 5 % less would not do."""
+    one = covers("add_remove", 1, None)
+    # A user moves the first score by mu sqrt(share) deviations and the second by the rest: the mean weighs them alike.
+    mechanism = rounds(one, delta=1e-3, share=share, norm=norm, combine=math.sqrt(share), mask=-8.0)
+    mu = mechanism.curve.curve.mu  # type: ignore[attr-defined]
+    first, second = mechanism.scales
+    height = mechanism.threshold * (mechanism.combine / first + math.sqrt(1 - mechanism.combine**2) / second)
+    for users in (1, 2, 4):
+        law, more = (released(mechanism, (frozenset({0}),) * count, 1, None) for count in (users, users + 1))
+        epsilon = mu * (height - users * mu - mu / 2)
+        told = more[(0,)] - math.exp(epsilon) * law[(0,)]
+        assert told == pytest.approx(acc.GaussianDP(mu=mu).delta(epsilon), rel=1e-6, abs=1e-12)
+        assert told > acc.GaussianDP(mu=0.95 * mu).delta(epsilon)
+
+
+@pytest.mark.parametrize("norm", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("clip", [None, 0.6, 1.0])
+def test_scores_that_are_used_again_weigh_no_more_than_the_norm(clip: float | None, norm: float) -> None:
+    """Without a second look a user adds to the second round what it gave to the first, scaled to the norm and at most 1 each."""
+    mechanism = rounds(covers("add_remove", 4, clip), delta=0.1, norm=norm)
+    one = dps.Scores([1.0 if clip is None else clip / 2] * 4, sensitivity=mechanism.sensitivity)
+    again = mechanism.again(one, [0, 1, 2, 3], np.zeros(4))
+    assert again.max() <= 1
+    assert math.hypot(*again) <= norm
+    assert again.max() == pytest.approx(min(one.values.max(), norm / 2), rel=1e-9)
+
+
+@given(
+    log=st.lists(st.frozensets(st.integers(0, 5), min_size=1), max_size=5),
+    numbers=st.dictionaries(st.integers(0, 5), st.integers(1, UNIT), min_size=1),
+    norm=st.sampled_from([0.3, 1.0, 1.41, 2.0, 64.0]),
+)
+def test_no_user_spends_more_than_the_norm(log: list[frozenset[int]], numbers: dict[int, int], norm: float) -> None:
+    """Whatever the numbers, a user's squares add up to norm^2 at most, no weight is above 1, and sums are those of users."""
+    for items in log:
+        weights = spent(sorted(items), numbers, norm)
+        assert sum(weight**2 for weight in weights.values()) <= norm**2 * UNIT**2
+        assert max(weights.values(), default=0) <= UNIT
+    assert weighed(log, numbers, norm) == {
+        item: sum(spent(sorted(items), numbers, norm).get(item, 0) for items in log) for item in numbers
+    }
+
+
+PAIRS = pd.DataFrame([(f"u{n * n % 23}", f"i{(7 * n + n * n) % 11}") for n in range(400)], columns=["who", "what"])
+
+
+@pytest.mark.parametrize("text", [True, False])
+@pytest.mark.parametrize("limit", [None, 3])
+def test_the_engine_weighs_as_the_definition_says(limit: int | None, text: bool) -> None:
+    """Held pairs, text and whole numbers, bounded or not: the sums are those of the items that were kept, to the unit."""
+    log = PAIRS if text else PAIRS.apply(lambda column: column.str[1:].astype(int))
+    look: dict[str, Any] = {} if limit is None else {"max_items_per_user": limit, "salt": "s"}
+    whole = {str(user): {str(item) for item in rows} for user, rows in log.groupby("who")["what"]}
+    mine = list(whole.values()) if limit is None else kept(whole, limit, "s")
+    with events.pairs(log, user="who", item="what") as pairs:
+        asked = list(pairs.read(**look).labels)[::2]
+        numbers = np.array([1 + (place * 390_001) % UNIT for place in range(len(asked))], dtype=np.int64)
+        found = pairs.weighed([*asked, "none" if text else 10**30], np.append(numbers, 5), 1.3, **look)
+    names = {name: place for place, name in enumerate(map(str, asked))}
+    rows = [frozenset(names[item] for item in items if item in names) for items in mine]
+    assert found.tolist() == [*weighed(rows, dict(enumerate(numbers.tolist())), 1.3).values(), 0]
+
+
+def test_weights_need_the_salt_of_the_counts() -> None:
+    """A fresh salt would keep other items of a user than were counted, and items occur that did not: refused."""
+    with events.pairs(PAIRS, user="who", item="what") as pairs, pytest.raises(EventLogError, match="pass the salt"):
+        pairs.weighed(["i1"], np.array([1]), 1.0, max_items_per_user=2)
+    table = PAIRS.assign(where="here")
+    with (
+        events.pairs(table, user="who", item="what", group="where", max_groups_per_user=1) as grouped,
+        pytest.raises(EventLogError, match="not weighed"),
+    ):
+        grouped.weighed(["i1"], np.array([1]), 1.0)
+
+
+@pytest.mark.parametrize("k", [None, 2])
+def test_held_scores_have_the_law_of_scores_in_memory(k: int | None) -> None:
+    """Items that pass the mask are told by their counts, looked up and weighed in the engine: the law is that of all of them."""
+    log = [frozenset({0, 1}), frozenset({0}), frozenset({0, 2}), frozenset({1}), frozenset({0, 1, 2})]
+    table = pd.DataFrame([(user, f"i{item}") for user, items in enumerate(log) for item in items], columns=["who", "what"])
+    mechanism = rounds(covers("add_remove", 3, 1.0), delta=0.2, k=k, scale=1.0)
+    law = released(mechanism, log, 3, 1.0)
+    names = {order: tuple(f"i{item}" for item in order) for order in law}
+    look: dict[str, Any] = {"max_items_per_user": 3, "salt": "s", "clip": 1.0}
+    with events.pairs(table, user="who", item="what") as pairs, pairs.hold(**look) as held:
+        bounded = {"max_items_per_user": 3, "salt": "s"}
+        second = dps.SecondLook(
+            lambda _: pytest.fail("scored"), mechanism.sensitivity, weigh=lambda *asked: pairs.weighed(*asked, **bounded)
+        )
+        kept = held.scores(clip=1.0).with_second(second)
+        rng = np.random.default_rng(5)
+        seen = [mechanism.select(kept, rng=rng).labels for _ in range(60)]
+    assert misfit(seen, {names[order]: chance for order, chance in law.items()}) > 1e-8  # type: ignore[arg-type]
+
+
+def tapered_law(mechanism: dps.TwoRoundHistogram, log: Log) -> dict[Any, float]:
+    """Of two items, integrated over both first scores, by what the second round makes of each."""
+    first, second = mechanism.scales
+    nodes, weights = np.polynomial.legendre.leggauss(20)
+    clip = mechanism.sensitivity.l2
+    held = scores(log, 2, mechanism.sensitivity, clip, "observed")
+    law: dict[Any, float] = {}
+    bar = mechanism.mask_level
+    spans = []
+    for value in held.values:
+        high = max(bar, value) + 8 * first
+        points = bar + (high - bar) * (0.5 + 0.5 * nodes)
+        density = np.exp(-0.5 * ((points - value) / first) ** 2) / math.sqrt(2 * math.pi) / first
+        spans.append((points, density * weights * (high - bar) / 2, float(ndtr((bar - value) / first))))
+    zero, one = ([(None, spans[item][2]), *zip(*spans[item][:2], strict=True)] for item in (0, 1))
+    lone = {item: _lone(mechanism, held, item, spans[item][0]) for item in (0, 1)}
+    for at, (x, p) in enumerate(zero):
+        for place, (y, q) in enumerate(one):
+            if x is None and y is None:
+                means = {}
+            elif x is None or y is None:
+                item, spot = (1, place) if x is None else (0, at)
+                means = {item: lone[item][spot - 1]}
+            else:
+                seen = np.array([x, y])
+                again = mechanism.again(held, [0, 1], seen)
+                means = dict(enumerate(mechanism.parts[0] * seen + mechanism.parts[1] * again))
+            for order, chance in _orders(means, mechanism.threshold, mechanism.parts[1] * second).items():
+                law[order] = law.get(order, 0.0) + p * q * chance
+    return law
+
+
+def _lone(mechanism: dps.TwoRoundHistogram, held: dps.Scores, item: int, points: Any) -> Any:
+    again = np.array([mechanism.again(held, [item], np.array([point]))[0] for point in points])
+    return mechanism.parts[0] * points + mechanism.parts[1] * again
+
+
+def _orders(means: dict[int, float], bar: float, deviation: float) -> dict[Any, float]:
+    """Which of at most two normals with one deviation exceed the bar, in order."""
+    above = {item: float(ndtr((mean - bar) / deviation)) for item, mean in means.items()}
+    none = math.prod(1 - chance for chance in above.values())
+    if len(means) < 2:
+        return {(): none} | {(item,): chance for item, chance in above.items()}
+    gap = (means[0] - means[1]) / deviation
+    z, w = np.polynomial.legendre.leggauss(32)
+    start, end = (bar - means[1]) / deviation, max(0.0, (bar - means[1]) / deviation) + 8.0
+    point = start + (end - start) * (0.5 + 0.5 * z)
+    first = float((np.exp(-0.5 * point**2) / math.sqrt(2 * math.pi) * ndtr(gap - point)) @ w) * (end - start) / 2
+    both = above[0] * above[1]
+    return {(): none, (0,): above[0] - both, (1,): above[1] - both, (0, 1): first, (1, 0): both - first}
+
+
+@pytest.mark.slow
+def test_weights_that_taper_keep_the_promise() -> None:
+    """T15 covers any weights that are functions of the first scores at a user's own items: exact laws by two integrals."""
+    mechanism = rounds(covers("add_remove", 2, 1.0), delta=0.1, taper=0.7, scale=0.9)
+    plain = mechanism.model_copy(update={"taper": None})
+    log: Log = (frozenset({0, 1}), frozenset({0}))
+    exact = tapered_law(plain, log)
+    assert dict(released(plain, log, 2, 1.0)) == pytest.approx(exact, abs=2e-5)
+    for fewer in ((frozenset({0}),), (frozenset({0, 1}),)):
+        one, other = tapered_law(mechanism, log), tapered_law(mechanism, fewer)
+        for epsilon in EPSILONS:
+            assert max(beyond(one, other, epsilon), beyond(other, one, epsilon)) <= mechanism.curve.delta(epsilon)
+    held = scores(log, 2, mechanism.sensitivity, 1.0, "observed")
+    rng = np.random.default_rng(3)
+    law = tapered_law(mechanism, log)
+    assert misfit([mechanism.select(held, rng=rng).labels for _ in range(600)], law) > 1e-8  # type: ignore[arg-type]
+    with pytest.raises(NoClosedForm, match="taper"):
+        released(mechanism, log, 2, 1.0)
+
+
+def test_items_far_ahead_take_less_of_a_user() -> None:
+    """Without a taper an item that passed is worth as much as any; with one it falls as the root of its lead beyond it."""
+    mechanism = rounds(covers("add_remove", 2, 1.0), delta=0.1)
+    heights = np.array([0.7, 5.0, 20.0, 80.0])
+    first = heights * mechanism.scales[0]
+    assert mechanism.demands(first).tolist() == [UNIT] * 4
+    tapered = mechanism.model_copy(update={"taper": 5.0}).demands(first) / UNIT
+    assert tapered == pytest.approx([1.0, 1.0, 0.5, 0.25], abs=2 / UNIT)
+
+
+def test_values_are_means_that_lie_within_their_margin() -> None:
+    """The values are those that order the items, and hold what users weigh within the margin, all of them at once."""
+    covers_one = dps.Sensitivity.of_counts(items_per_user=1)
+    mechanism = rounds(covers_one, delta=1e-3, values=True, scale=3.0)
+    counts = np.array([900, 500, 300, 60])
+    rng, missed = np.random.default_rng(7), 0
+    for _ in range(150):
+        chosen = mechanism.select(dps.Scores(counts, sensitivity=covers_one, domain="public"), rng=rng)
+        values = np.array(chosen.values)
+        assert (np.diff(values) <= 0).all()
+        missed += bool((np.abs(values - counts[list(chosen.indices)]) > mechanism.margin(0.9, 4)).any())
+    assert 0.02 < missed / 150 < 0.2
+
+
+@pytest.mark.parametrize("combine", [0.0, 0.99])
+def test_the_noise_of_both_rounds_is_the_noise_that_is_priced(combine: float) -> None:
+    """On every path of a draw the means spread as the two scales say, of which combine=0 shows the second and .99 the first."""
+    one, size = dps.Sensitivity.of_counts(items_per_user=1), 40_000
+    public = rounds(one, k=size, mask=-8.0, combine=combine, values=True)
+    unknown = public.model_copy(update={"delta": 1e-3, "k": None})
+    deviation = math.hypot(*(part * scale for part, scale in zip(public.parts, public.scales, strict=True)))
+    rng, counts = np.random.default_rng(11), np.full(size, 1000)
+    grouped = dps.Scores.grouped([1000], [size], sensitivity=one)
+    many = public.select_many(counts[None], rng=rng)
+    assert many.values is not None
+    drawn = [many.values[0]]
+    for mechanism, scores_of in ((public, dps.Scores(counts, sensitivity=one)), (unknown, dps.Scores(counts, sensitivity=one))):
+        drawn.append(np.array(mechanism.select(scores_of, rng=rng).values))
+    drawn.append(unknown.means(*_both_rounds(unknown, grouped, rng)))
+    for values in drawn:
+        assert len(values) == size
+        assert np.std(values) == pytest.approx(deviation, rel=0.02)
+        assert np.mean(values) == pytest.approx(1000, abs=0.1)
+
+
+def _both_rounds(mechanism: dps.TwoRoundHistogram, grouped: dps.Scores, rng: np.random.Generator) -> Any:
+    source = sampler(rng)
+    _, first = mechanism.masked(grouped, source)
+    return first, np.full(len(first), 1000.0), source
+
+
+def test_a_public_domain_releases_k_items_whatever_passes() -> None:
+    """Those that did not pass the mask come last, by their first scores; and without a delta a domain must be public."""
+    public = rounds(covers("add_remove", 2, None), k=4, mask=8.0)
+    chosen = public.select(dps.Scores([100, 0, 0, 0, 0], sensitivity=public.sensitivity))
+    assert len(chosen) == 4
+    assert chosen.indices[0] == 0
+    with pytest.raises(DomainMismatch):
+        public.check(dps.Scores([1, 2, 3, 4], labels=list("abcd"), sensitivity=public.sensitivity, domain="observed"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"sensitivity": dps.Sensitivity(linf=2.0, l0=1)}, "at most 1"),
+        ({"sensitivity": dps.Sensitivity(), "k": 1}, "bounds no l2 norm"),
+        ({"sensitivity": dps.Sensitivity.of_clipped(1.0), "delta": 0.1}, "states no l0"),
+        ({"sensitivity": dps.Sensitivity(l0=1)}, "k=None"),
+        ({"sensitivity": dps.Sensitivity(l0=1), "delta": 0.1, "scale": 1e308}, "beyond the floats"),
+    ],
+)
+def test_what_cannot_be_priced_is_refused(settings: dict[str, Any], said: str) -> None:
+    """Settings that T15 does not cover, each with its remedy."""
+    with pytest.raises(InvalidMechanism, match=said):
+        dps.TwoRoundHistogram(**{"scale": 2.0} | settings)
