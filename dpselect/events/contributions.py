@@ -104,7 +104,7 @@ class Clip:
 
 def respent(norm: float, wide: str) -> str:
     """SQL of the weight, in units of 2^-20, of one of a user's items with the number d, whose squares add up to s: of all
-    together the l2 norm is at most `norm`, and none is above 1. Theorem T15.
+    together the l2 norm is at most `norm`, and none is above 1. Theorem H11.
 
     Whole-number arithmetic, and a root that is exact, as in `Clip.weight`.
 

@@ -1,4 +1,4 @@
-"""Two noisy histograms, the second of which gives users' weight to the items that stood out in the first. Theorem T15."""
+"""Two noisy histograms, the second of which gives users' weight to the items that stood out in the first. Theorem H11."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TwoRoundHistogram(Mechanism):
     others it has; that is a `SecondLook(weigh=)` at the log. Items are ordered by a mean of both noisy scores, and those of an
     unknown domain have to exceed a `threshold` as well. The first round is never shown by itself.
     Guarantee: Approximate(GaussianDP(mu), delta), and GaussianDP(mu) for a public domain, with mu the l2 norm of `sensitivity`
-    over `scale`: that of a `SparseHistogram` of the same scale. Theorem T15.
+    over `scale`: that of a `SparseHistogram` of the same scale. Theorem H11.
 
     Scores without a second look that weighs are used again in the second round, as far as they pass the mask.
 
@@ -143,7 +143,7 @@ class TwoRoundHistogram(Mechanism):
         return sqrt_up(Fraction(2)) if self.relation == "replace_one" else 1.0
 
     def _mu(self) -> float:
-        """The root of the sum of both rounds' squares, of the noise as it is configured; rounded up. Theorem T15."""
+        """The root of the sum of both rounds' squares, of the noise as it is configured; rounded up. Theorem H11."""
         first, second = self.scales
         moved = ratio_up(self.sensitivity.l2_of(None), first), ratio_up(self._users * self.norm * (1 + 2.0**-50), second)
         return sqrt_up(sum((Fraction(one) ** 2 for one in moved), Fraction(0)))
@@ -173,7 +173,7 @@ class TwoRoundHistogram(Mechanism):
 
     @property
     def threshold(self) -> float:
-        """What the noisy mean of an item has to exceed as well, score units; -inf for a public domain. Theorem T15."""
+        """What the noisy mean of an item has to exceed as well, score units; -inf for a public domain. Theorem H11."""
         if self.delta is None:
             return -math.inf
         first, second = self.scales
@@ -386,7 +386,7 @@ def _threshold(
 
     For every run of numbers of items t with the first scores `alone`, up to `items` of them: t items, each with the chance p that
     its first score exceeds the bar and its sum the height, and `absent` items of another user, of which there is nothing in this
-    log, pass with a chance of at most `delta` in all. Theorem T15.
+    log, pass with a chance of at most `delta` in all. Theorem H11.
     """
     from scipy.special import ndtr  # a fifth of the time of a short command that may not need it
 

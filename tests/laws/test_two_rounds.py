@@ -1,4 +1,4 @@
-"""Theorem T15: two rounds and one threshold, against exact laws over whole logs, bivariate integrals and attained pairs."""
+"""Theorem H11: two rounds and one threshold, against exact laws over whole logs, bivariate integrals and attained pairs."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ FEW = [
 def test_no_two_neighbouring_logs_are_told_apart_by_more_than_the_curve(
     relation: str, items: int, clip: float | None, settings: dict[str, Any]
 ) -> None:
-    """T15 on every pair of small logs with two items: exact laws, both directions, users' weights depending on who passed."""
+    """H11 on every pair of small logs with two items: exact laws, both directions, users' weights depending on who passed."""
     mechanism = rounds(covers(relation, items, clip), **settings)
     assert exceeding(mechanism, neighbours(items, items, 1, relation), items, clip) == []
 
@@ -137,7 +137,7 @@ SPENT = [
 def test_the_threshold_spends_delta_on_the_items_of_one_user(
     relation: str, items: int, clip: float | None, settings: dict[str, Any]
 ) -> None:
-    """T15's condition holds for every number of items, and for one of them to within a part in five hundred."""
+    """H11's condition holds for every number of items, and for one of them to within a part in five hundred."""
     mechanism = rounds(covers(relation, items, clip), **settings)
     again = min(1.0, mechanism.norm)
     absent = items * chance_to_pass(mechanism, 0.0, 0.0) if relation == "replace_one" else 0.0
@@ -323,7 +323,7 @@ def _orders(means: dict[int, float], bar: float, deviation: float) -> dict[Any, 
 
 @pytest.mark.slow
 def test_weights_that_taper_keep_the_promise() -> None:
-    """T15 covers any weights that are functions of the first scores at a user's own items: exact laws by two integrals."""
+    """H11 covers any weights that are functions of the first scores at a user's own items: exact laws by two integrals."""
     mechanism = rounds(covers("add_remove", 2, 1.0), delta=0.1, taper=0.7, scale=0.9)
     plain = mechanism.model_copy(update={"taper": None})
     log: Log = (frozenset({0, 1}), frozenset({0}))
@@ -413,6 +413,6 @@ def test_a_public_domain_releases_k_items_whatever_passes() -> None:
     ],
 )
 def test_what_cannot_be_priced_is_refused(settings: dict[str, Any], said: str) -> None:
-    """Settings that T15 does not cover, each with its remedy."""
+    """Settings that H11 does not cover, each with its remedy."""
     with pytest.raises(InvalidMechanism, match=said):
         dps.TwoRoundHistogram(**{"scale": 2.0} | settings)

@@ -17,7 +17,7 @@ Log = Sequence[frozenset[int]]
 
 
 def spent(items: Sequence[int], numbers: dict[int, int], norm: float) -> dict[int, int]:
-    """What one user spends on the items that have a number, units of 2^-20, exactly: theorem T15."""
+    """What one user spends on the items that have a number, units of 2^-20, exactly: theorem H11."""
     among = [item for item in items if item in numbers]
     size = sum(numbers[item] ** 2 for item in among)
     squares = math.floor(Fraction(norm) ** 2 * UNIT**2)
