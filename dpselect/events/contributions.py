@@ -111,8 +111,8 @@ def respent(norm: float, wide: str) -> str:
     Args:
         wide: the engine's type of integers of 38 digits.
     """
-    squares = math.floor(Fraction(norm) ** 2 * _ONE**2)
-    return f"CAST(floor(sqrt(least(CAST({squares} AS {wide}) * (d * d) // s, {_ONE**2}))) AS BIGINT)"
+    whole = math.floor(Fraction(norm) ** 2 * _ONE**2)
+    return f"CAST(floor(sqrt(least(CAST({whole} AS {wide}) * (d * d) // s, {_ONE**2}))) AS BIGINT)"
 
 
 PRESENT = Clip(1.0, "l2")  # what a user's presence in groups is clipped to

@@ -1614,8 +1614,8 @@ EDITS = [
     ),
     Edit(
         "dpselect/events/contributions.py",
-        "squares = math.floor(Fraction(norm) ** 2 * _ONE**2)",
-        "squares = math.floor(Fraction(norm) ** 2 * _ONE**2 * 11 // 10)",
+        "whole = math.floor(Fraction(norm) ** 2 * _ONE**2)",
+        "whole = math.floor(Fraction(norm) ** 2 * _ONE**2 * 11 // 10)",
         f"{TWO_ROUNDS}::test_the_engine_weighs_as_the_definition_says",
     ),
     Edit(
