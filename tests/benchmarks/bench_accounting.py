@@ -1,40 +1,42 @@
-"""Accounting against dp-accounting, as ratios measured in one run. Run it as a script; it is no test.
+"""Accounting and calibration against dp-accounting, and autodp where it is installed, as ratios measured in one run.
 
-    python tests/benchmarks/bench_accounting.py
+    python tests/benchmarks/bench_accounting.py [--runs 3] [--rounds 600] [--most 100000] [--calibration]
 
-Times are the least of three; ratios are ours over theirs. autodp is used where it is installed.
+Times are the least of several; ratios are ours over theirs. --calibration prints the noise that a budget is found to pay for
+instead: `parameter` is the price, so that a larger one means less noise for the same promise, and `over` what it costs beyond.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import io
+import itertools
 import math
 import resource
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
 import dp_accounting
 import numpy as np
-from dp_accounting import rdp
+from dp_accounting import dp_event, mechanism_calibration
+from dp_accounting.pld import PLDAccountant
+from dp_accounting.rdp import RdpAccountant
+from harness import best_time, options
 
 import accounting as acc
+import dpselect as dps
 from accounting.convert.adaptive_composition import adaptive_composition
+from accounting.convert.renyi import rdp_to_epsilon
+from dpselect.mechanisms import members
+from dpselect.plan.fit import fitted
+from dpselect.plan.request import TopKRequest
 
-DELTA = 1e-6
-RHO = 3.3e-4
-FAILURE = 1e-10
-
-
-def least_time(job: Callable[[], object], repeats: int = 3) -> float:
-    """Seconds of the fastest of several runs."""
-    return min(_seconds(job) for _ in range(repeats))
-
-
-def _seconds(job: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    job()
-    return time.perf_counter() - start
+EPSILON, DELTA, FAILURE, RHO = 1.0, 1e-6, 1e-10, 3.3e-4
+AUTODP = importlib.util.find_spec("autodp") is not None
 
 
 def ours(curves: Sequence[acc.Curve]) -> float:
@@ -45,132 +47,196 @@ def ours(curves: Sequence[acc.Curve]) -> float:
     return accountant.epsilon(DELTA)
 
 
-def theirs(events: Sequence[dp_accounting.DpEvent]) -> float:
+def theirs(events: Sequence[dp_event.DpEvent]) -> float:
     """The same with dp-accounting."""
-    accountant = rdp.RdpAccountant()
+    accountant = RdpAccountant()
     for event in events:
         accountant.compose(event)
     return float(accountant.get_epsilon(DELTA))
 
 
-def compare(name: str, curves: Sequence[acc.Curve], events: Sequence[dp_accounting.DpEvent], repeats: int = 3) -> None:
-    """Print both epsilons and the ratio of the times."""
-    own, other = least_time(lambda: ours(curves), repeats), least_time(lambda: theirs(events), repeats)
-    print(
-        f"{name:42s} ours {own:8.3f} s  dp-accounting {other:8.3f} s  ratio {own / other:6.3f}"
-        f"   epsilon {ours(curves):.6f} / {theirs(events):.6f}"
-    )
+def stable_top_k(rho: float) -> acc.Curve:
+    """One round: a bounded-range pick, then a Gaussian test that fails to be private with probability FAILURE."""
+    pick, test = acc.BoundedRange(epsilon=2 * math.sqrt(2 * rho)), acc.GaussianDP(mu=math.sqrt(2 * rho))
+    return acc.Approximate(curve=pick + test, delta0=FAILURE)
 
 
-def many_curves() -> None:
-    """10^4 and 10^5 distinct curves and 10^6 identical ones, built before, then composed one by one and converted."""
-    for count in (10**4, 10**5):
-        rhos = np.linspace(1e-6, 2e-6, count).tolist()
-        compare(f"{count} distinct zCDP", [acc.ZCDP(rho=r) for r in rhos], [dp_accounting.ZCDpEvent(r) for r in rhos])
-        epsilons = np.linspace(1e-4, 2e-4, count).tolist()
-        laplace = [dp_accounting.LaplaceDpEvent(1 / e) for e in epsilons]
-        compare(f"{count} distinct Laplace", [acc.LaplaceDP(epsilon=e) for e in epsilons], laplace, repeats=1)
-        gauss = [acc.GaussianDP(mu=e) for e in epsilons]
-        compare(f"{count} distinct Gaussian", gauss, [dp_accounting.GaussianDpEvent(1 / e) for e in epsilons], repeats=1)
-    compare("10^6 identical zCDP, one by one", [acc.ZCDP(rho=1e-7)] * 10**6, [dp_accounting.ZCDpEvent(1e-7)] * 10**6, repeats=1)
+# -- composition ---------------------------------------------------------------------------------------------------------
 
 
-def built_and_composed() -> None:
-    """10^5 distinct zCDP curves: the objects, their composition and the conversion; and `c = c + x` as often, which is linear."""
-    rhos = np.linspace(1e-6, 2e-6, 10**5).tolist()
-    own = least_time(lambda: ours([acc.ZCDP(rho=r) for r in rhos]))
-    other = least_time(lambda: theirs([dp_accounting.ZCDpEvent(r) for r in rhos]))
-    print(
-        f"{'10^5 zCDP, objects built and composed':42s} ours {own:8.3f} s  dp-accounting {other:8.3f} s  ratio {own / other:6.3f}"
-    )
-    curves = [acc.ZCDP(rho=r) for r in rhos]
-    short, long = (least_time(lambda n=n: sum(curves[:n], acc.zero()).rho) for n in (10**4, 2 * 10**4))  # type: ignore[misc]
-    print(f"{'c = c + x, 2 * 10^4 times over 10^4 times':42s} {long:13.3f} s  over {short:18.3f} s  ratio {long / short:6.3f}")
+def routes(_: int, __: int) -> Iterator[str]:
+    """The price of StableTopK and of bounded-range steps at DELTA by every route."""
+    yield f"epsilon at {DELTA:g}: zCDP, Renyi, what is reported; the dynamic programme [lower, upper]"
+    test = acc.Approximate(curve=acc.GaussianDP(mu=math.sqrt(2 * RHO)), delta0=FAILURE)
+    pick = acc.BoundedRange(epsilon=2 * math.sqrt(RHO))
+    plans: list[tuple[str, acc.Curve, list[acc.Curve], float]] = [
+        (f"StableTopK x{n}", n * (pick + test), [pick, test] * n, 2 * RHO * n) for n in (1, 10, 100, 600)
+    ]
+    for e, k in ((0.1, 100), (1.0, 10), (1.0, 3), (2.0, 10)):
+        curve = k * acc.BoundedRange(epsilon=e)
+        plans.append((f"BoundedRange({e}) x{k}", curve, [curve], k * e * e / 8))
+    for name, curve, steps, rho in plans:
+        kept, start = DELTA - curve.delta0, time.process_time()
+        zcdp, renyi, best = acc.ZCDP(rho=rho).epsilon(kept), rdp_to_epsilon(curve.rdp, kept).value, acc.best_epsilon(curve, DELTA)
+        found = adaptive_composition(steps, DELTA, tolerance=1e-3 if curve.delta0 else 5e-5)
+        bracket = f"[{found.epsilon_lower:.4f}, {found.epsilon_upper:.4f}] {time.process_time() - start:7.2f} s"
+        yield f"{name:24}{zcdp:8.4f} {renyi:8.4f} {best.value:8.4f} ({best.route})   {bracket}"
 
 
-def conversions() -> None:
-    """One conversion of a composed plan by each quick route, caches cold."""
-    plans = {
-        "rdp (zCDP)": 600 * acc.ZCDP(rho=1e-3),
-        "profile (600 Gaussian)": 600 * acc.GaussianDP(mu=0.03),
-        "pld (600 StableTopK)": 600 * stable_top_k(),
-        "pld (20 distinct Laplace)": sum((acc.LaplaceDP(epsilon=0.1 + 0.01 * i) for i in range(20)), acc.zero()),
+def many_curves(most: int, runs: int) -> Iterator[str]:
+    """Distinct curves and ten times as many identical ones, built before, then composed one by one and converted."""
+    sizes = np.linspace(1e-4, 2e-4, most).tolist()
+    kinds: dict[str, tuple[Callable[[float], acc.Curve], Callable[[float], dp_event.DpEvent]]] = {
+        "zCDP": (lambda e: acc.ZCDP(rho=e / 100), lambda e: dp_accounting.ZCDpEvent(e / 100)),
+        "Laplace": (lambda e: acc.LaplaceDP(epsilon=e), lambda e: dp_accounting.LaplaceDpEvent(1 / e)),
+        "Gaussian": (lambda e: acc.GaussianDP(mu=e), lambda e: dp_accounting.GaussianDpEvent(1 / e)),
     }
-    for name, plan in plans.items():
-        seconds = min(_seconds(lambda p=plan, i=i: p.epsilon(DELTA * (1.1 + 1e-9 * i))) for i in range(3))  # type: ignore[misc]
-        print(f"conversion by {name:30s} {seconds * 1e3:8.2f} ms")
-
-
-def stable_top_k() -> acc.Curve:
-    """One round of stable top-k: a bounded-range pick, then a Gaussian test that fails to be private with probability FAILURE."""
-    return acc.Approximate(curve=acc.BoundedRange(epsilon=2 * math.sqrt(RHO)) + test_step(), delta0=FAILURE)
-
-
-def test_step() -> acc.Curve:
-    """The Gaussian test."""
-    return acc.GaussianDP(mu=math.sqrt(2 * RHO))
-
-
-def stable_top_k_table() -> None:
-    """The price of T rounds at DELTA by every route."""
-    print(f"\nStableTopK, rho = {RHO} a part, delta_t = {FAILURE}, epsilon at {DELTA}")
-    print("    T     zCDP      RDP      PLD   dynamic programme [lower, upper]    gap    seconds")
-    for rounds in (1, 10, 100, 600):
-        curve = rounds * stable_top_k()
-        kept = DELTA - curve.delta0
-        zcdp, renyi = acc.ZCDP(rho=2 * RHO * rounds).epsilon(kept), acc.convert.renyi.rdp_to_epsilon(curve.rdp, kept).value
-        pld = acc.best_epsilon(curve, DELTA)
-        pick, test = acc.BoundedRange(epsilon=2 * math.sqrt(RHO)), acc.Approximate(curve=test_step(), delta0=FAILURE)
-        start = time.perf_counter()
-        found = adaptive_composition([pick, test] * rounds, DELTA)
-        print(
-            f"{rounds:5d} {zcdp:8.4f} {renyi:8.4f} {pld.value:8.4f}   [{found.epsilon_lower:.4f}, {found.epsilon_upper:.4f}]"
-            f"              {found.gap:7.1e} {time.perf_counter() - start:7.2f}   ({pld.route})"
+    for name, (curve, event) in kinds.items():
+        curves, events = [curve(e) for e in sizes], [event(e) for e in sizes]
+        yield _compared(f"{most} distinct {name}", partial(ours, curves), partial(theirs, events), runs)
+    repeated = [acc.ZCDP(rho=1e-7)] * (10 * most), [dp_accounting.ZCDpEvent(1e-7)] * (10 * most)
+    yield _compared(f"{10 * most} identical zCDP, one by one", partial(ours, repeated[0]), partial(theirs, repeated[1]), 1)
+    rhos = [e / 100 for e in sizes]
+    built = (lambda: ours([acc.ZCDP(rho=r) for r in rhos]), lambda: theirs([dp_accounting.ZCDpEvent(r) for r in rhos]))
+    yield _compared(f"{most} zCDP, objects built and composed", *built, runs)
+    if AUTODP:
+        yield _compared(
+            f"{most} Gaussian, autodp", partial(ours, [acc.GaussianDP(mu=e) for e in sizes]), partial(_autodp, sizes), 1
         )
 
 
-def fixed_values() -> None:
-    """Bounded-range steps: the values of the theory sheet, with the bracket of the dynamic programme."""
-    print("\nBoundedRange(e), k times, at 1e-6:  zCDP, Renyi, dynamic programme [lower, upper]")
-    for e, k in ((0.1, 100), (1.0, 10), (1.0, 3), (2.0, 10)):
-        curve = k * acc.BoundedRange(epsilon=e)
-        found = adaptive_composition([curve], DELTA, tolerance=5e-5)
-        renyi = acc.convert.renyi.rdp_to_epsilon(curve.rdp, DELTA).value
-        zcdp = acc.ZCDP(rho=k * e * e / 8).epsilon(DELTA)
-        print(f"  e={e:<4} k={k:<4} {zcdp:8.4f} {renyi:8.4f}   [{found.epsilon_lower:.4f}, {found.epsilon_upper:.4f}]")
+def _compared(name: str, own: Callable[[], float], other: Callable[[], float], runs: int) -> str:
+    mine, his = best_time(own, runs), best_time(other, runs)
+    return f"{name:42s} ours {mine:8.3f} s  theirs {his:8.3f} s  ratio {mine / his:6.3f}   epsilon {own():.6f} / {other():.6f}"
 
 
-def against_autodp() -> None:
-    """10^4 distinct Gaussian mechanisms composed by autodp's anonymous accountant, if it is there."""
-    if importlib.util.find_spec("autodp") is None:
-        print("\nautodp is not installed: skipped (pip install autodp)")
-        return
-    from autodp import rdp_acct, rdp_bank
+def _autodp(sizes: Sequence[float]) -> float:
+    acct, bank = (importlib.import_module(f"autodp.{name}") for name in ("rdp_acct", "rdp_bank"))
+    accountant = acct.anaRDPacct()
+    for mu in sizes:
+        accountant.compose_mechanism(lambda order, s=1 / mu: bank.RDP_gaussian({"sigma": s}, order))
+    return float(accountant.get_eps(DELTA))
 
-    sigmas = (1 / np.linspace(1e-3, 2e-3, 1000)).tolist()
 
-    def run() -> float:
-        accountant = rdp_acct.anaRDPacct()
-        for sigma in sigmas:
-            accountant.compose_mechanism(lambda order, s=sigma: rdp_bank.RDP_gaussian({"sigma": s}, order))
-        return float(accountant.get_eps(DELTA))
+def conversions(_: int, runs: int) -> Iterator[str]:
+    """One conversion of a composed plan by each quick route, caches cold: every call has another delta."""
+    plans = {
+        "rdp (zCDP)": 600 * acc.ZCDP(rho=1e-3),
+        "profile (600 Gaussian)": 600 * acc.GaussianDP(mu=0.03),
+        "pld (600 StableTopK)": 600 * stable_top_k(RHO / 2),
+        "pld (20 distinct Laplace)": sum((acc.LaplaceDP(epsilon=0.1 + 0.01 * i) for i in range(20)), acc.zero()),
+    }
+    for name, plan in plans.items():
+        deltas = itertools.count()
+        seconds = best_time(lambda p=plan, d=deltas: p.epsilon(DELTA * (1.1 + 1e-9 * next(d))), runs)  # type: ignore[misc]
+        yield f"conversion by {name:30s} {seconds * 1e3:8.2f} ms"
 
-    curves = [acc.GaussianDP(mu=1 / sigma) for sigma in sigmas]
-    own, other = least_time(lambda: ours(curves)), least_time(run, repeats=1)
-    print(f"\n1000 distinct Gaussian: ours {own:.4f} s, autodp {other:.4f} s, ratio {own / other:.4f}")
+
+# -- calibration ---------------------------------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """A family in one parameter: one round as a curve here and as events there; `failure` is what bad events take of delta."""
+
+    name: str
+    curve: Callable[[float], acc.Curve]
+    events: Callable[[float], list[dp_event.DpEvent]]
+    accountant: Callable[[], object]
+    failure: float = 0.0
+
+
+TASKS = (  # dp-accounting has no bounded-range event, so the pick of StableTopK is rho-zCDP
+    Task(
+        "StableTopK, rho per part",
+        stable_top_k,
+        lambda rho: [dp_event.ZCDpEvent(rho), dp_event.GaussianDpEvent(1 / math.sqrt(2 * rho))],
+        RdpAccountant,
+        FAILURE,
+    ),
+    Task("Gaussian, mu", lambda mu: acc.GaussianDP(mu=mu), lambda mu: [dp_event.GaussianDpEvent(1 / mu)], PLDAccountant),
+    Task("Laplace, epsilon", lambda e: acc.LaplaceDP(epsilon=e), lambda e: [dp_event.LaplaceDpEvent(1 / e)], RdpAccountant),
+)
+
+
+def calibrated(task: Task, rounds: int, epsilon: float) -> float:
+    """The parameter that we find."""
+    return acc.calibrate(lambda x: acc.Composed.of([(rounds, task.curve(x))]), acc.Budget(epsilon=epsilon, delta=DELTA))
+
+
+def with_dp_accounting(task: Task, rounds: int, parameter: float, epsilon: float) -> float:
+    """dp-accounting's, asked for one part in 10^9 of the parameter that was found here."""
+    return float(
+        mechanism_calibration.calibrate_dp_mechanism(
+            task.accountant,
+            lambda x: dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent(task.events(x)), rounds),
+            epsilon,
+            DELTA - rounds * task.failure,
+            mechanism_calibration.ExplicitBracketInterval(1e-7, 1.0),
+            tol=1e-9 * parameter,
+        )
+    )
+
+
+def with_autodp(task: Task, rounds: int, epsilon: float) -> float:
+    """autodp's: the last parameter that its calibrator looked at."""
+    zoo, made, seeking = (importlib.import_module(f"autodp.{name}_zoo") for name in ("mechanism", "transformer", "calibrator"))
+    seen: list[float] = []
+
+    def family(x: float, **_: object) -> object:
+        seen.append(float(x))
+        gaussian = {"Gaussian, mu": [1 / x], "StableTopK, rho per part": [1 / math.sqrt(2 * x)]}.get(task.name, [])
+        parts = [zoo.GaussianMechanism(sigma=sigma) for sigma in gaussian]
+        parts += [zoo.LaplaceMechanism(b=1 / x)] if task.name.startswith("Laplace") else []
+        parts += [zoo.zCDP_Mechanism(rho=x, xi=0)] if task.failure else []
+        return made.Composition()(parts, [rounds] * len(parts))
+
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        seeking.eps_delta_calibrator()(family, epsilon, DELTA - rounds * task.failure, (1e-7, 1e-1))
+    return seen[-1]
+
+
+def calibration(rounds: int, runs: int) -> Iterator[str]:
+    """One line for each family and tool, then the CPU seconds of `fitted` for every mechanism of a top 10."""
+    yield f"{rounds} rounds to ({EPSILON:g}, {DELTA:g}); ratios are ours over theirs"
+    yield f"{'family':<26}{'tool':<16}{'seconds':>10}{'parameter':>16}{'over':>12}{'time ratio':>12}{'cost ratio':>12}"
+    for task in TASKS:
+        first: tuple[float, float] | None = None
+        found = calibrated(task, rounds, EPSILON)
+        tools: dict[str, Callable[[float], float]] = {
+            "accounting": partial(calibrated, task, rounds),
+            "dp-accounting": partial(with_dp_accounting, task, rounds, found),
+        }
+        if AUTODP:
+            tools["autodp"] = partial(with_autodp, task, rounds)
+        for tool, run in tools.items():
+            epsilons = itertools.count()  # every call has another epsilon: nothing is remembered
+            try:
+                seconds = best_time(lambda: run(EPSILON + 1e-6 * (1 + next(epsilons))), runs)  # noqa: B023
+                parameter = run(EPSILON)
+            except Exception as error:
+                yield f"{task.name:<26}{tool:<16} fails: {type(error).__name__}: {str(error)[:60]}"
+                continue
+            first = first or (seconds, parameter)
+            over = acc.best_epsilon(rounds * task.curve(parameter), DELTA, thorough=True).value - EPSILON
+            ratios = f"{over:>+12.1e}{first[0] / seconds:>12.4f}{first[1] / parameter:>12.6f}"
+            yield f"{task.name:<26}{tool:<16}{seconds:>10.4f}{parameter:>16.9g}{ratios}"
+    for kind, releases in itertools.product(sorted(members()), (1, 365)):
+        request = TopKRequest(k=10, candidates=2000, releases=releases, sensitivity=dps.Sensitivity(l0=300))
+        start = time.process_time()
+        with contextlib.suppress(acc.AccountingError):  # not one for such requests
+            made = str(fitted(kind, acc.Budget(epsilon=EPSILON, delta=DELTA), request))
+            yield f"{kind:<26}{releases:>5} x{time.process_time() - start:>10.4f} s of CPU   {made[:70]}"
 
 
 def main() -> None:
-    """Everything, with the peak memory at the end."""
+    """The composition tables, with the peak memory at the end; or those of calibration."""
+    asked = options(__doc__, runs=3, rounds=600, most=100_000, calibration=False)
     warnings.simplefilter("ignore")
-    stable_top_k_table()
-    fixed_values()
-    print()
-    many_curves()
-    built_and_composed()
-    conversions()
-    against_autodp()
-    print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
+    for part in (calibration,) if asked.calibration else (routes, many_curves, conversions):
+        for line in part(asked.rounds if asked.calibration else asked.most, asked.runs):
+            print(line, flush=True)
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")
 
 
 if __name__ == "__main__":

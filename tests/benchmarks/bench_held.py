@@ -9,16 +9,14 @@ implied range, of which the log touches few.
 
 from __future__ import annotations
 
-import argparse
-import multiprocessing
-import resource
+import os
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench_events import write_log
+from harness import in_a_process, options
 
 K, BOUND = 100, 20
 
@@ -27,58 +25,44 @@ def _release(source: Any, catalogue: range | None, limit: str) -> int:
     import dpselect as dps
 
     few = dps.Sensitivity.of_counts(items_per_user=BOUND)
-    options: dict[str, Any] = {} if limit == "spark" else {"memory_limit": limit}
+    bounds: dict[str, Any] = {} if limit == "spark" else {"memory_limit": limit}
     asked = {"user": "user_id", "item": "item_id", "max_items_per_user": BOUND, "salt": "benchmark"}
-    with dps.events.hold(source, **asked, **options) as held:
+    with dps.events.hold(source, **asked, **bounds) as held:
         observed = dps.SparseHistogram(k=K, scale=8.0, delta=1e-9, sensitivity=few)
         public = dps.OneshotTopK(k=K, noise="gumbel", scale=20.0, sensitivity=few)
         chosen = observed.select(held.scores()) if catalogue is None else public.select(held.scores(catalogue))
         return len(chosen)
 
 
-def with_duckdb(path: Path, catalogue: range | None) -> int:
-    """Held by the embedded engine within 1 GiB."""
-    return _release(path, catalogue, "1GiB")
+def with_duckdb(path: Path, catalogue: range | None) -> tuple[int, float]:
+    """Held by the embedded engine within 1 GiB; how many were chosen, and no Java."""
+    return _release(path, catalogue, "1GiB"), 0.0
 
 
-def with_spark(path: Path, catalogue: range | None) -> int:
-    """Held by two executor threads."""
+def with_spark(path: Path, catalogue: range | None) -> tuple[int, float]:
+    """Held by two executor threads; how many were chosen, and the CPU seconds of Java."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").config("spark.driver.memory", "2g")
     session = builder.config("spark.sql.shuffle.partitions", "8").config("spark.ui.showConsoleProgress", "false").getOrCreate()
     session.sparkContext.setLogLevel("OFF")
     chosen = _release(session.read.parquet(str(path)), catalogue, "spark")
+    java = _java_seconds()
     session.stop()
-    return chosen
+    return chosen, java
 
 
-def measured(name: str, work: Callable[[Path, range | None], int], path: Path, catalogue: range | None = None) -> None:
+def measured(
+    name: str, work: Callable[[Path, range | None], tuple[int, float]], path: Path, catalogue: range | None = None
+) -> None:
     """Print what it takes in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(work, path, catalogue, sender))
-    child.start()
-    sender.close()
-    wall, cpu, peak, chosen = receiver.recv()
-    child.join()
-    print(f"{name:<58} {wall:>8.1f} {cpu:>8.1f} {peak:>9.2f} {chosen:>6}", flush=True)
-
-
-def _child(work: Callable[[Path, range | None], int], path: Path, catalogue: range | None, sender: Any) -> None:
-    start, java = time.perf_counter(), 0.0
-    chosen = work(path, catalogue)
-    wall = time.perf_counter() - start
-    if work is with_spark:
-        java = _java_seconds()
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    sender.send((wall, used.ru_utime + used.ru_stime + java, used.ru_maxrss / 2**20, chosen))
+    cost = in_a_process(work, path, catalogue)
+    chosen, java = cost.answer
+    print(f"{name:<58} {cost.wall:>8.1f} {cost.cpu + java:>8.1f} {cost.peak:>9.2f} {chosen:>6}", flush=True)
 
 
 def _java_seconds() -> float:
     """CPU of the Java process that this one has started, from /proc."""
-    import os
-
     ticks, own = os.sysconf("SC_CLK_TCK"), os.getpid()
     total = 0.0
     for status in Path("/proc").glob("[0-9]*/stat"):
@@ -101,24 +85,19 @@ def write_distinct(path: Path, items: int) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=5_000_000)
-    parser.add_argument("--items", type=int, default=10_000_000)
-    parser.add_argument("--implied", type=int, default=10**9)
-    parser.add_argument("--no-spark", action="store_true")
-    options = parser.parse_args()
-    engines = [("DuckDB", with_duckdb)] + ([] if options.no_spark else [("Spark local[2]", with_spark)])
+    asked = options(__doc__, events=5_000_000, items=10_000_000, implied=10**9, no_spark=False)
+    engines = [("DuckDB", with_duckdb)] + ([] if asked.no_spark else [("Spark local[2]", with_spark)])
     print(f"{'':<58} {'wall s':>8} {'CPU s':>8} {'peak GiB':>9} {'items':>6}")
     with tempfile.TemporaryDirectory() as folder:
         log, distinct = Path(folder) / "log.parquet", Path(folder) / "distinct.parquet"
-        write_log(log, options.events, 1_000_000)
+        write_log(log, asked.events, 1_000_000)
         for name, work in engines:
-            measured(f"{name}: {options.events:,} events, 20 items a user, top 100", work, log)
+            measured(f"{name}: {asked.events:,} events, 20 items a user, top 100", work, log)
         for name, work in engines:
-            measured(f"{name}: top 100 of {options.implied:,} implied items", work, log, range(options.implied))
-        write_distinct(distinct, options.items)
+            measured(f"{name}: top 100 of {asked.implied:,} implied items", work, log, range(asked.implied))
+        write_distinct(distinct, asked.items)
         for name, work in engines[:1]:
-            measured(f"{name}: {options.items:,} distinct items, top 100", work, distinct)
+            measured(f"{name}: {asked.items:,} distinct items, top 100", work, distinct)
 
 
 if __name__ == "__main__":

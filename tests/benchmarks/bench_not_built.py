@@ -20,12 +20,12 @@ The logs are in ../shared/data (see its README) and are not part of the project.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import math
 from collections.abc import Callable
 
 import numpy as np
+from harness import options
 from numpy.typing import NDArray
 from recall_logs import Log, load
 
@@ -90,29 +90,30 @@ def public(log: Log, k: int, epsilon: float, draws: int) -> tuple[float, float, 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", nargs="+", default=["gowalla", "nyc", "tky"])
-    parser.add_argument("--k", nargs="+", type=int, default=[10, 50, 100])
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.5, 1.0, 4.0])
-    parser.add_argument("--draws", type=int, default=25)
-    parser.add_argument("--user", default="user_id", help="column of a Parquet or CSV file")
-    parser.add_argument("--item", default="item_id", help="column of a Parquet or CSV file")
-    options = parser.parse_args()
+    asked = options(
+        __doc__,
+        logs=["gowalla", "nyc", "tky"],
+        k=[10, 50, 100],
+        epsilon=[0.5, 1.0, 4.0],
+        draws=25,
+        user="user_id",  # columns of a Parquet or CSV file
+        item="item_id",
+    )
     print(f"{'log':>8}{'k':>5}{'epsilon':>9}{'now':>8}{'joint':>8}{'adaptive':>10}{'above':>8}")
     gains = []
-    for name in options.logs:
-        log = load(name, options.user, options.item)
-        for k, epsilon in itertools.product(options.k, options.epsilon):
-            now, joint, adaptive, above = cell(log, k, epsilon, options.draws)
+    for name in asked.logs:
+        log = load(name, asked.user, asked.item)
+        for k, epsilon in itertools.product(asked.k, asked.epsilon):
+            now, joint, adaptive, above = cell(log, k, epsilon, asked.draws)
             gains.append((joint - now, adaptive - now))
             print(f"{log.name[:8]:>8}{k:>5}{epsilon:>9g}{now:>8.3f}{joint:>8.3f}{adaptive:>10.3f}{above:>8.3f}", flush=True)
     for what, found in zip(("joint", "adaptive"), np.array(gains).T, strict=True):
         print(f"{what}: {found.mean():+.3f} on average, {found.max():+.3f} at most, {found.min():+.3f} at least")
     print(f"\n{'log':>8}{'k':>5}{'epsilon':>9}{'deviation':>11}{'alone':>8}{'common':>8}{'clipped':>9}")
-    for name in options.logs:
-        log = load(name, options.user, options.item)
-        for k, epsilon in itertools.product(options.k, options.epsilon):
-            ratio, alone, common, clipped = public(log, k, epsilon, options.draws)
+    for name in asked.logs:
+        log = load(name, asked.user, asked.item)
+        for k, epsilon in itertools.product(asked.k, asked.epsilon):
+            ratio, alone, common, clipped = public(log, k, epsilon, asked.draws)
             print(f"{log.name[:8]:>8}{k:>5}{epsilon:>9g}{ratio:>11.3f}{alone:>8.3f}{common:>8.3f}{clipped:>9.3f}", flush=True)
 
 

@@ -1,47 +1,40 @@
-"""Exact top-k against plain NumPy, one pass of np.max and OpenDP: ratios of the best of several runs, all in one process.
+"""Draws against what anybody would write: ratios to NumPy, to plain loops and to OpenDP, all within one process.
 
-    python tests/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5]
-        [--memory] [--grouped] [--rows] [--opendp] [--timing] [--histograms]
+    python tests/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--grouped] [--rows] [--opendp]
+        [--timing] [--histograms] [--thresholds] [--canonical]
 
-Without any --sizes the table of ratios is left out.
-
-OpenDP is imported from the environment if it is installed there.
+Without any --sizes the table of ratios is left out. --rows: many rounds, also of StableTopK. --histograms: mechanisms that read
+no public list, values included. --thresholds: sparse vectors. --canonical: CanonicalTopK against a loop over all classes, whose
+time per class is measured on a smaller n, and JointTopK against a sort. OpenDP is imported if it is installed.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib
+import math
+import random
 import time
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
+from harness import best_time, options
 
 import dpselect as dps
 from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler
 
 SCALE = 10.0
-DRAWS = {"gumbel": "gumbel", "exponential": "standard_exponential", "laplace": "laplace"}
+DRAWS: dict[Any, str] = {"gumbel": "gumbel", "exponential": "standard_exponential", "laplace": "laplace"}
 KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "zipf": lambda rng, m: np.floor(1e6 / (1 + rng.permutation(m))),
     "flat": lambda rng, m: rng.poisson(100, m).astype(np.float64),
     "equal": lambda _, m: np.full(m, 5.0),
 }
-
-
-def best_time(run: Callable[[], object], runs: int) -> float:
-    """Seconds of the fastest of `runs` calls."""
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
+UNIFORM = KINDS | {"uniform": lambda rng, m: rng.integers(1, 10**6, m)}
 
 
 def plain(scores: np.ndarray, draw: Callable[..., np.ndarray], k: int) -> np.ndarray:
@@ -51,28 +44,26 @@ def plain(scores: np.ndarray, draw: Callable[..., np.ndarray], k: int) -> np.nda
     return top[np.argsort(-noisy[top])]
 
 
-def ratios(sizes: list[int], runs: int) -> None:
+def ratios(sizes: list[int], runs: int) -> Iterator[str]:
+    """One-shot top-k of every noise."""
     rng, source = np.random.default_rng(1), EntropySampler()
-    print(f"{'m':>11} {'scores':<7}{'noise':<12}{'k':>5}{'exact ms':>10}{'NumPy ms':>10}{'NumPy/exact':>12}{'exact/max':>11}")
+    yield f"{'m':>11} {'scores':<7}{'noise':<12}{'k':>5}{'exact ms':>10}{'NumPy ms':>10}{'NumPy/exact':>12}{'exact/max':>11}"
     for size in sizes:
         for kind, make in KINDS.items():
             scores = make(rng, size)
             peak = best_time(scores.max, 3 * runs)
             for name, draw in DRAWS.items():
                 for k in (1, 10, 100, 1000):
-                    noise, method = by_name(name), getattr(rng, draw)  # type: ignore[arg-type]
-                    ours = best_time(partial(source.top_k, scores, noise, SCALE, k), 3 * runs)
-                    theirs = best_time(partial(plain, scores, method, k), runs)
-                    print(
-                        f"{size:>11,} {kind:<7}{name:<12}{k:>5}{1e3 * ours:>10.2f}{1e3 * theirs:>10.2f}"
-                        f"{theirs / ours:>12.2f}{ours / peak:>11.1f}",
-                        flush=True,
-                    )
+                    ours = best_time(partial(source.top_k, scores, by_name(name), SCALE, k), 3 * runs)
+                    theirs = best_time(partial(plain, scores, getattr(rng, draw), k), runs)
+                    times = f"{1e3 * ours:>10.2f}{1e3 * theirs:>10.2f}{theirs / ours:>12.2f}{ours / peak:>11.1f}"
+                    yield f"{size:>11,} {kind:<7}{name:<12}{k:>5}{times}"
 
 
-def memory(sizes: list[int]) -> None:
+def memory(sizes: list[int], _: int) -> Iterator[str]:
+    """What a draw holds beside the scores."""
     rng, source = np.random.default_rng(1), EntropySampler()
-    print("peak extra memory as a share of the scores' own size")
+    yield "peak extra memory as a share of the scores' own size"
     for size in sizes:
         for kind, make in KINDS.items():
             scores = make(rng, size)
@@ -81,12 +72,12 @@ def memory(sizes: list[int]) -> None:
                 source.top_k(scores, by_name("gumbel"), SCALE, k)
                 peak = tracemalloc.get_traced_memory()[1]
                 tracemalloc.stop()
-                print(f"{size:>11,} {kind:<7} k={k:<5} {peak / scores.nbytes:.3f}")
+                yield f"{size:>11,} {kind:<7} k={k:<5} {peak / scores.nbytes:.3f}"
 
 
-def grouped(runs: int) -> None:
-    source = EntropySampler()
-    values = np.arange(100_000)[::-1].copy()
+def grouped(_: list[int], runs: int) -> Iterator[str]:
+    """Counts of counts."""
+    source, values = EntropySampler(), np.arange(100_000)[::-1].copy()
     multiplicities = np.maximum(1, (1e9 * 2.0 ** -np.arange(1, 100_001)[::-1])).astype(np.int64)
     multiplicities[-1] += 10**9 - multiplicities.sum()
     for label, held, copies in (
@@ -95,40 +86,38 @@ def grouped(runs: int) -> None:
     ):
         for k in (1, 100, 1000):
             seconds = best_time(partial(source.top_k_grouped, held, copies, by_name("gumbel"), SCALE, k), runs)
-            print(f"grouped, {label}, k={k}: {1e3 * seconds:.2f} ms")
+            yield f"grouped, {label}, k={k}: {1e3 * seconds:.2f} ms"
 
 
-def against_opendp(size: int = 10**6, k: int = 10) -> None:
+def opendp(_: list[int], runs: int) -> Iterator[str]:
+    """A million scores, top 10, exponential noise; OpenDP is fed a list."""
     try:
         dp: Any = importlib.import_module("opendp.prelude")
     except ImportError:
-        print("OpenDP: not installed")
+        yield "OpenDP: not installed"
         return
     dp.enable_features("contrib")
-    rng, source = np.random.default_rng(1), EntropySampler()
+    rng, source, size, k = np.random.default_rng(1), EntropySampler(), 10**6, 10
     for kind, make in KINDS.items():
         scores = make(rng, size)
         space = dp.vector_domain(dp.atom_domain(T=float, nan=False)), dp.linf_distance(T=float)
-        mechanism = dp.m.make_noisy_top_k(*space, dp.max_divergence(), k=k, scale=SCALE)
-        listed = scores.tolist()
-        theirs = best_time(partial(mechanism, listed), 1)
-        ours = best_time(partial(source.top_k, scores, by_name("exponential"), SCALE, k), 5)
-        print(f"OpenDP top-k, m={size:,}, k={k}, {kind}: {theirs:.3f} s, exact {1e3 * ours:.2f} ms, ratio {theirs / ours:,.0f}")
+        theirs = best_time(partial(dp.m.make_noisy_top_k(*space, dp.max_divergence(), k=k, scale=SCALE), scores.tolist()), 1)
+        ours = best_time(partial(source.top_k, scores, by_name("exponential"), SCALE, k), runs)
+        yield f"OpenDP top-k, m={size:,}, k={k}, {kind}: {theirs:.3f} s, exact {1e3 * ours:.2f} ms, ratio {theirs / ours:,.0f}"
 
 
-def timing(runs: int, size: int = 10**6, k: int = 10) -> None:
-    """Median milliseconds on inputs that timing could tell apart, by both modes."""
-    rng = np.random.default_rng(1)
+def timing(_: list[int], runs: int) -> Iterator[str]:
+    """Milliseconds on inputs that timing could tell apart, by both modes."""
+    rng, size = np.random.default_rng(1), 10**6
     zipf = KINDS["zipf"](rng, size)
-    neighbour = zipf.copy()
+    neighbour, peaked = zipf.copy(), np.zeros(size)
     neighbour[zipf.argmax()] -= 1
-    peaked = np.zeros(size)
     peaked[0] = 1e6
     inputs = {"flat": np.full(size, 5.0), "peaked": peaked, "zipf": zipf, "neighbour of zipf": neighbour}
-    mechanism = dps.OneshotTopK(k=k, noise="gumbel", scale=SCALE)
+    declared = {kind: dps.Scores(values, sensitivity=dps.Sensitivity()) for kind, values in inputs.items()}
+    mechanism = dps.OneshotTopK(k=10, noise="gumbel", scale=SCALE)
     for name, mode in (("as it comes", nullcontext), ("constant_work", dps.sampling.constant_work)):
         times: dict[str, list[float]] = {kind: [] for kind in inputs}
-        declared = {kind: dps.Scores(values, sensitivity=dps.Sensitivity()) for kind, values in inputs.items()}
         with mode():
             # In turns, so that what else the machine does falls on all of them alike.
             for _ in range(20 * runs):
@@ -136,70 +125,131 @@ def timing(runs: int, size: int = 10**6, k: int = 10) -> None:
                     times[kind].append(best_time(partial(mechanism.select, scores), 1))
         for kind, seconds in times.items():
             low, middle, high = 1e3 * np.quantile(seconds, [0.1, 0.5, 0.9])
-            print(f"{name:<14} {kind:<18} {low:8.2f} {middle:8.2f} {high:8.2f} ms (10%, median, 90%)", flush=True)
+            yield f"{name:<14} {kind:<18} {low:8.2f} {middle:8.2f} {high:8.2f} ms (10%, median, 90%)"
 
 
-def rows(runs: int, rounds: int = 100_000, labels: int = 100) -> None:
-    """The winner of every row of a matrix of votes."""
-    rng, source = np.random.default_rng(1), EntropySampler()
+def rows(sizes: list[int], runs: int) -> Iterator[str]:
+    """The winner of every row of a matrix of votes, and StableTopK on ballots of 200 teachers, against NumPy's noisy argmax."""
+    rng, source, labels = np.random.default_rng(1), EntropySampler(), 100
+    rounds = min(sizes, default=100_000)
     votes = rng.multinomial(250, np.full(labels, 1 / labels), size=rounds)
     for kind, matrix in (("int64", votes), ("float64", votes.astype(np.float64))):
         for name, draw in (*DRAWS.items(), ("gaussian", "standard_normal")):
-            noise, method = by_name(name), getattr(rng, draw)  # type: ignore[arg-type]
-            ours = best_time(partial(source.top_k_rows, matrix, noise, SCALE, 1), runs)
-            theirs = best_time(lambda m=matrix, f=method: np.argmax(m + SCALE * f(size=m.shape), axis=1), runs)
-            print(
-                f"rows {rounds:,} x {labels} {kind:<8}{name:<12} exact {1e3 * ours:6.0f} ms NumPy {1e3 * theirs:6.0f} ms",
-                flush=True,
-            )
+            ours = best_time(partial(source.top_k_rows, matrix, by_name(name), SCALE, 1), runs)
+            theirs = best_time(partial(_argmax, matrix, getattr(rng, draw)), runs)
+            yield f"rows {rounds:,} x {labels} {kind:<8}{name:<12} exact {1e3 * ours:6.0f} ms NumPy {1e3 * theirs:6.0f} ms"
+    votes = rng.binomial(200, np.clip(rng.beta(0.3, 2, labels), 1e-3, 0.95), size=(rounds, labels))
+    theirs = best_time(partial(_argmax, votes, rng.standard_normal), runs)
+    for kbar in (labels, labels // 5):
+        mechanism = dps.StableTopK(rho=0.1, failure_delta=1e-6, kbar=kbar, relation="replace_one")
+        ours = best_time(partial(mechanism.select_many, votes), runs)
+        yield f"StableTopK.select_many, kbar={kbar}: {1e3 * ours:.0f} ms, {ours / theirs:.2f} times NumPy's gaussian argmax"
 
 
-def histograms(runs: int, size: int = 10**7) -> None:
-    """What reads no public list, values included, against one np.argpartition; and the rounding of a million noisy values."""
-    rng = np.random.default_rng(1)
+def _argmax(matrix: np.ndarray, draw: Callable[..., np.ndarray]) -> np.ndarray:
+    return np.argmax(matrix + SCALE * draw(size=matrix.shape), axis=1)
+
+
+def histograms(sizes: list[int], runs: int) -> Iterator[str]:
+    """What reads no public list against one np.argpartition; and the rounding of a million noisy values."""
+    rng, size = np.random.default_rng(1), max(sizes, default=10**7)
     mechanisms = (
         dps.SparseHistogram(k=100, scale=4.2, delta=5e-7, sensitivity=dps.Sensitivity(l0=1)),
         dps.LimitedDomain(k=100, kbar=400, epsilon=1.0, delta=1e-6),
         dps.TopStable(k=100, kbar=400, epsilon=1.0, delta=1e-6),
+        dps.StabilityTest(k=100, scale=5.0, failure_delta=1e-6),
         dps.StableTopK(rho=0.5, failure_delta=1e-6, kbar=400),
     )
-    for kind, make in (KINDS | {"uniform": lambda rng, m: rng.integers(1, 10**6, m)}).items():
+    for kind, make in UNIFORM.items():
         counts = make(rng, size).astype(np.int64)
-        theirs = best_time(partial(np.argpartition, counts, size - 100), runs)
-        print(f"{size:,} {kind:<8} argpartition {1e3 * theirs:6.0f} ms", end="")
+        theirs, line = best_time(partial(np.argpartition, counts, size - 100), runs), ""
         for mechanism in mechanisms:
             scores = dps.Scores(counts, sensitivity=mechanism.covers, domain="observed")
             ours = best_time(partial(mechanism.select, scores), runs)
-            print(f"; {mechanism.kind} {1e3 * ours:.0f} ms, {ours / theirs:.2f}", end="", flush=True)
-        print()
+            line += f"; {mechanism.kind} {1e3 * ours:.0f} ms, {ours / theirs:.2f}"
+        yield f"{size:,} {kind:<8} argpartition {1e3 * theirs:6.0f} ms{line}"
     values, source = rng.integers(0, 10**6, 10**6), EntropySampler()
     for name in ("gaussian", "laplace"):
-        seconds = best_time(lambda n=name: source.rounded(values, by_name(n), 4.2, 2.0**-8), runs)
-        print(f"rounding a million values, {name}: {seconds:.2f} s", flush=True)
+        seconds = best_time(partial(source.rounded, values, by_name(name), 4.2, 2.0**-8), runs)
+        yield f"rounding a million values, {name}: {seconds:.2f} s"
+
+
+def thresholds(sizes: list[int], runs: int) -> Iterator[str]:
+    """AboveThreshold, peeling and one round, as multiples of one np.argpartition."""
+    size = max(sizes, default=10**7)
+    counts = KINDS["zipf"](np.random.default_rng(1), size).astype(np.int64)
+    scores, one = dps.Scores(counts, sensitivity=dps.Sensitivity()), best_time(lambda: np.argpartition(counts, size - 201), runs)
+    for mechanism in (
+        dps.AboveThreshold(threshold=1e5, scale=SCALE, c=100),
+        *(dps.PeelingTopK(k=100, noise=noise, scale=SCALE) for noise in ("exponential", "laplace")),
+        *(dps.ReportNoisyMax(noise=noise, scale=SCALE) for noise in ("exponential", "laplace")),
+    ):
+        ours = best_time(partial(mechanism.select, scores), runs)
+        yield f"{size:,} counts, {mechanism}: {1e3 * ours:.1f} ms, {ours / one:.2f} times argpartition"
+
+
+# -- canonical and joint -------------------------------------------------------------------------------------------------
+
+
+def half_loop(x: list[float], k: int) -> tuple[int, int]:
+    """gamma = 1/2 by visiting every class; x descending. Returns (h, t)."""
+    log, draw, m = math.log, random.random, len(x)
+    best, found = -math.inf, (k, k)
+    for h in range(k):
+        size, free, missing = 0.0, k - h - 1, x[h]
+        for t in range(k + 1, m + 1):
+            value = 0.5 * (x[t - 1] - missing) + size - log(-log(draw()))
+            if value > best:
+                best, found = value, (h, t)
+            size += log((t - h - 1) / (t - h - 1 - free))
+    return found
+
+
+def whole_loop(x: list[float], k: int) -> int:
+    """gamma = 1 by visiting every class. Returns t."""
+    log, draw = math.log, random.random
+    best, found, size = -math.inf, k, 0.0
+    for t in range(k, len(x) + 1):
+        value = x[t - 1] + size - log(-log(draw()))
+        if value > best:
+            best, found = value, t
+        size += log(t / (t - k + 1))
+    return found
+
+
+def shapes(n: int) -> dict[str, np.ndarray]:
+    """Counts and scores, shuffled; the last fall as fast as class sizes grow: many rivals."""
+    rng = np.random.default_rng(0)
+    logs = -100 * np.log(np.arange(1, n + 1))
+    found = (np.minimum(rng.zipf(1.3, n), 10**6), rng.integers(0, 50, n), rng.standard_normal(n) * 1000, logs)
+    names = ("zipf counts", "flat counts", "normal", "-100 ln rank")
+    return {name: rng.permutation(values) for name, values in zip(names, found, strict=True)}
+
+
+def canonical(sizes: list[int], runs: int) -> Iterator[str]:
+    """By processor time; the mechanism is charged for sorting, the loop is not."""
+    cpu, k, size = partial(best_time, runs=runs, clock=time.process_time), 100, max(sizes, default=10**6)
+    for gamma, loop, short, classes in ((0.5, half_loop, 2000, k), (1.0, whole_loop, 200_000, 1)):
+        values = sorted(shapes(short)["zipf counts"].astype(float).tolist(), reverse=True)
+        cell = cpu(partial(loop, values, k)) / ((short - k) * classes)
+        theirs = cell * (size - k) * classes
+        for name, held in shapes(size).items():
+            scores = dps.Scores(held, sensitivity=dps.Sensitivity(), kind="utilities")
+            ours = cpu(partial(dps.CanonicalTopK(k=k, epsilon=1.0, gamma=gamma).select, scores))
+            yield f"canonical gamma={gamma} n={size:,} {name:<13} {1e3 * ours:8.1f} ms, loop / ours {theirs / ours:8.0f}"
+    for name, held in shapes(size).items():
+        scores, sort = dps.Scores(held, sensitivity=dps.Sensitivity(), kind="utilities"), cpu(partial(np.sort, held))
+        ours = cpu(partial(dps.JointTopK(k=k, epsilon=1.0).select, scores))
+        yield f"joint n={size:,} {name:<13} {1e3 * ours:8.1f} ms, {ours / sort:6.1f} times a sort"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--sizes", type=float, nargs="*", default=[1e5, 1e6, 1e7])
-    parser.add_argument("--runs", type=int, default=5)
-    for extra in ("memory", "grouped", "rows", "opendp", "timing", "histograms"):
-        parser.add_argument(f"--{extra}", action="store_true")
-    options = parser.parse_args()
-    sizes = [int(size) for size in options.sizes]
-    if sizes:
-        ratios(sizes, options.runs)
-    if options.memory:
-        memory(sizes)
-    if options.grouped:
-        grouped(options.runs)
-    if options.rows:
-        rows(options.runs)
-    if options.opendp:
-        against_opendp()
-    if options.histograms:
-        histograms(options.runs)
-    if options.timing:
-        timing(options.runs)
+    parts = (memory, grouped, rows, opendp, histograms, thresholds, canonical, timing)
+    asked = options(__doc__, sizes=[1e5, 1e6, 1e7], runs=5, **{part.__name__: False for part in parts})
+    sizes = [int(size) for size in asked.sizes]
+    for part in (*([ratios] if sizes else []), *(part for part in parts if getattr(asked, part.__name__))):
+        for line in part(sizes, asked.runs):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

@@ -3,8 +3,8 @@
 python tests/benchmarks/bench_tightness.py [--write]
 
 "Reached" is exact for the pair found, so a lower bound on any sound claim; "slack" is what the claim exceeds it by. Rows above
-5 % end with their reason; a row without one is an error. What docs/tightness.md has is the previous table: rows that moved
-against it say from where, and --write puts the new one in its place.
+5 % have their reason in docs/tightness.md, where the previous table is: rows that moved against it say from where, and --write
+puts the new one in its place.
 """
 
 from __future__ import annotations
@@ -587,101 +587,35 @@ def single() -> Iterator[Row]:
     yield from ((name, curve.epsilon(DELTA), found()) for name, curve, found in single_curves())
 
 
-REASONS: dict[str, str] = {
-    "ZCDP": ("**ZCDP, RenyiTable** state Renyi divergences only, and a Gaussian is not the worst that has them."),
-    "GaussianMax": (
-        "**GaussianMax** is a union over candidates, not the law of the maximum. Half of the scores raised is the worst "
-        "pair; a bound on the flow between two sets of winners gives 1.017 there, too little gained to build."
-    ),
-    "noisy max, laplace": (
-        "**Noisy max with Laplace noise, 100 times**: two candidates; the claim is reached in one use by sixty near-ties "
-        "(the row of OneshotTopK), and holds for every noise of hazard at most 1 (N7)."
-    ),
-    "noisy max, gaussian": (
-        "**Noisy max with Gaussian noise, 10 times**: the claim is for the whole noisy vector, of which only the winner "
-        "is shown; no smaller Gaussian is known that holds in sums."
-    ),
-    "sparse vector": (
-        "**Sparse vectors** with many answers: the pair has a known threshold; V10 is reached to 1 % by long runs beside "
-        "a flat one (tests/laws)."
-    ),
-    "permute-and-flip 1.0, order 2": (
-        "**Permute-and-flip at order 2**: two candidates reach this, more no more, but that two are the worst is not "
-        "proved; filters take orders from 8 on."
-    ),
-    "best of 10 (geometric)": (
-        "**Best of many, geometric**: one run, which is reached in the limit, costs 5.07 by Renyi divergences alone: 6 % "
-        "are that conversion, 4 % what W4 (vi) adds at the order of the conversion. The other route, the pure epsilon's "
-        "own distribution, is 14.83. At small orders, which such sums convert at, the bound is within 1 % of one run's."
-    ),
-    "best of 10 (Poisson)": (
-        "**Best of many, Poisson**: W4 (vi) takes the largest difference of chances at every outcome at once; a truncated"
-        " negative binomial number of as many runs costs less."
-    ),
-    "three each": (
-        "**Sums of different kinds**: each part is close to its price alone, at its own worst order and pair; one and the"
-        " same outcome is not the worst of all nine, and their failures and ranges add up from different ends."
-    ),
-    "OneshotTopK laplace, sets": (
-        "**OneshotTopK with Laplace noise, sets of ten and more**: k signs partly cancel. That the law of their sum "
-        "(slopes k, k-2, ..., -k) dominates is a conjecture, so the claim pays for all k in one direction (C10, M2); five"
-        " reach it to 2 %. Gumbel noise composes and is tight."
-    ),
-    "DiscoverThenSelect, replaced": (
-        "**DiscoverThenSelect, replaced**: a replaced user changes two noisy counts, of which the claim shows both; the "
-        "release tells whether one of them passed and was chosen among many. The worst pair known: an item with 57 "
-        "users gains one, another with 18 loses one, beside 230,000 equal ones of which 16 are discovered. One bit of a "
-        "Gaussian at its threshold has 2/pi of its divergence, but at the thresholds far out that delta allows as much "
-        "as all of it (add_remove: 4 % left), so that no smaller mu holds."
-    ),
-    "LargeMargin": (
-        "**LargeMargin**: the number of competitors is not shown, and what passes hardly ever competes; the claim covers "
-        "an observer who sees both (V7). The worst pair known has counts 4, 0, 15 of which the last grows. No bound is "
-        "known that uses this."
-    ),
-    "LimitedDomain with kbar_least": (
-        "**LimitedDomain with kbar_least** (no default and no plan takes it): the number of competitors "
-        "costs one more item and is not shown. The worst pair known has counts 28, 23, 21, 23, 24 of which all but the "
-        "third grow, 1.16; two, three and four competitors reach 1.08, 1.13 and 1.16. An item that shows is ahead of "
-        "its threshold by ln(kbar/delta)/epsilon, and then all sizes that hold it outweigh those that do not, which "
-        "hides the choice; a bound would have to use both at once, and none is known. Without kbar_least, the default, "
-        "nothing is left."
-    ),
-    "SpectralTopK": (
-        "**SpectralTopK**: noisy max with Laplace noise, of two candidates; many near-ties reach the claim, as with OneshotTopK."
-    ),
-    "StableTopKFixed": (
-        "**StableTopKFixed**: neither the size that was tested nor the test is shown, only k items; the claim covers an "
-        "observer who sees them (S6). The worst pair known has counts 25, 0, 0 of which the first grows. No bound is "
-        "known that uses this, and no default or plan of an unknown domain takes it."
-    ),
-    "ConfidentGNMax": (
-        "**ConfidentGNMax**: an answer is seen only where the test passed, and of the test one bit. At the ratio of "
-        "noises of Papernot et al. (2018), 150 to 40, as in the rows 30, 8, that is 3 to 7 %, and paying for what came "
-        "out (F8) charges the answer only where it was given; a bound for the pair would leave the Gaussian family, in "
-        "which votes add up exactly."
-    ),
-    "StableVoting": (
-        "**StableVoting, replaced**: it is StableTopK on votes (S5, P15), which reaches 4.3 % on the same price; the "
-        "counts searched here end at sixty."
-    ),
-    "TopStable, two steps": ("**TopStable, two steps**: two sizes; twenty reach the price of one step to 1 % (its own row)."),
-    "PerGroup of OneshotTopK laplace": (
-        "**PerGroup of OneshotTopK with Laplace noise, replaced**: two candidates; sixty near-ties reach the claim in "
-        "one group (its own row)."
-    ),
-    "PerGroup of DiscoverThenSelect": (
-        "**PerGroup of DiscoverThenSelect, replaced**: as without groups, and two users with two items each, of which "
-        "the search has two in all."
-    ),
-    "RenyiTable": ("**ZCDP, RenyiTable** state Renyi divergences only, and a Gaussian is not the worst that has them."),
+REASONS = {
+    "ZCDP": "ZCDP, RenyiTable",
+    "GaussianMax": "GaussianMax",
+    "noisy max, laplace": "Noisy max with Laplace noise, 100 times",
+    "noisy max, gaussian": "Noisy max with Gaussian noise, 10 times",
+    "sparse vector": "Sparse vectors",
+    "permute-and-flip 1.0, order 2": "Permute-and-flip at order 2",
+    "best of 10 (geometric)": "Best of many, geometric",
+    "best of 10 (Poisson)": "Best of many, Poisson",
+    "three each": "Sums of different kinds",
+    "OneshotTopK laplace, sets": "OneshotTopK with Laplace noise, sets of ten and more",
+    "DiscoverThenSelect, replaced": "DiscoverThenSelect, replaced",
+    "LargeMargin": "LargeMargin",
+    "LimitedDomain with kbar_least": "LimitedDomain with kbar_least",
+    "SpectralTopK": "SpectralTopK",
+    "StableTopKFixed": "StableTopKFixed",
+    "ConfidentGNMax": "ConfidentGNMax",
+    "StableVoting": "StableVoting, replaced",
+    "TopStable, two steps": "TopStable, two steps",
+    "PerGroup of OneshotTopK laplace": "PerGroup of OneshotTopK with Laplace noise, replaced",
+    "PerGroup of DiscoverThenSelect": "PerGroup of DiscoverThenSelect, replaced",
+    "RenyiTable": "ZCDP, RenyiTable",
 }
-"""Why a row keeps more than 5 %, by how its name begins; the longest that fits."""
+"""How the name of a row above 5 % begins, and the bold words of its reason on the page; the longest beginning that fits."""
 
 
 def reason(name: str) -> str:
-    """Raises KeyError where none is written down."""
-    return REASONS[max((start for start in REASONS if name.startswith(start)), key=len, default=name)]
+    """The first words of the page's reason. Raises KeyError where none is named."""
+    return f"- **{REASONS[max((start for start in REASONS if name.startswith(start)), key=len, default=name)]}**"
 
 
 PARTS = (
@@ -717,7 +651,7 @@ def moved(before: tuple[float, float] | None, claimed: float, found: float) -> s
 
 
 def main() -> None:
-    before, rows, reasons = previous(), [], list[str]()
+    before, rows, page = previous(), [], PAGE.read_text()
     print(f"{'epsilon at 1e-6 of':52} {'claimed':>8} {'reached':>8} {'slack':>7}")
     for part in PARTS:
         for name, claimed, found in part():
@@ -726,14 +660,12 @@ def main() -> None:
                 f"{name:52} {claimed:8.4f} {found:8.4f} {slack:7.1%} {moved(before.pop(name, None), claimed, found)}", flush=True
             )
             rows.append(f"| {name} | {claimed:.4f} | {found:.4f} | {slack:.1%} |\n")
-            if slack > 0.05 and reason(name) not in reasons:
-                reasons.append(reason(name))
-    print(*(f"gone: {name}" for name in before), *reasons, sep="\n")
+            if slack > 0.05 and reason(name) not in page:
+                print(f"the page lacks a reason that begins {reason(name)!r}")
+    print(*(f"gone: {name}" for name in before), sep="\n")
     if "--write" in sys.argv:
-        text = PAGE.read_text()
-        start = text.index(_HEAD.splitlines()[0])
-        end = text.index("<!-- end of the table of tightness -->")
-        PAGE.write_text(text[:start] + _HEAD + "".join(rows) + "\n" + "".join(f"- {each}\n" for each in reasons) + text[end:])
+        start, end = page.index(_HEAD.splitlines()[0]), [row.end() for row in _ROW.finditer(page)][-1] + 1
+        PAGE.write_text(page[:start] + _HEAD + "".join(rows) + page[end:])
 
 
 if __name__ == "__main__":

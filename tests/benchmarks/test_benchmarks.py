@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SMALL = {
     "continual": "--scale 2000 --releases 2",
-    "calibration": "--rounds 20 --runs 1",
+    "accounting": "--calibration --rounds 20 --runs 1",
     "events": "--csv --texts --events 20000 --items 1000 --group-events 10000 --groups 20 --group-items 50",
     "forecast": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
     "held": "--events 2000 --items 2000 --implied 100000 --no-spark",
@@ -26,15 +26,12 @@ SMALL = {
     "not_built": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
     "paths": "",
     "planning": "--items 500",
-    "sampling": "--sizes 1e4 --runs 1",
+    "sampling": "--sizes 1e4 --runs 1 --rows --histograms --thresholds --canonical",
     "recall": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
-    "selection": "--items 10000 --runs 1",
-    "sparse_vector": "--items 10000 --runs 1",
-    "stability": "--items 10000 --rounds 500 --runs 1",
     "start": "--runs 1",
 }
 # These have one size, or need data that lie beside the repository.
-ONE_SIZE = {"accounting", "canonical", "groups", "tightness"}
+ONE_SIZE = {"groups", "tightness"}
 
 
 def test_every_quoted_benchmark_is_there() -> None:
