@@ -16,7 +16,7 @@ from typing import Any, Literal, final
 from accounting.budget import Budget, Price, waiting_cost
 from accounting.calibration import calibrate_count
 from accounting.convert.bounds import best_epsilon
-from accounting.curves import ZCDP, Curve, GaussianDP
+from accounting.curves import ZCDP, ApproxDP, Approximate, Curve, GaussianDP, PureDP, RenyiTable, zero
 from accounting.decimal_sum import exact, float_down, float_up, of_unit, times_up
 from accounting.errors import AccountingError, Unaffordable
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure
@@ -69,23 +69,43 @@ class Remaining:
         if self.spent == NOTHING:
             return 0.0, 0.0
         if budget.form == "zcdp":
-            rho = ZCDP(rho=float_up(self.spent.main, MAIN_UNIT))
-            return (best_epsilon(rho, budget.delta).value, delta) if delta else (math.inf, 0.0)
+            return (best_epsilon(self._sum, budget.delta).value, delta) if delta else (math.inf, 0.0)
         return (budget.limit if self._left.main == 0 else min(budget.limit, self._epsilon_so_far())), delta
 
     def _epsilon_so_far(self) -> float:
-        budget, total = self.budget, float_up(self.spent.main, MAIN_UNIT)
+        budget = self.budget
         if budget.release is not None:
-            return best_epsilon(math.ceil(total) * budget.release, budget.delta, thorough=True).value
+            return best_epsilon(self._sum, budget.delta, thorough=True).value
         if self.measure == "epsilon":
-            return total
+            return self._sum.core_epsilon
         if self.measure == "mu^2":
-            mu = GaussianDP(mu=math.sqrt(total) * (1 + 1e-15))
-            return best_epsilon(mu, float_down(budget.conversion_delta)).value
+            return best_epsilon(self._sum, float_down(budget.conversion_delta)).value
         # At one order each nat of divergence is a nat of epsilon: what is left of one is left of the other.
-        return float_up(
-            self.spent.main, MAIN_UNIT, _EXACT.subtract(exact(budget.limit), of_unit(budget.capacity.main, MAIN_UNIT))
-        )
+        start = _EXACT.subtract(exact(budget.limit), of_unit(budget.capacity.main, MAIN_UNIT))
+        return float_up(self.spent.main, MAIN_UNIT, start)
+
+    @cached_property
+    def _sum(self) -> Curve:
+        """What the charges so far add up to outside of their bad events, as the budget counts them."""
+        total, budget = float_up(self.spent.main, MAIN_UNIT), self.budget
+        if budget.release is not None:
+            return math.ceil(total) * budget.release
+        if isinstance(self.measure, float):
+            return RenyiTable(orders=[self.measure], values=[total])
+        if self.measure == "mu^2":
+            return GaussianDP(mu=math.sqrt(total) * (1 + 1e-15))
+        return PureDP(epsilon=total) if self.measure == "epsilon" else ZCDP(rho=total)
+
+    @property
+    def guarantee(self) -> Curve:
+        """A curve of every way of charging that adds up to what is spent (Theorem F12), for `Curve.attack` for example."""
+        if self.spent == NOTHING:
+            return zero()
+        if self.budget.form != "zcdp" and self._left.main == 0:
+            budget = self.budget
+            return ApproxDP(epsilon=budget.limit, delta=budget.delta) if budget.delta else PureDP(epsilon=budget.limit)
+        failure = float_up(self.spent.failure, FAILURE_UNIT)
+        return Approximate(curve=self._sum, delta0=failure) if failure else self._sum
 
     @property
     def figures(self) -> dict[str, str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BeforeValidator, SerializeAsAny
 
+from accounting import risk
 from accounting.arguments import Relation
 from accounting.convert import bounds
 from accounting.convert.gaussian_cover import pure_mu_squared
@@ -19,6 +20,7 @@ from accounting.frozen import Frozen, Registry
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
+    from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 _EXACT_COUNT = 2.0**53  # counts from here on may have been rounded down when they became floats
@@ -117,23 +119,72 @@ class Curve(Frozen, ABC):
         """The pure differential privacy parameter in nats; inf if there is none."""
         return self.core_epsilon if self.delta0 == 0 else float("inf")
 
+    @overload
+    def epsilon(self, delta: float) -> float: ...
+    @overload
+    def epsilon(self, delta: Sequence[float] | Floats) -> Floats: ...
     @final
-    def epsilon(self, delta: float) -> float:
-        """The smallest epsilon (nats) for which (epsilon, delta)-DP is proved; inf if none.
+    def epsilon(self, delta: float | Sequence[float] | Floats) -> float | Floats:
+        """The smallest epsilon (nats) for which (epsilon, delta)-DP is proved; inf if none. Of an array one for each delta.
 
         Raises:
             InvalidArgument: delta is not in [0, 1).
         """
-        return bounds.announced(bounds.best_epsilon(self, delta, thorough=True))
+        return _each(delta, lambda one: bounds.announced(bounds.best_epsilon(self, one, thorough=True)))
 
+    @overload
+    def delta(self, epsilon: float) -> float: ...
+    @overload
+    def delta(self, epsilon: Sequence[float] | Floats) -> Floats: ...
     @final
-    def delta(self, epsilon: float) -> float:
-        """The smallest delta for which (epsilon, delta)-DP is proved; at most 1.
+    def delta(self, epsilon: float | Sequence[float] | Floats) -> float | Floats:
+        """The smallest delta for which (epsilon, delta)-DP is proved; at most 1. Of an array one for each epsilon.
 
         Raises:
             InvalidArgument: epsilon is negative, NaN or infinite.
         """
-        return bounds.announced(bounds.best_delta(self, epsilon, thorough=True))
+        return _each(epsilon, lambda one: bounds.announced(bounds.best_delta(self, one, thorough=True)))
+
+    @overload
+    def attack(self, fpr: float) -> float: ...
+    @overload
+    def attack(self, fpr: Sequence[float] | Floats) -> Floats: ...
+    @final
+    def attack(self, fpr: float | Sequence[float] | Floats) -> float | Floats:
+        """The most true positives of any test whether somebody is in the log, at a false positive rate. Theorem R1.
+
+        Under replace_one the test is which of two people's data are in the log.
+
+        Args:
+            fpr: in [0, 1]; of an array one bound for each.
+
+        Raises:
+            InvalidArgument: fpr is outside of [0, 1].
+
+        Example:
+            >>> import accounting as acc
+            >>> round(acc.GaussianDP(mu=0.2).attack(fpr=0.01), 4)
+            0.0168
+        """
+        return _each(fpr, lambda one: risk.attack(self, one))
+
+    @final
+    @property
+    def advantage(self) -> float:
+        """The most by which the true positive rate of such a test exceeds its false positive rate.
+
+        At even odds a guess is right with a probability of at most (1 + advantage)/2. It is delta at epsilon 0. Theorem R1.
+        """
+        return risk.advantage(self)
+
+    @final
+    def plot(self, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
+        """The trade-off of such a test, and epsilon (nats) against delta, on matplotlib axes: new ones, or those given.
+
+        Raises:
+            MissingExtra: matplotlib is not installed.
+        """
+        return risk.plot(self, axes)
 
     @final
     def to_json(self) -> str:
@@ -228,6 +279,18 @@ class OneParameter(Undoubted, ABC):
             block = slice(start, start + 512)
             total += counts[block] @ cls.formula(parameters[block, None], orders[None, :])
         return total
+
+
+def _each(values: float | Sequence[float] | Floats, function: Callable[[float], float]) -> float | Floats:
+    """The function of a number, or of each number of an array, in its shape."""
+    try:
+        plain = np.ndim(values) == 0
+    except ValueError:
+        raise InvalidArgument("a number, or an array of numbers without gaps, is asked for") from None
+    if plain:
+        return function(values)  # type: ignore[arg-type]  # which checks what it is given
+    array = np.asarray(values)
+    return np.array([function(one) for one in array.ravel().tolist()], dtype=np.float64).reshape(array.shape)
 
 
 def counts_up(counts: Floats) -> Floats:

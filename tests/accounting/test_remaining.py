@@ -231,3 +231,13 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
     assert f"pays for {alone:,} such releases one by one, {declared:,} if it is declared for them" in text
     assert (f"{plan:,} as one plan" in text) is (plan > declared)
     assert "no command adds to it" in text
+
+
+@pytest.mark.parametrize("budget", [*STATED, *BUDGETS[2:]])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+def test_the_guarantee_so_far_is_what_is_stated(budget: acc.Budget, share: float) -> None:
+    """The curve of what is spent gives at most the epsilon that is stated, at the delta that is stated."""
+    left = Remaining(budget, acc.Price(int(share * budget.capacity.main), int(share * budget.capacity.failure)))
+    epsilon, delta = left.so_far
+    assert acc.best_epsilon(left.guarantee, delta).value <= epsilon * (1 + 1e-9)
+    assert 0 <= left.guarantee.advantage <= 1

@@ -53,7 +53,23 @@ BREAKS_OFF = f"{KILLED}/test_export.py::test_a_line_that_is_missing_is_found"
 EPSILON_SO_FAR = f"{KILLED}/test_report.py::test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down"
 REPLAYED_CHOICES = "tests/dpselect/continual/test_horizon.py::test_the_choices_of_a_replay_follow_its_salt_and_the_period"
 TWO_ROUNDS = "tests/laws/test_two_rounds.py"
+RISK = "tests/laws/test_risk.py"
+TRADE_OFF = f"{RISK}::test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response"
 EDITS = [
+    Edit("accounting/risk.py", "[math.exp(epsilon) * alpha + delta,", "[0.95 * math.exp(epsilon) * alpha + delta,", TRADE_OFF),
+    Edit(
+        "accounting/risk.py",
+        "math.exp(-epsilon) * (1 - alpha - delta)]",
+        "1.05 * math.exp(-epsilon) * (1 - alpha - delta)]",
+        TRADE_OFF,
+    ),
+    Edit("accounting/risk.py", "[math.exp(epsilon) * alpha + delta,", "[math.exp(epsilon) * alpha + 0.95 * delta,", TRADE_OFF),
+    Edit(
+        "accounting/risk.py",
+        "math.sqrt(kl / 2) * _OUTWARD",
+        "0.95 * math.sqrt(kl / 2)",
+        f"{RISK}::test_pinskers_bound_is_half_the_root_of_twice_the_divergence",
+    ),
     Edit(
         "dpselect/continual/state.py",
         "np.flatnonzero(used < self.meta.mechanism.users.cells)",

@@ -1,0 +1,144 @@
+"""What an attacker can do against a guarantee: how many users are found at a false alarm rate, and how often a guess is right.
+
+A test of "was this user in the log?" is bounded by the profile of the curve, at every epsilon, whatever the test: theorem R1 in
+docs/theorems/risk.md. Both rates are bounds: the truth may lie below, never above.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import numbers
+from collections.abc import Callable, Hashable
+from decimal import ROUND_CEILING, Context, Decimal
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting.arguments import Relation, shown
+from accounting.convert.bounds import Bounded, best_delta, best_epsilon, deltas_near
+from accounting.errors import InvalidArgument, missing_extra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Floats = NDArray[np.float64]
+
+
+class Proved(Bounded, Hashable, Protocol):
+    """What has bounds and is a value: a `Curve`."""
+
+
+_STEPS = 44  # each leaves .62 of the bracket, so that it ends at one part in 10^9
+_GOLDEN = (math.sqrt(5) - 1) / 2
+_OUTWARD = 1 + 1e-12
+_FARTHEST = 60.0  # nats, beyond which an epsilon bounds nothing that a float can tell from 1
+_KL_ORDER = 1 + 1e-6
+_COMMON = 0.05  # a false positive rate, above which small epsilons bound the test
+
+
+def attack(curve: Proved, fpr: float) -> float:
+    """The most true positives at a false positive rate: see `Curve.attack`."""
+    if isinstance(fpr, bool) or not isinstance(fpr, numbers.Real) or not 0 <= fpr <= 1:
+        raise InvalidArgument(f"fpr={shown(fpr)} must lie in [0, 1]: the share of false alarms that the attacker accepts")
+    alpha = float(fpr)
+    found = [1.0, alpha + _advantage(curve)]
+    if curve.core_epsilon < _FARTHEST:  # the last epsilon that any event needs
+        found += _both(alpha, curve.core_epsilon, min(1.0, curve.delta0))
+    far = min(_FARTHEST, curve.core_epsilon, best_epsilon(curve, max(1e-9, min(0.5, alpha * 1e-3))).value)
+    if 0 < far < math.inf:
+        deltas = _deltas(curve, 0.0 if alpha > _COMMON else far / 2)
+        found += [_least(lambda epsilon, side=side: _both(alpha, epsilon, deltas(epsilon))[side], far) for side in (0, 1)]
+    return min(1.0, max(alpha, min(found) * _OUTWARD))
+
+
+def advantage(curve: Proved) -> float:
+    """The most by which true positives exceed false ones: see `Curve.advantage`."""
+    return _advantage(curve)
+
+
+@lru_cache(maxsize=256)
+def _advantage(curve: Proved) -> float:
+    """delta(0), or by Pinsker's inequality what the least divergence of an order above 1 leaves."""
+    kl = float(curve.rdp(np.array([_KL_ORDER]))[0])
+    pinsker = math.sqrt(kl / 2) * _OUTWARD + curve.delta0 if math.isfinite(kl) else math.inf
+    return min(1.0, best_delta(curve, 0.0, thorough=True).value, pinsker)
+
+
+@lru_cache(maxsize=256)
+def _deltas(curve: Proved, epsilon: float) -> Callable[[float], float]:
+    return deltas_near(curve, epsilon)
+
+
+def _both(alpha: float, epsilon: float, delta: float) -> list[float]:
+    """Bounds on true positives by one epsilon: of P against Q, and by symmetry of the events' complements."""
+    return [math.exp(epsilon) * alpha + delta, 1 - math.exp(-epsilon) * (1 - alpha - delta)]
+
+
+def _least(value: Callable[[float], float], end: float) -> float:
+    """The least of a function on [0, end] that falls and then rises, by golden sections; any value tried is a bound."""
+    low, high = 0.0, end
+    left, right = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
+    at_left, at_right = value(left), value(right)
+    best = min(value(low), value(high), at_left, at_right)
+    for _ in range(_STEPS):
+        if at_left <= at_right:
+            high, right, at_right = right, left, at_left
+            left = high - _GOLDEN * (high - low)
+            at_left = value(left)
+        else:
+            low, left, at_left = left, right, at_right
+            right = low + _GOLDEN * (high - low)
+            at_right = value(right)
+        best = min(best, at_left, at_right)
+    return best
+
+
+def in_words(curve: Proved, relation: Relation = "add_remove", fpr: float = 0.01) -> str:
+    """The risk as a sentence, rounded up: how often a guess is right, and how many are found at `fpr` false alarms."""
+    right, found = (1 + _advantage(curve)) / 2, attack(curve, fpr)
+    question = "whether somebody is in the log" if relation == "add_remove" else "which of two people's data are in the log"
+    return (
+        f"an attacker who guesses {question} is right at most {_of_100(right)} times of 100 (50 by chance); at "
+        f"{100 * fpr:g} false alarm{'' if fpr == 0.01 else 's'} in a hundred, at most {_of_100(found)} in a hundred are found"
+    )
+
+
+def as_data(curve: Proved, fpr: float = 0.01) -> dict[str, float]:
+    """The same as plain data: "advantage", "right_guesses" at even odds, and "found" at "fpr"."""
+    gain = _advantage(curve)
+    return {"advantage": gain, "right_guesses": (1 + gain) / 2, "fpr": fpr, "found": attack(curve, fpr)}
+
+
+def _of_100(share: float) -> str:
+    value = 100 * share
+    rounded = Context(prec=2 if value < 99 else 4, rounding=ROUND_CEILING).create_decimal(Decimal(repr(value * (1 - 1e-12))))
+    return f"{float(rounded):g}"
+
+
+def plot(curve: Proved, axes: tuple[Axes, Axes] | None = None) -> tuple[Axes, Axes]:
+    """The trade-off of a test, and epsilon against delta: see `Curve.plot`."""
+    if axes is None:
+        try:
+            pyplot = importlib.import_module("matplotlib.pyplot")
+        except ImportError:
+            raise missing_extra("plots need matplotlib", "plot") from None
+        drawn = pyplot.subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")[1]
+        axes = drawn[0], drawn[1]
+    left, right = axes
+    rates = np.unique(np.concatenate([[0.0], np.geomspace(1e-4, 0.1, 16), np.linspace(0.1, 1.0, 19)]))
+    left.plot(rates, [attack(curve, rate) for rate in rates.tolist()], color="#0072B2", linewidth=1.8, label="at most")
+    left.plot([0, 1], [0, 1], color="#999999", linewidth=1.0, linestyle="--", label="by chance")
+    left.set(xlabel="false positive rate", ylabel="true positive rate", xlim=(0, 1), ylim=(0, 1.02))
+    deltas = np.geomspace(1e-12, 0.1, 34)
+    epsilons = np.array([best_epsilon(curve, delta).value for delta in deltas.tolist()])
+    right.plot(deltas, np.where(np.isfinite(epsilons), epsilons, np.nan), color="#D55E00", linewidth=1.8)
+    right.set(xlabel="delta", ylabel="epsilon (nats)", xscale="log")
+    right.set_ylim(bottom=0)
+    for one in axes:
+        one.grid(visible=True, which="major", alpha=0.3)
+        one.spines[["top", "right"]].set_visible(False)
+    left.legend(frameon=False, loc="lower right")
+    return left, right

@@ -1,0 +1,151 @@
+"""What a test can find, against exact trade-off curves, and against tests that are made."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, laplace, norm
+
+import accounting as acc
+from accounting import risk
+from accounting.errors import InvalidArgument
+
+RATES = [1e-4, 0.01, 0.05, 0.1, 0.3, 0.5, 0.9]
+
+
+def gaussian(mu: float, rate: float) -> float:
+    """The most powerful test of a Gaussian shift."""
+    return float(norm.cdf(norm.ppf(rate) + mu))
+
+
+def laplacian(epsilon: float, rate: float) -> float:
+    """The most powerful test of a Laplace shift: reject above a threshold."""
+    return float(laplace.sf(laplace.isf(rate) - epsilon))
+
+
+def response(epsilon: float, rate: float) -> float:
+    """The most powerful test of randomised response."""
+    return min(math.exp(epsilon) * rate, 1 - math.exp(-epsilon) * (1 - rate))
+
+
+def responses(epsilon: float, count: int, rate: float) -> float:
+    """The most powerful test of several randomised responses: by how many are one, randomised at the threshold."""
+    truth, heads = 1 / (1 + math.exp(-epsilon)), np.arange(count + 1)[::-1]
+    false, true = binom.pmf(heads, count, 1 - truth), binom.pmf(heads, count, truth)
+    return float(np.interp(rate, np.concatenate([[0], np.cumsum(false)]), np.concatenate([[0], np.cumsum(true)])))
+
+
+@pytest.mark.parametrize("rate", RATES)
+@pytest.mark.parametrize("size", [0.05, 0.5, 1.0, 3.0])
+def test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response(size: float, rate: float) -> None:
+    """For each of the three the exact test is met from above, to one part in a million."""
+    for curve, exact in (
+        (acc.GaussianDP(mu=size), gaussian(size, rate)),
+        (acc.LaplaceDP(epsilon=size), laplacian(size, rate)),
+        (acc.PureDP(epsilon=size), response(size, rate)),
+    ):
+        found = curve.attack(fpr=rate)
+        assert exact <= found * (1 + 1e-12)
+        assert found <= exact * (1 + 1e-6), type(curve).__name__
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.01, 0.1, 0.5])
+@pytest.mark.parametrize(("epsilon", "count"), [(0.1, 30), (0.5, 5), (1.0, 2)])
+def test_the_bound_of_a_composition_is_that_of_the_test_on_all_answers(epsilon: float, count: int, rate: float) -> None:
+    """The best test on several responses is below the bound of their composition, and within a hundredth of it."""
+    exact, found = responses(epsilon, count, rate), (count * acc.PureDP(epsilon=epsilon)).attack(fpr=rate)
+    assert exact <= found * (1 + 1e-9)
+    assert found <= 1.01 * exact
+
+
+@pytest.mark.parametrize("rate", RATES)
+def test_failures_are_found_on_top(rate: float) -> None:
+    """A mechanism that fails with a stated chance, telling all, is tested so: true positives are below the bound, and near it."""
+    delta, mu = 1e-3, 0.5
+    exact = delta + (1 - delta) * gaussian(mu, rate)  # the user's presence fails alone
+    found = acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=delta).attack(fpr=rate)
+    assert exact <= found <= exact + 1.01 * delta
+
+
+@pytest.mark.parametrize("size", [0.05, 0.5, 2.0])
+def test_the_advantage_is_the_total_variation_distance(size: float) -> None:
+    """Of a Gaussian, Laplace and response pair: the guess at even odds is right by (1 + advantage)/2."""
+    assert acc.GaussianDP(mu=size).advantage == pytest.approx(2 * norm.cdf(size / 2) - 1, rel=1e-9)
+    assert acc.LaplaceDP(epsilon=size).advantage == pytest.approx(1 - math.exp(-size / 2), rel=1e-9)
+    assert acc.PureDP(epsilon=size).advantage == pytest.approx(math.tanh(size / 2), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [acc.ZCDP(rho=0.1), acc.RenyiTable(orders=[8.0], values=[0.2]), 30 * acc.BoundedRange(epsilon=0.08), acc.ZCDP(rho=20.0)],
+    ids=["zcdp", "table", "bounded range", "useless"],
+)
+def test_the_trade_off_is_one(curve: acc.Curve) -> None:
+    """From the false positive rate to 1, rising, at most the advantage above chance, and concave up to the search's error."""
+    rates = np.linspace(0, 1, 21)
+    found = curve.attack(rates)
+    assert found.shape == rates.shape
+    assert np.all(found >= rates)
+    assert np.all(found <= np.minimum(1, rates + curve.advantage + 1e-12))
+    assert np.all(np.diff(found) >= -1e-9)
+    assert np.all(np.diff(found, 2) <= 1e-6)
+
+
+def test_a_zcdp_bound_covers_the_gaussian_that_attains_it() -> None:
+    """What is known by Renyi divergence alone bounds the test of the Gaussian with that divergence."""
+    for rate in RATES:
+        assert acc.ZCDP(rho=0.125).attack(rate) >= gaussian(0.5, rate)
+    assert acc.ZCDP(rho=0.125).advantage >= acc.GaussianDP(mu=0.5).advantage
+
+
+def test_the_words_round_up_and_name_the_question() -> None:
+    """Nobody reads a smaller risk than there is; under replace_one the question is another one."""
+    curve = acc.GaussianDP(mu=0.2508)  # (1, 1e-6)
+    words = risk.in_words(curve)
+    assert words == (
+        "an attacker who guesses whether somebody is in the log is right at most 55 times of 100 (50 by chance); at 1 false alarm "
+        "in a hundred, at most 1.9 in a hundred are found"
+    )
+    assert curve.attack(0.01) <= 0.019
+    assert "which of two people's data are in the log" in risk.in_words(curve, "replace_one")
+    assert risk.in_words(acc.PureDP(epsilon=50.0)).count("100 times of 100") == 1
+    data = risk.as_data(curve, 0.1)
+    gain = curve.advantage
+    assert data == {"advantage": gain, "right_guesses": (1 + gain) / 2, "fpr": 0.1, "found": curve.attack(0.1)}
+
+
+def test_arrays_are_taken_where_a_number_is() -> None:
+    """Epsilons, deltas and rates of an array are those of its numbers, in its shape; what is no rate is refused."""
+    curve = acc.GaussianDP(mu=0.3)
+    deltas = np.array([[1e-6, 1e-5], [1e-4, 1e-3]])
+    assert np.array_equal(curve.epsilon(deltas), [[curve.epsilon(float(one)) for one in row] for row in deltas])
+    assert np.array_equal(curve.delta([0.5, 1.0]), [curve.delta(0.5), curve.delta(1.0)])
+    for wrong in (-0.1, 1.1, math.nan, True, "x"):
+        with pytest.raises(InvalidArgument, match="fpr"):
+            curve.attack(wrong)  # type: ignore[call-overload]
+    with pytest.raises(InvalidArgument):
+        curve.epsilon([[1e-6], [1e-6, 1e-5]])  # type: ignore[list-item]
+
+
+def test_a_plot_has_two_axes_and_no_gaps() -> None:
+    """The trade-off from 0 to 1 above chance, and epsilon falling with delta."""
+    pytest.importorskip("matplotlib").use("Agg")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    left, right = acc.GaussianDP(mu=0.5).plot()
+    rates, found = left.lines[0].get_data()
+    assert (rates[0], rates[-1], found[-1]) == (0.0, 1.0, 1.0)
+    assert np.all(np.asarray(found) >= np.asarray(rates))
+    epsilons = np.asarray(right.lines[0].get_ydata())
+    assert np.all(np.diff(epsilons) < 0)
+    again = acc.PureDP(epsilon=1.0).plot((left, right))
+    assert again == (left, right)
+    assert len(left.lines) == 4
+    pyplot.close(left.figure)
+
+
+def test_pinskers_bound_is_half_the_root_of_twice_the_divergence() -> None:
+    """Where Renyi divergence alone is known the advantage of a small rho is sqrt(rho/2), bad events on top, and no less."""
+    assert acc.ZCDP(rho=0.02).advantage == pytest.approx(0.1, rel=1e-6)
+    assert acc.Approximate(curve=acc.ZCDP(rho=0.02), delta0=0.01).advantage == pytest.approx(0.11, rel=1e-6)
