@@ -105,8 +105,8 @@ def test_the_words_round_up_and_name_the_question() -> None:
     curve = acc.GaussianDP(mu=0.2508)  # (1, 1e-6)
     words = risk.in_words(curve)
     assert words == (
-        "an attacker who guesses whether somebody is in the log is right at most 55 times of 100 (50 by chance); at 1 false alarm "
-        "in a hundred, at most 1.9 in a hundred are found"
+        "an attacker who guesses whether somebody is in the log is right at most 55 times of 100 (50 by chance); at 1 false "
+        "alarm in a hundred, at most 1.9 in a hundred are found"
     )
     assert curve.attack(0.01) <= 0.019
     assert "which of two people's data are in the log" in risk.in_words(curve, "replace_one")
