@@ -7,10 +7,9 @@ from . import pate as pate
 from . import ranking as ranking
 from . import sampling as sampling
 from . import verify as verify
-from .continual import Averages as Averages
 from .continual import ContinualTopK as ContinualTopK
+from .continual import History as History
 from .continual import HorizonClip as HorizonClip
-from .continual import Memory as Memory
 from .errors import DomainMismatch as DomainMismatch
 from .errors import DpSelectError as DpSelectError
 from .errors import EventLogError as EventLogError

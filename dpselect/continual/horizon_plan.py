@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from accounting import Budget, Relation
 from accounting.address import masked
-from dpselect.continual import averages
-from dpselect.continual.averages import Means
+from dpselect.continual import history
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, HorizonClip, Over
-from dpselect.continual.memory import TESTED, mean_thresholds, single_test
+from dpselect.continual.history import TESTED, Means, mean_thresholds, single_test
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
@@ -195,7 +194,7 @@ class HorizonPlan:
         mechanism: to open the horizon with: `Session.continual`.
         recall: (periods,) the share of the true top k that each period finds, on average over draws of the noise.
         one_by_one: (periods,) the same for releases of the same budget that are charged one by one.
-        remembered: (periods,) the same if what was shown stays (`Memory`); on a public domain by means over time (`Averages`).
+        remembered: (periods,) the same if what was shown stays (`History`).
         clips: the mean recall for each way to bound users that was tried, roughly, best first.
         longer: the mean recall of a horizon whose periods are this many times as long.
         log: what it was tried on, in words.
@@ -400,8 +399,8 @@ def _one_horizon(mechanism: ContinualTopK, pairs: _Pairs, truth: _Truth, rng: np
         items = np.flatnonzero(shown[at])
         order = scores[at].copy()
         if len(items):
-            sums = averages.columns(mechanism, at + 1) @ measured[: at + 1, items]
-            order[items] = averages.order_by(mechanism, at + 1, scores[at, items], sums)
+            sums = history.columns(mechanism, at + 1) @ measured[: at + 1, items]
+            order[items] = history.order_by(mechanism, at + 1, scores[at, items], sums)
         found[at] = truth.recall(at, order, shown[at])
     return found
 
@@ -419,7 +418,7 @@ def one_by_one(
     seed: int,
 ) -> tuple[Floats, Floats]:
     """(periods,) shares that releases find which are charged one by one, each on counts clipped to a norm of 1; and the same with
-    a `Memory`, or on a public domain with `Averages`."""
+    a `History`."""
     pairs, rng = _Pairs.of(log), np.random.default_rng(seed)
     truth = _Truth(pairs, k, count, window)
     sensitivity = Sensitivity.of_clipped(1.0, relation=relation, items_per_user=_MOST_ITEMS)

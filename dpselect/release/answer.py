@@ -12,8 +12,7 @@ from uuid import uuid4
 import accounting as acc
 import dpselect as dps
 from dpselect import events
-from dpselect.continual.averages import Averages
-from dpselect.continual.memory import Memory, best
+from dpselect.continual.history import History
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
@@ -70,7 +69,7 @@ class Answer:
         learnt: what was paid for, where numbers of users were learnt first (`choice.profile`) and chose the mechanism; else None.
         known_from: the ledger's entry that held such numbers of an earlier release (`choice.profile`), for nothing; else None.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
-        shown: all that was released, of which `selection` is the best part; None without a memory of earlier releases.
+        shown: all that was released, of which `selection` is the best part; None without a history of earlier releases.
     """
 
     question: Question
@@ -197,7 +196,7 @@ def answer(
     *,
     choice: Choice | None = None,
     staged: object = None,
-    memory: Memory | Averages | None = None,
+    memory: History | None = None,
 ) -> Answer:
     """Choose by what is public, charge, read the log, draw.
 
@@ -206,8 +205,8 @@ def answer(
             it returns, a hash of what was kept, is part of the ledger's record. What it raises ends the release.
         choice: what `choose` says, if it is known: of many questions that differ in their period alone it is asked once.
         staged: the events of the source within the question's window, if they have been cut out of it.
-        memory: of earlier releases of the same mechanism. A `Memory` draws this one in place of the choice, its histogram;
-            `question.release.k` of what is shown are the answer.
+        memory: of earlier releases of the same mechanism, which draws this one; `question.release.k` of what it shows are the
+            answer.
 
     Whatever interrupts it says whether it was charged, under which entry and key.
     """
@@ -421,7 +420,7 @@ def _released(
     session: dps.Session | None,
     key: str,
     keep: Callable[[Answer], str | None] | None,
-    memory: Memory | Averages | None,
+    memory: History | None,
     known: Learnt | None,
 ) -> Answer:
     made: list[Answer] = []
@@ -431,10 +430,8 @@ def _released(
         charge = PaidCharge.under(session, key)
         left = None if session is None else standing(session, choice.mechanism)
         shown = None
-        if isinstance(memory, Memory):
-            shown, selection = selection, best(selection, question.release.k)
-        elif isinstance(memory, Averages) and isinstance(mechanism, dps.OneshotTopK):
-            shown, selection = selection, memory.read(mechanism, selection)
+        if memory is not None:
+            shown, selection = selection, memory.best(selection)
         entry = None if known is None else known.entry
         made.append(Answer(question, selection, choice, salt, charge, left, shown=shown, known_from=entry))
         return None if keep is None else keep(made[0])
@@ -445,7 +442,7 @@ def _released(
     zone = question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
     pay = question.release.pay
-    if isinstance(memory, Memory):
+    if memory is not None:
         assert isinstance(scores, Scores)
         memory.release(session, scores, keep=kept, key=key, label=label, salt=salt)
     else:

@@ -9,7 +9,7 @@
 films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
 to the last. A recall is a mean over the releases; with ties at rank k any tied item is right. `today` charges each release as if
 every user were in every one: `SparseHistogram` (one-shot Gaussian noise on a public domain) on counts clipped to 1. `horizon` is
-`ContinualTopK` with its defaults. `free` is today's releases with a `Memory` (`Averages` on a public domain), and
+`ContinualTopK` with its defaults. `free` is today's releases with a `History`, and
  `planned` what `plan_horizon` says of the horizon. --times makes so many users of each; --planned simulates all
 three in place of releasing. Draws are seeded. --scale closes periods
 of so many events, users and items that are made up, and prints the CPU of a period as a multiple of reading its events as `topk`
@@ -96,10 +96,9 @@ def one_by_one(
     if names is None:
         mechanism = mechanism.model_copy(update={"k": None})
     today, free, rng = [], [], np.random.default_rng(1)
-    memories = [] if names is not None else [dps.Memory(mechanism, k=k, releases=asked.releases) for _ in range(asked.draws)]
-    averages = [dps.Averages(k) for _ in range(asked.draws)]
     if size is not None:
         mechanism = mechanism.model_copy(update={"k": size, "values": True})
+    histories = [dps.History(mechanism, k=k, releases=asked.releases) for _ in range(asked.draws)]
     for at in range(1, asked.releases + 1):
         pairs = seen(log, period, at, count, asked.window)
         if pairs.empty:
@@ -111,8 +110,7 @@ def one_by_one(
         for draw in range(asked.draws):
             drawn = mechanism.select(scores, rng=rng)
             today.append(recall(pairs, (drawn.labels or ())[:k], k))
-            best = averages[draw].read(mechanism, drawn) if names else memories[draw].select(scores, rng=rng)
-            free.append(recall(pairs, (best.labels or ())[:k], k))
+            free.append(recall(pairs, (histories[draw].select(scores, rng=rng).labels or ())[:k], k))
     return float(np.mean(today)), float(np.mean(free))
 
 

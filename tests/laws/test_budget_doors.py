@@ -95,8 +95,8 @@ CHARGED: dict[str, Charged] = {
     "Session.continual": Charged(
         lambda session, folder: session.continual(HORIZON, state=folder, key=folder.name), [HORIZON.curve]
     ),
-    "Memory.release": Charged(
-        lambda session, _: dps.Memory(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
+    "History.release": Charged(
+        lambda session, _: dps.History(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
     ),
     "pate.UnsanitisedPrivacy.sanitised": Charged(
         lambda session, _: VOTES.sanitised(delta=1e-3, order=8.0, session=session),
@@ -272,7 +272,7 @@ COMMANDS: dict[str, set[str]] = {
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},
-    **{f"continual {verb}": set() for verb in ("close", "show")},  # of a horizon that is paid for
+    **{f"continual {verb}": set() for verb in ("close", "show", "recharge")},  # of a horizon that is paid for
     **{f"ledger {verb}": set() for verb in ("init", "charge", "quota", "commit", "release", "void", "show", "report")},
 }
 _ASKED = {"Session.require", "Session.affordable"}
@@ -282,7 +282,7 @@ _NO_DOOR = {
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "pate.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
     *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.totals", "continual.Horizon"),
-    *(f"continual.Horizon.{name}" for name in ("key", "close", "released", "periods_left")),
+    *(f"continual.Horizon.{name}" for name in ("key", "close", "released", "window", "periods_left")),
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
 }
 _WORDS = {"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "learn", "charge", "failure", "price"}

@@ -14,10 +14,9 @@ from scipy.stats import norm
 
 import accounting as acc
 import dpselect as dps
-from dpselect.continual import averages, horizon
-from dpselect.continual import memory as memories
+from dpselect.continual import history as histories
+from dpselect.continual import horizon
 from dpselect.continual import state as states
-from dpselect.continual.averages import Means
 from dpselect.continual.continual_top_k import UNIT, declared, strategy, thresholds
 from dpselect.continual.horizon import estimate, weighted
 from dpselect.continual.state import Increment, measure, true_measurements
@@ -542,11 +541,11 @@ def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
 def test_the_order_does_not_depend_on_how_items_are_numbered() -> None:
     """Numbers of an unknown domain follow when items first existed: measurements that tie must not let them through."""
     mechanism, rng = of("period", None, periods=3, scale=1000.0, k=2), np.random.default_rng(8)
-    columns, steps = averages.columns(mechanism, 3), rng.integers(0, 3, (60, 3, 10)) * 3000
+    columns, steps = histories.columns(mechanism, 3), rng.integers(0, 3, (60, 3, 10)) * 3000
     for drawn in steps:  # nearly all have ties at the border
         again = rng.permutation(10)
         first, second = (
-            averages.order_by(mechanism, 3, values[2].astype(float), weighted(columns, values.astype(float)))
+            histories.order_by(mechanism, 3, values[2].astype(float), weighted(columns, values.astype(float)))
             for values in (drawn, drawn[:, again])
         )
         np.testing.assert_array_equal(first[again], second)
@@ -568,11 +567,11 @@ def test_the_weights_of_the_order_add_up_to_one() -> None:
     """A column of weights is a mean of scores: of one that never changes it makes the same, whatever the memory."""
     for count, window in COUNTS:
         mechanism = of(count, window, periods=9)
-        for memory, period in itertools.product(averages.RATES, (1, 2, 9)):
+        for memory, period in itertools.product(histories.RATES, (1, 2, 9)):
             scored = np.convolve(mechanism.strategy.measured / UNIT, np.ones(9))[:9]  # what is measured if x is 1 in all periods
             counts = np.cumsum(mechanism.strategy.counted)[:period]
             weights = memory ** np.arange(period)[::-1]
-            column = averages._column(mechanism, period, memory)
+            column = histories._column(mechanism, period, memory)
             assert column[::-1] @ scored[:period] == pytest.approx(counts @ weights / weights.sum())
 
 
@@ -586,7 +585,7 @@ def histogram(scale: float = 2.0, delta: float = 0.05, relation: Any = "add_remo
 
 def deviations_of_means(release: int) -> np.ndarray:
     """(rates,) of means of independent noise of size 1."""
-    weights = np.array([[rate**age for age in range(release)] for rate in averages.RATES[2:]])
+    weights = np.array([[rate**age for age in range(release)] for rate in histories.RATES[2:]])
     return np.asarray(np.sqrt((weights**2).sum(axis=1)) / weights.sum(axis=1))
 
 
@@ -598,16 +597,16 @@ def test_means_pass_lone_items_with_the_chance_that_is_charged(relation: Any, sc
     """
     users, norm_ = (1, 1.0) if relation == "add_remove" else (2, math.sqrt(2))
     sparse = histogram(scale, 1e-6, relation, items=3)
-    assert memories.single_test(sparse) == sparse.model_copy(update={"delta": 1e-6 / 2 / users})
+    assert histories.single_test(sparse) == sparse.model_copy(update={"delta": 1e-6 / 2 / users})
     for release in (2, 5):
         share = 1e-6 / 2 / users / 30 / 5
-        bars = memories.mean_thresholds(sparse, release, 30)
+        bars = histories.mean_thresholds(sparse, release, 30)
         weights = worst_weights(3 * release, 1 / norm_)
         for bar, deviation in zip(bars, scale * deviations_of_means(release), strict=True):
             passed = passes(bar / norm_, deviation / norm_, weights)
             assert 0.9 * share < passed <= share
             assert passes(0.95 * bar / norm_, deviation / norm_, weights) > share
-        more = memories.mean_thresholds(sparse.model_copy(update={"delta": 1.1e-6}), release, 30)
+        more = histories.mean_thresholds(sparse.model_copy(update={"delta": 1.1e-6}), release, 30)
         assert passes(more[0] / norm_, scale * deviations_of_means(release)[0] / norm_, weights) > 0.99 * share
 
 
@@ -620,7 +619,7 @@ def test_one_item_of_a_memory(scale: float, user: tuple[int, int], others: tuple
     """
     delta = 0.05
     sparse = histogram(scale, delta)
-    single, bars = memories.single_test(sparse).threshold, memories.mean_thresholds(sparse, 2, 2)
+    single, bars = histories.single_test(sparse).threshold, histories.mean_thresholds(sparse, 2, 2)
     fine = np.linspace(-9 * scale, 9 * scale + 3, 1201)
     middle = (fine[1:] + fine[:-1]) / 2
     laws = []
@@ -629,7 +628,7 @@ def test_one_item_of_a_memory(scale: float, user: tuple[int, int], others: tuple
         joint = np.outer(*(_pieces(fine, float(count), scale) for count in counts))
         early = np.broadcast_to((middle > single)[:, None] & (counts[0] > 0), joint.shape)
         late = np.broadcast_to((middle > single)[None, :] & (counts[1] > 0), joint.shape)
-        for rate, bar in zip(averages.RATES[2:], bars, strict=True):
+        for rate, bar in zip(histories.RATES[2:], bars, strict=True):
             late = late | (((rate * middle[:, None] + middle[None, :]) / (1 + rate) > bar) & (sum(counts) > 0))
         coarse, shown = np.arange(len(middle)) // 40, np.zeros((3, 30, 30))
         for place, mask in enumerate((early, late & ~early)):
@@ -651,15 +650,15 @@ def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int
     (5.4 deviations of a binomial law and of five spreads), and the seed is fixed.
     """
     sparse, size = histogram(1.5, 0.05), 4000
-    memory, rng = dps.Memory(sparse, k=10, releases=2), np.random.default_rng(4)
+    memory, rng = dps.History(sparse, k=10, releases=2), np.random.default_rng(4)
     for at, count in enumerate(counts):
         labels = [f"item {place}" for place in range(size)] if count else [f"other {at}"]
         scores = dps.Scores([count or 1] * len(labels), labels=labels, sensitivity=sparse.sensitivity, domain="observed")
         shown = memory.select(scores, rng=rng)
     z = np.linspace(-8, 8, 16_001)
-    first, single = counts[0] + 1.5 * z, memories.single_test(sparse).threshold
-    bars = memories.mean_thresholds(sparse, 2, 2)
-    lowest = np.min([bar * (1 + rate) - rate * first for rate, bar in zip(averages.RATES[2:], bars, strict=True)], axis=0)
+    first, single = counts[0] + 1.5 * z, histories.single_test(sparse).threshold
+    bars = histories.mean_thresholds(sparse, 2, 2)
+    lowest = np.min([bar * (1 + rate) - rate * first for rate, bar in zip(histories.RATES[2:], bars, strict=True)], axis=0)
     lowest = np.minimum(lowest, single if counts[1] else np.inf)
     found = norm.sf((lowest - counts[1]) / 1.5)
     chance = float(norm.pdf(z) @ np.where((first > single) & (counts[0] > 0), 1.0, found)) * 1e-3
@@ -679,7 +678,7 @@ def test_lone_items_of_a_memory_cost_the_period_they_are_of_its_delta() -> None:
     A false alarm has a chance below 1e-7 (a binomial law, 5.3 deviations), and the seed is fixed.
     """
     sparse, rng = histogram(2.0, 0.2), np.random.default_rng(6)
-    memory = dps.Memory(sparse, k=10, releases=8)
+    memory = dps.History(sparse, k=10, releases=8)
     for period in range(8):
         labels = [f"lone {place}" for place in range(2000)] if period == 0 else ["other"]
         scores = dps.Scores([1] * len(labels), labels=labels, sensitivity=sparse.sensitivity, domain="observed")
@@ -694,7 +693,7 @@ def test_the_order_of_a_memory_does_not_depend_on_how_items_are_numbered() -> No
     for drawn in rng.integers(0, 3, (60, 3, 10)).astype(float):
         again, orders = rng.permutation(10), []
         for values in (drawn, drawn[:, again]):
-            means = Means(2, 10)
+            means = histories.Means(2, 10)
             for row in values:
                 means.add(row)
             orders.append(means.order(0.01))

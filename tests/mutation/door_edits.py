@@ -30,9 +30,9 @@ DOOR_EDITS = [
     Edit(SESSION, "(total.spent, middle * curve)", "(total.spent, (middle - 1) * curve)", BEFOREHAND),
     Edit(SESSION, '{**self._behalf, "count": count}', '{**self._behalf, "count": count - 1}', BEFOREHAND),
     Edit(
-        "dpselect/continual/memory.py",
-        "        return self._histogram.curve",
-        "        return self._single.curve",
+        "dpselect/continual/history.py",
+        "        return self._mechanism.curve",
+        "        return self._mechanism.model_copy(update={'scale': 1.05 * self._mechanism.scale}).curve",
         TAKEN,
     ),
     Edit("dpselect/pate/labelling.py", "_terms(rows.stop - rows.start,", "_terms(max(1, rows.stop - rows.start - 1),", TAKEN),

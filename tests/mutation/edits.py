@@ -34,8 +34,8 @@ STABLE_PRICES = f"{CONSTANTS}::test_the_prices_of_stable_sets_are_their_closed_f
 CONTINUAL = "dpselect/continual/continual_top_k.py"
 HORIZON = "tests/laws/test_continual.py"
 MARGINS = "test_margins_hold_for_the_noise_with_the_chance_that_is_stated"
-MEMORY = "tests/dpselect/continual/test_memory.py"
-MEANS = "tests/dpselect/continual/test_averages.py::test_means_and_rates_are_those_of_a_direct_sum"
+MEMORY = "tests/dpselect/continual/test_history.py"
+MEANS = "tests/dpselect/continual/test_history.py::test_means_and_rates_are_those_of_a_direct_sum"
 TIES = f"{HORIZON}::test_equal_scores_are_released_in_the_order_of_labels"
 HORIZON_NORM, LONE = (
     f"{HORIZON}::test_the_curve_is_that_of_the_norm",
@@ -857,7 +857,7 @@ EDITS = [
         TIES,
     ),
     Edit(
-        "dpselect/continual/averages.py",
+        "dpselect/continual/history.py",
         "np.lexsort((*means[:, among], -earlier[among]))",
         'np.argsort(-earlier[among], kind="stable")',
         f"{HORIZON}::test_the_order_does_not_depend_on_how_items_are_numbered",
@@ -1072,52 +1072,52 @@ EDITS = [
         "if False:",
         "tests/dpselect/continual/test_horizon.py::test_an_older_copy_is_refused",
     ),
-    Edit("dpselect/continual/memory.py", "or histogram.floor > 0 or", "or", f"{MEMORY}::test_what_a_memory_is_not_made_of"),
+    Edit("dpselect/continual/history.py", "and mechanism.floor == 0 and", "and", f"{MEMORY}::test_what_a_history_is_not_made_of"),
     Edit(
-        "dpselect/continual/memory.py",
+        "dpselect/continual/history.py",
         "chance = histogram.delta / (2 * users * releases * len(weights))",
         "chance = 1.06 * histogram.delta / (2 * users * releases * len(weights))",
         f"{HORIZON}::test_means_pass_lone_items_with_the_chance_that_is_charged",
     ),
     Edit(
-        "dpselect/continual/memory.py",
+        "dpselect/continual/history.py",
         "items * release, chance)",
         "items, chance)",
         f"{HORIZON}::test_means_pass_lone_items_with_the_chance_that_is_charged",
     ),
     Edit(
-        "dpselect/continual/memory.py",
+        "dpselect/continual/history.py",
         '"delta": histogram.delta / (2 * users)}',
         '"delta": histogram.delta / users}',
         f"{HORIZON}::test_means_pass_lone_items_with_the_chance_that_is_charged",
     ),
     Edit(
-        "dpselect/continual/memory.py",
+        "dpselect/continual/history.py",
         "for _ in range(vectors.releases)]",
         "for _ in range(0)]",
         f"{HORIZON}::test_a_memory_discovers_with_the_chances_of_its_tests",
     ),
     Edit(
-        "dpselect/continual/memory.py",
+        "dpselect/continual/history.py",
         "vectors.known |= (true > 0) & (noisy >",
         "vectors.known |= (noisy >",
         f"{HORIZON}::test_lone_items_of_a_memory_cost_the_period_they_are_of_its_delta",
     ),
     Edit(
-        "dpselect/continual/memory.py",
+        "dpselect/continual/history.py",
         "            self._kept.value = None  # until",
         "            pass  # until",
         f"{MEMORY}::test_a_draw_that_fails_closes_it",
     ),
     Edit(
-        "dpselect/continual/memory.py",
+        "dpselect/continual/history.py",
         "        self.check(scores)\n        return session.publish(",
         "        return session.publish(",
         f"{MEMORY}::test_a_draw_that_fails_closes_it",
     ),
-    Edit("dpselect/continual/averages.py", "_FALLS * self._weights + 1", "1.0 * self._weights + 1", MEANS),
-    Edit("dpselect/continual/averages.py", "[k : _BORDER * k]", "[0 : _BORDER * k]", MEANS),
-    Edit("dpselect/continual/averages.py", "2 * variance / weights", "variance / weights", MEANS),
+    Edit("dpselect/continual/history.py", "_FALLS * self._weights + 1", "1.0 * self._weights + 1", MEANS),
+    Edit("dpselect/continual/history.py", "[k : _BORDER * k]", "[0 : _BORDER * k]", MEANS),
+    Edit("dpselect/continual/history.py", "2 * variance / weights", "variance / weights", MEANS),
     Edit(
         "dpselect/cli/topk/command.py",
         "if whole.curve.mu <= price.mu:",

@@ -20,9 +20,8 @@ from accounting.address import without_password
 from dpselect.cli import config as files
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
-from dpselect.continual.averages import Averages
 from dpselect.continual.continual_top_k import Over
-from dpselect.continual.memory import Memory
+from dpselect.continual.history import History
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events import ProgressCallback, Reading, read_catalogue
 from dpselect.events.staging import split
@@ -394,8 +393,8 @@ def _released_every(
     """Release every period that is not released yet, each charged to itself under the key KEY:PERIOD, and say how each stands.
 
     The log is read once, and cut by time. What a histogram has shown in one period it shows without a threshold in those released
-    after it, and it finds more items by means over the periods of one run (`Memory`); Gaussian noise on a public domain is
-    averaged over periods (`Averages`). A period that is charged and has no answer, because the run was stopped in between, is
+    after it, and it finds more items by means over the periods of one run (`History`); Gaussian noise on a public domain is
+    averaged over periods. A period that is charged and has no answer, because the run was stopped in between, is
     told apart and left alone: its draw may have been seen.
     """
     todo = _periods(question, every, output, defused=defused)
@@ -522,9 +521,7 @@ def _release(
             states[period.name] = "released"
 
 
-def _with_memory(
-    question: Question, choice: Choice, shown: Sequence[Selection], releases: int
-) -> tuple[Choice, Memory | Averages | None]:
+def _with_memory(question: Question, choice: Choice, shown: Sequence[Selection], releases: int) -> tuple[Choice, History | None]:
     """The same noise on all items, whose best k are the answer, and what was shown before; None for what neither helps.
 
     A bound on the fewest users of an item holds in every period, so that nothing is shown below it because it was shown before.
@@ -534,12 +531,9 @@ def _with_memory(
         return choice, None
     if isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is not None:
         keeping = SparseHistogram.model_validate({**settings_of(mechanism), "k": None})
-        return replace(choice, mechanism=keeping), Memory(keeping, k=question.release.k, releases=releases, shown=shown)
+        return replace(choice, mechanism=keeping), History(keeping, k=question.release.k, releases=releases, shown=shown)
     if isinstance(mechanism, OneshotTopK) and domain and (whole := _on_all_items(mechanism, len(domain))) is not None:
-        averages = Averages(question.release.k)
-        for one in shown:
-            averages.read(whole, one)
-        return replace(choice, mechanism=whole), averages
+        return replace(choice, mechanism=whole), History(whole, k=question.release.k, releases=releases, shown=shown)
     return choice, None
 
 

@@ -1,0 +1,400 @@
+"""What earlier releases have shown, for nothing: it stays shown, and means over time order the items and find more of them.
+
+`History` is for releases that are charged one by one (Theorems T6 to T8); a horizon's measurements are ordered by the same means.
+Order is a function of the measurements of public and of discovered items (Theorems T1, T7 and T8).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Final, Unpack, final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from accounting import Curve, Relation
+from accounting.arguments import checked_integer
+from accounting.process_state import ProcessState
+from dpselect.continual.continual_top_k import ContinualTopK, Floats, thresholds
+from dpselect.errors import InvalidRequest
+from dpselect.mechanisms.base import settings_of
+from dpselect.mechanisms.noisy_max import OneshotTopK
+from dpselect.mechanisms.release import public_grid
+from dpselect.mechanisms.unknown.sparse_histogram import SparseHistogram
+from dpselect.noise import by_name
+from dpselect.sampling import Sampler, sampler
+from dpselect.scores import Scores
+from dpselect.selection import Label, Selection, label_key
+
+if TYPE_CHECKING:
+    from dpselect.release.session import Notes, Session
+
+RATES: Final = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)  # by what a period's weight falls from one period to the next
+RANKING: Final = 3  # the place of the rate by which the last period's borderline items are found
+# The rates whose means are tested: those that look back far enough to say more than the last release.
+TESTED: Final = slice(2, None)
+VARIANCE: Final = {"gaussian": 1.0, "laplace": 2.0}  # of the noises whose values can be shown
+_BORDER = 4  # borderline items are those from rank k + 1 to this many k
+_FALLS = np.array(RATES)[:, None]
+_UNIT = 2.0**-20  # of clipped counts
+_ROUNDING = 2.0**-51  # of a mean of floats, for each of its terms and the largest of them
+_DIGITS = 2.0**52  # below which multiples of the unit are told apart
+_REASON = "fewer items than requested were discovered so far"
+
+
+@final
+class History:
+    """Releases of one question over many periods, each charged by itself, that share what they have shown.
+
+    Of items that are read off the log, drawn by a `SparseHistogram`: an item that was shown is shown in every later release,
+    whatever its noisy score, and with Gaussian noise an item is also discovered by a mean of its noisy scores over time, where no
+    single score passes the histogram's threshold. Of a public domain, drawn by a `OneshotTopK` that shows all of its items.
+    Either way items are ordered by means over time, at the rate that fits best, and a release costs what its mechanism costs: of
+    a histogram half of `delta` pays for the tests of single scores, half for those of means (Theorems T6 to T8).
+
+    The noisy scores of items that are not discovered are private and stay in this object: it belongs to one process, and a draw
+    that fails closes it. A history that is made from what was `shown` begins with that, without the others.
+
+    Args:
+        mechanism: what draws each release: a SparseHistogram with k=None and floor=0; or a OneshotTopK with `values` whose k is
+            the size of the domain, which with Gaussian noise costs what the best items alone cost.
+        k: how many items are wanted, >= 1: how fast earlier scores are forgotten is chosen for the items around rank k.
+        releases: how many releases there may be, >= 1; the chance of failure is shared by all of them.
+        shown: what earlier releases have shown, in their order.
+
+    Raises:
+        InvalidRequest: an argument is outside its domain.
+
+    Example:
+        >>> import dpselect as dps
+        >>> few = dps.Sensitivity.of_counts(items_per_user=3)
+        >>> histogram = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=few)
+        >>> history = dps.History(histogram, k=2, releases=2)
+        >>> for counts in ([9000, 5000], [70, 30]):
+        ...     day = dps.Scores(counts, labels=["zoo", "park"], sensitivity=few, domain="observed")
+        ...     shown = history.select(day)
+        >>> sorted(shown.labels)
+        ['park', 'zoo']
+    """
+
+    def __init__(
+        self, mechanism: SparseHistogram | OneshotTopK, *, k: int, releases: int, shown: Iterable[Selection] = ()
+    ) -> None:
+        finds = isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is None
+        whole = isinstance(mechanism, OneshotTopK) and mechanism.values and mechanism.value_scale is None
+        if not (finds or whole):
+            raise InvalidRequest(
+                "a history shows known items whatever their scores, all of them: it takes a SparseHistogram with floor=0 and "
+                "k=None, or a OneshotTopK with values=True and k the size of the domain; `best` is what was asked for of that"
+            )
+        self._mechanism = mechanism
+        self._k = checked_integer("k", k, "how many items are wanted", error=InvalidRequest)
+        self._releases = checked_integer("releases", releases, "how many releases there may be", error=InvalidRequest)
+        self._kept: ProcessState[_Vectors | None] = ProcessState(
+            _Vectors(shown, self._k), owner="this history", remedy="make one there from what was shown"
+        )
+
+    @property
+    def curve(self) -> Curve:
+        """What one release costs."""
+        return self._mechanism.curve
+
+    @property
+    def relation(self) -> Relation:
+        """Of the guarantee."""
+        return self._mechanism.relation
+
+    def to_json(self) -> str:
+        """The configuration, as a ledger keeps it."""
+        drawn = json.loads(self._mechanism.to_json())
+        return json.dumps({"kind": "history", "k": self._k, "releases": self._releases, "mechanism": drawn})
+
+    def best(self, shown: Selection) -> Selection:
+        """The first k of what a release has shown."""
+        labels, values = (shown.labels or ())[: self._k], (shown.values or ())[: self._k]
+        complete = len(labels) == self._k
+        reason = None if complete else _REASON
+        return Selection(ordered=True, requested=self._k, complete=complete, reason=reason, values=values, labels=labels)
+
+    def check(self, scores: Scores) -> None:
+        """Raise as `select` would, without drawing anything.
+
+        Raises:
+            InvalidRequest: scores have no labels; of a histogram they are sums of amounts, or not multiples of 2^-20, as counts
+                and clipped counts are; of a public domain they are not of all its items, those of earlier releases; or all
+                releases are drawn, or a draw failed.
+            DpSelectError: as for the mechanism's `select`.
+        """
+        self._mechanism.check(scores)
+        if scores.labels is None:
+            raise InvalidRequest("scores have no labels, by which a history knows items: name the candidates")
+        with self._kept.locked() as kept:
+            vectors = self._open(kept)
+            if isinstance(self._mechanism, SparseHistogram):
+                _require_counts(scores)
+            elif self._mechanism.k != len(scores.labels) or (vectors.places and vectors.places.keys() != set(scores.labels)):
+                raise InvalidRequest(
+                    f"a history of a public domain needs all of its items in every release: k={self._mechanism.k} must be its "
+                    "size, and the domain that of the first release"
+                )
+
+    def select(self, scores: Scores, *, rng: np.random.Generator | None = None) -> Selection:
+        """Draw one release: all known items, those that are discovered now included, with their noisy scores of this release.
+
+        It is not charged: see `release`.
+
+        Args:
+            scores: of the items that occur, or of a public domain; known items that do not occur are shown too, as if they had a
+                score of 0.
+            rng: for tests and simulation; None for the operating system's entropy.
+
+        Raises:
+            InvalidRequest, DpSelectError: as `check`.
+        """
+        self.check(scores)
+        with self._kept.locked() as kept:
+            vectors = self._open(kept)
+            self._kept.value = None  # until all of it is done: what was drawn and is lost must not be drawn again
+            if isinstance(self._mechanism, SparseHistogram):
+                self._discover(self._mechanism, vectors, scores, sampler(rng))
+            else:
+                vectors.take(self._mechanism.select(scores, rng=rng))
+            selection = vectors.shown(self._mechanism.scale**2 * VARIANCE[self._mechanism.noise])
+            self._kept.value = vectors
+        return selection
+
+    def release(
+        self,
+        session: Session,
+        scores: Scores,
+        *,
+        keep: Callable[[Selection], str | None] | None = None,
+        **notes: Unpack[Notes],
+    ) -> Selection:
+        """Charge one release, draw it as `select` does, and record it.
+
+        Args:
+            session: what pays.
+            keep: as for `Session.select`.
+            notes: see `Session.select`.
+
+        Raises:
+            BudgetExceeded, AlreadyCharged, RelationMismatch, LedgerUnavailable: as for `Session.select`.
+            InvalidRequest, DpSelectError: as `check`; nothing was charged.
+        """
+        self.check(scores)
+        return session.publish(self, lambda: self.select(scores), keep=keep, **notes)
+
+    def _open(self, vectors: _Vectors | None) -> _Vectors:
+        if vectors is None:
+            raise InvalidRequest("a draw of this history failed, and it is closed: make another one from what was shown")
+        if vectors.releases >= self._releases:
+            raise InvalidRequest(f"the {self._releases} releases of this history are drawn: make another one from what was shown")
+        return vectors
+
+    def _discover(self, histogram: SparseHistogram, vectors: _Vectors, scores: Scores, source: Sampler) -> None:
+        """Take one release of a histogram in, and what it and the means so far discover."""
+        counts = {label: value for label, value in zip(scores.labels or (), scores.values.tolist(), strict=True) if value > 0}
+        new = [label for label in counts if label not in vectors.places]
+        # Their clock is that of all items: a shared item would have other noise without its first user (Theorem T4).
+        vectors.grow(new, [_noisy(histogram, np.zeros(len(new)), source) for _ in range(vectors.releases)])
+        true = np.array([counts.get(label, 0) for label in vectors.places], dtype=np.float64)
+        noisy = _noisy(histogram, true, source)
+        vectors.add(noisy)
+        half_step = public_grid(histogram.scale) / 2
+        vectors.known |= (true > 0) & (noisy > single_test(histogram).threshold + half_step)
+        if vectors.releases > 1 and histogram.noise == "gaussian":
+            off = vectors.largest * ((vectors.releases + 4) * _ROUNDING)
+            bars = np.array(mean_thresholds(histogram, vectors.releases, self._releases)) + half_step
+            vectors.known |= (vectors.means.values[TESTED] - off > bars[:, None]).any(axis=0)
+
+
+def _require_counts(scores: Scores) -> None:
+    if scores.sums or (scores.values % _UNIT).any() or not scores.values.max(initial=0) < _DIGITS * _UNIT:
+        raise InvalidRequest(
+            "scores are sums of amounts, or not multiples of 2^-20 below 2^32, so that a sum could be rounded: a history of a "
+            "histogram is for counts of users"
+        )
+
+
+def _noisy(histogram: SparseHistogram, true: Floats, source: Sampler) -> Floats:
+    """Each rounded to the nearest multiple of the public grid: exact (Theorem X7)."""
+    units, grid = (true / _UNIT).astype(np.int64), public_grid(histogram.scale) / _UNIT
+    return source.rounded(units, by_name(histogram.noise), histogram.scale / _UNIT, grid) * _UNIT
+
+
+def mean_thresholds(histogram: SparseHistogram, release: int, releases: int) -> tuple[float, ...]:
+    """What means of noisy scores must exceed at the n-th of some releases, at each tested rate, score units, rounded up.
+
+    The items of one user alone are at most `release` times those of a single release; each has a mean of at most one share,
+    and the squares of the means add up to at most the square of the user's norm.
+    """
+    weights = np.array(RATES[TESTED])[:, None] ** np.arange(release)
+    deviations = histogram.scale * np.sqrt(np.square(weights).sum(axis=1)) / weights.sum(axis=1)
+    items, users = histogram.sensitivity.items_alone or 1, 1 if histogram.relation == "add_remove" else 2
+    norm, most = histogram.sensitivity.l2_of(items), histogram.sensitivity.alone(1)
+    chance = histogram.delta / (2 * users * releases * len(weights))
+    bars = thresholds(tuple((deviations / norm * (1 + 1e-12)).tolist()), min(most / norm, 1.0), items * release, chance)
+    return tuple(math.nextafter(bar * norm, math.inf) for bar in bars)
+
+
+def single_test(histogram: SparseHistogram) -> SparseHistogram:
+    """The histogram whose threshold single scores are held against: means take the other half of delta, of Gaussian noise."""
+    if histogram.noise != "gaussian":
+        return histogram
+    users = 1 if histogram.relation == "add_remove" else 2
+    return SparseHistogram.model_validate({**settings_of(histogram), "delta": histogram.delta / (2 * users)})
+
+
+@final
+class _Vectors:
+    """Noisy scores of every item that has occurred, as means over time. Private, but for those of known items.
+
+    Attributes:
+        places: where each item stands in the vectors.
+        known: (items,) whether an item was shown.
+        means: of noisy scores.
+        last: (items,) noisy scores of the last release.
+        largest: (items,) the largest of an item's noisy scores in size.
+        releases: how many there were; those that an earlier history has shown are not among them.
+    """
+
+    def __init__(self, shown: Iterable[Selection], k: int) -> None:
+        self.places: dict[Label, int] = {}
+        self.known, self.means, self.releases = np.zeros(0, dtype=np.bool_), Means(k), 0
+        self.last, self.largest = np.zeros(0), np.zeros(0)
+        for one in shown:
+            self.take(one)
+        self.releases = 0
+
+    def take(self, one: Selection) -> None:
+        """Take in what a release has shown, of all items that are known."""
+        values = dict(zip(one.labels or (), one.values or (), strict=True))
+        if missing := self.places.keys() - values.keys():
+            raise InvalidRequest(
+                f"shown: a release leaves out {len(missing)} of the items that those before it have shown: give all that was "
+                "shown, in the order of the releases"
+            )
+        self.grow([label for label in values if label not in self.places], [])
+        self.add(np.array([values[label] for label in self.places]))
+        self.known[:] = True
+
+    def shown(self, variance: float) -> Selection:
+        """All known items, by means over time, with their scores of the last release; `variance` is that of its noise."""
+        order, found, names = self.means.order(variance, self.known), np.flatnonzero(self.known), list(self.places)
+        rows = zip(order.tolist(), [names[place] for place in found], self.last[found].tolist(), strict=True)
+        ranked = sorted(rows, key=lambda row: (-row[0], label_key(row[1])))
+        return Selection(ordered=True, values=tuple(row[2] for row in ranked), labels=tuple(row[1] for row in ranked))
+
+    def grow(self, new: Sequence[Label], history: Sequence[Floats]) -> None:
+        """Take in items that were never there, and their noise of all releases so far."""
+        earlier = np.array(history).reshape(len(history), len(new))
+        self.places |= {label: len(self.places) + at for at, label in enumerate(new)}
+        self.known = np.append(self.known, np.zeros(len(new), dtype=np.bool_))
+        self.largest = np.append(self.largest, np.abs(earlier).max(axis=0, initial=0))
+        self.means.grow(earlier)
+
+    def add(self, noisy: Floats) -> None:
+        """Take in the noisy scores of one more release."""
+        self.means.add(noisy)
+        self.last, self.largest = noisy, np.maximum(self.largest, np.abs(noisy))
+        self.releases += 1
+
+
+# -- means over time --------------------------------------------------------------------------------------------------------
+
+
+def columns(mechanism: ContinualTopK, period: int) -> Floats:
+    """(columns, period) weights of the measurements so far, of which `order_by` takes the sums."""
+    found = [_column(mechanism, period, rate)[::-1] for rate in RATES]
+    before = _column(mechanism, max(period - 1, 1), RATES[RANKING])[::-1]
+    return np.array([*found, np.append(before, 0.0)[-period:]])
+
+
+def order_by(mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats, groups: int = 1) -> Floats:
+    """(items,) what orders items: a weighted mean of their scores in all periods so far, in any unit; `scores` at first.
+
+    Of a few rates at which weights fall, the one with the least squared error is taken, by Stein's estimate of it, over items
+    that were close to rank k in the period before.
+
+    Args:
+        sums: (columns, items) sums of measurements, in multiples of the public grid, for `columns` of this period.
+        groups: in how many groups k items each are wanted.
+    """
+    k = mechanism.k * groups
+    if period == 1 or len(scores) <= k:
+        return scores
+    means, earlier = sums[:-1], sums[-1]
+    variance = (mechanism.scale / public_grid(mechanism.scale)) ** 2
+    weights = columns(mechanism, period)
+    return means[_closest(means, earlier, 2 * variance * (weights[:-1] @ weights[0])[:, None], k)]
+
+
+def _closest(means: Floats, earlier: Floats, noise: Floats, k: int) -> int:
+    """Which of a few (means, items) means over time has the least squared error, by Stein's estimate of it.
+
+    Over items that were close to rank k before.
+
+    Args:
+        means: the first of them the last score by itself.
+        earlier: (items,) scores before, by which items are ranked.
+        noise: twice the covariance of each mean's noise with that of the last score; broadcasts to (means, items).
+    """
+    last = min(_BORDER * k, len(earlier))
+    among = np.flatnonzero(earlier >= np.partition(earlier, -last)[-last]) if last else np.zeros(0, dtype=np.int64)
+    # Equals in the order of their means: how items are numbered tells when they first existed, which nobody paid for.
+    border = among[np.lexsort((*means[:, among], -earlier[among]))][k : _BORDER * k]
+    if not len(border):
+        return 0
+    errors = np.square(means[:, border] - means[0, border]) + np.broadcast_to(noise, means.shape)[:, border]
+    return int(np.argmin(errors.mean(axis=1)))
+
+
+def _column(mechanism: ContinualTopK, period: int, rate: float) -> Floats:
+    """(period,) weights of the measurements, the last one first, in a mean of scores whose weights fall by `rate`."""
+    weights = rate ** np.arange(period)
+    return np.asarray(np.convolve(weights / weights.sum(), mechanism.strategy.estimator)[:period])
+
+
+@final
+class Means:
+    """Means over time of noisy vectors, at the rates at which weights may fall.
+
+    Args:
+        k: how many items are wanted.
+        items: how long the vectors are at first.
+    """
+
+    def __init__(self, k: int, items: int = 0) -> None:
+        self._k = k
+        self._sums, self._weights, self._earlier = np.zeros((len(RATES), items)), np.zeros((len(RATES), items)), np.zeros(items)
+
+    @property
+    def values(self) -> Floats:
+        """(rates, items) the means."""
+        return np.divide(self._sums, self._weights, out=np.zeros_like(self._sums), where=self._weights > 0)
+
+    def grow(self, history: Floats) -> None:
+        """Take in more items, whose noisy values so far are the (releases, items) `history`, the first release first."""
+        more = Means(self._k, history.shape[1])
+        for values in history:
+            more.add(values)
+        self._sums, self._weights = np.hstack([self._sums, more._sums]), np.hstack([self._weights, more._weights])
+
+    def add(self, values: Floats) -> None:
+        """Take in one more noisy vector."""
+        self._earlier = self.values[RANKING]
+        self._sums, self._weights = _FALLS * self._sums + values, _FALLS * self._weights + 1
+
+    def order(self, variance: float, among: NDArray[np.bool_] | None = None) -> Floats:
+        """(items,) means of the rate that fits best.
+
+        Args:
+            variance: of the noise of the last vector.
+            among: which items may be looked at; None for all.
+        """
+        shown = slice(None) if among is None else among
+        means, weights = self.values[:, shown], self._weights[:, shown]
+        return np.asarray(means[_closest(means, self._earlier[shown], 2 * variance / weights, self._k)])
