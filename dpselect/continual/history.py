@@ -1,7 +1,6 @@
 """What earlier releases have shown, for nothing: it stays shown, and means over time order the items and find more of them.
 
-`History` is for releases that are charged one by one (Theorems T6 to T8); a horizon's measurements are ordered by the same means.
-Order is a function of the measurements of public and of discovered items (Theorems T1, T7 and T8).
+For releases that are charged one by one (Theorems T6 to T8); a horizon's measurements are ordered by the same `means`.
 """
 
 from __future__ import annotations
@@ -12,12 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, Unpack, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting import Curve, Relation
 from accounting.arguments import checked_integer
 from accounting.process_state import ProcessState
-from dpselect.continual.continual_top_k import ContinualTopK, Floats, thresholds
+from dpselect.continual.continual_top_k import Floats, thresholds
+from dpselect.continual.means import RATES, Means
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.noisy_max import OneshotTopK
@@ -31,13 +30,9 @@ from dpselect.selection import Label, Selection, label_key
 if TYPE_CHECKING:
     from dpselect.release.session import Notes, Session
 
-RATES: Final = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)  # by what a period's weight falls from one period to the next
-RANKING: Final = 3  # the place of the rate by which the last period's borderline items are found
 # The rates whose means are tested: those that look back far enough to say more than the last release.
 TESTED: Final = slice(2, None)
 VARIANCE: Final = {"gaussian": 1.0, "laplace": 2.0}  # of the noises whose values can be shown
-_BORDER = 4  # borderline items are those from rank k + 1 to this many k
-_FALLS = np.array(RATES)[:, None]
 _UNIT = 2.0**-20  # of clipped counts
 _ROUNDING = 2.0**-51  # of a mean of floats, for each of its terms and the largest of them
 _DIGITS = 2.0**52  # below which multiples of the unit are told apart
@@ -301,100 +296,3 @@ class _Vectors:
         self.means.add(noisy)
         self.last, self.largest = noisy, np.maximum(self.largest, np.abs(noisy))
         self.releases += 1
-
-
-# -- means over time --------------------------------------------------------------------------------------------------------
-
-
-def columns(mechanism: ContinualTopK, period: int) -> Floats:
-    """(columns, period) weights of the measurements so far, of which `order_by` takes the sums."""
-    found = [_column(mechanism, period, rate)[::-1] for rate in RATES]
-    before = _column(mechanism, max(period - 1, 1), RATES[RANKING])[::-1]
-    return np.array([*found, np.append(before, 0.0)[-period:]])
-
-
-def order_by(mechanism: ContinualTopK, period: int, scores: Floats, sums: Floats, groups: int = 1) -> Floats:
-    """(items,) what orders items: a weighted mean of their scores in all periods so far, in any unit; `scores` at first.
-
-    Of a few rates at which weights fall, the one with the least squared error is taken, by Stein's estimate of it, over items
-    that were close to rank k in the period before.
-
-    Args:
-        sums: (columns, items) sums of measurements, in multiples of the public grid, for `columns` of this period.
-        groups: in how many groups k items each are wanted.
-    """
-    k = mechanism.k * groups
-    if period == 1 or len(scores) <= k:
-        return scores
-    means, earlier = sums[:-1], sums[-1]
-    variance = (mechanism.scale / public_grid(mechanism.scale)) ** 2
-    weights = columns(mechanism, period)
-    return means[_closest(means, earlier, 2 * variance * (weights[:-1] @ weights[0])[:, None], k)]
-
-
-def _closest(means: Floats, earlier: Floats, noise: Floats, k: int) -> int:
-    """Which of a few (means, items) means over time has the least squared error, by Stein's estimate of it.
-
-    Over items that were close to rank k before.
-
-    Args:
-        means: the first of them the last score by itself.
-        earlier: (items,) scores before, by which items are ranked.
-        noise: twice the covariance of each mean's noise with that of the last score; broadcasts to (means, items).
-    """
-    last = min(_BORDER * k, len(earlier))
-    among = np.flatnonzero(earlier >= np.partition(earlier, -last)[-last]) if last else np.zeros(0, dtype=np.int64)
-    # Equals in the order of their means: how items are numbered tells when they first existed, which nobody paid for.
-    border = among[np.lexsort((*means[:, among], -earlier[among]))][k : _BORDER * k]
-    if not len(border):
-        return 0
-    errors = np.square(means[:, border] - means[0, border]) + np.broadcast_to(noise, means.shape)[:, border]
-    return int(np.argmin(errors.mean(axis=1)))
-
-
-def _column(mechanism: ContinualTopK, period: int, rate: float) -> Floats:
-    """(period,) weights of the measurements, the last one first, in a mean of scores whose weights fall by `rate`."""
-    weights = rate ** np.arange(period)
-    return np.asarray(np.convolve(weights / weights.sum(), mechanism.strategy.estimator)[:period])
-
-
-@final
-class Means:
-    """Means over time of noisy vectors, at the rates at which weights may fall.
-
-    Args:
-        k: how many items are wanted.
-        items: how long the vectors are at first.
-    """
-
-    def __init__(self, k: int, items: int = 0) -> None:
-        self._k = k
-        self._sums, self._weights, self._earlier = np.zeros((len(RATES), items)), np.zeros((len(RATES), items)), np.zeros(items)
-
-    @property
-    def values(self) -> Floats:
-        """(rates, items) the means."""
-        return np.divide(self._sums, self._weights, out=np.zeros_like(self._sums), where=self._weights > 0)
-
-    def grow(self, history: Floats) -> None:
-        """Take in more items, whose noisy values so far are the (releases, items) `history`, the first release first."""
-        more = Means(self._k, history.shape[1])
-        for values in history:
-            more.add(values)
-        self._sums, self._weights = np.hstack([self._sums, more._sums]), np.hstack([self._weights, more._weights])
-
-    def add(self, values: Floats) -> None:
-        """Take in one more noisy vector."""
-        self._earlier = self.values[RANKING]
-        self._sums, self._weights = _FALLS * self._sums + values, _FALLS * self._weights + 1
-
-    def order(self, variance: float, among: NDArray[np.bool_] | None = None) -> Floats:
-        """(items,) means of the rate that fits best.
-
-        Args:
-            variance: of the noise of the last vector.
-            among: which items may be looked at; None for all.
-        """
-        shown = slice(None) if among is None else among
-        means, weights = self.values[:, shown], self._weights[:, shown]
-        return np.asarray(means[_closest(means, self._earlier[shown], 2 * variance / weights, self._k)])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from accounting import AccountingError, Ledger, zero
 from accounting.ledger import ClaimConflict, Dataset, Terms
-from dpselect.continual import history
+from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
 from dpselect.continual.state import Closed, Meta, State, cell, cells_of, parts_of
 from dpselect.errors import HorizonError, InvalidRequest, Note
@@ -75,7 +75,7 @@ def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, F
     mechanism, items = state.meta.mechanism, state.number_of_items()
     touched, shown = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
     touched[given], shown[state.discovered()] = True, True
-    columns = history.columns(mechanism, period)
+    columns = means.columns(mechanism, period)
     new, scores, sums = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros((len(columns), 0))]
     for first, rows in state.measured(period, items):
         place = slice(first, first + rows.shape[1])
@@ -93,7 +93,7 @@ def _order(state: State, period: int, items: Integers, scores: Floats, sums: Flo
     """(n,) what orders discovered items."""
     mechanism = state.meta.mechanism
     groups = len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
-    return history.order_by(mechanism, period, scores, sums, groups)
+    return means.order_by(mechanism, period, scores, sums, groups)
 
 
 def weighted(columns: Floats, rows: Floats) -> Floats:

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from accounting import Budget, Relation
 from accounting.address import masked
-from dpselect.continual import history
+from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, HorizonClip, Over
-from dpselect.continual.history import TESTED, Means, mean_thresholds, single_test
+from dpselect.continual.history import TESTED, mean_thresholds, single_test
+from dpselect.continual.means import Means
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
@@ -399,8 +400,8 @@ def _one_horizon(mechanism: ContinualTopK, pairs: _Pairs, truth: _Truth, rng: np
         items = np.flatnonzero(shown[at])
         order = scores[at].copy()
         if len(items):
-            sums = history.columns(mechanism, at + 1) @ measured[: at + 1, items]
-            order[items] = history.order_by(mechanism, at + 1, scores[at, items], sums)
+            sums = means.columns(mechanism, at + 1) @ measured[: at + 1, items]
+            order[items] = means.order_by(mechanism, at + 1, scores[at, items], sums)
         found[at] = truth.recall(at, order, shown[at])
     return found
 

@@ -16,6 +16,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.continual import history as histories
 from dpselect.continual import horizon
+from dpselect.continual import means as over_time
 from dpselect.continual import state as states
 from dpselect.continual.continual_top_k import UNIT, declared, strategy, thresholds
 from dpselect.continual.horizon import estimate, weighted
@@ -541,11 +542,11 @@ def test_the_order_leans_on_earlier_periods_where_these_help() -> None:
 def test_the_order_does_not_depend_on_how_items_are_numbered() -> None:
     """Numbers of an unknown domain follow when items first existed: measurements that tie must not let them through."""
     mechanism, rng = of("period", None, periods=3, scale=1000.0, k=2), np.random.default_rng(8)
-    columns, steps = histories.columns(mechanism, 3), rng.integers(0, 3, (60, 3, 10)) * 3000
+    columns, steps = over_time.columns(mechanism, 3), rng.integers(0, 3, (60, 3, 10)) * 3000
     for drawn in steps:  # nearly all have ties at the border
         again = rng.permutation(10)
         first, second = (
-            histories.order_by(mechanism, 3, values[2].astype(float), weighted(columns, values.astype(float)))
+            over_time.order_by(mechanism, 3, values[2].astype(float), weighted(columns, values.astype(float)))
             for values in (drawn, drawn[:, again])
         )
         np.testing.assert_array_equal(first[again], second)
@@ -567,11 +568,11 @@ def test_the_weights_of_the_order_add_up_to_one() -> None:
     """A column of weights is a mean of scores: of one that never changes it makes the same, whatever the memory."""
     for count, window in COUNTS:
         mechanism = of(count, window, periods=9)
-        for memory, period in itertools.product(histories.RATES, (1, 2, 9)):
+        for memory, period in itertools.product(over_time.RATES, (1, 2, 9)):
             scored = np.convolve(mechanism.strategy.measured / UNIT, np.ones(9))[:9]  # what is measured if x is 1 in all periods
             counts = np.cumsum(mechanism.strategy.counted)[:period]
             weights = memory ** np.arange(period)[::-1]
-            column = histories._column(mechanism, period, memory)
+            column = over_time._column(mechanism, period, memory)
             assert column[::-1] @ scored[:period] == pytest.approx(counts @ weights / weights.sum())
 
 
@@ -585,7 +586,7 @@ def histogram(scale: float = 2.0, delta: float = 0.05, relation: Any = "add_remo
 
 def deviations_of_means(release: int) -> np.ndarray:
     """(rates,) of means of independent noise of size 1."""
-    weights = np.array([[rate**age for age in range(release)] for rate in histories.RATES[2:]])
+    weights = np.array([[rate**age for age in range(release)] for rate in over_time.RATES[2:]])
     return np.asarray(np.sqrt((weights**2).sum(axis=1)) / weights.sum(axis=1))
 
 
@@ -628,7 +629,7 @@ def test_one_item_of_a_memory(scale: float, user: tuple[int, int], others: tuple
         joint = np.outer(*(_pieces(fine, float(count), scale) for count in counts))
         early = np.broadcast_to((middle > single)[:, None] & (counts[0] > 0), joint.shape)
         late = np.broadcast_to((middle > single)[None, :] & (counts[1] > 0), joint.shape)
-        for rate, bar in zip(histories.RATES[2:], bars, strict=True):
+        for rate, bar in zip(over_time.RATES[2:], bars, strict=True):
             late = late | (((rate * middle[:, None] + middle[None, :]) / (1 + rate) > bar) & (sum(counts) > 0))
         coarse, shown = np.arange(len(middle)) // 40, np.zeros((3, 30, 30))
         for place, mask in enumerate((early, late & ~early)):
@@ -658,7 +659,7 @@ def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int
     z = np.linspace(-8, 8, 16_001)
     first, single = counts[0] + 1.5 * z, histories.single_test(sparse).threshold
     bars = histories.mean_thresholds(sparse, 2, 2)
-    lowest = np.min([bar * (1 + rate) - rate * first for rate, bar in zip(histories.RATES[2:], bars, strict=True)], axis=0)
+    lowest = np.min([bar * (1 + rate) - rate * first for rate, bar in zip(over_time.RATES[2:], bars, strict=True)], axis=0)
     lowest = np.minimum(lowest, single if counts[1] else np.inf)
     found = norm.sf((lowest - counts[1]) / 1.5)
     chance = float(norm.pdf(z) @ np.where((first > single) & (counts[0] > 0), 1.0, found)) * 1e-3
@@ -693,7 +694,7 @@ def test_the_order_of_a_memory_does_not_depend_on_how_items_are_numbered() -> No
     for drawn in rng.integers(0, 3, (60, 3, 10)).astype(float):
         again, orders = rng.permutation(10), []
         for values in (drawn, drawn[:, again]):
-            means = histories.Means(2, 10)
+            means = over_time.Means(2, 10)
             for row in values:
                 means.add(row)
             orders.append(means.order(0.01))

@@ -857,7 +857,7 @@ EDITS = [
         TIES,
     ),
     Edit(
-        "dpselect/continual/history.py",
+        "dpselect/continual/means.py",
         "np.lexsort((*means[:, among], -earlier[among]))",
         'np.argsort(-earlier[among], kind="stable")',
         f"{HORIZON}::test_the_order_does_not_depend_on_how_items_are_numbered",
@@ -1115,9 +1115,9 @@ EDITS = [
         "        return session.publish(",
         f"{MEMORY}::test_a_draw_that_fails_closes_it",
     ),
-    Edit("dpselect/continual/history.py", "_FALLS * self._weights + 1", "1.0 * self._weights + 1", MEANS),
-    Edit("dpselect/continual/history.py", "[k : _BORDER * k]", "[0 : _BORDER * k]", MEANS),
-    Edit("dpselect/continual/history.py", "2 * variance / weights", "variance / weights", MEANS),
+    Edit("dpselect/continual/means.py", "_FALLS * self._weights + 1", "1.0 * self._weights + 1", MEANS),
+    Edit("dpselect/continual/means.py", "[k : _BORDER * k]", "[0 : _BORDER * k]", MEANS),
+    Edit("dpselect/continual/means.py", "2 * variance / weights", "variance / weights", MEANS),
     Edit(
         "dpselect/cli/topk/command.py",
         "if whole.curve.mu <= price.mu:",

@@ -15,6 +15,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.continual import history as histories
+from dpselect.continual.means import Means
 
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
 HISTOGRAM = dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=FEW)
@@ -194,7 +195,7 @@ def test_means_and_rates_are_those_of_a_direct_sum() -> None:
     """Every release's order is by the mean, of seven, whose estimated squared error over borderline items is least; all computed
     anew from the definition."""
     rng, k, chosen = np.random.default_rng(1), 4, []
-    means, seen = histories.Means(k, 40), []
+    means, seen = Means(k, 40), []
     for at in range(12):
         truth = np.linspace(30, 0, 40) if at < 8 else np.linspace(0, 30, 40)
         seen.append(truth + 3 * rng.standard_normal(40))

@@ -14,7 +14,7 @@ from typer.testing import CliRunner, Result
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
-from dpselect.continual.history import Means
+from dpselect.continual.means import Means
 from dpselect.events import staging
 
 EPSILON = "300"  # with which a wrong winner is less likely than e^-100
