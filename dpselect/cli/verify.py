@@ -22,7 +22,7 @@ from dpselect.cli import continual, options, out
 from dpselect.cli.config import Config, read
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.events import Reading
-from dpselect.events.doors.base import SHORT, Kind, literal
+from dpselect.events.doors.base import SHORT, literal
 from dpselect.events.engine import Engine, opened
 from dpselect.events.staging import rows, split
 from dpselect.events.time_window import periods
@@ -303,16 +303,9 @@ def _loaded(source: object, reading: Reading) -> Iterator[_ReplayedLog]:
         missing = frozenset(role for role, count in zip(short, present, strict=True) if count == 0)
         if missing:
             raise InvalidRequest(f"{log.what} has no event with a {' or a '.join(sorted(missing))}: check the columns meant")
-        kinds = log.kinds(engine, "loaded", missing) if callable(log.kinds) else log.kinds
-        columns = ", ".join(f"{_typed(engine, name, kinds[role], log.what)} AS {name}" for role, name in short.items())
-        engine.run(f"CREATE TABLE replayed AS SELECT {columns} FROM loaded", what=log.what)
+        if log.checked:
+            bad = engine.run("SELECT DISTINCT refused FROM loaded WHERE refused IS NOT NULL", what=log.what)
+            given.asked.refuse_malformed({row[0] for row in bad}, log.what)
+        engine.run(f"CREATE TABLE replayed AS SELECT {', '.join(short.values())} FROM loaded", what=log.what)
         engine.run("DROP TABLE loaded", what=log.what)
         yield _ReplayedLog(engine)
-
-
-def _typed(engine: Engine, name: str, kind: Kind, what: str) -> str:
-    """Integers that were written as text as integers again, as the reader takes them."""
-    if kind != "digits":
-        return name
-    signed = engine.run(f"SELECT coalesce(bool_or({name} LIKE '-%'), false) FROM loaded", what=what)[0][0]
-    return f"CAST({name} AS {'BIGINT' if signed else 'UBIGINT'})"

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,20 @@ from numpy.typing import NDArray
 from accounting.address import masked
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import described, located, place_of, quoted
-from dpselect.events.doors.formats import CSV, PARQUET, TSV, Delimited
-from dpselect.events.engine import checked, opened, plain, temporary_folder
+from dpselect.events.doors.base import SHORT, Asked, Form, Given, place_of
+from dpselect.events.doors.formats import (
+    CSV,
+    DELIMITERS,
+    EXCEL,
+    FORMATS,
+    PARQUET,
+    Delimited,
+    FileFormat,
+    Format,
+    workbook,
+)
+from dpselect.events.engine import checked, opened, plain, temporary_folder, unpacked_suffix
+from dpselect.events.file_options import FileOptions, normalized
 from dpselect.selection import Label
 
 DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
@@ -85,6 +96,11 @@ def listed(catalogue: Labels, what: str) -> list[Label]:
     return [_plain(name, what) for name in names]
 
 
+def written_alike(names: Sequence[Label], forms: Sequence[Form]) -> tuple[Label, ...]:
+    """Labels as those of a log are written before they are compared."""
+    return tuple(normalized(name, forms) if isinstance(name, str) else name for name in names)
+
+
 def _plain(name: object, what: str) -> Label:
     value = name.item() if isinstance(name, np.generic) else name
     if isinstance(value, tuple):
@@ -104,64 +120,142 @@ def _require_integer(name: Label, what: str) -> None:
         raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
 
 
-def read_catalogue(path: str | os.PathLike[str], column: _Names | None = None, *, item: _Names | None = None) -> list[Label]:
-    """Public item labels from a file, as text, in the file's order. Text in UTF-8, perhaps gzipped; or Parquet.
+class _Said(TypedDict, total=False):
+    """The fields of `FileOptions` for a list of labels."""
 
-    A file named .csv or .tsv (or so with .gz) with several columns has a header line, and the labels are in `column`, or else
-    in the column called `item`, the name that the log's items go by. With one column and no `column` its first line is a header
-    if it is `item` or a usual name of one (item, item_id, id, label, name, ...), or if it is the only line that is not an
-    integer; otherwise it is an item. Of a Parquet file (.parquet, .pq) with one column that column is meant; of one with several
+    format: Format
+    header: bool | None
+    delimiter: str | None
+    quote: str | None
+    encoding: str | None
+    null: str | Sequence[str]
+    normalize: Form | Sequence[Form]
+
+
+@final
+class _ListOptions(FileOptions):
+    """What is said about a file of labels."""
+
+
+def read_catalogue(
+    path: str | os.PathLike[str], column: _Names | None = None, *, item: _Names | None = None, **said: Unpack[_Said]
+) -> list[Label]:
+    """Public item labels from a file, as text, in the file's order: of the formats of a log, with the same options.
+
+    A file named .csv or .tsv (perhaps packed: .gz, .bz2, .zst) with several columns has a header line, and the labels are in
+    `column`, or else in the column called `item`, the name that the log's items go by. With one column and no `column` its first
+    line is a header if it is `item` or a usual name of one (item, item_id, id, label, name, ...), or if it is the only line that
+    is not an integer; otherwise it is an item. Of Parquet, JSON lines and Excel with one column that column is meant; of several
     the same as of a CSV. Any other file holds one label per line, and no header. Blank lines are skipped.
 
-    Several columns give one label of each line, as several columns of `read` do one item.
+    Several columns give one label of each line, as several columns of `read` do one item. `normalize` writes labels as it does
+    those of a log; two that become one are refused. Labels that `null` names are left out.
 
     The catalogue must be public: made without looking at the log.
 
     Raises:
         EventLogError: the file cannot be read, has no such column, holds no label, an empty one, or one twice.
     """
-    source = checked(path)
-    what = f"catalogue {masked(source)}"
-    suffix = (source.with_suffix("") if source.suffix.lower() == ".gz" else source).suffix.lower()
-    kind = next((kind for kind in (CSV, TSV) if suffix == f".{kind.name}"), None)
-    if source.suffix.lower() in PARQUET.suffixes:
-        labels = _columns(source, column, item, what)
-    else:
+    source, options = checked(path), _ListOptions(**cast(Any, said))
+    what, suffix = f"catalogue {masked(source)}", unpacked_suffix(source)
+    formats = {known.name: known for known in FORMATS}
+    if options.format != "auto" and options.format not in formats:
+        raise EventLogError(f"format={options.format!r} is unknown: it must be one of auto, {', '.join(formats)}")
+    lines = options.format == "auto" and not any(suffix in known.suffixes for known in FORMATS if known is not CSV)
+    lines = lines and suffix != ".csv" and options.delimiter is None
+    kind = (
+        next((known for known in FORMATS if suffix in known.suffixes), CSV)
+        if options.format == "auto"
+        else formats[options.format]
+    )
+    if lines or isinstance(kind, Delimited) or kind is EXCEL:
         with temporary_folder() as folder:
-            copy = plain(source, folder / "catalogue")
-            labels = _lines(copy, column, what) if kind is None else _read(copy, kind, column, item, what)
-    if not labels:
+            if kind is EXCEL and not lines:
+                kind, copy = CSV, workbook(source, folder / "catalogue", what)
+            else:
+                copy = plain(source, folder / "catalogue", options.encoding)
+            if lines:
+                labels = _lines(copy, column, what)
+            else:
+                assert isinstance(kind, Delimited), "one of the two"
+                labels = _read(copy, kind.stated(options), column, item, what, options)
+    else:
+        labels = _columns(source, kind, column, item, what, options)
+    return _as_compared(labels, options, what)
+
+
+def _as_compared(labels: list[Label], options: FileOptions, what: str) -> list[Label]:
+    """The labels that stand for items, written alike as was asked, each once."""
+    found = [str(label) for label in labels if label not in options.null]
+    if options.normalize:
+        found = [normalized(label, options.normalize) for label in found]
+    if not found:
         raise EventLogError(f"{what} holds no item: it must name at least one")
-    _require_distinct(labels, what)
-    return labels
+    if "" in found:
+        raise EventLogError(f"{what} has an empty label: give the item a name or remove the line")
+    _require_distinct(found, what)
+    return list[Label](found)
 
 
-def _read(path: Path, kind: Delimited, column: _Names | None, item: _Names | None, what: str) -> list[Label]:
-    names = kind.first_record(path, what)
+def _read(
+    path: Path, kind: Delimited, column: _Names | None, item: _Names | None, what: str, options: FileOptions
+) -> list[Label]:
     asked = item if column is None else column
+    wanted = [] if asked is None else [asked] if isinstance(asked, str) else list(asked)
+    try:
+        if options.delimiter is None:
+            kind = kind.sniffed(path, wanted, what)
+        names = kind.first_record(path, what)
+    except UnicodeDecodeError:
+        names = []
+    if not names:
+        raise EventLogError(
+            f"{what} is not valid {options.encoding or 'UTF-8'}: state its encoding= (--encoding), such as cp1252"
+        )
     if asked is not None and not isinstance(asked, str):
         parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in asked]
         return [_joined(line) for line in zip(*parts, strict=True)]
     stated = asked if column is not None or (len(names) > 1 and asked in names) else None
     labels = _records(path, kind, _place(names, stated, what), len(names), what)
+    if len(names) == 1 and options.delimiter is None:
+        _refuse_unsplit([names[0], *map(str, labels)], what)
+    if options.header is not None:
+        return labels if options.header else [*names, *labels]
     return labels if stated is not None or _is_header(names[0], labels, asked) else [*names, *labels]
 
 
-def _columns(path: Path, column: _Names | None, item: _Names | None, what: str) -> list[Label]:
-    """The labels of a Parquet file."""
+def _refuse_unsplit(lines: list[str], what: str) -> None:
+    """Refuse one column whose every line would fall into the same number of several at another delimiter."""
+    for delimiter in DELIMITERS:
+        if lines[0].count(delimiter) and len({line.count(delimiter) for line in lines}) == 1:
+            raise EventLogError(
+                f"{what} has one column, in which every line holds {delimiter!r}: state delimiter={delimiter!r} (--delimiter) "
+                "and the column, or delimiter=',' if labels are written so"
+            )
+
+
+def _columns(
+    source: Path, kind: FileFormat, column: _Names | None, item: _Names | None, what: str, options: FileOptions
+) -> list[Label]:
+    """The labels of a file whose columns have names that the engine reads."""
     with opened() as engine:
-        names = PARQUET.names(engine, path, what)
-        asked = item if column is None and len(names) > 1 else column
-        parts = [names[_place(names, name, what)] for name in ([asked] if asked is None or isinstance(asked, str) else asked)]
-        relation = f"read_parquet({located(path)}, hive_partitioning = false, file_row_number = true)"
-        types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, parts))} FROM {relation}", what=what)
-        for name, column_type in zip(parts, types, strict=True):
-            described([column_type], {"column": name}, what)  # integers or text
-        texts = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in parts)
-        rows = engine.run(f"SELECT {texts} FROM {relation} ORDER BY file_row_number", what=what)
+        asked = item if column is None else column
+        if kind is PARQUET and (asked is None or column is None):
+            names = PARQUET.names(engine, source, what)
+            asked = names[0] if len(names) == 1 else asked
+            if asked is None:
+                _place(names, None, what)
+        if asked is None:
+            raise EventLogError(f"{what} has fields: say which holds the labels (column= in the library, --domain-column)")
+        columns = [asked] if isinstance(asked, str) else list(asked)
+        said = {name: getattr(options, name) for name in ("header", "delimiter", "quote", "encoding")}
+        given = Given(source, Asked.of("", columns, None, None, None).without_user(), **said)
+        log = kind.rows(engine, given)
+        texts = ", ".join(f"CAST({SHORT[role]} AS VARCHAR)" for role in given.asked.columns)
+        rows = engine.run(f"SELECT {texts} FROM ({log.sql})", what=what)
     if any(part is None or part == "" for row in rows for part in row):
         raise EventLogError(f"{what} has an empty label: give the item a name or remove the row")
-    return [row[0] if len(parts) == 1 else _joined(row) for row in rows]
+    return [row[0] if len(columns) == 1 else _joined(row) for row in rows]
 
 
 def _lines(path: Path, column: _Names | None, what: str) -> list[Label]:
@@ -171,7 +265,7 @@ def _lines(path: Path, column: _Names | None, what: str) -> list[Label]:
         with path.open(encoding="utf-8") as stream:
             return [label for label in (line.rstrip("\n") for line in stream) if label]
     except UnicodeDecodeError:
-        failure = f"{what} is not valid UTF-8: convert it to UTF-8 first"
+        failure = f"{what} is not valid UTF-8: state its encoding= (--encoding), such as cp1252, or convert it to UTF-8"
     raise EventLogError(failure)
 
 
@@ -186,17 +280,17 @@ def _records(path: Path, kind: Delimited, place: int, width: int, what: str) -> 
         with path.open(encoding="utf-8", newline="") as stream:
             records, labels = kind.reader(stream), list[Label]()
             next(records)
-            for record in filter(None, records):
-                if len(record) != width:
-                    found = f"{len(record)} fields on line {records.line_num} and {width} in its header"
-                    raise EventLogError(f"{what} has {found}: correct the line")
-                if not record[place]:
-                    line = records.line_num
-                    raise EventLogError(f"{what} has an empty label on line {line}: give the item a name or remove the line")
-                labels.append(record[place])
+            for number, record in enumerate(records, start=2):
+                if record and len(record) != width:
+                    found = f"{len(record)} fields on line {number} and {width} in its header"
+                    raise EventLogError(f"{what} has {found}: correct it, or state delimiter= (--delimiter)")
+                if record and not record[place]:
+                    raise EventLogError(f"{what} has an empty label on line {number}: give the item a name or remove the line")
+                if record:
+                    labels.append(record[place])
             return labels
     except UnicodeDecodeError:
-        failure = "is not valid UTF-8: convert it to UTF-8 first"
+        failure = "is not valid UTF-8: state its encoding= (--encoding), such as cp1252, or convert it to UTF-8"
     except csv.Error:
         failure = f"is not well-formed {kind.name.upper()}: check its quotes and separators"
     raise EventLogError(f"{what} {failure}")

@@ -68,10 +68,10 @@ class EmbeddedPairs:
     def __init__(self, source: object, reading: Reading, progress: ProgressCallback | None, *, several: bool) -> None:
         self._several, self._numbers = several, itertools.count()
         bounded = reading.max_items_per_user is not None or reading.group is not None or bool(reading.measures)
-        self._at_once = not (several or bounded)  # the pass that groups the log has counted all
         with ExitStack() as stack:
             self._engine = stack.enter_context(opened(reading.memory_limit))
-            self._staged = prepared(self._engine, source, reading, progress, counted=self._at_once)
+            self._staged = prepared(self._engine, source, reading, progress, counted=not (several or bounded))
+            self._at_once = self._staged.counted  # the pass that grouped the log has counted all
             self._stack = stack.pop_all()
         if several:
             told(progress, 1, 1)
@@ -164,11 +164,11 @@ class EmbeddedPairs:
     def _tally(self, allowed: Contributions) -> tuple[str, int]:
         """A relation of totals, in which an item may have several rows; and how many pairs there are."""
         if self._at_once:  # the table of totals is there, and has groups of events that do not count, too
-            item, listed = "CAST(i AS HUGEINT) AS i" if self._staged.kinds["item"] == "digits" else "i", ""
+            listed = ""
             if allowed.within is not None:
                 self._list("listed_items", "i", allowed.within, _stored(self._staged.kinds["item"]))
                 listed = " SEMI JOIN listed_items USING (i)"
-            found = f"(SELECT * FROM (SELECT {item}, n FROM totals WHERE apart = 0){listed})"
+            found = f"(SELECT * FROM (SELECT i, n FROM totals WHERE apart = 0){listed})"
             told(self._progress, 1, 1)
             return found, self._number(f"SELECT sum(n) FROM {found}")
         looked = self._looked_at(allowed)
@@ -254,12 +254,10 @@ class EmbeddedPairs:
     def _items(self, totals: str, allowed: Contributions) -> ItemCounts:
         # In order of the label, numbers as numbers and text by code point, so that positions do not tell the order of the log.
         grouped = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
-        digits = self._staged.kinds["item"] == "digits"  # wider than 64 bits, which arrays do not hold
-        shown = "REPLACE (CAST(i AS VARCHAR) AS i) " if digits else ""
-        found = self._engine.columns(f"SELECT * {shown}FROM ({grouped}) AS g ORDER BY g.i", what=self._staged.what)
+        found = self._engine.columns(f"SELECT * FROM ({grouped}) AS g ORDER BY g.i", what=self._staged.what)
         labels = found.pop("i").tolist()
         sums = np.array(list(found.values()), dtype=np.int64)
-        return ItemCounts([int(label) for label in labels] if digits else labels, sums[0], sums[1:])
+        return ItemCounts(labels, sums[0], sums[1:])
 
     def _cells(self, allowed: Contributions) -> CountedGroups:
         """All cells, in columns: a log has many more of them than it has labels."""

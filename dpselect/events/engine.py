@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import ctypes
 import gzip
+import importlib
 import os
 import re
 import shutil
@@ -16,10 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
 
 from accounting.address import masked
-from accounting.errors import AccountingError
+from accounting.errors import AccountingError, missing_extra
 from dpselect.errors import EventLogError
 
 if TYPE_CHECKING:
@@ -79,6 +82,11 @@ class Engine:
         """Make an in-memory table known under `name`."""
         with self._lock:
             guarded(what, lambda: self._connection.register(name, table))
+
+    def define(self, name: str, function: Callable[[str], str]) -> None:
+        """Make a function of text known under `name`; what is missing stays missing."""
+        with self._lock:
+            self._connection.create_function(name, function, ["VARCHAR"], "VARCHAR")
 
     def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
         """All rows of a query.
@@ -255,7 +263,7 @@ def _explained(error: Exception, what: str) -> str:
             "or point TMPDIR at a larger disk"
         )
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
-        return f"{what} is not valid UTF-8: convert it to UTF-8 first"
+        return f"{what} is not valid UTF-8: state its encoding= (--encoding), such as cp1252, or convert it to UTF-8"
     if not isinstance(error, duckdb.Error | RuntimeError):
         return f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is not shown"
     if text == _STILL:
@@ -264,6 +272,11 @@ def _explained(error: Exception, what: str) -> str:
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:
         return f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read; leave its long column out"
+    if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
+        return (
+            f"{what} cannot be read{place}: it has a malformed row, of another number of fields than the first line: a footnote or "
+            "a total below the table, or a delimiter in a label that is not quoted. Such a file is refused whole: correct it"
+        )
     if "invalid state" in text:
         return (
             f"{what} cannot be read: its lines do not all end alike (\\n in some, \\r\\n in others), or text follows a quote. "
@@ -276,7 +289,7 @@ def _explained(error: Exception, what: str) -> str:
 
 
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://")
-_GZIP = b"\x1f\x8b"
+_PACKED = {".gz": re.compile(b"\x1f\x8b"), ".bz2": re.compile(b"BZh[1-9]1AY&SY"), ".zst": re.compile(b"[(]\xb5/\xfd")}
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -333,28 +346,70 @@ def checked(source: object) -> Path:
     return path
 
 
-def plain(path: Path, target: Path) -> Path:
-    """`target`, made a file with the contents of `path`: unpacked if gzipped, without byte order mark, otherwise a link.
+def unpacked_suffix(path: Path) -> str:
+    """The ending of a file's name, in lower case, without what says how it is packed."""
+    return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
 
-    Unpacking here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
+
+def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
+    """`target`, made a file with the contents of `path`: unpacked, in UTF-8, without byte order mark; a link where it is that.
+
+    Unpacking gzip here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
     a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
     """
+    shown, coded, packed = masked(path), None if encoding is None else codecs.lookup(encoding).name, None
     try:
         with path.open("rb") as raw:
-            packed = raw.read(2) == _GZIP
-        if path.suffix.lower() == ".gz" and not packed:
+            begin = raw.read(10)
+        packed = next((ending for ending, magic in _PACKED.items() if magic.match(begin)), None)
+        if packed is None and path.suffix.lower() in _PACKED:
             raise gzip.BadGzipFile
-        with gzip.open(path, "rb") if packed else path.open("rb") as stream:
+        with _unpacked(path, packed) as stream:
             head = stream.read(len(_BOM))
-            if not packed and head != _BOM:
+            if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding is None:
+                raise UnicodeError
+            if not packed and head != _BOM and coded in (None, "utf-8"):
                 target.symlink_to(path.resolve())
                 return target
             with target.open("wb") as copy:
-                copy.write(b"" if head == _BOM else head)
-                shutil.copyfileobj(stream, copy, 1 << 20)
+                if coded in (None, "utf-8"):
+                    copy.write(b"" if head == _BOM else head)
+                    shutil.copyfileobj(stream, copy, 1 << 20)
+                else:
+                    assert coded is not None, "other than UTF-8"
+                    decoder = codecs.getincrementaldecoder(coded)()
+                    while head:
+                        copy.write(decoder.decode(head).encode())
+                        head = stream.read(1 << 20)
+                    copy.write(decoder.decode(b"", final=True).encode())
             return target
     except (gzip.BadGzipFile, EOFError, zlib.error):
-        failure = "is not a whole gzip file: it is damaged, cut short, or not gzip; fetch or compress it again"
+        kind = {".bz2": "bzip2", ".zst": "Zstandard"}.get(packed or path.suffix.lower(), "gzip")
+        failure = f"is not a whole {kind} file: it is damaged, cut short, or not {kind}; fetch or compress it again"
+    except UnicodeError:
+        failure = (
+            "is UTF-16: say encoding='utf-16' (--encoding)"
+            if encoding is None
+            else f"is not valid {encoding}: state the right encoding= (--encoding)"
+        )
     except OSError as error:
-        failure = f"cannot be read: {error.strerror or 'input or output error'}"
-    raise EventLogError(f"{masked(path)} {failure}")
+        failure = (
+            "cannot be read: " + error.strerror
+            if error.strerror
+            else "is not a whole packed file, or its disk does not answer: fetch or compress it again"
+        )
+    raise EventLogError(f"{shown} {failure}")
+
+
+def _unpacked(path: Path, packed: str | None) -> IO[bytes]:
+    if packed == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if packed == ".bz2":
+        return cast(IO[bytes], bz2.open(path, "rb"))
+    if packed == ".zst":
+        try:
+            arrow = importlib.import_module("pyarrow")
+        except ImportError:
+            raise missing_extra(".zst files are unpacked by pyarrow", "arrow") from None
+        return cast(IO[bytes], arrow.CompressedInputStream(arrow.OSFile(str(path)), "zstd"))
+    return path.open("rb")

@@ -20,7 +20,7 @@ from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
 from dpselect.events.contributions import Contributions, signed
 from dpselect.events.counting import CountedGroups, EmbeddedPairs, ItemCounts
-from dpselect.events.doors.base import Column
+from dpselect.events.doors.base import Column, Form
 from dpselect.events.doors.formats import Format
 from dpselect.events.held import HeldCounts, Tally
 from dpselect.events.private import NotPickled, ReadReport
@@ -48,6 +48,12 @@ class Options(TypedDict, total=False):
     within: Labels | None
     format: Format
     header: bool | None
+    delimiter: str | None
+    quote: str | None
+    encoding: str | None
+    null: str | Sequence[str]
+    split: str | None
+    normalize: Form | Sequence[Form]
     table: str | None
     query: str | None
     buckets: int | None

@@ -9,18 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, Self, final
+from typing import Any, Self, cast, final
 
 from pydantic import Field, SkipValidation, model_validator
 
 from accounting.arguments import shown
-from accounting.frozen import Frozen
 from dpselect.errors import EventLogError
-from dpselect.events.catalogue import listed, named, read_catalogue
+from dpselect.events.catalogue import listed, named, read_catalogue, written_alike
 from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, summed
-from dpselect.events.doors.base import Asked, Column, Given, Kinds
-from dpselect.events.doors.formats import Format
+from dpselect.events.doors.base import Asked, Column, Form, Given, Kinds
 from dpselect.events.engine import Engine
+from dpselect.events.file_options import FILE_OPTIONS, FileOptions
 from dpselect.events.time_window import Moment, Unit, Window
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm
@@ -32,12 +31,13 @@ _MOST_BUCKETS = 1024
 _MOST_KEPT = 10**12
 _LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
+_OF_LOGS = frozenset({"format", "header", "table", "query", "split"})  # said about the log, not about a list of its groups
 # What a number per user is read by.
-_OF_USERS = frozenset({"user", "item", "value", "salt", "format", "header", "table", "query", "buckets", "memory_limit"})
+_OF_USERS = frozenset({"user", "item", "value", "salt", "buckets", "memory_limit", *FILE_OPTIONS}) - {"split"}
 
 
 @final
-class Reading(Frozen):
+class Reading(FileOptions):
     """How a log is read: its columns, which events and items are looked at, what one user may contribute. Frozen, and public.
 
     Make it once and pass it on: `events.read(log, reading)`, `events.hold(log, reading)` and `events.read_values(log, reading)`
@@ -76,9 +76,8 @@ class Reading(Frozen):
         time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
         within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
             place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
-        format: what a file is; "auto" goes by its name.
-        header: whether the first line of CSV or TSV has names. None: it has, unless user and item are both positions.
-        table, query: what to read of a database: a table (perhaps schema.table), or an SQL query.
+        format, header, delimiter, quote, encoding, null, split, normalize, table, query: what is said about a file or a database
+            and how its labels are written: as `FileOptions` has them.
         buckets: into how many parts, by user, the log is cut where that saves memory, 1 to 1024; None goes by size. It never
             changes the result.
         memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 320 MiB, or 80 MiB for
@@ -92,8 +91,6 @@ class Reading(Frozen):
         >>> reading.model_copy(update={"clip": None}).contributions().bound.limit
         5
     """
-
-    error_class: ClassVar[type[EventLogError]] = EventLogError
 
     # Validated below, so that messages name field, value, rule and remedy in the words of a log.
     user: SkipValidation[Column] = Field(description="column of users: its name, or its number from 1")
@@ -113,10 +110,6 @@ class Reading(Frozen):
     time_zone: SkipValidation[str] = Field(default="UTC", description="zone of times that state none")
     time_unit: SkipValidation[Unit | None] = Field(default=None, description="'s', 'ms' or 'us', of times that are numbers")
     within: SkipValidation[tuple[Label, ...] | None] = Field(default=None, description="the only items to look at", repr=False)
-    format: SkipValidation[Format] = Field(default="auto", description="format of a file")
-    header: SkipValidation[bool | None] = Field(default=None, description="whether a CSV or TSV file has a header")
-    table: SkipValidation[str | None] = Field(default=None, description="table of a database")
-    query: SkipValidation[str | None] = Field(default=None, description="query of a database")
     buckets: SkipValidation[int | None] = Field(default=None, description="parts to cut the log into")
     memory_limit: SkipValidation[str | None] = Field(default=None, description="memory of the engine, such as '2GiB'")
 
@@ -130,11 +123,16 @@ class Reading(Frozen):
         for name in ("item", "clip", "value_clip"):
             if isinstance(held.get(name), Sequence) and not isinstance(held[name], str):
                 held[name] = tuple(held[name])
+        forms = held.get("normalize") or ()
+        forms = cast(tuple[Form, ...], (forms,) if isinstance(forms, str) else forms)
         if held.get("within") is not None:
-            held["within"] = tuple(listed(held["within"], "catalogue"))
+            held["within"] = written_alike(listed(held["within"], "catalogue"), forms)
         if (groups := held.get("groups")) is not None:
-            known = read_catalogue(groups, item=str(held.get("group"))) if isinstance(groups, str | os.PathLike) else groups
-            held["groups"] = tuple(listed(known, "groups"))
+            files = {name: held[name] for name in FILE_OPTIONS if name in held and name not in _OF_LOGS}
+            known = (
+                read_catalogue(groups, item=str(held.get("group")), **files) if isinstance(groups, str | os.PathLike) else groups
+            )
+            held["groups"] = written_alike(listed(known, "groups"), forms)
         return held
 
     @model_validator(mode="after")
@@ -231,8 +229,8 @@ class Reading(Frozen):
     def given(self, source: object) -> Given:
         """What a door is given to read `source` this way."""
         amount = summed(self.measures)
-        said = self.format, self.header, self.table, self.query
-        return Given(source, self.asked, *said, amount=amount, window=self.window)
+        said = {name: getattr(self, name) for name in FILE_OPTIONS}
+        return Given(source, self.asked, **said, amount=amount, window=self.window)
 
 
 def _amount(stated: Any) -> Amount:

@@ -205,7 +205,7 @@ class SparkPairs:
             while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
                 users, items = zip(*batch, strict=True)
                 writer.write_batch(pa.record_batch([pa.array(users), pa.array(items)], schema=schema))
-        return {role: "str" if self._stored[role] == "STRING" else "digits" for role in ("user", "item")}
+        return {role: "str" if self._stored[role] == "STRING" else "int" for role in ("user", "item")}
 
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
         """The totals of a count, which stay on the cluster until the tally is closed; and what users may contribute."""

@@ -16,8 +16,9 @@ from typing import Final, Protocol, final
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import summed
 from dpselect.events.doors import formats, postgresql, tables
-from dpselect.events.doors.base import SHORT, Asked, Given, Kinds, Rows, Settle, literal, located
+from dpselect.events.doors.base import LABELS, SHORT, Asked, Given, Kinds, Rows, literal, located
 from dpselect.events.engine import Engine, opened
+from dpselect.events.file_options import normalized
 from dpselect.events.private import NotPickled, ReadReport, reported
 from dpselect.events.reading import ProgressCallback, Reading
 
@@ -48,15 +49,41 @@ def rows(engine: Engine, given: Given) -> Rows:
     """The columns of whatever was given, by the first door that accepts it; the events of a period have them already."""
     if isinstance(given.source, PeriodEvents):
         part = given.source
-        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True)
+        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True, checked=part.checked)
     for door in SOURCES:
         if door.accepts(given):
-            return door.rows(engine, given)
+            return _written_alike(engine, door.rows(engine, given), given)
     kind = type(given.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
         "Polars, DuckDB, or whatever offers an Arrow stream), a postgresql:// address, or '-'"
     )
+
+
+def _written_alike(engine: Engine, log: Rows, given: Given) -> Rows:
+    """The same events with several items of one field apart, and labels without what stands for none, written as was asked."""
+    if not (given.null or given.split or given.normalize):
+        return log
+    texts = [SHORT[role] for role, kind in log.kinds.items() if kind == "str" and role not in ("value", "time")]
+    if given.split is not None and "i" not in texts:
+        raise EventLogError(f"split={given.split!r} is for items that are text, and those of {log.what} are not: leave it out")
+    if given.normalize:
+        engine.define("normalized", lambda text: normalized(text, given.normalize))
+
+    def written(sql: str) -> str:
+        if given.split is not None:
+            sql = f"SELECT * REPLACE (unnest(coalesce(string_split(i, {literal(given.split)}), [NULL])) AS i) FROM ({sql})"
+        columns = []
+        for name in texts:
+            label = name
+            if given.null:
+                label = f"CASE WHEN {name} NOT IN ({', '.join(map(literal, given.null))}) THEN {name} END"
+            if given.normalize:
+                label = f"normalized({label})"
+            columns.append(f"nullif({label}, '') AS {name}")
+        return f"SELECT * REPLACE ({', '.join(columns)}) FROM ({sql})" if columns else sql
+
+    return replace(log, sql=written(log.sql), complete=None, texts=tuple(written(text) for text in log.texts))
 
 
 @final
@@ -69,6 +96,7 @@ class Staged:
         kinds: what its labels are.
         buckets: into how many parts, by user, it is cut where that saves memory.
         stated: whether that was asked for.
+        counted: whether the table `totals` was made.
         rows, without, left_out: of the events to count: all, those without each role, those without any.
     """
 
@@ -76,6 +104,7 @@ class Staged:
     kinds: Kinds
     buckets: int
     stated: bool
+    counted: bool
     rows: int
     without: Mapping[str, int]
     left_out: int
@@ -106,21 +135,22 @@ def prepared(
     given, asked = reading.given(source), reading.asked
     log = shaped(rows(engine, given), given)
     told(progress, 0, 1)
+    counted = counted and len(log.texts) < 2  # whose users may be written in two ways
     table = _grouped(engine, log, reading, counted=counted)
     figures = _Figures(engine, table, log, asked)
     asked.refuse_malformed(figures.refused, log.what)
-    if not callable(log.kinds):
-        kinds = log.kinds
-    elif figures.scanned:
-        kinds = log.kinds(engine, table, figures.missing)
-    else:
-        kinds = dict.fromkeys(asked.roles, "str")
-    if not (may_be_empty or log.may_be_empty):  # a field that no object has was named wrongly: that is said first
+    if log.absent is not None and figures.scanned:
+        log.absent(figures.missing)
+    if not log.may_be_empty and not (may_be_empty and figures.scanned):  # what has no column was said first
         asked.require_events(log.what, complete=figures.complete)
+    if len(log.texts) > 1:
+        refuse_two_spellings(engine, log, asked, table)
     if not counted:
-        engine.run(f"CREATE VIEW pairs AS {_pairs(log, reading, kinds)}", what=log.what)
+        engine.run(f"CREATE VIEW pairs AS {_pairs(reading)}", what=log.what)
     stated = reading.buckets is not None
-    return Staged(log.what, kinds, log.buckets(reading.buckets), stated, figures.rows, figures.without, figures.left_out)
+    return Staged(
+        log.what, log.kinds, log.buckets(reading.buckets), stated, counted, figures.rows, figures.without, figures.left_out
+    )
 
 
 def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
@@ -138,9 +168,7 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
         table, shown, by = ("totals", "i, count(*) AS n", " GROUP BY i") if counted else ("grouped", "*", "")
         make(f"CREATE TABLE {table} AS SELECT {shown}, CAST(0 AS TINYINT) AS apart FROM ({sql}){by}", what=log.what)
         return table
-    others = [f"{SHORT[role]}k" for role in asked.columns if role != "time"] if callable(log.kinds) else []
-    if asked.value is not None or asked.time is not None:
-        others.append(_REFUSED)
+    others = [_REFUSED] if log.checked else []
     amount = summed(reading.measures)
     total = "" if amount is None else f", sum({amount.fine()}) FILTER (apart = 0) AS s"
     blanked = [f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels] if log.outside else labels
@@ -165,16 +193,41 @@ def _apart(log: Rows, asked: Asked) -> str:
     return f"CAST(CASE WHEN {' AND '.join(fine)} THEN 0 ELSE {' + '.join(bits)} END AS TINYINT)"
 
 
-def _pairs(log: Rows, reading: Reading, kinds: Kinds) -> str:
-    # Written numbers reach 2^64 - 1 and -2^63.
-    named = ((SHORT[role], kinds[role]) for role in reading.asked.roles if role not in ("value", "time"))
-    keys = ", ".join(f"CAST({name} AS HUGEINT) AS {name}" if kind == "digits" else name for name, kind in named)
-    counted = "FROM grouped WHERE apart = 0"
-    if summed(reading.measures) is None:
-        return f"SELECT {keys} {counted}"
-    if not callable(log.kinds):
-        return f"SELECT {keys}, s {counted}"
-    return f"SELECT {keys}, sum(s) AS s {counted} GROUP BY ALL"  # amounts of JSON lines were grouped by their types, too
+def _pairs(reading: Reading) -> str:
+    keys = ", ".join(SHORT[role] for role in reading.asked.roles if role not in ("value", "time"))
+    return f"SELECT {keys}{'' if summed(reading.measures) is None else ', s'} FROM grouped WHERE apart = 0"
+
+
+_POINT_ZERO = "'-?[0-9]+[.]0+'"
+
+
+def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked, staged: str) -> None:
+    """Refuse files of which one writes a label 1 and another 1.0: one user would be two.
+
+    pandas writes integers so where one of their column is missing. Within one file they are two labels, as they are written. The
+    files are looked at again only if what was `staged` of them has such a label.
+    """
+    for role in LABELS:
+        if role not in asked.columns or log.kinds[role] != "str":
+            continue
+        name = SHORT[role]
+        if not engine.run(f"SELECT coalesce(bool_or({name} LIKE '%.0%'), false) FROM {staged}", what=log.what)[0][0]:
+            continue
+        tagged = " UNION ALL ".join(f"SELECT {at} AS f, {name} AS l FROM ({sql})" for at, sql in enumerate(log.texts))
+        engine.run(
+            f"CREATE OR REPLACE TEMP TABLE spelt AS SELECT DISTINCT f, l, split_part(l, '.', 1) AS n FROM ({tagged}) "
+            f"WHERE regexp_full_match(l, {_POINT_ZERO})",
+            what=log.what,
+        )
+        if not engine.run("SELECT count(*) FROM spelt", what=log.what)[0][0]:
+            continue
+        both = f"SELECT 1 FROM ({tagged}) AS t JOIN spelt ON t.l = spelt.n AND t.f <> spelt.f LIMIT 1"
+        if engine.run(both, what=log.what):
+            raise EventLogError(
+                f"{role}={asked.columns[role]!r} of {log.what} is written in two ways: one file has whole numbers, and another "
+                "the same with .0, as pandas writes them where one is missing. Write them alike in all files: in pandas, cast "
+                "the column to Int64 before it is written"
+            )
 
 
 class _Figures:
@@ -191,7 +244,7 @@ class _Figures:
         if log.complete is not None:
             found = [(0, None, log.complete)] if log.complete else []
         else:
-            refused = "NULL" if asked.value is None and asked.time is None else _REFUSED
+            refused = _REFUSED if log.checked else "NULL"
             found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=log.what)
         inside = [(apart, count) for apart, _, count in found if apart < _OUTSIDE]
         bits = {role: 1 << place for place, role in enumerate(asked.roles)}
@@ -218,12 +271,12 @@ def shaped(log: Rows, given: Given) -> Rows:
     asked, amount, window = given.asked, given.amount, given.window
     if not asked.further and amount is None and window is None:
         return log
-    further = [SHORT[f"item_{number}"] for number in range(2, 2 + len(asked.further))]
-    columns, bad, sql = dict[str, str](), "", log.sql
+    bad, further = "", [SHORT[f"item_{number}"] for number in range(2, 2 + len(asked.further))]
+    columns, sql = dict[str, str](), log.sql
     if further:
         columns["i"] = " || ',' || ".join(_record(f"CAST({name} AS VARCHAR)") for name in ["i", *further])
     if window is not None:
-        kind = "str" if callable(log.kinds) else log.kinds["time"]
+        kind = log.kinds["time"]
         given.require_unit(kind, log.what)
         moment, wall = window.moment(kind)
         sql = f"SELECT *, {moment} AS moment, {wall} AS wall FROM ({sql})"
@@ -237,6 +290,8 @@ def shaped(log: Rows, given: Given) -> Rows:
         bad += f"WHEN v IS NOT NULL AND NOT {fits} THEN {literal('value')} "
     replaced = ", ".join(f"{column} AS {name}" for name, column in columns.items())
     left_out = [*further, *(() if window is None else ("moment", "wall"))]
+    if log.checked:
+        bad, left_out = f"WHEN {_REFUSED} IS NOT NULL THEN {_REFUSED} {bad}", [*left_out, _REFUSED]
     shown = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
     refused = f", CASE {bad}END AS {_REFUSED}" if bad else ""
     outside = "" if window is None else f"beyond AND {_REFUSED} IS NULL"
@@ -245,6 +300,7 @@ def shaped(log: Rows, given: Given) -> Rows:
         sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})",
         kinds=_labels(log, asked),
         complete=None,
+        checked=bool(bad),
         outside=outside,
     )
 
@@ -256,17 +312,10 @@ def _record(text: str) -> str:
     return f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} || {quote} ELSE {text} END)"
 
 
-def _labels(log: Rows, asked: Asked) -> Kinds | Settle:
+def _labels(log: Rows, asked: Asked) -> Kinds:
     """The kinds of the columns that hold labels; an item of several columns is text."""
-    settle = log.kinds
-
-    def chosen(kinds: Kinds) -> Kinds:
-        found = {role: kind for role, kind in kinds.items() if role in ("user", "item", "group")}
-        return {**found, "item": "str"} if asked.further else found
-
-    if callable(settle):
-        return lambda engine, relation, missing: chosen(settle(engine, relation, missing))
-    return chosen(settle)
+    found = {role: kind for role, kind in log.kinds.items() if role in LABELS}
+    return {**found, "item": "str"} if asked.further else found
 
 
 # -- parts of a log by time ------------------------------------------------------------------------------------------------
@@ -285,6 +334,7 @@ class PeriodEvents(NotPickled):
     size: int
     what: str
     kinds: Kinds
+    checked: bool
 
     def __repr__(self) -> str:
         return f"Part({self.what!r})"
@@ -307,7 +357,8 @@ def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, d
     assert all(window.instant(one[2]) == window.instant(other[1]) for one, other in pairwise(periods)), (
         "an event of a gap would fall to the period before it"
     )
-    moment, wall = window.moment("str" if callable(log.kinds) else log.kinds["time"])
+    given.require_unit(log.kinds["time"], log.what)
+    moment, wall = window.moment(log.kinds["time"])
     starts = [(place, window.wall(start), window.instant(start)) for place, (_, start, _) in enumerate(periods)]
     ends = {window.wall(end) for *_, end in periods} - {on_wall for _, on_wall, _ in starts}  # of a day that a zone skipped
     listed = ", ".join(
@@ -316,51 +367,47 @@ def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, d
     )
     engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, moment)", what=log.what)
     bad = "false" if given.asked.value is None else _MALFORMED
+    bad = f"{_REFUSED} IS NOT NULL OR ({bad})" if log.checked else bad
     # A malformed value has no period: it refuses all of them, also from outside, so that no refusal tells where it is.
     timed = f"SELECT *, CASE WHEN NOT ({bad}) THEN {moment} END AS moment, {wall} AS wall FROM ({log.sql})"
     timed = f"SELECT * EXCLUDE (t), ({bad}) OR (t IS NOT NULL AND moment IS NULL) AS lost FROM ({timed})"
     inside = f"moment IS NULL OR ({window.holds('moment', 'wall')})"
-    whole = callable(log.kinds)  # then the events outside are written too: what a log's values are is settled over all of it
-    kept = f"SELECT *, {inside} AS inside FROM ({timed}){'' if whole else f' WHERE {inside}'}"
+    kept = f"SELECT *, {inside} AS inside FROM ({timed}) WHERE {inside}"
     period = f"CASE WHEN inside THEN coalesce(period, {_NONE}) ELSE {_ELSEWHERE} END"
     joined = f"SELECT log.* EXCLUDE (inside), {period} AS period FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, moment)"
     columns = engine.run(f"DESCRIBE SELECT * EXCLUDE (moment, wall, period) FROM ({joined})", what=log.what)
     folder = engine.path("periods")
     copy = f"COPY (SELECT * EXCLUDE (moment, wall) FROM ({joined})) TO {literal(str(folder))}"
     engine.run(f"{copy} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
-    _refuse_malformed(engine, folder, given, log.what)
-    kinds = _settled(engine, log, given, folder)
+    _refuse_malformed(engine, folder, given, log)
+    if len(log.texts) > 1:
+        refuse_two_spellings(engine, log, given.asked, _parquet_in(folder, "*/*.parquet"))
+    kinds = {role: kind for role, kind in log.kinds.items() if role != "time"}
     nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in columns)} WHERE false)"
     return {
-        name: _part(folder / f"period={place}", nothing, kinds, f"{log.what}, {name}") for place, (name, *_) in enumerate(periods)
+        name: _part(folder / f"period={place}", nothing, kinds, f"{log.what}, {name}", checked=log.checked)
+        for place, (name, *_) in enumerate(periods)
     }
 
 
-def _refuse_malformed(engine: Engine, folder: Path, given: Given, what: str) -> None:
-    """Refuse times and values that are none, wherever they are."""
+def _refuse_malformed(engine: Engine, folder: Path, given: Given, log: Rows) -> None:
+    """Refuse times, values and labels that are none, wherever they are; and a log in which no event is whole."""
     time, value, aside = given.asked.time, given.asked.value, folder / f"period={_NONE}"
-    if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {_parquet_in(aside)}", what=what)[0][0]:
+    if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {_parquet_in(aside)}", what=log.what)[0][0]:
+        found = {"time"} if value is None and not log.checked else set[str | None]()
+        if log.checked:
+            rows = engine.run(f"SELECT DISTINCT {_REFUSED} FROM {_parquet_in(aside)} WHERE lost", what=log.what)
+            found |= {"time" if row[0] is None else row[0] for row in rows}
         also = "" if value is None else f", or value={value!r} something that is not a finite number"
-        raise EventLogError(f"time={time!r} of {what} holds something that is not a time{also}: see events.read")
+        if value is not None and found <= {"time"}:
+            raise EventLogError(
+                f"time={time!r} of {log.what} holds something that is not a time of the years 1900 to 9999{also}: see events.read"
+            )
+        given.asked.refuse_malformed(found, log.what)
     if value is None or not any(folder.glob("*/*.parquet")):
         return
-    if engine.run(f"SELECT bool_or({_MALFORMED}) FROM {_parquet_in(folder, '*/*.parquet')}", what=what)[0][0]:
-        raise EventLogError(f"value={value!r} of {what} holds something that is not a finite number: clean it")
-
-
-def _settled(engine: Engine, log: Rows, given: Given, folder: Path) -> Kinds:
-    """The kinds of every part, once and of the whole log: no period's own rows decide how it is read."""
-    settle, found, roles = log.kinds, any(folder.glob("*/*.parquet")), list(given.asked.columns)
-    if callable(settle) and found:
-        everything = _parquet_in(folder, "*/*.parquet")
-        held = [role for role in roles if role != "time"]
-        counts = ", ".join(f"count({SHORT[role]})" for role in held)
-        present = dict(zip(held, engine.run(f"SELECT {counts} FROM {everything}", what=log.what)[0], strict=True))
-        present["time"] = sum(each.name != f"period={_NONE}" for each in folder.iterdir())
-        kinds = settle(engine, everything, frozenset(role for role in roles if not present[role]))
-    else:
-        kinds = dict.fromkeys(roles, "str") if callable(settle) else settle
-    return {role: kind for role, kind in kinds.items() if role != "time"}
+    if engine.run(f"SELECT bool_or({_MALFORMED}) FROM {_parquet_in(folder, '*/*.parquet')}", what=log.what)[0][0]:
+        given.asked.refuse_malformed({"value"}, log.what)
 
 
 def _parquet_in(folder: Path, files: str = "*.parquet") -> str:
@@ -368,7 +415,7 @@ def _parquet_in(folder: Path, files: str = "*.parquet") -> str:
     return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"
 
 
-def _part(folder: Path, nothing: str, kinds: Kinds, what: str) -> PeriodEvents:
+def _part(folder: Path, nothing: str, kinds: Kinds, what: str, *, checked: bool) -> PeriodEvents:
     files = list(folder.glob("*.parquet"))
     size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
-    return PeriodEvents(_parquet_in(folder) if files else nothing, size, what, kinds)
+    return PeriodEvents(_parquet_in(folder) if files else nothing, size, what, kinds, checked)

@@ -16,7 +16,9 @@ Every = Literal["day", "week", "month"]
 MICROSECONDS: dict[str, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH = datetime(1970, 1, 1)
 _CLOCK = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)?)?"
-_INSTANT = r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)? ?(Z|[+-]\d{2}(:?\d{2})?)"
+_INSTANT = r"(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:[.]\d+)?)?) ?(Z|UTC|[+-]\d{2}(?::?\d{2})?)"
+# Microseconds since 1970 of the first and the last moment that is a time.
+FIRST, LAST = ((at - _EPOCH) // timedelta(microseconds=1) for at in (datetime(1900, 1, 1), datetime.max))
 _MOST_PERIODS, _MOST_DAYS = 400, 36_525
 
 
@@ -50,7 +52,14 @@ class Window:
         return cls(start, end, where, unit)
 
     def moment(self, kind: str) -> tuple[str, str]:
-        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall."""
+        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall.
+
+        Beyond the years 1900 to 9999 it is none: a wrong unit puts times there.
+        """
+        moment, wall = self._moment(kind)
+        return f"CASE WHEN ({moment}) BETWEEN {FIRST} AND {LAST} THEN ({moment}) END", wall
+
+    def _moment(self, kind: str) -> tuple[str, str]:
         if self.unit is not None:
             return f"TRY_CAST(t AS HUGEINT) * {MICROSECONDS[self.unit]}", "false"
         if kind == "wall":
@@ -58,7 +67,11 @@ class Window:
         if kind == "instant":
             return "epoch_us(t)", "false"
         clock = f"CASE WHEN regexp_full_match(t, '{_CLOCK}') THEN epoch_us(TRY_CAST(t AS TIMESTAMP))"
-        either = f"{clock} WHEN regexp_full_match(t, '{_INSTANT}') THEN epoch_us(TRY_CAST(t AS TIMESTAMPTZ)) END"
+        local = f"epoch_us(TRY_CAST(regexp_extract(t, '^{_INSTANT}$', 1) AS TIMESTAMP))"
+        zone = f"regexp_replace(regexp_extract(t, '^{_INSTANT}$', 2), '[^-0-9]', '', 'g')"
+        hours, minutes = (f"CAST('0' || substring(replace({zone}, '-', ''), {start}, 2) AS BIGINT)" for start in (1, 3))
+        offset = f"CASE WHEN {zone} LIKE '-%' THEN -1 ELSE 1 END * ({hours} * 60 + {minutes}) * 60000000"
+        either = f"{clock} WHEN regexp_full_match(t, '{_INSTANT}') THEN {local} - {offset} END"
         return either, f"coalesce(regexp_full_match(t, '{_CLOCK}'), true)"
 
     def holds(self, moment: str, wall: str) -> str:

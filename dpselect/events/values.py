@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict, Unpack, final, get_args
 
@@ -12,12 +13,12 @@ from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import ContributionLimit
-from dpselect.events.doors.base import SHORT, Column
+from dpselect.events.doors.base import SHORT, Column, Form
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import Engine, opened
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of
-from dpselect.events.staging import rows, told
+from dpselect.events.staging import refuse_two_spellings, rows, told
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
@@ -62,6 +63,11 @@ class _Options(TypedDict, total=False):
     salt: str | None
     format: Format
     header: bool | None
+    delimiter: str | None
+    quote: str | None
+    encoding: str | None
+    null: str | Sequence[str]
+    normalize: Form | Sequence[Form]
     table: str | None
     query: str | None
     buckets: int | None
@@ -114,9 +120,13 @@ def read_values(
         lacks = [f"{SHORT[role]} IS NULL" for role in columns]
         figures = ", ".join(f"count_if({lack})" for lack in (*lacks, " OR ".join(lacks)))
         total, *without, left_out = engine.run(f"SELECT count(*), {figures} FROM given", what=what)[0]
-        if callable(log.kinds):
-            missing = (role for role, count in zip(columns, without, strict=True) if count == total)
-            log.kinds(engine, "given", frozenset(missing))
+        if log.absent is not None and total:
+            log.absent(frozenset(role for role, count in zip(columns, without, strict=True) if count == total))
+        if log.checked:
+            bad = engine.run("SELECT DISTINCT refused FROM given WHERE refused IS NOT NULL", what=what)
+            given.asked.refuse_malformed({row[0] for row in bad}, what)
+        if len(log.texts) > 1:
+            refuse_two_spellings(engine, log, given.asked, "given")
         if total == left_out:
             raise EventLogError(f"{what} has no event with a user and a value: check that the columns are those meant")
         whole = " AND ".join(f"NOT {lack}" for lack in lacks)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
@@ -26,18 +27,23 @@ _BYTES_PER_BUCKET = 64 * 2**20
 _MOST_CHOSEN = 256
 _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
+_MOST_TYPE = 1000  # characters of a type that SQL repeats
+_LIST = re.compile(r"\[\d*\]$")
 _INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
 _NUMBERS = re.compile(r"FLOAT|DOUBLE|U?HUGEINT|DECIMAL\(.*\)")
-_TEXTS = re.compile(r'VARCHAR|UUID|ENUM\(.*\)|"NULL"', re.DOTALL)
+# What is printed exactly, and compared as text.
+_TEXTS = re.compile(r'VARCHAR|UUID|U?HUGEINT|DECIMAL\(.*\)|ENUM\(.*\)|"NULL"', re.DOTALL)
 _WALL = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS)?")
 
-Kind = Literal["int", "str", "digits", "number", "wall", "instant"]
-"""What a column holds: integers, text, or integers that are stored as text; of values, numbers; of times, those of a clock on the
-wall or instants. Values and times may be text, too."""
+Kind = Literal["int", "str", "number", "wall", "instant"]
+"""What a column holds, by its type: integers of at most 64 bits, or text (which wider integers and decimals are printed as); of
+values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
-Settle = Callable[["Engine", str, frozenset[str]], Kinds]
-"""Tells kinds that only the values show, from an SQL relation of all events and the roles in which no event has a value."""
+LABELS = ("user", "item", "group")
+"""The roles whose values are labels; further parts of an item are, too."""
+Form = Literal["nfc", "nfkc", "casefold", "strip"]
+"""What may be done to a label that is text before it is compared."""
 
 
 @final
@@ -90,6 +96,10 @@ class Asked:
         """The roles in which an event needs a value, an item being one."""
         return [role for role in self.columns if not role.startswith("item_")]
 
+    def without_user(self) -> Self:
+        """The columns of items alone: of a public list."""
+        return replace(self, elsewhere=self.elsewhere | {"user"})
+
     def by_position(self) -> bool:
         """Whether all are positions, so that no header is needed."""
         return all(_position(column) is not None for column in self.columns.values())
@@ -101,15 +111,21 @@ class Asked:
             columns = " and ".join(f"{role}=" for role in self.roles)
             raise EventLogError(f"{what} has no event with {needed}: check that {columns} name the columns meant")
 
-    def refuse_malformed(self, found: Collection[str | None], what: str) -> None:
+    def refuse_malformed(self, found: AbstractSet[str | None], what: str) -> None:
         """Say in which of the `found` roles some event's value is none."""
         if "time" in found:
             raise EventLogError(
-                f"time={self.time!r} of {what} holds something that is not a time: write times as in 2024-07-14T08:00:00, with Z "
-                "or an offset where they have one; numbers since 1970 need time_unit="
+                f"time={self.time!r} of {what} holds something that is not a time of the years 1900 to 9999: write times as in "
+                "2024-07-14T08:00:00, with Z or an offset where they have one; numbers since 1970 need the right time_unit= "
+                "(--time-unit)"
             )
         if "value" in found:
             raise EventLogError(f"value={self.value!r} of {what} holds something that is not a finite number: clean it")
+        if labels := sorted(role for role in found if role is not None):
+            raise EventLogError(
+                f"{labels[0]}={self.columns[labels[0]]!r} of {what} holds values that are neither text nor whole numbers "
+                "(fractions, booleans, or nested values): write them as text"
+            )
 
 
 @final
@@ -128,13 +144,15 @@ class Given:
     header: bool | None = None
     table: str | None = None
     query: str | None = None
+    delimiter: str | None = None
+    quote: str | None = None
+    encoding: str | None = None
+    null: tuple[str, ...] = ()
+    split: str | None = None
+    normalize: tuple[Form, ...] = ()
     name: str | None = None
     amount: Amount | None = None
     window: Window | None = None
-
-    def __post_init__(self) -> None:
-        if self.header is not None and not isinstance(self.header, bool):
-            raise EventLogError(f"header={self.header!r} must be True, False or None")
 
     def called(self, kind: str) -> str:
         """How messages name the file."""
@@ -148,11 +166,13 @@ class Given:
     def require_no_file(self, what: str) -> None:
         if self.format != "auto":
             raise EventLogError(f"format={self.format!r} is for files: leave it out for {what}")
-        self.require_no_header(what)
+        self.require_no_text(what)
 
-    def require_no_header(self, what: str) -> None:
-        if self.header is not None:
-            raise EventLogError(f"header={self.header!r} is for csv and tsv, and this is {what}: leave it out")
+    def require_no_text(self, what: str, *, but: Sequence[str] = ()) -> None:
+        """Refuse what is said about delimited text, with exceptions."""
+        for field in ("header", "delimiter", "quote", "encoding"):
+            if field not in but and (stated := getattr(self, field)) is not None:
+                raise EventLogError(f"{field}={stated!r} is for csv and tsv, and this is {what}: leave it out")
 
     def require_unit(self, kind: Kind, what: str) -> None:
         """Hold the kind of the column of times against the window's unit."""
@@ -173,21 +193,27 @@ class Rows:
         sql: a query with a column for each role, called by `SHORT`; and any others that `kinds` looks at.
         size: bytes it takes as text, roughly; decides the number of buckets.
         what: how messages name the source.
-        kinds: what users, items and groups are, or what tells once every value can be looked at.
+        kinds: what users, items and groups are, by the types of the source and not by its values.
         may_be_empty: whether there may be no event to count: a period in which nobody did anything is released like any other.
         complete: how many events there are, where the source says so and that each has every role; None where it does not. What
             is counted does not rest on it, only what is reported about the log.
         once: whether it can be read only once: a stream.
+        checked: whether there is a column `refused`: the role whose value is malformed, for events that refuse the log.
+        absent: refuses roles in which no event of the log has a value, if the source does not have their columns.
+        texts: the same query for each of several files whose labels are text.
         outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
     """
 
     sql: str
     size: int
     what: str
-    kinds: Kinds | Settle
+    kinds: Kinds
     may_be_empty: bool = False
     complete: int | None = None
     once: bool = False
+    checked: bool = False
+    absent: Callable[[frozenset[str]], None] | None = None
+    texts: tuple[str, ...] = ()
     outside: str = ""
 
     def buckets(self, asked: int | None) -> int:
@@ -212,19 +238,68 @@ def located(path: Path) -> str:
 
 def described(types: Sequence[tuple[Any, ...]], columns: Mapping[str, object], what: str) -> Kinds:
     """Kinds from the rows of DESCRIBE, which are these columns, by role, in their order."""
-    return {
-        role: _time_kind(name, stored[1], what) if role == "time" else _kind(role, name, stored[1], what)
-        for (role, name), stored in zip(columns.items(), types, strict=True)
-    }
+    return {role: _kind(role, name, stored[1], what) for (role, name), stored in zip(columns.items(), types, strict=True)}
 
 
-def selected(relation: str, names: Mapping[str, str], kinds: Kinds) -> str:
-    """The query for columns of `relation`, named by role: text of any storage as VARCHAR, integers as they are."""
-    columns = [
-        f"CAST({quoted(name)} AS VARCHAR) AS {SHORT[role]}" if kinds[role] == "str" else f"{quoted(name)} AS {SHORT[role]}"
-        for role, name in names.items()
-    ]
-    return f"SELECT {', '.join(columns)} FROM {relation}"
+Place = tuple[str, tuple[str, ...]]
+"""Where a column is: SQL of a column, and the fields within it that lead there."""
+
+
+def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str) -> tuple[str, Kinds]:
+    """The query for columns of `relation`, by role: text, and what is printed as text, as VARCHAR; integers as they are.
+
+    A list is one event per element, an empty one an event without.
+    """
+    shown, kinds, lists = list[str](), dict[str, Kind](), list[str]()
+    for role, (column, fields) in places.items():
+        name = asked.columns[role]
+        sql, stored = _within(engine, relation, column, fields, f"{role}={name!r} is not a column of {what}", what)
+        if _LIST.search(stored) and role not in ("value", "time"):
+            stored = _LIST.sub("", stored)
+            sql = f"CAST({sql} AS {stored}[])" if len(stored) < _MOST_TYPE else sql
+            lists.append(role)
+        kinds[role] = _kind(role, name, stored, what)
+        if kinds[role] == "str":
+            sql = f"CAST({sql} AS VARCHAR{'[]' if role in lists else ''})"
+        if role in lists:
+            sql = f"unnest(CASE WHEN len({sql}) > 0 THEN {sql} ELSE [NULL] END)"
+        shown.append(f"{sql} AS {SHORT[role]}")
+    if len(lists) > 1:
+        raise EventLogError(
+            f"{lists[0]} and {lists[1]} of {what} are both lists, and which elements belong together is not known: write one "
+            "event per row"
+        )
+    return f"SELECT {', '.join(shown)} FROM {relation}", kinds
+
+
+def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], missing: str, what: str) -> tuple[str, str]:
+    """SQL of a field within a column, of each element where lists lie on the way, and its type."""
+    sql = column
+    stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
+    for field in fields:
+        element, inside = _LIST.search(stored), literal(field)
+        if not _LIST.sub("", stored).startswith("STRUCT"):
+            raise EventLogError(f"{missing}: there is no field {field!r} within")
+        sql = f"[struct_extract(x, {inside}) for x in {sql}]" if element else f"struct_extract({sql}, {inside})"
+        failure = ""
+        try:
+            stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
+        except EventLogError:
+            failure = f"{missing}: there is no field {field!r} within"
+        if failure:
+            raise EventLogError(failure)
+    return sql, stored
+
+
+def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | None:
+    """The column that `name` is, or the longest that it begins with before a dot, and the fields within it; None if neither."""
+    if name in names:
+        return name, ()
+    parts = name.split(".")
+    for end in range(len(parts) - 1, 0, -1):
+        if (outer := ".".join(parts[:end])) in names:
+            return outer, tuple(parts[end:])
+    return None
 
 
 def _time_kind(name: object, stored: str, what: str) -> Kind:
@@ -240,6 +315,8 @@ def _time_kind(name: object, stored: str, what: str) -> Kind:
 
 
 def _kind(field: str, name: object, stored: str, what: str) -> Kind:
+    if field == "time":
+        return _time_kind(name, stored, what)
     if stored in _INTEGERS:
         return "int"
     if field == "value" and _NUMBERS.fullmatch(stored):
@@ -247,7 +324,12 @@ def _kind(field: str, name: object, stored: str, what: str) -> Kind:
     if _TEXTS.fullmatch(stored):
         return "str"
     shown = "STRUCT" if stored.startswith("STRUCT") else stored
-    rule = "values must be numbers" if field == "value" else "users, items and groups must be integers of at most 64 bits"
+    if stored in ("FLOAT", "DOUBLE"):
+        raise EventLogError(
+            f"{field}={name!r} of {what} is of type {stored}, in which 1 is written 1.0 (pandas does so where an id is missing): "
+            "cast the column to integers (Int64 in pandas) or to text"
+        )
+    rule = "values must be numbers" if field == "value" else "users, items and groups must be integers, decimals"
     raise EventLogError(f"{field}={name!r} of {what} is of type {shown}: {rule} or text; cast the column to one of them")
 
 
@@ -266,21 +348,30 @@ def by_name(asked: Asked, names: Sequence[str], what: str, *, header: bool = Tru
 
     Without a header the columns have no names, and all are given by position.
     """
-    places = {}
+    return {role: place for role, (place, _) in by_path(asked, names, what, header=header, listed=listed, paths=False).items()}
+
+
+def by_path(
+    asked: Asked, names: Sequence[str], what: str, *, header: bool = True, listed: bool = True, paths: bool = True
+) -> dict[str, tuple[int, tuple[str, ...]]]:
+    """The same, with the fields within the column where a name has dots and no column is called so."""
+    places = dict[str, tuple[int, tuple[str, ...]]]()
     for role, column in asked.columns.items():
         if not header or isinstance(column, int):
-            places[role] = _numbered(role, column, len(names), what)
+            places[role] = _numbered(role, column, len(names), what), ()
+        elif paths and column not in names and (found := placed(column, names)) is not None:
+            places[role] = place_of(role, found[0], names, what), found[1]
         elif listed or column in names:
-            places[role] = place_of(role, column, names, what)
+            places[role] = place_of(role, column, names, what), ()
         else:
             raise EventLogError(
                 f"{role}={column!r} is not a column of {what}: its first line does not name it, and may be data, so is not "
                 f"shown; without a header, give column numbers from 1 to {len(names)}; with one, say so (header=True, --header) "
-                "to see its names"
+                "to see its names; and state delimiter= if it is another"
             )
     for one, other in itertools.combinations(places, 2):
         if places[one] == places[other]:
-            number = places[one] + 1
+            number = places[one][0] + 1
             raise EventLogError(f"{one} and {other} are the same column of {what}, number {number}: an event needs one of each")
     return places
 
@@ -302,6 +393,6 @@ def _numbered(field: str, column: Column, count: int, what: str) -> int:
         raise EventLogError(
             f"{field}={column!r} is not a column of {what}, read without a header: it has {count} columns, so give a number "
             f"from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or say that its first line "
-            "has names (header=True, --header)"
+            "has names (header=True, --header), or what its delimiter= is"
         )
     return found

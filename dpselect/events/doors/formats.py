@@ -8,40 +8,55 @@ from __future__ import annotations
 import codecs
 import csv
 import glob
+import importlib
 import itertools
 import json
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TextIO, cast, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, final
 from urllib.parse import unquote
 
 from accounting.address import masked
+from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.doors.base import (
     BYTES_PER_ROW,
     SHORT,
     Asked,
     Given,
-    Kind,
-    Kinds,
     Rows,
     by_name,
-    described,
+    by_path,
     literal,
     located,
     place_of,
+    placed,
     quoted,
     selected,
 )
-from dpselect.events.engine import Engine, checked, plain
+from dpselect.events.engine import Engine, checked, guarded, plain, unpacked_suffix
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
-_BLOCK = 1 << 16  # small enough for arrays of this size to be used again, not mapped anew
+_BLOCK = 1 << 16
+_BLANK = re.compile(rb"\n\r?\n[^\r\n]")
+DELIMITERS = (";", "\t", "|", "::")  # what a header may show in place of a comma
+_STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
+
+
+class _Said(Protocol):
+    """What was said about delimited text."""
+
+    @property
+    def delimiter(self) -> str | None: ...
+
+    @property
+    def quote(self) -> str | None: ...
 
 
 class FileFormat(Protocol):
@@ -73,11 +88,21 @@ class Delimited:
 
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
-        source, asked, header = checked(given.source), given.asked, given.header
-        what = given.called(self.name)
-        path = plain(source, engine.unused("source"))
+        source, asked = checked(given.source), given.asked
+        path = plain(source, engine.unused("source"), given.encoding)
+        return self.stated(given).read(path, asked, given.header, given.called(self.name), sniff=given.delimiter is None)
+
+    def stated(self, given: _Said) -> Delimited:
+        """With the delimiter and quote that were stated."""
+        quote = self.quote if given.quote is None else given.quote
+        return replace(self, delimiter=given.delimiter or self.delimiter, quote=quote)
+
+    def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool) -> Rows:
+        """The columns of a file of UTF-8 that lies in the folder of the reading."""
         self.require_lines(path, what)
-        first = self.first_record(path, what)
+        names = [column for column in asked.columns.values() if isinstance(column, str)]
+        form = self.sniffed(path, names, what) if sniff and header is not False else self
+        first = form.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
                 f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write those needed to another file"
@@ -85,20 +110,26 @@ class Delimited:
         has_header = not asked.by_position() if header is None else header
         # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
         listed = header is True or not set(asked.columns.values()).isdisjoint(first)
-        places = by_name(asked, first, what, header=has_header, listed=listed)
-        return Rows(
-            sql=self._sql(path, len(first), places, has_header=has_header),
-            size=path.stat().st_size,
-            what=what,
-            kinds=dict.fromkeys(places, "str"),
-        )
+        split = what if self.delimiter in ("\t", ",") and len(first) > 1 else f"{what}, split at {form.delimiter!r},"
+        places = by_name(asked, first, split, header=has_header, listed=listed)
+        sql = form._sql(path, len(first), places, has_header=has_header)
+        return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,))
+
+    def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
+        """With another delimiter, if the header has all these names under that one alone; no row is looked at."""
+        if self.delimiter != "," or not names or set(names) <= set(self.first_record(path, what, lenient=True)):
+            return self
+        others = [replace(self, delimiter=delimiter) for delimiter in DELIMITERS]
+        fitting = [form for form in others if set(names) <= set(form.first_record(path, what, lenient=True))]
+        return fitting[0] if len(fitting) == 1 else self
 
     def require_lines(self, path: Path, what: str) -> None:
-        """Refuse what is not UTF-8, or has a line that the engine would drop without a word if it is the last one.
+        """Refuse what is not UTF-8, has a line that the engine would drop without a word if it is the last one, or a footnote.
 
         The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
         """
         decoder, begun, failure = codecs.getincrementaldecoder("utf-8")(), 0, ""
+        lines, quotes, before, quote = 1, 0, b"", self.quote.encode() or b"\0"
         try:
             with path.open("rb") as stream:
                 while block := stream.read(_BLOCK):
@@ -109,27 +140,45 @@ class Delimited:
                         failure = "has a line longer than 2 MB, the most that is read: leave its long column out"
                         break
                     begun = len(block) - 1 - max(ends) if ends else begun + len(block)
+                    seen = before + block
+                    for blank in _BLANK.finditer(seen):
+                        head = seen[: blank.end() - 1]
+                        if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
+                            line = lines + head.count(b"\n")
+                            failure = f"has text below a blank line (line {line}): a footnote? Remove it, or the blank line"
+                            break
+                    if failure:
+                        break
+                    before = seen[-3:]
+                    lines += seen.count(b"\n") - before.count(b"\n")
+                    quotes += seen.count(quote) - before.count(quote)
                 else:
                     decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            failure = "is not valid UTF-8: convert it to UTF-8 first"
+            failure = "is not valid UTF-8: state its encoding= (--encoding), such as cp1252, or convert it to UTF-8"
         if failure:
             raise EventLogError(f"{what} {failure}")
 
-    def reader(self, stream: TextIO) -> Any:
-        """Python's reader of the same."""
+    def reader(self, stream: Iterable[str]) -> Iterator[list[str]]:
+        """Records by Python's reader, which knows delimiters of one character alone."""
         quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if self.quote else csv.QUOTE_NONE
-        return csv.reader(stream, delimiter=self.delimiter, quoting=quoting, strict=True)
+        quote = self.quote or None
+        if len(self.delimiter) == 1:
+            return csv.reader(stream, delimiter=self.delimiter, quotechar=quote, quoting=quoting, strict=True)
+        lines = (line.replace(self.delimiter, _STAND_IN) for line in stream)
+        read = csv.reader(lines, delimiter=_STAND_IN, quotechar=quote, quoting=quoting, strict=True)
+        return ([field.replace(_STAND_IN, self.delimiter) for field in record] for record in read)
 
-    def first_record(self, path: Path, what: str) -> list[str]:
+    def first_record(self, path: Path, what: str, *, lenient: bool = False) -> list[str]:
+        """The first line; if `lenient`, none where it cannot be read."""
         failure = "has an empty first line: remove it"
         try:
             with path.open(encoding="utf-8", newline="") as stream:
                 record = next(self.reader(stream), None)
-        except UnicodeDecodeError:
-            record, failure = [], "is not valid UTF-8: convert it to UTF-8 first"
         except csv.Error:
             record, failure = [], f"has a malformed first line: it is not {self.name.upper()}; say what it is with format="
+        if lenient:
+            return record or []
         if record is None:
             raise EventLogError(f"{what} is empty: it needs at least one event")
         if not record:
@@ -148,49 +197,135 @@ class Delimited:
         )
 
 
-CSV = Delimited("csv", (".csv",), delimiter=",", quote='"')
+CSV = Delimited("csv", (".csv", ".txt", ".dat"), delimiter=",", quote='"')
 TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
 
 
-_KINDS: dict[str, Kind] = {"UBIGINT": "digits", "BIGINT": "digits", "VARCHAR": "str"}
-_VALUES: dict[str, Kind] = dict.fromkeys((*_KINDS, "DOUBLE", "HUGEINT", "UHUGEINT"), "str")
+@final
+@dataclass(frozen=True, slots=True)
+class _Excel:
+    """A workbook of one sheet, whose cells are printed as text."""
+
+    name: str = "xlsx"
+    suffixes: tuple[str, ...] = (".xlsx",)
+
+    def rows(self, engine: Engine, given: Given) -> Rows:
+        """The columns of the sheet, as of the CSV that it would be saved as."""
+        what = given.called("xlsx")
+        given.require_no_text("xlsx", but=("header",))
+        path = workbook(checked(given.source), engine.unused("sheet"), what)
+        return CSV.read(path, given.asked, given.header, what, sniff=False)
+
+
+EXCEL = _Excel()
+
+
+def workbook(source: Path, target: Path, what: str) -> Path:
+    """`target`, made CSV with the cells of a workbook's one sheet."""
+    try:
+        openpyxl = importlib.import_module("openpyxl")
+    except ImportError:
+        raise missing_extra("Excel files are read by openpyxl", "excel") from None
+
+    def copied() -> bool:
+        book = openpyxl.load_workbook(source, read_only=True, data_only=True)
+        if len(book.worksheets) != 1:
+            return False
+        with target.open("x", encoding="utf-8", newline="") as file:
+            written = csv.writer(file, quoting=csv.QUOTE_ALL)
+            for row in book.worksheets[0].iter_rows(values_only=True):
+                if any(cell is not None for cell in row):
+                    written.writerow([_printed(cell) for cell in row])
+        book.close()
+        return True
+
+    if not guarded(what, copied):
+        raise EventLogError(f"{what} has several sheets: save the one that holds the table as a file of its own")
+    return target
+
+
+def _printed(cell: object) -> str:
+    return "" if cell is None else cell.isoformat() if hasattr(cell, "isoformat") else str(cell)
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class _JsonLines:
-    """One JSON object on each line."""
+    """One JSON object on each line. Labels are text: a number's digits, or what a string holds."""
 
     name: str = "jsonl"
     suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
 
     def rows(self, engine: Engine, given: Given) -> Rows:
-        """The fields as text, beside the JSON type of each value (uk, ik, ...)."""
+        """The fields as text; the role whose value is malformed in `refused`."""
         original, asked = checked(given.source), given.asked
         what = given.called("jsonl")
-        given.require_no_header("jsonl")
-        path = plain(original, engine.unused("source"))
+        given.require_no_text("jsonl", but=("encoding",))
+        path = plain(original, engine.unused("source"), given.encoding)
         names = _names(asked, what)
         if path.stat().st_size == 0:
             raise EventLogError(f"{what} is empty: it needs at least one event")
-        fields = ", ".join(f"{literal(name)}: 'JSON'" for name in names.values())
-        short = [SHORT[role] for role in names]
+        outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
+        if len({name.lower() for name in outer}) < len(outer):
+            outer = list({name.lower(): name for name in reversed(outer)}.values())
+        known = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
+        columns = ", ".join(f"{literal(name)}: 'JSON'" for name in outer)
         source = (
-            f"read_json({located(path)}, columns = {{{fields}}}, format = 'newline_delimited', records = true, "
-            f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(short)})"
+            f"read_json({located(path)}, columns = {{{columns}}}, format = 'newline_delimited', records = true, "
+            f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(known.values())})"
         )
-        columns = ", ".join(f"{name} ->> '$' AS {name}, json_type({name}) AS {name}k" for name in short)
+        fields = []
+        for role, name in names.items():
+            first, *path_within = name.split(".")
+            value = known[name.lower()]
+            if path_within:
+                value = f"coalesce(nullif({value}, 'null'), {_json_within(known[first.lower()], path_within)})"
+            fields.append(f"{value} AS {SHORT[role]}")
+        sql = f"SELECT {', '.join(fields)} FROM {source}"
+        sql = _json_elements(sql, [SHORT[role] for role in names if role not in ("value", "time")])
+        texts, bad = [], []
+        for role in names:
+            column = SHORT[role]
+            texts.append(f"{column} ->> '$' AS {column}")
+            if role != "time":
+                fine = f"json_type({column}) IN ('VARCHAR', 'NULL', 'UBIGINT', 'BIGINT')"
+                # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their digits.
+                wide = f"json_type({column}) = 'DOUBLE'"
+                if role != "value":
+                    wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
+                shown = "item" if role.startswith("item_") else role
+                bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {literal(shown)}")
+        refused = f"CASE {' '.join(bad)} END AS refused"
+        text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
 
-        labels = [role for role in names if role != "time"]
-
-        def settle(engine: Engine, relation: str, missing: frozenset[str]) -> Kinds:
+        def absent(missing: frozenset[str]) -> None:
             _require_fields(path, asked, missing, what)
-            kinds = [f"{SHORT[role]}k" for role in labels]
-            distinct = ", ".join(f"list(DISTINCT {kind}) FILTER (WHERE {kind} IS NOT NULL)" for kind in kinds)
-            found = engine.run(f"SELECT {distinct} FROM {relation}", what=what)[0]
-            return {role: _kind_of(role, names[role], types, what) for role, types in zip(labels, found, strict=True)}
 
-        return Rows(sql=f"SELECT {columns} FROM {source}", size=path.stat().st_size, what=what, kinds=settle)
+        return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), checked=True, absent=absent, texts=(text,))
+
+
+def _json_within(column: str, fields: Sequence[str]) -> str:
+    """SQL of a JSON value within another; of each element, where lists lie on the way."""
+    listed = f"[{column}]"
+    for field in fields:
+        spread = f"flatten([{_json_list('x')} for x in {listed}])"
+        step = literal('$."' + field.replace('"', '\\"') + '"')
+        listed = f"[json_extract(x, {step}) for x in {spread}]"
+    return f"CASE WHEN len({listed}) = 1 THEN {listed}[1] ELSE to_json({listed}) END"
+
+
+def _json_list(value: str) -> str:
+    """SQL of the elements of a JSON value, which is its own only one if it is no list."""
+    return f"CASE WHEN json_type({value}) = 'ARRAY' THEN json_extract({value}, '$[*]') ELSE [{value}] END"
+
+
+def _json_elements(sql: str, labels: Sequence[str]) -> str:
+    """The same events, one per element where a label is a list."""
+    for column in labels:
+        spread = f"CASE WHEN json_array_length({column}) > 0 THEN json_extract({column}, '$[*]') ELSE [NULL] END"
+        elements = f"unnest(CASE WHEN json_type({column}) = 'ARRAY' THEN {spread} ELSE [{column}] END)"
+        sql = f"SELECT * REPLACE ({elements} AS {column}) FROM ({sql})"
+    return sql
 
 
 def _names(asked: Asked, what: str) -> dict[str, str]:
@@ -209,30 +344,13 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     return names
 
 
-def _kind_of(field: str, column: object, types: Iterable[str] | None, what: str) -> Kind:
-    """The one kind that all values of a column have, from the JSON types that occur in it (None: every value is null)."""
-    found = {(_VALUES if field == "value" else _KINDS).get(name) for name in types or ()}
-    if None in found and field == "value":
-        raise EventLogError(f"{field}={column!r} of {what} holds booleans, lists or objects where numbers belong")
-    if None in found:
-        raise EventLogError(
-            f"{field}={column!r} of {what} holds values that are neither text nor whole numbers of at most 64 bits "
-            "(fractions, booleans, lists or objects): write them as text"
-        )
-    if len(found) > 1:
-        raise EventLogError(
-            f'{field}={column!r} of {what} holds numbers and text: 7 and "7" would be counted apart; write all of them as one'
-        )
-    return "digits" if "digits" in found else "str"
-
-
 def _require_fields(path: Path, asked: Asked, missing: frozenset[str], what: str) -> None:
     """Refuse a column in which no row had a value, unless the first object has it (then it is null, not missing)."""
     names = _first_names(path) if missing else []
     for role, column in asked.columns.items():
-        if role in missing and names and column not in names:
+        if role in missing and names and placed(str(column), names) is None:
             # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
-            if set(asked.columns.values()).isdisjoint(names):
+            if all(placed(str(known), names) is None for known in asked.columns.values()):
                 raise EventLogError(
                     f"{role}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
                 )
@@ -268,20 +386,24 @@ class _Parquet:
         """The columns of a Parquet file, by their names or positions."""
         source = checked(given.source)
         what = given.called("parquet")
-        given.require_no_header("parquet")
+        given.require_no_text("parquet")
         path = plain(source, engine.unused("source"))
         with path.open("rb") as stream:
             if stream.read(len(_MAGIC)) != _MAGIC:
                 raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
         relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
         names = self.names(engine, path, what)
-        places = by_name(given.asked, names, what)
-        known = _known_as(engine, relation, names, places, what)
-        types = engine.run(f"DESCRIBE SELECT {', '.join(map(quoted, known.values()))} FROM {relation}", what=what)
-        kinds = described(types, given.asked.columns, what)
-        count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0])
-        complete = count if _without_nulls(engine, path, [names[place] for place in places.values()], what) else None
-        return Rows(sql=selected(relation, known, kinds), size=count * BYTES_PER_ROW, what=what, kinds=kinds, complete=complete)
+        found = by_path(given.asked, names, what)
+        known = _known_as(engine, relation, names, {role: place for role, (place, _) in found.items()}, what)
+        sql, kinds = selected(
+            engine, relation, {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}, given.asked, what
+        )
+        count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
+        plain_columns = [names[place] for place, fields in found.values() if not fields]
+        whole = len(plain_columns) == len(found) and _without_nulls(engine, path, plain_columns, what)
+        texts = (sql,) if "str" in kinds.values() else ()
+        size = count * BYTES_PER_ROW
+        return Rows(sql, size, what, kinds, complete=count if whole else None, texts=texts)
 
     def names(self, engine: Engine, path: Path, what: str) -> list[str]:
         """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
@@ -323,7 +445,7 @@ def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mappi
     return {role: known[place] for role, place in places.items()}
 
 
-FORMATS: Final[tuple[FileFormat, ...]] = (CSV, TSV, _JsonLines(), PARQUET)
+FORMATS: Final[tuple[FileFormat, ...]] = (CSV, TSV, _JsonLines(), PARQUET, EXCEL)
 
 if TYPE_CHECKING:
     Format = str
@@ -366,7 +488,7 @@ def _is_several(path: str) -> bool:
 
 def _suffix_format(path: Path) -> FileFormat | None:
     """The format that a name tells; None if it tells none."""
-    suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
+    suffix = unpacked_suffix(path)
     return next((known for known in FORMATS if suffix in known.suffixes), None)
 
 
@@ -393,7 +515,7 @@ def _format_of(given: Given) -> FileFormat:
     if known is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
-            f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes} (and may add .gz); "
+            f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes} (and may add .gz, .bz2 or .zst); "
             f"or pass format= as one of {', '.join(map(repr, names))}"
         )
     return known
@@ -410,19 +532,17 @@ def _several(engine: Engine, given: Given) -> Rows:
         raise EventLogError(f"{_shown(given.source)} holds no file to read: a folder of other files than Parquet needs format=")
     if len(found) > _MOST_FILES:
         raise EventLogError(f"{_shown(given.source)} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them")
-    parts = [_one(engine, given, path, known) for path, known in found]
+    parts = _agreed([_one(engine, given, path, known) for path, known in found])
     what = f"{_shown(given.source)} ({len(parts):,} file{'s' if len(parts) > 1 else ''})"
-    columns = ", ".join(SHORT[role] for role in given.asked.columns)
-    whole = "*" if callable(parts[0].kinds) else columns
-    sql = " UNION ALL BY NAME ".join(f"SELECT {whole} FROM ({part.sql})" for part in parts)
     known = [part.complete for part in parts if part.complete is not None]
-    complete = sum(known) if len(known) == len(parts) else None
     return Rows(
-        sql=sql,
+        sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
         size=sum(part.size for part in parts),
         what=what,
-        kinds=_agreed(parts),
-        complete=complete,
+        kinds=parts[0].kinds,
+        complete=sum(known) if len(known) == len(parts) else None,
+        checked=any(part.checked for part in parts),
+        texts=tuple(part.sql for part in parts if part.texts),
     )
 
 
@@ -461,15 +581,12 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
     part = _opened(engine, replace(given, source=path, asked=asked), str(Path(*folders, path.name)))
     if not held:
         return part
-    if callable(part.kinds):
-        raise EventLogError(
-            f"{part.what} is JSON lines, which columns in the names of folders do not go with: use Parquet or CSV"
-        )
     texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
     kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
     complete = None if None in held.values() else part.complete
-    return replace(part, sql=f"SELECT *{columns} FROM ({part.sql})", kinds=kinds, complete=complete)
+    sql = f"SELECT *{columns} FROM ({part.sql})"
+    return replace(part, sql=sql, kinds=kinds, complete=complete, texts=(sql,) if part.texts else ())
 
 
 def _opened(engine: Engine, given: Given, shown: str) -> Rows:
@@ -482,13 +599,20 @@ def _opened(engine: Engine, given: Given, shown: str) -> Rows:
     raise EventLogError(failure)
 
 
-def _agreed(parts: list[Rows]) -> Kinds:
-    """The kinds that all files share, so that 7 and "7" stay two items."""
-    first = parts[0]
-    for other in parts[1:]:
-        if callable(first.kinds) != callable(other.kinds) or not (callable(first.kinds) or first.kinds == other.kinds):
+def _agreed(parts: list[Rows]) -> list[Rows]:
+    """The same files with one kind for each column: labels of which one file has integers and another text are printed."""
+    kinds = {role: {part.kinds[role] for part in parts} for role in parts[0].kinds}
+    mixed = [role for role, found in kinds.items() if len(found) > 1]
+    for role in mixed:
+        if role in ("value", "time"):
             raise EventLogError(
-                f'{other.what} holds columns of other types than {first.what}, and 7 and "7" would be counted apart: give all '
-                "files one format, and one type to each column"
+                f"the column of {role}s has other types in some of the files than in others: give all files one type of it"
             )
-    return first.kinds  # type: ignore[return-value]
+    if not mixed:
+        return parts
+    printed = ", ".join(f"CAST({SHORT[role]} AS VARCHAR) AS {SHORT[role]}" for role in mixed)
+    made = []
+    for part in parts:
+        sql = f"SELECT * REPLACE ({printed}) FROM ({part.sql})"
+        made.append(replace(part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}, texts=(sql,)))
+    return made

@@ -14,13 +14,14 @@ from typing import Any
 from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, literal, located, selected
+from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, literal, located
 from dpselect.events.doors.formats import CSV
 from dpselect.events.engine import Engine
 
 _SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
 _NULL = r"\N"  # unquoted; all text is quoted
 # Types by the object number that PostgreSQL has for them, as the engine's.
+_NUMERIC = 1700
 _TYPES: Mapping[int, str] = {
     **{16: "BOOLEAN", 17: "BLOB", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 25: "VARCHAR", 1042: "VARCHAR", 1043: "VARCHAR"},
     **{19: "VARCHAR", 2950: "UUID", 700: "FLOAT", 701: "DOUBLE", 1700: "DOUBLE"},
@@ -89,6 +90,8 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
     names, types = [column.name for column in cursor.description], [column.type_code for column in cursor.description]
     places = by_name(given.asked, names, what)
     stored = {role: _stored(cursor, types[place]) for role, place in places.items()}
+    # Decimals of labels are printed, with all their digits.
+    stored |= {role: "VARCHAR" for role, place in places.items() if types[place] == _NUMERIC and role != "value"}
     kinds = described(list(stored.items()), given.asked.columns, what)
     columns = sql.SQL(", ").join(sql.Identifier(names[place]) for place in places.values())
     target, quoted = engine.unused("database"), [names[places[role]] for role in places if stored[role] == "VARCHAR"]
@@ -104,8 +107,10 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
         f"escape = '\"', nullstr = {literal(_NULL)}, allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
         "new_line = '\\n', hive_partitioning = false)"
     )
-    text = selected(relation, {role: SHORT[role] for role in stored}, kinds)
-    return Rows(sql=text, size=target.stat().st_size, what=what, kinds=kinds)
+    shown = ", ".join(
+        f"CAST({SHORT[role]} AS VARCHAR) AS {SHORT[role]}" if kinds[role] == "str" else SHORT[role] for role in stored
+    )
+    return Rows(sql=f"SELECT {shown} FROM {relation}", size=target.stat().st_size, what=what, kinds=kinds)
 
 
 def _stored(cursor: Any, number: int) -> str:

@@ -11,11 +11,11 @@ import numpy as np
 
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import BYTES_PER_ROW, SHORT, Asked, Given, Rows, described, located, place_of, quoted, selected
+from dpselect.events.doors.base import BYTES_PER_ROW, SHORT, Asked, Given, Rows, located, place_of, placed, quoted, selected
 from dpselect.events.engine import Engine, guarded
 
-_Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int]]
-"""From a table to an SQL relation of its columns by their short names, and roughly its size in bytes as text."""
+_Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int, list[Any]]]
+"""From a table to an SQL relation of its columns by their short names, roughly its size in bytes as text, and all its names."""
 _UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as if it were this
 _EXTRA_KINDS = {
     "value": dict.fromkeys(("decimal", "floating", "integer", "mixed-integer-float"), "float64"),
@@ -36,10 +36,10 @@ def rows(engine: Engine, given: Given) -> Rows:
     given.require_no_query()
     given.require_no_file("a table")
     assert adapter is not None, "a door reads what it accepts"
-    relation, size = adapter(engine, source, asked, what)
-    kinds = described(engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what), asked.columns, what)
-    names = {role: SHORT[role] for role in asked.columns}
-    return Rows(sql=selected(relation, names, kinds), size=size, what=what, kinds=kinds, once=adapter is _arrow)
+    relation, size, names = adapter(engine, source, asked, what)
+    places = {role: (SHORT[role], fields) for role, (_, fields) in _places(asked, names, what).items()}
+    sql, kinds = selected(engine, relation, places, asked, what)
+    return Rows(sql=sql, size=size, what=what, kinds=kinds, once=adapter is _arrow)
 
 
 def _adapter(source: object) -> _Adapter | None:
@@ -48,21 +48,31 @@ def _adapter(source: object) -> _Adapter | None:
     return _arrow if known is None and hasattr(type(source), "__arrow_c_stream__") else known
 
 
-def _short(asked: Asked, names: Sequence[object], what: str) -> dict[Any, str]:
-    """The short names of the columns, each of which is there once."""
+def _places(asked: Asked, names: Sequence[Any], what: str) -> dict[str, tuple[Any, tuple[str, ...]]]:
+    """The column of each role, which is there once, and the fields within it where the name has dots."""
+    places = dict[str, tuple[Any, tuple[str, ...]]]()
     for role, column in asked.columns.items():
-        place_of(role, column, names, what)
-    return {column: SHORT[role] for role, column in asked.columns.items()}
+        texts = [name for name in names if isinstance(name, str)]
+        found = placed(column, texts) if isinstance(column, str) else None
+        outer, fields = (column, ()) if found is None else found
+        place_of(role, outer, names, what)
+        places[role] = outer, fields
+    return places
 
 
-def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
+def _short(asked: Asked, names: Sequence[Any], what: str) -> dict[str, Any]:
+    """The columns by their short names."""
+    return {SHORT[role]: column for role, (column, _) in _places(asked, names, what).items()}
+
+
+def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
     """An Arrow stream: pyarrow, Polars, Ibis and others, batch by batch."""
     if importlib.util.find_spec("pyarrow") is None:
         raise missing_extra(f"{what} is handed over through pyarrow", "arrow")
     arrow = importlib.import_module("pyarrow")
     stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
     names = list(stream.schema.names)
-    places = {short: names.index(column) for column, short in _short(asked, names, what).items()}
+    places = {short: names.index(column) for short, column in _short(asked, names, what).items()}
     schema = arrow.schema([stream.schema.field(place).with_name(short) for short, place in places.items()])
 
     def batches() -> Iterator[Any]:
@@ -70,24 +80,25 @@ def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, i
             yield arrow.RecordBatch.from_arrays([batch.column(place) for place in places.values()], schema=schema)
 
     engine.register("events", arrow.RecordBatchReader.from_batches(schema, batches()), what=what)
-    return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN
+    return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN, names
 
 
-def _lazy(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
+def _lazy(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
     """A Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
-    short = _short(asked, guarded(what, lambda: source.collect_schema().names()), what)
+    names = guarded(what, lambda: list(source.collect_schema().names()))
+    short, column = _short(asked, names, what), importlib.import_module("polars").col
     target = engine.path("table")
-    guarded(what, lambda: source.select(list(short)).rename(short).sink_parquet(target))
-    return _written(engine, target, what)
+    guarded(what, lambda: source.select([column(name).alias(known) for known, name in short.items()]).sink_parquet(target))
+    return (*_written(engine, target, what), names)
 
 
-def _relation(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
+def _relation(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
     """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
-    names = _short(asked, guarded(what, lambda: list(source.columns)), what)
+    names = guarded(what, lambda: list(source.columns))
     target = engine.path("table")
-    columns = ", ".join(f"{quoted(name)} AS {short}" for name, short in names.items())
+    columns = ", ".join(f"{quoted(name)} AS {short}" for short, name in _short(asked, names, what).items())
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
-    return _written(engine, target, what)
+    return (*_written(engine, target, what), names)
 
 
 def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
@@ -95,9 +106,10 @@ def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
     return f"read_parquet({located(target)}, hive_partitioning = false)", int(count or 0) * BYTES_PER_ROW
 
 
-def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int]:
-    short = _short(asked, list(source.columns), what)
-    table = source[list(short)].set_axis(list(short.values()), axis="columns")
+def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
+    names = list(source.columns)
+    short = _short(asked, names, what)
+    table = source[list(short.values())].set_axis(list(short), axis="columns")
     for role, column in asked.columns.items():
         held = table[SHORT[role]]
         if held.dtype == object:
@@ -106,7 +118,7 @@ def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, 
         elif held.dtype.kind == "M" or (isinstance(held.dtype, np.dtype) and held.to_numpy().strides[0] < 0):
             table = table.assign(**{SHORT[role]: held.copy()})
     engine.register("events", table, what=what)
-    return "events", len(table) * BYTES_PER_ROW
+    return "events", len(table) * BYTES_PER_ROW, names
 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:
@@ -114,17 +126,39 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
     pandas = importlib.import_module("pandas")
     kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
     known = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
-    if kind in known:
-        try:
+    try:
+        if kind in known:
             converted = pandas.to_datetime(values) if known[kind] == "datetime" else values.astype(known[kind])
-        except (OverflowError, UnicodeError, ValueError, TypeError):
-            converted = None
+        elif kind == "decimal":
+            converted = values.map(lambda value: format(value, "f"), na_action="ignore").astype("string")
+        elif kind in ("mixed", "mixed-integer") and field not in ("value", "time"):
+            converted = _nested(values)
+    except OverflowError:  # integers beyond 64 bits
+        converted = values.map(str, na_action="ignore").astype("string")
+    except (UnicodeError, ValueError, TypeError):
+        converted = None
     if converted is None:
         raise EventLogError(
-            f"{field}={column!r} of {what} holds Python objects of kind {kind!r}: users, items and groups must be integers of "
-            "at most 64 bits throughout, or text throughout; cast the column to one of them"
+            f"{field}={column!r} of {what} holds Python objects of kind {kind!r}: users, items and groups must be integers "
+            "throughout, or text throughout; cast the column to one of them"
         )
     return converted
+
+
+def _nested(values: Any) -> Any:
+    """Lists and dictionaries as Arrow has them; None for other objects."""
+    held = values.dropna()
+    if (
+        importlib.util.find_spec("pyarrow") is None
+        or not held.map(lambda value: isinstance(value, list | dict | np.ndarray)).all()
+    ):
+        return None
+    arrow, pandas = importlib.import_module("pyarrow"), importlib.import_module("pandas")
+    try:
+        made = arrow.array(values, from_pandas=True)
+    except (arrow.ArrowException, OverflowError):
+        return None
+    return pandas.Series(pandas.arrays.ArrowExtensionArray(made), index=values.index)
 
 
 _ADAPTERS: Final[dict[tuple[str, str], _Adapter]] = {

@@ -66,7 +66,7 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.csv", f'u,i\n1,"{SECRET}"x\n2,b\n', "malformed"),
         ("log.csv", f"u,i\n1,{SECRET}\r\n2,b\n", "do not all end alike.* malformed"),
         ("log.csv", f"u,i\n1,{SECRET}".encode() + b"\xe9\n", "UTF-8"),
-        ("log.csv", GOOD.encode("utf-16"), "UTF-8"),
+        ("log.csv", GOOD.encode("utf-16"), "UTF-16: say encoding='utf-16'"),
         ("log.csv", f"name,i\n1,{SECRET}\n", "its columns are 'name', 'i'"),
         ("log.csv", f"U,I\n1,{SECRET}\n", "may be data"),
         ("log.csv", f"U,i\n1,{SECRET}\n", "its columns are 'U', 'i'"),
@@ -91,14 +91,13 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
         ("log.jsonl", f'{{"U": 1, "I": "{SECRET}"}}\n', "not a field"),
         ("log.jsonl", "null\nnull\n", "no event"),
         ("log.jsonl", f'null\n{{"u": 1, "b": "{SECRET}"}}\n', "item='i' is not a column .* 'u', 'b'"),
-        ("log.jsonl", f'{{"u": 1, "i": "{SECRET}"}}\n{{"u": "1", "i": "a"}}\n', "counted apart"),
         ("log.jsonl", f'{{"u": 1.5, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
-        ("log.jsonl", f'{{"u": 1, "i": ["{SECRET}"]}}\n', "neither text nor whole numbers"),
+        ("log.jsonl", f'{{"u": 1, "i": [["{SECRET}"]]}}\n', "neither text nor whole numbers"),
+        ("log.jsonl", f'{{"u": 1, "i": {{"a": "{SECRET}"}}}}\n', "neither text nor whole numbers"),
         ("log.jsonl", f'{{"u": true, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
-        ("log.jsonl", f'{{"u": {2**64}, "i": "{SECRET}"}}\n', "neither text nor whole numbers"),
         ("log.parquet", GOOD, "not a Parquet file"),
         ("log.parquet", f"PAR1{SECRET}", "damaged"),
-        ("log.txt", GOOD, r"\.csv, \.tsv"),
+        ("log.log", GOOD, r"\.csv, .*\.tsv"),
     ],
 )
 def test_bad_files(tmp_path: Path, name: str, data: str | bytes, words: str) -> None:
@@ -157,7 +156,7 @@ def test_names_cannot_smuggle_sql(tmp_path: Path) -> None:
     refused(tmp_path / "b.parquet", "its columns are", user='" OR 1')
 
 
-@pytest.mark.parametrize("values", [[1.5], [True], [[1]], [{"a": 1}], [b"x"], pd.to_datetime(["2020-01-01"])])
+@pytest.mark.parametrize("values", [[1.5], [True], [[[1]]], [{"a": 1}], [b"x"], pd.to_datetime(["2020-01-01"])])
 def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
     """Fractions, booleans, nested values, bytes and times are refused as users and as items, in files and in tables."""
     table = pa.table({"u": pa.array(values), "i": [SECRET]})
@@ -172,7 +171,6 @@ def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
     [
         (pd.DataFrame({"u": [1, "1"], "i": [SECRET, "a"]}), "mixed-integer"),
         (pd.DataFrame({"u": [1, None], "i": [SECRET, "a"]}), "DOUBLE"),
-        (pd.DataFrame({"u": [1, 2**70], "i": [SECRET, "a"]}), "at most 64 bits"),
         (pd.DataFrame([[1, 2, SECRET]], columns=["u", "u", "i"]), "more than one column"),
         (pd.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
         (pl.DataFrame({"U": [1], "i": [SECRET]}), "its columns are 'U', 'i'"),
@@ -310,12 +308,12 @@ def test_a_kind_of_file_is_added_by_a_line(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, Pairs()))
     log = written(tmp_path, "a.psv", "u;i\n1;x\n")
     other = written(tmp_path, "b.pairs.gz", gzip.compress(b"u;i\n2;x\n"))
-    plain = written(tmp_path, "c.txt", "u;i\n3;x\n")
+    plain = written(tmp_path, "c.log", "u;i\n3;x\n")
     for source, form, count in ((log, "auto", 1), (other, "auto", 1), (plain, "pairs", 1), ([log, other], "auto", 2)):
         assert events.read(source, user="u", item="i", format=form).counts.tolist() == [count]
     assert events.read(tmp_path, user="u", item="i", format="pairs").counts.tolist() == [2]
-    refused(plain, r"\.psv .* 'parquet', 'pairs'")
-    refused(plain, "one of auto, csv, tsv, jsonl, parquet, pairs", format="orc")
+    refused(plain, r"\.psv .* 'parquet', 'xlsx', 'pairs'")
+    refused(plain, "one of auto, csv, tsv, jsonl, parquet, xlsx, pairs", format="orc")
     refused([plain], r"must end in .*\.pairs")
 
 

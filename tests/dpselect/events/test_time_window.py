@@ -101,7 +101,7 @@ def test_an_empty_window_is_released_as_any_other(form: str, tmp_path: Path) -> 
     ("rows", "options", "words"),
     [
         ([{"u": 1, "i": 7}, {"u": 2, "i": 7.5}], {}, "neither text nor whole numbers"),
-        ([{"u": 1, "i": 7}, {"u": "x", "i": 7}], {}, "holds numbers and text"),
+        ([{"u": 1, "i": 7}, {"u": True, "i": 7}], {}, "neither text nor whole numbers"),
         ([{"u": 1, "i": 7, "v": 1}, {"u": 1, "i": 7, "v": SECRET}], {"value": "v", "value_clip": 5}, "not a finite number"),
         ([{"u": 1, "i": 7, "v": 1}, {"i": 7, "v": "nan"}], {"value": "v", "value_clip": 5}, "not a finite number"),
         ([{"u": 1, "i": None}, {"u": 1, "i": None}], {}, "no event with both"),
@@ -255,9 +255,9 @@ def test_a_catalogue_that_is_none_of_integers_is_treated_alike_on_every_day(tmp_
 
 
 @pytest.mark.parametrize(
-    ("row", "words"), [('{"u": "e", "t": "2024-01-02"}', ""), ('{"u": "e", "i": 5, "t": "2024-01-02"}', "text")]
+    ("row", "words"), [('{"u": "e", "t": "2024-01-02"}', ""), ('{"u": "e", "i": 5.5, "t": "2024-01-02"}', "text")]
 )
-def test_json_lines_are_settled_once_for_all_days(row: str, words: str, tmp_path: Path) -> None:
+def test_json_lines_are_judged_once_for_all_days(row: str, words: str, tmp_path: Path) -> None:
     """A row on a day of its own is no error of that day: what is wrong stops the log before any, a missing field is a null."""
     log = tmp_path / "log.jsonl"
     log.write_text(f'{{"u": "first", "t": "2024-01-01"}}\n{{"u": "a", "i": "x", "t": "2024-01-01"}}\n{row}\n')

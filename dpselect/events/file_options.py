@@ -1,0 +1,143 @@
+"""`FileOptions`: what is said about a file or a database and its labels, as the fields of one model that others inherit."""
+
+from __future__ import annotations
+
+import codecs
+import re
+import unicodedata
+from abc import ABC
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self, get_args
+
+from pydantic import Field, SkipValidation, model_validator
+
+from accounting.frozen import Frozen
+from dpselect.errors import EventLogError
+from dpselect.events.doors.base import Form
+from dpselect.events.doors.formats import Format
+
+_MOST_BYTES = 4  # of a delimiter, as the engine has it
+_MOST_TEXT = 100
+
+
+class FileOptions(Frozen, ABC):
+    """How a file or a database is read, and its labels written: for a log and for a public list.
+
+    Attributes:
+        format: what a file is; "auto" goes by its name.
+        header: whether the first line of delimited text has names. None: it has, unless all columns are positions.
+        delimiter: what stands between the fields of delimited text, at most 4 bytes. None: "," in CSV and a tab in TSV; or, in
+            CSV whose header has the names asked for under one of ";", tab, "|" and "::" alone, that one.
+        quote: the character around fields of CSV, '"' if None; "" for none.
+        encoding: how text in a file is encoded, as Python calls it: "cp1252", "utf-16". None is UTF-8.
+        null: texts that stand for a missing user, item or group.
+        split: what stands between several items in one field of text: each is an event of its own.
+        normalize: what is done to users, items and groups that are text, in the order stated: "nfc" or "nfkc" (forms of Unicode),
+            "casefold" (letter case), "strip" (spaces at both ends). Text that is empty then is missing.
+        table, query: what to read of a database: a table (perhaps schema.table), or an SQL query.
+    """
+
+    error_class: ClassVar[type[EventLogError]] = EventLogError
+
+    format: SkipValidation[Format] = Field(default="auto", description="Format of a file. By default its name tells.")
+    header: SkipValidation[bool | None] = Field(
+        default=None, description="Whether the first line of delimited text (CSV, TSV) holds names."
+    )
+    delimiter: SkipValidation[str | None] = Field(
+        default=None,
+        description="What stands between fields of CSV, such as ';' or '::'. By default a header that is plain tells.",
+    )
+    quote: SkipValidation[str | None] = Field(default=None, description="Character around fields of CSV; '' for none.")
+    encoding: SkipValidation[str | None] = Field(
+        default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
+    )
+    null: SkipValidation[tuple[str, ...]] = Field(
+        default=(), description="Text that stands for a missing user, item or group (NULL); repeatable."
+    )
+    split: SkipValidation[str | None] = Field(
+        default=None, description="What stands between several items in one field: each is an event of its own."
+    )
+    normalize: SkipValidation[tuple[Form, ...]] = Field(
+        default=(), description="Write labels alike before they are compared: nfc, nfkc, casefold, strip; repeatable."
+    )
+    table: SkipValidation[str | None] = Field(default=None, description="Table of a database.")
+    query: SkipValidation[str | None] = Field(default=None, description="SQL query of a database.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _texts(cls, given: Any) -> Any:
+        """One text, or a sequence of them, as a tuple."""
+        if not isinstance(given, dict):
+            return given
+        held = dict(given)
+        for name in ("null", "normalize"):
+            if isinstance(held.get(name), str):
+                held[name] = (held[name],)
+            elif isinstance(held.get(name), Sequence):
+                held[name] = tuple(held[name])
+            elif name in held and held[name] is None:
+                held[name] = ()
+        if held.get("delimiter") == "\\t":
+            held["delimiter"] = "\t"
+        return held
+
+    @model_validator(mode="after")
+    def _well_formed(self) -> Self:
+        if self.header is not None and not isinstance(self.header, bool):
+            raise EventLogError(f"header={self.header!r} must be True, False or None")
+        for name in ("delimiter", "split"):
+            _require_text(name, getattr(self, name))
+        if self.delimiter is not None and (len(self.delimiter.encode()) > _MOST_BYTES or re.search(r'["\r\n]', self.delimiter)):
+            raise EventLogError(
+                f"delimiter={self.delimiter!r} must be at most {_MOST_BYTES} bytes, without a quote or a line end"
+            )
+        if self.quote is not None and not (isinstance(self.quote, str) and re.fullmatch(r"[!-~]?", self.quote)):
+            raise EventLogError(f"quote={self.quote!r} must be one ASCII character, or '' for none")
+        if self.quote and self.delimiter is not None and self.quote in self.delimiter:
+            raise EventLogError(
+                f"quote={self.quote!r} is part of delimiter={self.delimiter!r}: state another one, or '' for none"
+            )
+        _require_encoding(self.encoding)
+        if not isinstance(self.null, tuple) or not all(isinstance(text, str) for text in self.null):
+            raise EventLogError(f"null={self.null!r} must be texts that stand for a missing label")
+        if not isinstance(self.normalize, tuple) or not set(self.normalize) <= set(get_args(Form)):
+            known = ", ".join(get_args(Form))
+            raise EventLogError(
+                f"normalize={self.normalize!r} must be some of {known}: what is done to labels before they compare"
+            )
+        if {"nfc", "nfkc"} <= set(self.normalize):
+            raise EventLogError("normalize= names nfc and nfkc, which contains it: state nfkc alone")
+        return self
+
+
+FILE_OPTIONS = tuple(FileOptions.model_fields)
+
+
+def _require_text(name: str, stated: object) -> None:
+    if stated is not None and not (isinstance(stated, str) and 0 < len(stated) <= _MOST_TEXT):
+        raise EventLogError(f"{name}={stated!r} must be text of 1 to {_MOST_TEXT} characters, or None")
+
+
+def _require_encoding(stated: object) -> None:
+    if stated is None:
+        return
+    try:
+        known = isinstance(stated, str) and bool(codecs.lookup(stated)._is_text_encoding)
+    except (LookupError, ValueError):
+        known = False
+    if not known:
+        raise EventLogError(f"encoding={stated!r} is not known: name one as Python does, such as 'cp1252', 'latin-1' or 'utf-16'")
+
+
+def normalized(text: str, forms: Sequence[Form]) -> str:
+    """A label as it is compared: text exactly as written, unless `forms` say otherwise."""
+    for form in forms:
+        if form == "nfc":
+            text = unicodedata.normalize("NFC", text)
+        elif form == "nfkc":
+            text = unicodedata.normalize("NFKC", text)
+        elif form == "casefold":
+            text = text.casefold()
+        else:
+            text = text.strip()
+    return text
