@@ -274,8 +274,8 @@ def _explained(error: Exception, what: str) -> str:
         return f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read; leave its long column out"
     if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
         return (
-            f"{what} cannot be read{place}: it has a malformed row, of another number of fields than the first line: a footnote or "
-            "a total below the table, or a delimiter in a label that is not quoted. Such a file is refused whole: correct it"
+            f"{what} cannot be read{place}: it has a malformed row, of another number of fields than the first line: a footnote "
+            "or a total below the table, or a delimiter in a label that is not quoted. Such a file is refused whole: correct it"
         )
     if "invalid state" in text:
         return (

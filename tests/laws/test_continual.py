@@ -448,7 +448,7 @@ def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | N
     state, each = states.State.in_memory(mechanism), mechanism.users.weights()[0, 1]
     last: dict[tuple[int, int], int] = {}
     wait = {"period": 1, "running": 6, "window": window or 0}[count]
-    kinds: Any = {"user": "str", "item": "str"} if text else {"user": "int", "item": "digits"}
+    kinds: Any = {"user": "str", "item": "str"} if text else {"user": "int", "item": "int"}
     for period in range(1, 7):
         tables = [np.array([rng.integers(0, 8, 100), rng.integers(-9, 60, 100)]) for _ in range(2)]
         expected: dict[str, int] = {}
@@ -498,7 +498,7 @@ def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> Non
     state = states.State.in_memory(of("period", None, delta=None), labels)
     events = {"u": np.arange(4), "i": np.array(["7", "0", str(2**64 - 1), str(-(2**63))])}
     state._connection.register("events", events)
-    state.load(["events"], {"user": "int", "item": "digits"})
+    state.load(["events"], {"user": "int", "item": "int"})
     assert [labels[item] for item in state.take(1).items] == ["7", str(2**64 - 1), str(-(2**63))]
 
 
