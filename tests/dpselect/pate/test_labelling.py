@@ -305,7 +305,7 @@ def test_its_own_ledger_has_the_budget_of_the_job(tmp_path: Path, mechanism: pat
     """Without a ledger the job's own budget pays for every round and for nothing more."""
     with own_session(tmp_path / "own.db", mechanism, 23, 5, resume=False) as payer:
         _run(tmp_path / "job", payer, mechanism=mechanism)
-        assert int(payer.affordable(mechanism, one_by_one=True)) == 0
+        assert payer.affordable(mechanism, one_by_one=True).releases == 0
         assert _total(payer).remaining.main <= 1e-11
         assert _total(payer).remaining.failure <= 1e-17  # units of 10^-18, each rounded up
         with pytest.raises(acc.BudgetExceeded):

@@ -14,12 +14,13 @@ from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.pate.noise_for_rounds import adaptive_epsilon
 
 BUDGET = acc.Budget(epsilon=2.0, delta=1e-6)
-MEMBERS: list[tuple[type[Any], dict[str, Any]]] = [
+MEMBERS: list[Any] = [
     (pate.GNMax, {}),
     (pate.ConfidentGNMax, {"threshold": 150}),
     (pate.BinaryVoting, {}),
     (pate.TauVoting, {"tau": 3}),
-    (pate.StableVoting, {}),
+    pytest.param(pate.StableVoting, {}, marks=pytest.mark.slow),
+    (pate.TopVotes, {"k": 2}),
 ]
 
 
@@ -30,6 +31,8 @@ def test_fitted_spends_the_budget_and_no_more(member: type[Any], settings: dict[
     mechanism = pate.fitted(member, budget, rounds=600, labels=22, **settings)
     assert budget.admits(600 * mechanism.curve)
     knob, factor = ("rho", 1 + (1e-3 if budget.epsilon else 1e-6)) if member is pate.StableVoting else ("sigma", 1 - 1e-6)
+    if member is pate.TopVotes:
+        knob, factor = "scale", 1 - (1e-3 if budget.epsilon else 1e-6)
     louder = {knob: getattr(mechanism, knob) * factor}
     if member is pate.ConfidentGNMax:
         assert mechanism.sigma_threshold == 2 * mechanism.sigma
@@ -61,6 +64,7 @@ def test_calibrated_takes_any_family() -> None:
     assert fixed.sigma_threshold == 40.0
 
 
+@pytest.mark.slow
 def test_the_split_of_delta_is_near_the_best() -> None:
     """No split of delta that was not tried lets gaps pass that are more than 1 % narrower."""
     chosen = pate.fitted(pate.StableVoting, BUDGET, rounds=600, labels=22)
@@ -72,6 +76,7 @@ def test_the_split_of_delta_is_near_the_best() -> None:
         assert width < 1.01 * other.stable.rule.scale * other.stable.rule.threshold
 
 
+@pytest.mark.slow
 def test_the_adaptive_programme_buys_less_noise_within_the_budget() -> None:
     """Knowing the true order buys a little more rho than the account of any order, and its own bound certifies the result."""
     budget = acc.Budget(epsilon=3.0, delta=1e-5)

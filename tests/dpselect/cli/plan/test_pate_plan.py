@@ -51,6 +51,7 @@ def test_a_plan_in_numbers(run: Run) -> None:
     assert gnmax["settings"]["sigma"] == pytest.approx(mechanism.sigma, rel=1e-9)  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
     """Two lines of what the noise does, F1 by rounds, the command that follows; and a page that needs no script."""
     result = run(*ASKED, "--html", tmp_path / "plan.html")
@@ -90,6 +91,7 @@ def test_what_is_missing_or_foreign_is_named(run: Run, arguments: tuple[object, 
     assert words in " ".join(result.stderr.split())
 
 
+@pytest.mark.slow
 def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     """From votes on public items and their truth: the F1 that labels of these items have, within .03, and labels an item."""
     rng = np.random.default_rng(1)
@@ -128,6 +130,7 @@ def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     assert "truth" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_ensemble_that_is_too_small_is_said_to_be(run: Run) -> None:
     """Fifty teachers, a hundred labels and ten thousand rounds: the text says that it does not work."""
     model = ("--teachers", 50, "--labels", 60, "--votes-per-item", 3, "--agreement", 0.7)
