@@ -29,7 +29,7 @@ class ProcessState(Generic[T]):
     __slots__ = ("_lock", "_owner", "_process", "_remedy", "value")
 
     def __init__(self, value: T, *, owner: str, remedy: str) -> None:
-        self.value = value
+        self.value: T = value
         self._owner, self._remedy = owner, remedy
         self._lock = threading.Lock()
         self._process = os.getpid()

@@ -372,7 +372,10 @@ class BudgetExceeded(AccountingError):
         would_fit: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit
+        self.requested: Price | None = requested
+        self.spent: Price | None = spent
+        self.remaining: Remaining | None = remaining
+        self.would_fit: int | None = would_fit
 
 
 def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:

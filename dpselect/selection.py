@@ -268,11 +268,12 @@ class Selections(Sequence[Selection]):
         reason: str | None = None,
         values: NDArray[np.float64] | None = None,
     ) -> None:
-        self.indices, self.values = indices, values
+        self.indices: NDArray[np.int64] = indices
+        self.values: NDArray[np.float64] | None = values
         if complete is None:
             found = (indices >= 0).sum(axis=1)
             complete = np.asarray(found == (found if requested is None else requested))
-        self.complete = complete
+        self.complete: NDArray[np.bool_] = complete
         self._ordered, self._requested, self._reason = ordered, requested, reason
 
     @overload

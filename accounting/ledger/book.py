@@ -299,8 +299,9 @@ class Book:
     """What a transaction knows of a dataset that it has locked, and all that it writes there: nothing before `close`."""
 
     def __init__(self, connection: Connection, declared: Declared) -> None:
-        self.connection, self.declared = connection, declared
-        self.dataset = declared.dataset
+        self.connection: Connection = connection
+        self.declared: Declared = declared
+        self.dataset: Dataset = declared.dataset
         self._spent: dict[str, Price] = {}
         self._changed: set[str] = set()
         self._held: dict[tuple[int, str], Price] = {}

@@ -57,9 +57,9 @@ from accounting.ledger.stored_text import checked_name, digest
 # -- tables --------------------------------------------------------------------------------------------------------------
 
 SCHEMA_VERSION = 1
-metadata = MetaData()
+metadata: MetaData = MetaData()
 
-meta = Table(
+meta: Table = Table(
     "dpledger_meta",
     metadata,
     Column("id", Integer, primary_key=True, autoincrement=False),
@@ -67,7 +67,7 @@ meta = Table(
     Column("ledger_id", String(64), nullable=False),
 )
 
-datasets = Table(
+datasets: Table = Table(
     "dpledger_datasets",
     metadata,
     Column("id", Integer, primary_key=True),
@@ -78,7 +78,7 @@ datasets = Table(
     Column("head", String(64), nullable=False),
 )
 
-totals = Table(
+totals: Table = Table(
     "dpledger_totals",
     metadata,
     Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
@@ -87,7 +87,7 @@ totals = Table(
     Column("failure", BigInteger, nullable=False),
 )
 
-entries = Table(
+entries: Table = Table(
     "dpledger_entries",
     metadata,
     Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True, autoincrement=False),
@@ -130,7 +130,7 @@ _PARTIAL = (
     "dpledger_entries_expiring ON dpledger_entries (dataset_id, expires) WHERE expires IS NOT NULL",
 )
 
-scopes = Table(
+scopes: Table = Table(
     "dpledger_scopes",
     metadata,
     Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
@@ -141,7 +141,7 @@ scopes = Table(
 )
 
 # What reports show, kept up by every charge: see `Sums`. Integers as text, for what many periods add up to may leave 64 bits.
-sums = Table(
+sums: Table = Table(
     "dpledger_sums",
     metadata,
     Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
@@ -155,7 +155,7 @@ sums = Table(
     sqlite_with_rowid=False,
 )
 
-fingerprints = Table(
+fingerprints: Table = Table(
     "dpledger_fingerprints",
     metadata,
     Column("fingerprint", Text, primary_key=True),
@@ -220,7 +220,7 @@ class Declared:
         checked_types({"seq": row.seq, "prev": row.genesis, "hash": row.head})
         self.id: int = row.id
         self.declaration: str = row.declaration
-        self.dataset = Dataset.from_declaration(row.declaration)
+        self.dataset: Dataset = Dataset.from_declaration(row.declaration)
         self.genesis: str = row.genesis
         self.seq: int = row.seq
         self.head: str = row.head
