@@ -25,8 +25,8 @@ from accounting.errors import missing_extra
 from dpselect.cli import options, out
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.continual import Horizon, Period
-from dpselect.continual.continual_top_k import Over
-from dpselect.continual.horizon import ANY_GROUPS, of_pairs, records
+from dpselect.continual.continual_top_k import ANY_GROUPS, Over
+from dpselect.continual.horizon import of_pairs, records
 from dpselect.continual.state import State
 from dpselect.errors import printable
 from dpselect.events import Format
@@ -294,8 +294,11 @@ def closed_at_once(
     Args:
         settings: fields of the mechanism; its `periods` may be None, for those of the log, and its `users` missing.
         paid: ledger, dataset, key and path of the state.
+        with_counts: whether all items of a user weigh the same; `items_per_period` of them, or the reading's bound on items.
     """
     grouped, group = reading.group is not None, None if reading.group is None else str(reading.group)
+    if with_counts and items_per_period is None and reading.max_items_per_user is not None:
+        items_per_period, reading = reading.max_items_per_user, reading.model_copy(update={"max_items_per_user": None})
     reading = of_pairs(reading, grouped=grouped)
     assert reading.window is not None, "there is a column of times"
     named = list(periods(reading.window, every, partial=partial_last))

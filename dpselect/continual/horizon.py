@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from accounting import AccountingError, Ledger, zero
 from accounting.ledger import ClaimConflict, Dataset, Terms
 from dpselect.continual import means
-from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
+from dpselect.continual.continual_top_k import ANY_GROUPS, UNIT, ContinualTopK, Floats, Integers, declared
 from dpselect.continual.state import Closed, Meta, State, cell, cells_of, parts_of
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import spark
@@ -487,9 +487,6 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[La
         bounds = f"at least {least}" + ("" if most is None else f" and at most candidates={most}")
         raise InvalidRequest(f"domain= has {len(listed)} items, in all groups, and must have {bounds}")
     return listed
-
-
-ANY_GROUPS = 10**12  # of a user: a horizon bounds the cells of all of them together
 
 
 def _with_groups(options: dict[str, Any]) -> dict[str, Any]:

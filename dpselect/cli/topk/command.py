@@ -20,7 +20,7 @@ from accounting.address import without_password
 from dpselect.cli import config as files
 from dpselect.cli import options, out
 from dpselect.cli.topk.delivery import Delivery
-from dpselect.continual.continual_top_k import Over
+from dpselect.continual.continual_top_k import ANY_GROUPS, Over
 from dpselect.continual.history import History
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events import ProgressCallback, Reading, read_catalogue
@@ -215,7 +215,7 @@ def topk(
         "group": group,
         "groups": groups,
         "groups_column": groups_column,
-        "max_groups_per_user": max_groups_per_user,
+        "max_groups_per_user": ANY_GROUPS if horizon and group and max_groups_per_user is None else max_groups_per_user,
         "time": time,
         "since": since,
         "until": until,
@@ -425,9 +425,8 @@ def _released_at_once(
 ) -> None:
     """Release every period from one budget for all of them: `dpselect continual run`."""
     from dpselect.cli.continual import closed_at_once  # what most answers do without
-    from dpselect.continual.horizon import of_pairs
 
-    release, reading, payment = question.release, of_pairs(question.reading), question.payment
+    release, payment = question.release, question.payment
     needed = {"every": every, **_needed(question)}
     if missing := [f"--{name}" for name, given in needed.items() if given is None]:
         raise InvalidRequest(
@@ -436,7 +435,7 @@ def _released_at_once(
     assert payment is not None
     assert every is not None
     plain = Release(release.k, release.budget, release.relation, release.domain, release.domain_name)
-    other = [name for name, given in asdict(release).items() if given != getattr(plain, name)]
+    other = [name for name, given in asdict(release).items() if given != getattr(plain, name) and name not in _OVER_TIME]
     other += [name for name in ("period", "team", "purpose") if getattr(payment, name)]
     other += [] if question.engine == "memory" else ["engine"]
     if other:
@@ -444,7 +443,21 @@ def _released_at_once(
     out.require_targets({"--output": output}, str(payment.ledger))
     settings = {"k": release.k, "periods": None, "count": count or "period", "window": window, "relation": release.relation}
     paid = {"ledger": payment.ledger, "dataset": payment.dataset, "key": payment.key, "path": state}
-    closed_at_once(question.source, reading, every, release.budget, settings, release.domain, paid, json=as_json, output=output)
+    closed_at_once(
+        question.source,
+        question.reading,
+        every,
+        release.budget,
+        settings,
+        release.domain,
+        paid,
+        with_counts=release.with_counts,
+        json=as_json,
+        output=output,
+    )
+
+
+_OVER_TIME = ("with_counts", "groups_name")  # what a horizon has too
 
 
 def _needed(question: Question) -> dict[str, object]:

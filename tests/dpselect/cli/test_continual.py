@@ -164,6 +164,18 @@ def test_one_table_of_groups_weeks_and_counts(cities: list[str], tmp_path: Path)
     assert (abs(found["fr"] - 200) < 60).all()
 
 
+def test_topk_gives_the_same_table(cities: list[str], tmp_path: Path) -> None:
+    """`topk --every --horizon` with groups and counts is that run; what it bounds users to is items of a period."""
+    place = cities.index("--state")
+    asked = ["topk", cities[1], *cities[2:place], "--horizon", *cities[place + 1 :], "--with-counts", "--max-items-per-user", "1"]
+    first = CliRunner().invoke(app, [*asked, "--json"])
+    assert first.exit_code == 0, first.output
+    rows = json.loads(first.stdout)["table"]
+    assert set(rows[0]) == {"period", "city", "rank", "item", "users", "low", "high"}
+    assert json.loads(first.stdout)["mechanism"]["users"]["per_period"] == 1
+    assert told(*cities, "--with-counts", "--items-per-period", "1", "--json")["table"] == rows
+
+
 def test_a_number_without_a_unit_is_called_a_score(cities: list[str], tmp_path: Path) -> None:
     """Without --with-counts weights fall, and text, table and JSON say score; Parquet has the table of JSON."""
     text = told(*cities)
