@@ -151,6 +151,13 @@ class EmbeddedPairs:
         sums[found["place"]] = found["w"]
         return sums
 
+    def items_per_group(self, reading: Reading) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(users,) in how many groups each user is, and how many items of each of them they have on average."""
+        looked = self._looked_at(reading.contributions(self._staged.kinds))
+        each = f"SELECT CAST(count(DISTINCT g) AS DOUBLE) AS n, CAST(count(*) AS DOUBLE) AS t FROM {looked} GROUP BY u"
+        found = self._engine.columns(each, what=self._staged.what)
+        return found["n"], found["t"] / np.maximum(found["n"], 1.0)
+
     def close(self) -> None:
         """Drop the pairs, and the totals of every count."""
         self._stack.close()

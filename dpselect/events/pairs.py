@@ -288,6 +288,8 @@ class _Kept(Protocol):
         self, reading: Reading, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
     ) -> NDArray[np.int64]: ...
 
+    def items_per_group(self, reading: Reading) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+
     def close(self) -> None: ...
 
 
@@ -368,6 +370,16 @@ class Pairs(NotPickled):
             raise EventLogError("salt=None would keep other items of a user than were counted: pass the salt of those counts")
         with self._count():
             return self._kept.weighed(reading, labels, numbers, norm)
+
+    def items_per_group(self, within: Labels | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(users,) in how many groups each user is, and how many different items of each of them on average; of a list those that
+        it names. Sorted, so that the order of users tells nothing. **Private.**
+        """
+        reading = self._reading({"within": within})
+        with self._count():
+            groups, items = self._kept.items_per_group(reading)
+        order = np.lexsort((items, groups))
+        return groups[order], items[order]
 
     def close(self) -> None:
         """Drop the pairs. In a fork it does nothing."""

@@ -281,6 +281,10 @@ class SparkPairs:
             sums[place] = total
         return sums
 
+    def items_per_group(self, reading: Reading) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Not asked of a cluster: nothing is learnt there."""
+        raise EventLogError("group= learns in the embedded engine: leave engine='spark' out, or state learn=0")
+
     def close(self) -> None:
         """Drop the pairs, and the totals of every count."""
         for cluster in (*self._tallies, self._cluster):

@@ -9,6 +9,8 @@ from html import escape
 from typing import Any, Self, final
 from uuid import uuid4
 
+import numpy as np
+
 import accounting as acc
 import dpselect as dps
 from dpselect import events
@@ -21,7 +23,7 @@ from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import interval
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt, LearnThenSelect
 from dpselect.release.promise import Promise, promise, promise_in_words
-from dpselect.release.question import Payment, Question, choose, choose_later, learns_about
+from dpselect.release.question import Payment, Question, choose, choose_later, learns_about, listed_groups
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Norm, Sensitivity
@@ -258,7 +260,9 @@ def _learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Lear
         return None
     paid = None if payment.key is None else ledger.find(dataset, payment.key)
     users, items = release.users is None, release.items_per_user is None
-    for drawn in (Learning(epsilon=1.0), *([Learning(epsilon=1.0, users=users, items=items)] if users != items else [])):
+    about: Any = {"groups": question.reading.max_groups_per_user, "listed": listed_groups(question.reading)}
+    every, some = Learning(epsilon=1.0, **about), Learning(epsilon=1.0, users=users, items=items, **about)
+    for drawn in (every, *([some] if users != items else [])):
         start = CLAIM + learns_about(question, drawn)
         entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
         if entry is not None and (users or items):
@@ -282,10 +286,14 @@ def _after_learning(
         source, reading = _source(question, None)
         # Read before the charge: a log that cannot be read costs nothing.
         log = stack.enter_context(events.pairs(source, reading, progress=progress))
-        items = log.items_per_user(question.release.domain)
+        groups, items = None, np.empty(0)
+        if question.reading.group is None:
+            items = log.items_per_user(question.release.domain)
+        else:
+            groups, items = log.items_per_group(question.release.domain)
 
         def draw() -> Answer:
-            choice = informed.chosen(informed.item.learning.learn(items, informed.declared))
+            choice = informed.chosen(informed.item.learning.learn(items, informed.declared, groups=groups))
             scores, salt = _read(question, choice, None, None, stack, log)
             selection = choice.mechanism.select(scores)
             charge = PaidCharge.under(session, key)

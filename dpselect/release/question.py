@@ -244,7 +244,6 @@ def _obstacle(question: Question) -> str | None:
     release, reading = question.release, question.reading
     stated = {
         "mechanism=": release.mechanism,
-        "group=": reading.group,
         "value=": reading.value,
         "clip=": reading.clip,
         "a planned mechanism": release.planned,
@@ -315,6 +314,8 @@ def learns_about(question: Question, learning: Learning) -> str:
     elif window is not None:
         said["open"] = [str(window.since), str(window.until)]
     said["domain"] = None if question.release.domain is None else _digest(question.release.domain)
+    if reading.group is not None:
+        said["group"] = [reading.group, None if reading.groups is None else _digest(list(reading.groups))]
     said |= {"relation": question.relation, **learning.drawn}
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
@@ -330,8 +331,15 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
         return None
     _require_delta(release)
     known: Any = {"users": release.users, "items_per_user": release.items_per_user}
+    if question.reading.group is not None:
+        known |= {"max_groups_per_user": question.reading.max_groups_per_user, "groups": listed_groups(question.reading)}
     request, order = _request(question, whole), not release.as_set
     return Informed.of(release.budget, request, share=question.learns, **known, limit=limit, order=order)
+
+
+def listed_groups(reading: Reading) -> int | None:
+    """How many groups a public list names; None where they are discovered."""
+    return None if reading.groups is None else len(reading.groups)
 
 
 def choose(question: Question, whole: Budget | None = None, known: Learnt | None = None) -> Choice:
@@ -355,6 +363,7 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
     if reading.max_groups_per_user is not None:
         discover = reading.groups is None
         if release.mechanism is None:
+            bounds["profile"] = release.learnt if known is None else known.profile
             return default_group_choice(release.budget, request, reading.max_groups_per_user, discover=discover, **bounds)
         asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
         found: Mechanism = default_groups(

@@ -99,7 +99,6 @@ def test_a_log_that_cannot_be_read_costs_nothing(run: Any, log: Path, url: str) 
     "more",
     [
         ("--mechanism", "limited_domain"),
-        ("--group", "town", "--max-groups-per-user", 1),
         ("--clip", 1, "--max-items-per-user", 9),
         ("--engine", "duckdb"),
         ("--pay-for-what-came-out",),
