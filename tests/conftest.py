@@ -100,9 +100,10 @@ settings.register_profile("dpselect", deadline=None, print_blob=True, database=N
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Adds --golden, --order-seed, --explore and --explore-for."""
+    """Adds --golden, --order-seed, --fast-half, --explore and --explore-for."""
     parser.addoption("--golden", action="store_true", help="write the transcripts of tests/golden anew")
     parser.addoption("--order-seed", type=int, help="run the tests in a random order, drawn from this seed")
+    parser.addoption("--fast-half", action="store_true", help="the mutation run counts what tests notice that are not slow")
     parser.addoption("--explore", action="store_true", help="Hypothesis from a seed that no run had")
     parser.addoption("--explore-for", type=float, metavar="MINUTES", help="how long tests that explore take fresh seeds")
 

@@ -20,6 +20,7 @@ from dpselect.sampling.base import EntropySampler
 
 HERE = Path(__file__).parent
 TRANSCRIPTS = sorted(HERE.glob("*.txt"))
+LONG = {"continual", "demo", "plan", "topk", "topk_every", "topk_groups"}  # a second and more each
 # What is new in each run, and how it is written.
 CHANGING = {
     r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+(Z|\+00:00)?| UTC)": "TIME",
@@ -80,7 +81,9 @@ def _answered(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines()) + status
 
 
-@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else []) for p in TRANSCRIPTS], ids=lambda path: path.stem
+)
 def test_commands_print_what_the_transcript_says(
     path: Path, place: Path, monkeypatch: pytest.MonkeyPatch, pytestconfig: pytest.Config
 ) -> None:

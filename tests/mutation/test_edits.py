@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,26 @@ def test_an_edit_still_has_its_place(edit: Edit) -> None:
     ast.parse(text.replace(edit.old, edit.new))
     file, _, name = edit.tests.partition("::")
     assert f"def {name}(" in (ROOT / file).read_text()
+
+
+def test_the_fast_half_notices_nine_edits_of_ten() -> None:
+    """Edits whose test as a whole is slow are few: the tests that everybody runs must notice what goes wrong."""
+    slow = [edit for edit in ALL if _is_slow(edit.tests)]
+    assert len(slow) <= len(ALL) / 10, slow
+
+
+def _is_slow(test: str) -> bool:
+    file, _, name = test.partition("::")
+    tree = _parsed(ROOT / file)
+    found = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name)
+    of_all = [node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"]
+    marks = [ast.unparse(mark) for mark in found.decorator_list] + [ast.unparse(mark) for mark in of_all]
+    return any("mark.slow" in mark and "parametrize" not in mark for mark in marks)
+
+
+@cache
+def _parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text())
 
 
 @pytest.fixture(scope="module")
@@ -61,12 +82,12 @@ for name in ("scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.signal",
              "filelock", "cryptography.hazmat.primitives.ciphers"):
     importlib.import_module(name)
 for line in sys.stdin:
-    tests, said = line.rstrip("\\n").split("\\t")
+    tests, said, *more = line.rstrip("\\n").split("\\t")
     if (child := os.fork()) == 0:
         written = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(written, 1), os.dup2(written, 2)
         options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "300"]
-        status = pytest.main([*options, "-W", "ignore::pytest.PytestAssertRewriteWarning", tests])
+        status = pytest.main([*options, *more, "-W", "ignore::pytest.PytestAssertRewriteWarning", tests])
         sys.stdout.flush()
         os._exit(status)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -85,12 +106,18 @@ def warm(copy: Path) -> Iterator[subprocess.Popen[str]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", ALL, ids=str)
-def test_an_edit_is_noticed(edit: Edit, edited: Path, warm: subprocess.Popen[str], tmp_path: Path) -> None:
-    """With the edit planted in a copy of the packages the named tests fail; an error of collection does not count."""
+def test_an_edit_is_noticed(
+    edit: Edit, edited: Path, warm: subprocess.Popen[str], tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    """With the edit planted in a copy of the packages the named tests fail; an error of collection does not count.
+
+    With --fast-half only the cases that are not slow: which edits would the README's command notice?
+    """
     said = tmp_path / "said"
     assert warm.stdin is not None
     assert warm.stdout is not None
-    print(f"{edit.tests}\t{said}", file=warm.stdin, flush=True)
+    which = "\t-m\tnot slow" if pytestconfig.getoption("fast_half") else ""
+    print(f"{edit.tests}\t{said}{which}", file=warm.stdin, flush=True)
     status, text = int(warm.stdout.readline()), said.read_text()
     assert status == 1, text[-4000:]
     # By the folder's name: pytest shows paths relative to where it runs.

@@ -75,6 +75,7 @@ class Tree(HTMLParser):
         return [attributes for tag, attributes in self.tags if tag == name]
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_ledger_says(filled: Ledger) -> None:
     """Budget, spent, left, epsilon at deltas with route and order, periods, labels and entries are those of the ledger."""
     text = page(filled)
@@ -128,6 +129,7 @@ def test_the_page_is_accessible(filled: Ledger) -> None:
     assert all(region["tabindex"] == "0" and region["aria-label"] for region in regions)
 
 
+@pytest.mark.slow
 def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     """The promise in words with its unit; what verification held the ledger against, who signed, and what nobody checked."""
     filled.quotas("check-ins").declare(
@@ -254,6 +256,7 @@ def test_what_is_left_out_is_said(filled: Ledger) -> None:
     assert page(filled, latest=0).count("data-step=") == 0
 
 
+@pytest.mark.slow
 def test_the_verdict_is_on_the_page(filled: Ledger) -> None:
     """A page says whether the ledger was verified for it, and what was found."""
     assert "Not verified" in page(filled)

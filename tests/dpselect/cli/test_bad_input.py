@@ -22,6 +22,7 @@ def refused(result: Any, status: int, *words: str) -> None:
     assert not re.search(r"(?<![\w-])(613|419|2066|1033)", line)  # but in the name of pytest's folder, which counts its runs
 
 
+@pytest.mark.slow
 def test_missing_file(run: Any, tmp_path: Path) -> None:
     """A missing log is named."""
     refused(run("topk", tmp_path / "none.csv", "--user", "a", "--item", "b", *GOOD), 1, "none.csv", "does not exist")

@@ -38,6 +38,7 @@ def told(*arguments: str, status: int = 0) -> Any:
     return json.loads(result.stdout) if "--json" in arguments and status == 0 else result.output
 
 
+@pytest.mark.slow
 def test_period_by_period(paid: list[str], tmp_path: Path) -> None:
     """`start` charges once; `close` releases, and again the same; outputs name period, count, promise and what is left."""
     started = told("start", *paid, *HORIZON, "--periods", "3", "--json")
@@ -57,6 +58,7 @@ def test_period_by_period(paid: list[str], tmp_path: Path) -> None:
     assert "period" in told("close", "5", str(tmp_path / "3.csv"), *paid, *columns, status=2)
 
 
+@pytest.mark.slow
 def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
     """`run` closes every day of the log, and what was closed before is told again."""
     when = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
@@ -68,6 +70,7 @@ def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
     assert told(*asked) == first
 
 
+@pytest.mark.slow
 def test_topk_with_a_horizon_is_a_run(paid: list[str], tmp_path: Path) -> None:
     """The output and state of `continual run`, which goes on with it and draws nothing anew; what does not fit is refused."""
     when = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
@@ -277,6 +280,7 @@ MADE_UP = ["--shape", "zipf:1", "--items", "50", "--users", "500", "--items-per-
 PLAN = ["plan", "--k", "5", "--periods", "3", "--epsilon", "1", "--delta", "1e-6", "--unknown-domain"]
 
 
+@pytest.mark.slow
 def test_a_plan(tmp_path: Path) -> None:
     """Text names the way, the bound on users and the next step; JSON has a mechanism that can be opened; a log must be public."""
     text = CliRunner().invoke(app, [*PLAN, *MADE_UP, "--count", "window", "--window", "2"]).output
@@ -311,6 +315,7 @@ def test_options_of_a_horizon_need_periods() -> None:
     assert "--periods" in result.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counted", [["period"], pytest.param(["window", "--window", "2"], marks=pytest.mark.slow)])
 def test_the_measurements_are_held_against_the_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> None:
     """A replay reaches what is paid for, with choices among the items of heavy users; 5 % more of a weight is found."""

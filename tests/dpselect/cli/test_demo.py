@@ -19,6 +19,7 @@ from dpselect.release import answer as answering
 SMALL = ("--users", 2000, "--items", 50, "--k", 3)
 
 
+@pytest.mark.slow
 def test_the_printed_command_does_the_same(run: Any, tmp_path: Path) -> None:
     """The command in the output is a topk command, runs on the log that was kept, and has the same mechanism and price."""
     shown = json.loads(run("demo", *SMALL, "--epsilon", 50, "--keep", tmp_path / "new", "--json").stdout)
@@ -30,6 +31,7 @@ def test_the_printed_command_does_the_same(run: Any, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The release comes out of the function that topk calls."""
     assert vars(demo)["answer"] is vars(topk)["answer"] is answering.answer
@@ -44,6 +46,7 @@ def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert [question.release.k for question in questions] == [3]
 
 
+@pytest.mark.slow
 def test_truth_is_marked_as_synthetic(run: Any) -> None:
     """The true ranks stand beside the answer, said to be possible for made-up people only."""
     shown = " ".join(run("demo", *SMALL, "--epsilon", 50).stdout.split())
@@ -52,6 +55,7 @@ def test_truth_is_marked_as_synthetic(run: Any) -> None:
     assert "deleted" in shown
 
 
+@pytest.mark.slow
 def test_large_budgets_find_the_truth(run: Any) -> None:
     """With noise of scale 3/400 the answer is the true top: the gaps of this log are above 10, so a miss has chance < e^-1000."""
     shown = json.loads(run("demo", *SMALL, "--epsilon", 400, "--json").stdout)
@@ -59,6 +63,7 @@ def test_large_budgets_find_the_truth(run: Any) -> None:
     assert shown["synthetic"]["true_ranks"] == [1, 2, 3]
 
 
+@pytest.mark.slow
 def test_the_log_is_deleted_unless_kept(run: Any, tmp_path: Path) -> None:
     """Without --keep no file remains; with it the log does, and is not written over."""
     gone = json.loads(run("demo", *SMALL, "--json").stdout)["command"]
@@ -87,6 +92,7 @@ def test_bad_options(run: Any, arguments: tuple[object, ...]) -> None:
     assert str(arguments[0]) in result.stderr
 
 
+@pytest.mark.slow
 def test_one_user_and_one_place(run: Any) -> None:
     """The smallest log that can be made up is read, and shows nothing, but for a chance of delta."""
     shown = json.loads(run("demo", "--users", 1, "--items", 1, "--delta", 1e-12, "--json").stdout)

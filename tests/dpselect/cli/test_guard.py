@@ -71,6 +71,7 @@ def test_debug_lets_the_exception_through(run: Any, log: Any, failing: Any, erro
     assert result.exception is error
 
 
+@pytest.mark.slow
 def test_debug_does_not_outlive_its_run(run: Any, ask: Any, failing: Any) -> None:
     """A run with --debug leaves the next one guarded."""
     failing(ValueError("the cause"))
@@ -93,6 +94,7 @@ def test_a_line_stays_one_line(ask: Any, failing: Any) -> None:
     assert ask(*GOOD).stderr == "error: column 'a\\nb\\x1b[31m' is not there\n"
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_defect(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that went away, `head` for example, is told in one line and not reported as a defect."""
 

@@ -26,6 +26,7 @@ def store(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", ["0", "5"])
 def test_an_answer_is_shown_however_narrow_the_terminal(ask: Run, monkeypatch: pytest.MonkeyPatch, columns: str) -> None:
     """A terminal of no or of few columns shows whole items and numbers: the answer was paid for, and shows nowhere else."""

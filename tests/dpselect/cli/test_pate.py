@@ -77,6 +77,7 @@ def test_forms_of_votes(label: Run, tmp_path: Path, save: Callable[[Path], None]
     assert _labels(tmp_path / "labels.jsonl") == WINNERS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [
@@ -441,6 +442,7 @@ def test_axes_and_chances_come_before_the_charge(label: Run, votes: Path, tmp_pa
     assert told["works"] is True
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags",
     [

@@ -40,6 +40,7 @@ def ran(*arguments: object) -> tuple[int, str, str]:
     return Forked(_CALL, *arguments).finish()
 
 
+@pytest.mark.slow
 def test_a_release(log: Path) -> None:
     """A fresh process prints the answer on stdout, nothing on stderr, and leaves with 0."""
     budget = ("--epsilon", 400, "--delta", "1e-6", "--json")
@@ -61,6 +62,7 @@ def test_an_error(tmp_path: Path) -> None:
     assert "Traceback" in err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arguments", [("plan", "--help"), ("demo", "--help"), ("verify", "--help"), ("topk", "--k", "1", "log")])
 def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
     """What DuckDB's binding has to say of a process that ends is not on stderr, whose only line is an error's."""
@@ -69,6 +71,7 @@ def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
     assert bool(done.stderr) == (done.returncode != 0)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("mechanisms",), ("plan", "--help")])

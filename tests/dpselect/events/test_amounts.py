@@ -69,6 +69,7 @@ def test_one_user_changes_what_the_sensitivity_says(log: list[Any], high: float,
     assert not sensitivity.monotone or min(change) >= 0
 
 
+@pytest.mark.slow
 def test_every_door_sums_alike(tmp_path: Path) -> None:
     """CSV and JSON lines write numbers as text, tables hold floats, integers or decimals; the sums are the same."""
     log = [(user, item, round(value * 4) / 4) for user, item, value in LOG]
@@ -134,6 +135,7 @@ def test_what_is_no_amount_is_refused(value: str, form: str, tmp_path: Path) -> 
     assert caught.value.__context__ is None
 
 
+@pytest.mark.slow
 def test_no_refusal_depends_on_the_clip() -> None:
     """Values of any size are read under any clip, each cut alone: a refusal would compare it with the clip, free of charge."""
     for value in (70_000.0, 1e17, 1.7e308):
@@ -201,6 +203,7 @@ def test_wrong_clips_are_refused(options: dict[str, Any], words: str) -> None:
         events.read(frame([(1, "a", 1.0)]), **{**NAMES, "value_clip": 50, **options})
 
 
+@pytest.mark.slow
 def test_units_are_a_power_of_two() -> None:
     """A clip of any size has at most 2^25 units, so that a quarter of a billion users add up exactly."""
     for high in (2.0**-30, 0.1, 1.0, 1.5, 1e6, 2.0**50):

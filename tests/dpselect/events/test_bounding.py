@@ -65,6 +65,7 @@ def test_colons_do_not_collide() -> None:
         assert counts(log, max_items_per_user=1, salt=salt) == distinct_users(bounded(log, 1, salt))
 
 
+@pytest.mark.slow
 def test_lengths_are_in_code_points() -> None:
     """Characters outside ASCII count once in the documented encoding, whatever their bytes."""
     log: list[Event] = [("\U0001f600é", label) for label in ("é", "e\u0301", "\U0001f468\u200d\U0001f469", "z")]

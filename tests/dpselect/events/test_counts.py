@@ -43,6 +43,7 @@ def as_dict(found: events.EventCounts) -> dict[Label, int]:
     return dict(zip(found.labels, found.counts.tolist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_counts_of_text(form: str, examples: int) -> None:
@@ -58,6 +59,7 @@ def test_counts_of_text(form: str, examples: int) -> None:
     holds()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_counts_of_integers(form: str, examples: int) -> None:
@@ -75,6 +77,7 @@ def test_counts_of_integers(form: str, examples: int) -> None:
     holds()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_bounded_counts(form: str, examples: int) -> None:
@@ -90,6 +93,7 @@ def test_bounded_counts(form: str, examples: int) -> None:
     holds()
 
 
+@pytest.mark.slow
 @given(log=logs(TEXTS.filter(lambda text: not set(text) & set("\n\t"))), positions=st.sampled_from([(1, 2), ("1", "column1")]))
 @settings(max_examples=25, deadline=None)
 def test_counts_of_tsv_without_header(log: list[Event], positions: tuple[str | int, str | int]) -> None:
@@ -101,6 +105,7 @@ def test_counts_of_tsv_without_header(log: list[Event], positions: tuple[str | i
     assert as_dict(found) == distinct_users(log)
 
 
+@pytest.mark.slow
 @given(log=logs(TEXTS))
 @settings(max_examples=20, deadline=None)
 def test_report(log: list[Event]) -> None:
@@ -164,6 +169,7 @@ def test_many_buckets_and_spilling_do_not_change_counts(tmp_path: Path) -> None:
         assert found.counts.tolist() == counts.tolist()
 
 
+@pytest.mark.slow
 def test_quoted_line_breaks_across_the_engines_buffers(tmp_path: Path) -> None:
     """A large CSV file full of quoted separators, quotes and line breaks is read as one thread would."""
     labels = ['a,"b"\n1,2\n', "\n\n", '"', "x"]

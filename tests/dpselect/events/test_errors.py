@@ -240,6 +240,7 @@ def test_columns_beside_nested_ones(tmp_path: Path) -> None:
     refused(tmp_path / "log.parquet", "is not a column", user="b")
 
 
+@pytest.mark.slow
 def test_many_columns(tmp_path: Path) -> None:
     """A Parquet file with thousands of columns is read without describing them all; with equal names it is refused."""
     names = [f"c{number}" for number in range(6000)]
@@ -329,6 +330,7 @@ def test_a_bad_byte_is_named_whatever_the_size(tmp_path: Path, rows: int) -> Non
     refused(written(tmp_path, "end.csv", b"u,i\n1,a\n2,\xc3"), "is not valid UTF-8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
 def test_a_last_line_that_the_engine_would_drop_is_refused(tmp_path: Path, end: str) -> None:
     """Without a word it left out a line of 40 MB, and a log of one such line had no event."""

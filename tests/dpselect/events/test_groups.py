@@ -174,6 +174,7 @@ def require_declared(relation: Any, most: int, limit: int | None, clip: float) -
         assert not stated.monotone or (changes >= 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("most", "limit"), [(1, 1), (2, 2), (1, None)])
 def test_one_user_changes_what_is_declared_in_each_of_so_many_groups(relation: Any, most: int, limit: int | None) -> None:

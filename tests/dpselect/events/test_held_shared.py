@@ -97,6 +97,7 @@ def test_a_release_asks_all_its_questions_before_another_asks_one(held: HeldCoun
     assert asked == sorted(asked, key=asked.index)
 
 
+@pytest.mark.slow
 def test_threads_that_draw_from_counts_and_from_clipped_counts_get_each_their_own(held: HeldCounts) -> None:
     """Clipped counts are stored in units of 2^-20: taken for counts they would be a million times as high."""
     raw, clipped = held.scores(), held.scores(clip=1.0)

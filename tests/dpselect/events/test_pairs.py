@@ -42,6 +42,7 @@ def shown(counts: Any) -> dict[str, Any]:
     return {name: held.tolist() if hasattr(held, "tolist") else held for name, held in plain.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [{}, {"memory_limit": "64MiB", "buckets": 3}], ids=["direct", "parts"])
 def test_every_count_of_the_pairs_is_that_of_a_reading(how: dict[str, Any], tmp_path: Path) -> None:
     """Bounds, clips, lists, groups and sums, one after the other and in any order, from a table and from a file."""
@@ -124,6 +125,7 @@ def test_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         assert kept.read().labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "asked", [{"learn": 0.0}, {"learn": 0.1}, {"learn": 0.0, "engine": "duckdb"}], ids=["default", "learning", "held"]
 )

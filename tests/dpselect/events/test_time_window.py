@@ -40,6 +40,7 @@ def test_text_is_an_instant_or_a_clock_on_the_wall(tmp_path: Path) -> None:
         assert seen(source, **DAY) == INSIDE
 
 
+@pytest.mark.slow
 def test_typed_columns_are_read_by_their_type(tmp_path: Path) -> None:
     """Timestamps with a zone are instants, those without and dates are of the wall, and numbers are what is said."""
     instants = [
@@ -75,6 +76,7 @@ def test_events_without_a_time_are_left_out() -> None:
 EMPTY, FULL = {"since": "2030-01-01"}, {"since": "2024-01-01"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "csv", "jsonl"])
 def test_an_empty_window_is_released_as_any_other(form: str, tmp_path: Path) -> None:
     """Were it refused, whoever asks would learn when an event was, for free. It has 0 everywhere, held and in groups too."""
@@ -212,6 +214,7 @@ def logged(rows: list[tuple[Any, Any, Any, str]], form: str, folder: Path) -> An
     return folder / "log.jsonl"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["table", "jsonl"])
 @pytest.mark.parametrize("listed", [[1, 2], ["1", "2"], ["2", 1]])
 @pytest.mark.parametrize("days", [1, 0])

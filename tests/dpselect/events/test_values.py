@@ -57,6 +57,7 @@ def test_sums_are_the_same_in_any_order() -> None:
         assert read_values(frame, user="u", value="v", rule="sum").numbers.tolist() == [exact]
 
 
+@pytest.mark.slow
 def test_a_pick_is_the_smallest_hash() -> None:
     """Of the distinct numbers of a user, by sha256 of user, number and salt: independent of repetition and of other users."""
 
@@ -77,6 +78,7 @@ def test_a_pick_is_the_smallest_hash() -> None:
     assert read_values(table(), user="who", value="paid").salt != read_values(table(), user="who", value="paid").salt
 
 
+@pytest.mark.slow
 def test_a_pick_does_not_tell_zeros_apart() -> None:
     """0 and -0 are one number: which of them came first in the log, or in another thread, decides nothing."""
     for salt in ("0", "1", "2"):
@@ -100,6 +102,7 @@ def test_all_doors_read_the_same(tmp_path: Path) -> None:
         assert found.rows_left_out == 1
 
 
+@pytest.mark.slow
 def test_one_user_changes_one_number() -> None:
     """Without a user the numbers of the others are what they were, under every rule: neighbours differ in one number."""
     for rule in ("pick", *RULES):
@@ -148,6 +151,7 @@ def test_what_is_wrong_is_said(options: dict[str, Any], words: str) -> None:
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_quantiles_of_real_check_ins_are_near() -> None:
     """Places per user of Gowalla: four private quantiles at epsilon 1 lie within those of 150 users of 29,858 more or fewer."""
     log = Path(__file__).resolve().parents[4] / "shared/data/gowalla/gowalla_10core_pairs.parquet"

@@ -158,6 +158,7 @@ def test_confirmed_teachers_may_outnumber_rounds(tmp_path: Path) -> None:
     assert VotesFile.read(tmp_path / "wide.npy", labels=2, teachers=9).ballots.rounds == 3
 
 
+@pytest.mark.slow
 def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
     """A small file that unpacks to more than is read is refused before it is unpacked; a device is no file."""
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

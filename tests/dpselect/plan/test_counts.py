@@ -167,6 +167,7 @@ def planned(**changes: Any) -> Plan:
     return plan(changes.pop("budget", APPROXIMATE), 5, 3, profile=SHAPE, **{**usual, **changes})
 
 
+@pytest.mark.slow
 def test_a_plan_splits_the_budget() -> None:
     """Every planned mechanism gives counts and fits as often as planned, for a tenth of the divergence and little recall."""
     found = planned()
@@ -185,6 +186,7 @@ def test_a_plan_splits_the_budget() -> None:
 FIVE = Profile.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "relation"),
     [
@@ -208,6 +210,7 @@ def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relati
     assert budget.covers(budget.cost(found.curve()))
 
 
+@pytest.mark.slow
 def test_counts_of_users_with_five_items() -> None:
     """An unknown top 100 of 5,766 users with 5 items at epsilon 1: to 60 users, for a tenth of the recall; `topk` alike."""
     ask: dict[str, Any] = {"profile": FIVE, "domain": "unknown", "mechanisms": ["sparse_histogram"], "rounds": 100}
@@ -221,6 +224,7 @@ def test_counts_of_users_with_five_items() -> None:
         assert run.margin() < 60
 
 
+@pytest.mark.slow
 def test_a_plan_of_stated_scores_takes_the_noise_that_chose() -> None:
     """Where these bound users the vector's own values are free; a plan that is fixed in advance pays for both as well."""
     found = planned(mechanisms=["sparse_histogram"], domain="unknown", sensitivity=dps.Sensitivity.of_counts(items_per_user=2))
@@ -248,6 +252,7 @@ def run(tmp_path: Path) -> Callable[..., Any]:
     return invoke
 
 
+@pytest.mark.slow
 def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
     """A column of users and one of intervals, in text, JSON and CSV; the curve pays for both; the true counts lie within."""
     ask = ("topk", tmp_path / "log.csv", "--user", "user", "--item", "item", "--k", 2, "--with-counts")
@@ -271,6 +276,7 @@ def test_topk_shows_counts_with_intervals(run: Any, tmp_path: Path) -> None:
     assert (held["mechanism"]["mechanism"]["kind"], held["intervals"]["among"]) == ("sparse_histogram", None)
 
 
+@pytest.mark.slow
 def test_a_plan_with_counts_is_released_as_planned(run: Any, tmp_path: Path) -> None:
     """`plan --with-counts --write` says how exact the counts will be, and `topk --config` releases them."""
     file = tmp_path / "plan.toml"

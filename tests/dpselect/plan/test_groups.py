@@ -21,6 +21,7 @@ def planned(groups: Groups, kind: str = "sparse_histogram", **asked: object) -> 
     return dps.plan(BUDGET, k=3, groups=groups, **named)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_all_groups_of_a_user_spend_the_budget(relation: str) -> None:
     """The mechanism is for every group; its price, that of G groups (Theorems W2, W8), is the budget, and the plan reads back."""
@@ -35,6 +36,7 @@ def test_all_groups_of_a_user_spend_the_budget(relation: str) -> None:
     assert Plan.from_json(plan.to_json()) == plan
 
 
+@pytest.mark.slow
 def test_gaussian_noise_grows_with_the_root_of_the_groups_kept() -> None:
     """Four groups of a user cost twice the noise of one: four times its squared price."""
     every = [Groups(count=9, max_groups_per_user=most, exponent=0.0) for most in (1, 4)]
@@ -73,6 +75,7 @@ def test_classes_of_groups_are_all_groups(exponent: float) -> None:
     assert Groups(count=1, per_user=4.0, max_groups_per_user=1).sizes() == [(1, 1.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [1, 3])
 def test_what_is_predicted_is_found(bound: int) -> None:
     """Users in three groups each, kept in some: recall of drawn logs, their bounded counts released by the planned mechanism.
@@ -95,6 +98,7 @@ def test_what_is_predicted_is_found(bound: int) -> None:
     assert np.mean(hits) == pytest.approx(predicted, abs=0.03)
 
 
+@pytest.mark.slow
 def test_more_groups_of_a_user_find_more_or_cost_more() -> None:
     """The chart of groups kept: users are in five, and keeping one loses four fifths; each point spends the whole budget."""
     groups = Groups(count=30, per_user=5.0, exponent=0.0, max_groups_per_user=3)

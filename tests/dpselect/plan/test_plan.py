@@ -39,6 +39,7 @@ def whole() -> Plan:
     return planned(BUDGET, 30)
 
 
+@pytest.mark.slow
 def test_every_mechanism_is_planned_or_has_a_reason(whole: Plan) -> None:
     """No kind is passed over in silence, whatever is asked."""
     for found in (whole, planned(acc.Budget(rho=0.1, delta=1e-7), 5, domain="unknown", order=True)):
@@ -65,6 +66,7 @@ def test_the_best_comes_first(whole: Plan) -> None:
     assert all(0 <= r.low <= r.value <= r.high <= 1 for r in recalls)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "releases", "arguments"),
     spread(
@@ -96,6 +98,7 @@ def test_what_is_planned_costs_the_budget_and_no_more(budget: acc.Budget, releas
             assert cost >= 0.8 * budget.limit, one.name
 
 
+@pytest.mark.slow
 def test_a_filter_pays_for_just_so_many_releases() -> None:
     """Charged separately, the budget's filter admits the planned number of releases of every mechanism, and not one more."""
     found = plan(BUDGET, 10, 30, profile=SHAPE, charged="separately", **QUICK)
@@ -103,6 +106,7 @@ def test_a_filter_pays_for_just_so_many_releases() -> None:
         assert BUDGET.how_many(one.mechanisms[0].curve) == 30, one.name
 
 
+@pytest.mark.slow
 def test_a_schedule_shares_the_budget() -> None:
     """Parts with different k get the same noise, and together they cost the budget; the quality is their mean."""
     found = plan(BUDGET, schedule=[(20, 5), (2, 50)], profile=SHAPE, mechanisms=["oneshot_top_k", "limited_domain"], **QUICK)
@@ -117,6 +121,7 @@ def test_a_schedule_shares_the_budget() -> None:
         _ = found.mechanism
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", spread(["canonical_top_k", "oneshot_top_k", "limited_domain", "joint_top_k", "stability_test"], 3)
 )
@@ -138,6 +143,7 @@ def test_a_schedule_may_be_any_iterable() -> None:
     assert [part.k for part in found.parts] == [1, 2]
 
 
+@pytest.mark.slow
 def test_all_items_cost_nothing() -> None:
     """A set of all candidates tells nothing: no price, recall 1, and a page can be drawn of it."""
     found = plan(BUDGET, 3, profile=Profile.of_counts([9, 5, 2], public=True), mechanisms=["oneshot_top_k"], **QUICK)
@@ -163,6 +169,7 @@ def test_more_releases_cost_quality() -> None:
     assert few.recommended.quality.recall.value > many.recommended.quality.recall.value
 
 
+@pytest.mark.slow
 def test_the_order_is_released_where_it_is_needed() -> None:
     """With order=True only mechanisms that release it are planned; ranking by places is allowed then, and only then."""
     found = plan(BUDGET, 10, 30, profile=SHAPE, order=True, rank_by="in_place", **QUICK)
@@ -184,6 +191,7 @@ def test_a_plan_round_trips_as_json(whole: Plan) -> None:
         Plan.from_json("{")
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_plan() -> None:
     """Nothing but the seed is random."""
     first, again, other = (
@@ -204,6 +212,7 @@ def test_a_planned_mechanism_is_found_by_name(whole: Plan) -> None:
         whole.named("magic")
 
 
+@pytest.mark.slow
 def test_progress_is_told() -> None:
     """The callback counts up to all mechanisms."""
     calls: list[tuple[int, int]] = []
@@ -265,6 +274,7 @@ def test_a_pure_budget_and_an_unknown_domain() -> None:
         plan(acc.Budget(epsilon=1), 10, profile=SHAPE, domain="unknown")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("budget", "items", "releases"),
     [(acc.Budget(epsilon=0.5, delta=1e-6), 2000, 100), (acc.Budget(rho=0.1), 4, 1), (BUDGET, 2000, 1)],

@@ -57,6 +57,7 @@ def test_words_follow_the_strongest_number() -> None:
     assert "what a user did" in promise_in_words(stated(relation="replace_one", pure_epsilon=1.0))
 
 
+@pytest.mark.slow
 @given(st.floats(min_value=1e-300, max_value=1e300))
 @example(0.1)
 @example(0.9999999999)

@@ -59,6 +59,7 @@ def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path)
             dps.topk("no such log", **ask, ledger=ledger, dataset="log")
 
 
+@pytest.mark.slow
 def test_a_repr_is_escaped() -> None:
     """An item's name is text: neither a terminal nor a notebook obeys it."""
     hostile = LOG.replace({"a": "<b>\x1b[31m"})
@@ -85,6 +86,7 @@ def test_python_and_the_command_give_the_same_answer_under_one_key(url: str, tmp
         assert [entry.action for entry in ledger.entries("log")] == ["charge", "release"]
 
 
+@pytest.mark.slow
 def test_the_command_shows_what_python_has_kept(url: str, tmp_path: Path) -> None:
     """The other way round: the answer of a call is what the command prints under its key."""
     log, kept = tmp_path / "log.csv", tmp_path / "answer.json"
@@ -117,6 +119,7 @@ def test_what_is_wrong_is_said(changed: dict[str, Any], error: type[Exception], 
         dps.topk(LOG, **{**ASK, "epsilon": 1.0, "delta": 1e-6, **changed})
 
 
+@pytest.mark.slow
 def test_a_large_epsilon_and_a_large_delta_are_warned_of() -> None:
     """By public numbers alone, so that the warning tells nothing about the log."""
     said = " ".join(dps.topk(LOG, **ASK, epsilon=50.0, delta=1e-3).lines())
@@ -125,6 +128,7 @@ def test_a_large_epsilon_and_a_large_delta_are_warned_of() -> None:
     assert "protects hardly" not in " ".join(dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6).lines())
 
 
+@pytest.mark.slow
 def test_a_stated_share_for_learning_is_never_left_out() -> None:
     """Where learning does not fit the budget, stating it is refused; the default does without."""
     asked: dict[str, Any] = {**ASK, "epsilon": 1e-3, "delta": 1e-12}

@@ -33,6 +33,7 @@ ASKED = (
 )
 
 
+@pytest.mark.slow
 def test_a_plan_in_numbers(run: Run) -> None:
     """What is recommended is the best of all families; its noise spends the budget; what is predicted is about what is drawn."""
     result = run(*ASKED, "--releases", 40, "--json")

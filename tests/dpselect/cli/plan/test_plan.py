@@ -83,6 +83,7 @@ def planned(planned_once: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_user_who_knows_no_formula_gets_a_recommendation(run: Run) -> None:
     """The command of the README says what to use, what to expect, what it costs and how far to trust it, in words."""
     asked = ("plan", "--k", 10, "--releases", 30, "--epsilon", 1, "--delta", 1e-6)
@@ -113,6 +114,7 @@ def test_json_is_a_plan(run: Run) -> None:
     assert data["charts"] == []
 
 
+@pytest.mark.slow
 def test_one_story_with_one_file(run: Run, folder: Path) -> None:
     """plan --write, ledger init, three releases by topk, a fourth that is refused, and the report: all from one file."""
     file = folder / "release.toml"
@@ -158,6 +160,7 @@ def test_a_plan_in_two_steps_is_released_in_two_steps(run: Run, tmp_path: Path) 
     assert [round(value / 100) for value in answer["selection"]["values"]] == [5, 3]
 
 
+@pytest.mark.slow
 def test_the_release_says_that_it_is_one_of_several(run: Run, planned: Path) -> None:
     """The budget is that of all planned releases, and the text says so."""
     file = planned / "release.toml"
@@ -165,6 +168,7 @@ def test_the_release_says_that_it_is_one_of_several(run: Run, planned: Path) -> 
     assert "for 3 releases, of which this is one" in run("topk", "--config", file, planned / "log.csv").output
 
 
+@pytest.mark.slow
 def test_options_override_the_file(run: Run, folder: Path) -> None:
     """What the command line says counts: k, releases, budget and shape of a plan."""
     done = run(
@@ -200,6 +204,7 @@ def test_a_planned_mechanism_is_not_bent(run: Run, planned: Path, arguments: tup
     )
 
 
+@pytest.mark.slow
 def test_a_budget_of_its_own_takes_the_release_out_of_the_plan(run: Run, planned: Path) -> None:
     """With --epsilon at the command line topk calibrates this one release, as it does without a file."""
     text = (planned / "release.toml").read_text()
@@ -235,6 +240,7 @@ def test_counts_in_a_file_must_be_declared_public(run: Run, folder: Path) -> Non
     assert run(*ASKED, *ONE, "--shape", folder / "last_year.csv", "--i-declare-public").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
     """With --user, --item and --public, and kept with its columns; what it is not declared, and half of a log, are refused."""
     ask = ("plan", "--k", 2, "--epsilon", 1, "--rounds", 200, *ONE, "--shape", folder / "log.csv")
@@ -260,6 +266,7 @@ def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
     assert "leave them out" in run("plan", "--k", 2, "--epsilon", 1, *MADE_UP, *columns).stderr
 
 
+@pytest.mark.slow
 def test_what_a_made_up_plan_keeps_is_its_forecast(run: Run, tmp_path: Path) -> None:
     """The file states the range over uneven shapes, not the recall on the smooth curve; so does the page."""
     file, page = tmp_path / "p.toml", tmp_path / "p.html"
@@ -326,6 +333,7 @@ def test_nothing_is_written_over(run: Run, folder: Path) -> None:
     assert other.read_text() == "precious = true\n"
 
 
+@pytest.mark.slow
 def test_another_mechanism_can_be_chosen(run: Run, folder: Path) -> None:
     """--choose writes the named mechanism; one that is not planned is refused."""
     target = folder / "new.toml"
@@ -337,6 +345,7 @@ def test_another_mechanism_can_be_chosen(run: Run, folder: Path) -> None:
     assert "not which" in done.stderr
 
 
+@pytest.mark.slow
 def test_curves_figures_and_page(run: Run, tmp_path: Path) -> None:
     """Tables in the terminal, eight figures in a folder, one page."""
     done = run(
@@ -369,6 +378,7 @@ def test_nothing_is_planned_if_the_page_cannot_be_written(run: Run, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_the_chosen_mechanism_is_the_one_that_is_shown(run: Run, tmp_path: Path) -> None:
     """With --choose the noise in words is that of the mechanism that the file holds, not of the recommended one."""
     target = tmp_path / "new.toml"
@@ -389,6 +399,7 @@ def test_a_plan_as_a_whole_says_what_its_ledger_pays_for(run: Run, folder: Path)
     assert "the ledger pays for" not in run(*asked, "--write", folder / "separately.toml").output
 
 
+@pytest.mark.slow
 def test_another_column_is_declared_anew(run: Run, folder: Path) -> None:
     """A declaration in the file is about its own column: --column takes it back."""
     done = run("plan", "--config", folder / "release.toml", "--column", "visitors")
@@ -397,6 +408,7 @@ def test_another_column_is_declared_anew(run: Run, folder: Path) -> None:
     assert run("plan", "--config", folder / "release.toml", "--column", "visitors", "--i-declare-public").exit_code == 0
 
 
+@pytest.mark.slow
 def test_another_size_is_planned_over_a_file(run: Run, planned: Path) -> None:
     """A file with a mechanism for k=2 is planned anew, and written over, for k=1."""
     file = planned / "release.toml"
@@ -425,6 +437,7 @@ def test_a_mechanism_for_another_question_is_not_charged(run: Run, folder: Path,
     assert shown["datasets"][0]["latest"] == []
 
 
+@pytest.mark.slow
 def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> None:
     """plan --groups keeps the mechanism for every group and its bounds; topk --config takes them, and no other question."""
     file, log, towns = tmp_path / "groups.toml", tmp_path / "log.csv", tmp_path / "towns.csv"

@@ -28,6 +28,7 @@ def _told(*words: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("order", [True, False])
 @pytest.mark.parametrize("items", [None, 3000])
 def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> None:

@@ -30,6 +30,7 @@ def _paper(log_q: float, sigma: float, order: float) -> float:
     return math.log((1 - q) * kept ** (order - 1) + q * lost ** (order - 1)) / (order - 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("teachers", "labels", "sigma"), spread(SMALL, 1))
 def test_bounds_exact_divergences_both_ways(teachers: int, labels: int, sigma: float) -> None:
     """For all votes and all ballots of any teacher, the bound is at least the exact Renyi divergence, in both directions."""

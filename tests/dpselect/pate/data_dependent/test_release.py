@@ -116,6 +116,7 @@ def _unsanitised(counts: list[list[int]], sigma: float = 12.0) -> pate.Unsanitis
     return pate.data_dependent(counts, pate.GNMax(sigma=sigma, labels=len(counts[0])), teachers=sum(counts[0]))
 
 
+@pytest.mark.slow
 def test_is_an_upper_bound_with_the_stated_probability() -> None:
     """Of 1500 releases with failure 0.2 the share below the true bound fits a binomial law; false alarm 1e-6."""
     private = _unsanitised([[100, 0, 0], [90, 8, 2], [60, 35, 5]] * 4)
@@ -128,6 +129,7 @@ def test_is_an_upper_bound_with_the_stated_probability() -> None:
     assert stats.binom.ppf(5e-7, 1500, 0.2) <= below <= stats.binom.isf(5e-7, 1500, 0.2)
 
 
+@pytest.mark.slow
 def test_noise_follows_the_smooth_sensitivity() -> None:
     """The released numbers are the true bound plus (N(0, 1) + quantile) sigma S, by a Kolmogorov test; false alarm 1e-6."""
     counts = [[100, 0, 0], [90, 8, 2], [55, 40, 5]] * 4
@@ -150,6 +152,7 @@ def test_never_worse_than_the_price_without_votes() -> None:
     assert all(0 <= value <= 8.0 / 12.0**2 * (1 + 1e-12) for value in noisy)
 
 
+@pytest.mark.slow
 def test_agreement_is_cheap() -> None:
     """1000 rounds of 1000 teachers, nine tenths agreed, at sigma 60: 0.9 published against 3.1 whatever the votes, delta 1e-5."""
     counts = np.random.default_rng(1).multinomial(1000, [0.9] + [0.1 / 9] * 9, size=1000)
