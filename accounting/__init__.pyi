@@ -39,6 +39,8 @@ from .curves import Tighter as Tighter
 from .curves import TruncatedNegativeBinomial as TruncatedNegativeBinomial
 from .curves import tighter as tighter
 from .curves import zero as zero
+from .dp_events import dp_sgd as dp_sgd
+from .dp_events import event_from_json as event_from_json
 from .dp_events import from_dp_event as from_dp_event
 from .dp_events import poisson_sampled as poisson_sampled
 from .dp_events import to_dp_event as to_dp_event

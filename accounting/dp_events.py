@@ -34,6 +34,7 @@ from accounting.curves.profile_table import ProfileTable, as_table, sampled_prof
 from accounting.curves.repeat_and_select import PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
 from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
+from accounting.ledger.stored_text import read_json
 
 
 @overload
@@ -152,6 +153,62 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {_instead(curve)}")
 
 
+_MOST_DEEP = 20
+
+
+def event_from_json(text: str | bytes) -> dp_event.DpEvent:
+    """The event that a JSON object states: "event" names its class, the rest are its fields, and inner events are objects too.
+
+    Only the classes of `from_dp_event` are known, and nothing that the text names is imported or called.
+
+    Raises:
+        InvalidCurve: it states no such event, or other fields than the event has.
+
+    Example:
+        >>> import accounting as acc
+        >>> text = '{"event": "SelfComposed", "count": 1000, "of": {"event": "Gaussian", "noise_multiplier": 40}}'
+        >>> acc.from_dp_event(acc.event_from_json(text), "add_remove").epsilon(1e-6) < 5
+        True
+    """
+    return _event(read_json(text), _MOST_DEEP)
+
+
+def _event(data: object, deep: int) -> dp_event.DpEvent:
+    if not isinstance(data, dict) or not isinstance(data.get("event"), str) or deep == 0:
+        raise InvalidCurve(
+            'an event is a JSON object like {"event": "Gaussian", "noise_multiplier": 1.1}; one inside of another is under "of", '
+            f"{_MOST_DEEP} deep at most"
+        )
+    name = data["event"].removesuffix("DpEvent") + "DpEvent"
+    kind = next((one for one in _EVENTS if one.__name__ == name), None)
+    if kind is None:
+        known = ", ".join(sorted(one.__name__.removesuffix("DpEvent") for one in _EVENTS))
+        raise InvalidCurve(f"event={data['event'][:40]!r} is none of {known}")
+    given = {field: value for field, value in data.items() if field != "event"}
+    if "of" in given:
+        inner = given.pop("of")
+        given |= (
+            {"events": [_event(one, deep - 1) for one in inner]}
+            if isinstance(inner, list)
+            else {"event": _event(inner, deep - 1)}
+        )
+    try:
+        return kind(**given)
+    except (TypeError, ValueError):
+        raise InvalidCurve(f"event={data['event'][:40]!r} has other fields than {', '.join(sorted(given))}") from None
+
+
+def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_event.DpEvent:
+    """The event of DP-SGD: `steps` Gaussian sums of clipped gradients, each over a fresh secret Poisson sample.
+
+    Args:
+        noise_multiplier: of the noise, in norms to which a gradient is clipped.
+        sampling_rate: the probability with which a record is in a batch, in (0, 1].
+    """
+    one = dp_event.PoissonSampledDpEvent(sampling_rate, dp_event.GaussianDpEvent(noise_multiplier))
+    return dp_event.SelfComposedDpEvent(one, checked_integer("steps", steps, "how many batches there are"))
+
+
 # -- events to curves -------------------------------------------------------------------------------------------------
 
 
@@ -268,6 +325,7 @@ _READERS: dict[type[dp_event.DpEvent], Callable[[Any, Relation], Curve]] = {
     dp_event.SelfComposedDpEvent: _self_composed,
 }
 
+
 _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
     GaussianDP: lambda curve, relation: _noisy(dp_event.GaussianDpEvent, curve.mu, relation),
     LaplaceDP: lambda curve, relation: _noisy(dp_event.LaplaceDpEvent, curve.epsilon0, relation),
@@ -359,3 +417,9 @@ def _hockey_stick(rate: float, shift: int, epsilon: float) -> float:
     weight = math.tanh(rate / 2)
     between = (weight * math.exp(-rate * i) * -math.expm1(min(0.0, epsilon - rate * (shift - 2 * i))) for i in range(1, shift))
     return min(1.0, math.fsum((ends, *between)) * _OUTWARD)
+
+
+_EVENTS: tuple[type[dp_event.DpEvent], ...] = (
+    *_READERS,
+    *(kind for name in _LATER_READERS if (kind := getattr(dp_event, name, None)) is not None),
+)

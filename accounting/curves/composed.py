@@ -24,7 +24,7 @@ from accounting.convert.pld.loss import TINY, Losses, PrivacyLossDistribution, o
 from accounting.curves.base import CURVES, AnyCurve, Curve, Floats, OneParameter, counts_up
 from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum
-from accounting.errors import InvalidCurve
+from accounting.errors import InvalidCurve, RelationMismatch
 from accounting.frozen import Count, NonNegative
 
 
@@ -96,6 +96,22 @@ class Approximate(Curve):
         return min(self.curve.delta0 + 1e-9, 0.5 + self.curve.delta0 / 2)
 
 
+def one_relation(curves: Iterable[Curve]) -> Relation | None:
+    """The one relation that some of the curves are proved for; None where all hold for either.
+
+    Raises:
+        RelationMismatch: they are proved for different ones, so that nothing is known of what runs all of them.
+    """
+    stated = {curve.proved_for: type(curve).__name__ for curve in curves if curve.proved_for is not None}
+    if len(stated) > 1:
+        which = " and ".join(f"{name} is proved for relation={relation!r}" for relation, name in sorted(stated.items()))
+        raise RelationMismatch(
+            f"{which}: one sum holds for one relation. Configure both mechanisms under the same one; under replace_one a curve "
+            "that is proved for add_remove costs at most group_privacy(curve, 2), where that is known"
+        )
+    return next(iter(stated), None)
+
+
 Part = tuple[int, Curve]
 _TIMES = "how many times a curve is repeated"
 
@@ -109,6 +125,7 @@ def _normal_form(data: Any) -> tuple[Part, ...]:
         repeated = checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
         for inner, part in _parts(curve if isinstance(curve, Curve) else CURVES.build(curve)):
             counts[part] = counts.get(part, 0) + repeated * inner
+    one_relation(counts)
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
     keys: list[tuple[Any, ...]] = list(map(_short_key, counts))
@@ -166,6 +183,7 @@ class Composed(Curve):
         """
         counted = [(count, curve) for count, curve in parts if checked_integer("count", count, _TIMES, least=0) > 0]
         if (one_more := _one_more(counted)) is not None:
+            one_relation(curve for _, curve in counted)
             return cls._of_normal_form(one_more)
         found = _normal_form(counted)
         return found[0][1] if len(found) == 1 and found[0][0] == 1 else cls._of_normal_form(found)
@@ -214,7 +232,7 @@ class Composed(Curve):
 
     @property
     def proved_for(self) -> Relation | None:
-        return next((curve.proved_for for _, curve in self.parts if curve.proved_for), None)
+        return one_relation(curve for _, curve in self.parts)
 
     @property
     def table_orders(self) -> tuple[float, ...]:
@@ -333,7 +351,7 @@ class ChosenAfter(Curve):
 
     @property
     def proved_for(self) -> Relation | None:
-        return next((curve.proved_for for curve in (self.first, *self.options) if curve.proved_for), None)
+        return one_relation((self.first, *self.options))
 
     @property
     def table_orders(self) -> tuple[float, ...]:
@@ -416,6 +434,7 @@ class Tighter(Curve):
     @field_validator("curves", mode="after")
     @classmethod
     def _in_one_order(cls, curves: tuple[Curve, ...]) -> tuple[Curve, ...]:
+        one_relation(curves)
         return tuple(sorted(set(curves), key=Curve.to_json))
 
     def _rdp(self, orders: Floats) -> Floats:
@@ -440,7 +459,7 @@ class Tighter(Curve):
 
     @property
     def proved_for(self) -> Relation | None:
-        return next((curve.proved_for for curve in self.curves if curve.proved_for), None)
+        return one_relation(self.curves)
 
     @property
     def table_orders(self) -> tuple[float, ...]:

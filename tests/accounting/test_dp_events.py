@@ -13,6 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant, rdp_privacy_accountant
 from spread import spread
 
+import accounting as acc
 from accounting.arguments import Relation
 from accounting.convert.bounds import best_delta
 from accounting.convert.renyi import rdp_to_epsilon
@@ -387,3 +388,38 @@ def test_events_of_later_versions_are_refused_where_there_are_none(monkeypatch: 
             from_dp_event(attr.make_class(name, ["epsilon"], frozen=True)(1.0), "add_remove")
     with pytest.raises(NoEquivalent, match="BoundedRange has no DpEvent"):
         BoundedRange(epsilon=1.0).to_dp_event()
+
+
+def test_an_event_is_read_from_json_by_its_class_alone() -> None:
+    """Names of known classes with their own fields give the event; anything else is refused, and nothing is imported for it."""
+    text = '{"event": "SelfComposedDpEvent", "count": 30, "of": {"event": "Gaussian", "noise_multiplier": 20}}'
+    event = acc.event_from_json(text)
+    assert acc.from_dp_event(event, "add_remove").rho == pytest.approx(30 * 0.05**2 / 2)
+    both = '{"event": "Composed", "of": [{"event": "NoOp"}, {"event": "Laplace", "noise_multiplier": 2}]}'
+    assert acc.from_dp_event(acc.event_from_json(both), "add_remove").core_epsilon == pytest.approx(0.5)
+    nested = '{"event": "Gaussian", "noise_multiplier": 1}'
+    for _ in range(30):
+        nested = f'{{"event": "SelfComposed", "count": 1, "of": {nested}}}'
+    wrong = ['{"event": "os.system"}', '{"event": "Gaussian"}', '{"event": "Gaussian", "sigma": 1}', '{"noise": 1}', "[]", nested]
+    for one in wrong:
+        with pytest.raises((acc.errors.InvalidCurve, acc.ledger.InvalidEntry)):
+            acc.event_from_json(one)
+
+
+def test_dp_sgd_is_its_sampled_gaussian() -> None:
+    """Noise, rate and steps are the event that dp-accounting has for it, and the curve that is exact."""
+    curve = acc.from_dp_event(acc.dp_sgd(1.1, 0.01, 1000), "add_remove")
+    assert curve.epsilon(1e-5) == pytest.approx((1000 * acc.SampledGaussianDP(mu=1 / 1.1, rate=0.01)).epsilon(1e-5))
+    with pytest.raises(acc.errors.NoEquivalent, match="add_remove"):
+        acc.from_dp_event(acc.dp_sgd(1.1, 0.01, 1000), "replace_one")
+
+
+@pytest.mark.parametrize("other", [acc.SampledGaussianDP(mu=1.0, rate=0.1), 2 * acc.SampledGaussianDP(mu=1.0, rate=0.1)])
+def test_a_sum_of_curves_for_different_relations_is_refused(other: acc.Curve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is proved for add_remove alone and what is proved for replace_one alone have no sum; the message has the remedy."""
+    monkeypatch.setattr(acc.LaplaceDP, "proved_for", property(lambda _: "replace_one"))
+    votes = acc.LaplaceDP(epsilon=0.123)
+    for made in (lambda: votes + other, lambda: acc.tighter(votes, other), lambda: sum([3 * votes, other])):
+        with pytest.raises(acc.RelationMismatch, match=r"replace_one.*Configure both mechanisms.*group_privacy"):
+            made()
+    assert (votes + acc.GaussianDP(mu=1.0)).proved_for == "replace_one"

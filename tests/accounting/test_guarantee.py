@@ -145,7 +145,6 @@ def test_a_plan_may_be_written_as_a_sum(ledger: acc.Ledger) -> None:
     for attempt in (
         lambda: session.select(ADDED.curve, scores),
         lambda: session.select_many(2 * ADDED, [[1, 2]]),
-        lambda: session.affordable(ADDED.curve),
         lambda: session.schedule(ADDED),
         lambda: session.schedule(3 * ADDED + acc.Guarantee(ADDED.curve, "add_remove")),
         lambda: plan.select(ADDED.curve, scores),

@@ -29,6 +29,7 @@ from dpselect.release.answer import told
 _sums = partial(Option, rich_help_panel="What charges add up in")
 _about = partial(Option, rich_help_panel="What the dataset holds")
 _whose = partial(Option, rich_help_panel="Who, and what for")
+_sgd = partial(Option, rich_help_panel="DP-SGD")
 _reserved = partial(Option, rich_help_panel="Reservations")
 _JSON = "The curve as JSON, or @FILE."
 
@@ -89,6 +90,10 @@ def charge(
     dataset: Dataset,
     curve: Annotated[str | None, Option(help=_JSON)] = None,
     mechanism: Annotated[str | None, Option(help=_JSON.replace("curve", "mechanism"))] = None,
+    event: Annotated[Path | None, Option(help="JSON file with an event of dp-accounting.")] = None,
+    noise_multiplier: Annotated[float | None, _sgd(help="Of DP-SGD: noise, in norms a gradient is clipped to.")] = None,
+    sampling_rate: Annotated[float | None, _sgd(help="The chance with which a record is in a batch.")] = None,
+    steps: Annotated[int | None, _sgd(min=1, help="How many batches there are.")] = None,
     batch: Annotated[
         Path | None, Option(help="JSON lines, each with curve or mechanism, key, and what options say: all or none.")
     ] = None,
@@ -112,13 +117,17 @@ def charge(
     common: Terms = {"relation": relation, "period": period or None, "label": label, "actor": actor, "team": team}
     common = {**common, "purpose": purpose, "fingerprint": fingerprint, "time_zone": time_zone}
     if batch is not None:
-        if curve is not None or mechanism is not None or key is not None or count != 1 or reserve:
+        if any(one is not None for one in (curve, mechanism, event, steps, key)) or count != 1 or reserve:
             raise dps.InvalidRequest(
-                "--batch states what is charged in its lines: leave out --curve, --mechanism, --key, --count, --reserve"
+                "--batch states what is charged in its lines: leave out --curve, --mechanism, --event, --steps, --key, "
+                "--count and --reserve"
             )
         _charge_all(url, dataset, batch, common)
         return
-    item = _item(curve, mechanism)
+    with Ledger.open(url, create=False) as ledger:
+        relation = relation or ledger.dataset(dataset).relation if event is not None or steps is not None else relation
+    item = _charged(curve, mechanism, event, (noise_multiplier, sampling_rate, steps), relation)
+    common["relation"] = relation
     key = key or uuid.uuid4().hex  # known before the charge: whatever interrupts it can name it
     terms: Terms = {**common, "count": count, "key": key}
     with Ledger.open(url, create=False) as ledger, told(ledger, dataset, key):
@@ -439,6 +448,30 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
                 yield _item(curve, mechanism), terms
         except AccountingError as error:
             raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
+
+
+def _charged(
+    curve: str | None,
+    mechanism: str | None,
+    event: Path | None,
+    sgd: tuple[float | None, float | None, int | None],
+    relation: Relation | None,
+) -> Any:
+    """What the options say runs elsewhere; an event is priced under this relation."""
+    if sum((curve is not None, mechanism is not None, event is not None, any(part is not None for part in sgd))) != 1:
+        raise dps.InvalidRequest(
+            "what is charged is stated once: --curve, --mechanism, --event, or --noise-multiplier, --sampling-rate and --steps"
+        )
+    if curve is not None or mechanism is not None:
+        return _item(curve, mechanism)
+    from accounting import dp_events  # loads dp-accounting, which no other charge needs
+
+    if event is None:
+        noise, rate, steps = sgd
+        if noise is None or rate is None or steps is None:
+            raise dps.InvalidRequest("--noise-multiplier, --sampling-rate and --steps go together: they are one DP-SGD run")
+        return dp_events.from_dp_event(dp_events.dp_sgd(noise, rate, steps), relation)
+    return dp_events.from_dp_event(dp_events.event_from_json(read_text(event, InvalidEntry, "the event")), relation)
 
 
 def _item(curve: str | None, mechanism: str | None) -> Any:

@@ -470,3 +470,21 @@ def test_an_entry_for_the_registry(shell: Shell, tmp_path: Path) -> None:
     assert "1 x pure dp: ε = 0.4" in known["implementation"]["mechanisms"]
     assert "is not declared" in shell.run("report", "--registry", "nobody", "--output", str(tmp_path / "x.yaml"), status=1)
     assert not (tmp_path / "x.yaml").exists()
+
+
+def test_what_runs_elsewhere_is_charged_by_its_event(shell: Shell, tmp_path: Path) -> None:
+    """A file with an event, or the three numbers of DP-SGD, cost what their curve costs; one that is half stated is refused."""
+    shell.run("init", "--dataset", "training", "--epsilon", "8", "--delta", "1e-5")
+    sgd = ("--noise-multiplier", "1.1", "--sampling-rate", "0.01", "--steps", "1000")
+    assert "left: " in shell.run("charge", "--dataset", "training", *sgd)
+    file = tmp_path / "event.json"
+    file.write_text('{"event": "Gaussian", "noise_multiplier": 20}')
+    shell.run("charge", "--dataset", "training", "--event", str(file))
+    with Ledger.open(shell.url) as ledger:
+        first, second = (acc.Curve.from_json(entry.curve or "") for entry in ledger.entries("training"))
+    assert first == acc.from_dp_event(acc.dp_sgd(1.1, 0.01, 1000), "add_remove")
+    assert second.rho == pytest.approx(0.05**2 / 2)
+    assert "go together" in shell.run("charge", "--dataset", "training", *sgd[:4], status=2)
+    assert "stated once" in shell.run("charge", "--dataset", "training", *sgd, "--event", str(file), status=2)
+    file.write_text('{"event": "os.system", "command": "true"}')
+    assert "is none of" in shell.run("charge", "--dataset", "training", "--event", str(file), status=1)
