@@ -380,6 +380,7 @@ def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, d
     copy = f"COPY (SELECT * EXCLUDE (moment, wall) FROM ({joined})) TO {literal(str(folder))}"
     engine.run(f"{copy} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
     _refuse_malformed(engine, folder, given, log)
+    _require_events(engine, folder, given, log)
     if len(log.texts) > 1:
         refuse_two_spellings(engine, log, given.asked, _parquet_in(folder, "*/*.parquet"))
     kinds = {role: kind for role, kind in log.kinds.items() if role != "time"}
@@ -408,6 +409,15 @@ def _refuse_malformed(engine: Engine, folder: Path, given: Given, log: Rows) -> 
         return
     if engine.run(f"SELECT bool_or({_MALFORMED}) FROM {_parquet_in(folder, '*/*.parquet')}", what=log.what)[0][0]:
         given.asked.refuse_malformed({"value"}, log.what)
+
+
+def _require_events(engine: Engine, folder: Path, given: Given, log: Rows) -> None:
+    """Refuse a log without a whole event, as a reading of all of it does: one with events outside its periods is no such log."""
+    whole = " AND ".join(f"{SHORT[role]} IS NOT NULL" for role in given.asked.roles if role not in ("value", "time"))
+    relations = [_parquet_in(folder, "*/*.parquet")] if any(folder.glob("*/*.parquet")) else []
+    relations += [] if log.once else [f"({log.sql})"]
+    found = any(engine.run(f"SELECT 1 FROM {relation} WHERE {whole} LIMIT 1", what=log.what) for relation in relations)
+    given.asked.require_events(log.what, complete=found or log.once)
 
 
 def _parquet_in(folder: Path, files: str = "*.parquet") -> str:

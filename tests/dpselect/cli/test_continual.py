@@ -216,6 +216,8 @@ FAULTS: dict[str, Callable[[Path], str] | list[str]] = {
     "truncated gzip": _cut_gzip,
     "truncated Parquet": _cut_parquet,
     "text called Parquet": _written("text.parquet", b"who,where,at\n"),
+    "nothing but a header": _written("header.csv", b"who,where,at\n"),
+    "times in another unit": _written("unit.csv", b"who,where,at\n1,a,99999-01-01\n"),
     "no content": _written("empty.csv", b""),
     "no folder for the state": ["--state", "no/folder/state"],
 }
