@@ -6,6 +6,7 @@ index of a sparse matrix is held against its shape before compiled code follows 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import math
@@ -105,12 +106,17 @@ class VotesFile:
     def trial(cls, path: Path) -> TrialVotes:
         """Votes that were declared public, and what is true of their items: a file as for `read`, with (rounds, labels) zeros and
         ones, `truth`."""
-        votes = cls.read(path, missing="allow").ballots
-        arrays = _arrays(io.BytesIO(read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)))
+        content, arrays = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES), dict[str, Any]()
+        if not content.startswith(_NPY):
+            with contextlib.suppress(VotesFileError, *_UNREADABLE, *_NO_VOTES):  # which `read` explains
+                arrays = _arrays(io.BytesIO(content))
         truth = arrays.get("truth")
+        labels = truth.shape[1] if "classes" in arrays and truth is not None and truth.ndim == 2 else None
+        votes = cls.read(path, labels=labels, missing="allow").ballots
         if truth is None or truth.shape != votes.counts.shape or not np.isin(truth, (0, 1)).all():
             raise VotesFileError(
-                f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it"
+                f"{masked(path)} holds no array truth of {votes.rounds} rounds x {votes.labels} labels, zeros and ones: add it "
+                "to an .npz file"
             )
         return TrialVotes(votes, truth.astype(np.bool_), public=True)
 

@@ -497,6 +497,24 @@ EDITS = [
         "tests/dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records",
     ),
     Edit(
+        "dpselect/pate/voting.py",
+        "        return self.peeling.curve\n",
+        '        return self.model_copy(update={"scale": 1.05 * self.scale}).peeling.curve\n',
+        "tests/laws/test_pate.py::test_the_curve_of_top_votes_is_reached",
+    ),
+    Edit(
+        "dpselect/pate/outlook.py",
+        "f1 = 2 * np.cumsum(frequencies) / (named + frequencies.sum())",
+        "f1 = 1.9 * np.cumsum(frequencies) / (named + frequencies.sum())",
+        "tests/dpselect/pate/test_outlook.py::test_the_constant_is_the_best_set_of_labels_for_all_items",
+    ),
+    Edit(
+        "dpselect/pate/voting_plan.py",
+        "scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE",
+        "scale=0.97 * math.sqrt(k * rounds / (2 * rho))",
+        "tests/dpselect/pate/test_outlook.py::test_every_planned_mechanism_fits_the_budget",
+    ),
+    Edit(
         "dpselect/pate/ballots.py",
         "<= votes * self.teachers",
         "<= votes * self.teachers + self.teachers",

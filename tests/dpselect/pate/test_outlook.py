@@ -104,6 +104,16 @@ def test_a_job_that_is_worse_than_the_constant_is_refused() -> None:
         pate.TrialVotes(pate.Ballots([[1, 2]], teachers=3), np.ones((1, 2), dtype=bool))
 
 
+def test_every_planned_mechanism_fits_the_budget() -> None:
+    """Each spends nearly all of a zCDP budget on all rounds, by the curve that is charged, and no more."""
+    budget = acc.Budget(rho=0.2, delta=1e-6)
+    plan = pate.plan_votes(pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8), budget, rounds=20)
+    assert len(plan.ranked) == 6
+    for planned in plan.ranked:
+        assert budget.admits(20 * planned.mechanism.curve)
+        assert not budget.admits(22 * planned.mechanism.curve)
+
+
 @pytest.mark.slow
 def test_a_plain_noisy_top_k_is_among_the_candidates() -> None:
     """It wins at 100 teachers and (3, 1e-5), and a plan says what naming the most frequent labels has."""

@@ -152,6 +152,22 @@ def test_classes_that_are_none_and_exchanged_axes_are_refused(
         VotesFile.read(tmp_path / "bad.npy", **asked)
 
 
+def test_trial_votes_are_votes_or_classes_with_their_truth(tmp_path: Path) -> None:
+    """Classes take their number of labels from the truth; without truth, or damaged, a file is refused."""
+    truth = np.eye(3, dtype=int)[[0, 1, 2, 2]]
+    classes = np.array([[0, 0], [1, 0], [2, 2], [1, 2]])
+    np.savez(tmp_path / "classes.npz", classes=classes, truth=truth)
+    trial = VotesFile.trial(tmp_path / "classes.npz")
+    assert trial.ballots.counts.tolist() == [[2, 0, 0], [1, 1, 0], [0, 0, 2], [0, 1, 1]]
+    assert trial.truth.tolist() == (truth == 1).tolist()
+    np.save(tmp_path / "bare.npy", truth[:, None, :])
+    np.savez(tmp_path / "other.npz", votes=truth[:, None, :], truth=truth[:2])
+    (tmp_path / "torn.npz").write_bytes((tmp_path / "classes.npz").read_bytes()[:200])
+    for name in ("bare.npy", "other.npz", "torn.npz", "none.npz"):
+        with pytest.raises(VotesFileError, match=name):
+            VotesFile.trial(tmp_path / name)
+
+
 def test_confirmed_teachers_may_outnumber_rounds(tmp_path: Path) -> None:
     """Three rounds of nine teachers are read where --teachers says so."""
     np.save(tmp_path / "wide.npy", np.zeros((3, 9), dtype=np.int8))
