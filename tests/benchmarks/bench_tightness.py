@@ -277,6 +277,7 @@ MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
     (pate.GNMax(sigma=8.0, labels=2), 2, 80),
     (pate.StableVoting(rho=0.04, labels=3, kbar=3, **FAILS), 3, 60),
     (pate.TauVoting(tau=1, sigma=8.0, labels=2, threshold=5), 2, 80),
+    (pate.TopVotes(k=1, scale=10.0, labels=2), 2, 40),
 ]  # fmt: skip
 
 
@@ -386,7 +387,8 @@ SUMMED = [
     dps.CanonicalTopK(k=2, epsilon=0.2, gamma=1.0), dps.ExponentialMechanism(epsilon=0.2), dps.JointTopK(k=1, epsilon=0.2),
     dps.LimitedDomain(k=1, kbar=2, l0=1, epsilon=0.2, delta=1e-9), dps.OneshotTopK(k=2, noise="gumbel", scale=10.0),
     dps.PermuteAndFlip(epsilon=0.2), dps.SparseHistogram(k=1, scale=20.0, delta=1e-9, sensitivity=dps.Sensitivity(l0=1)),
-    dps.StableTopK(rho=0.005, kbar=2, failure_delta=1e-9), pate.GNMax(sigma=10.0, labels=2, relation="add_remove"),
+    dps.StableTopK(rho=0.005, kbar=2, failure_delta=1e-9),
+    pate.GNMax(sigma=10.0, labels=2, relation="add_remove", unit="teacher"),
 ]  # fmt: skip
 
 
@@ -545,6 +547,8 @@ def otherwise(mechanism: dps.Mechanism) -> dps.Mechanism | None:
             settings[name] = dps.Sensitivity.of_counts(relation, value.l0)
     if "relation" in settings:
         settings["relation"] = relation
+    if "unit" in settings:  # the other relation of a record has the same price: a teacher is the other question
+        settings["unit"] = "teacher"
     try:
         other = type(mechanism)(**settings)
     except dps.InvalidMechanism:
@@ -557,6 +561,7 @@ def mechanisms() -> Iterator[Row]:
         for mechanism in filter(None, (one, otherwise(one))):
             name = f"{type(mechanism).__name__} {getattr(mechanism, 'noise', '')}".strip()
             name += _setting(mechanism) + (", replaced" if mechanism.relation == "replace_one" else "")
+            name += ", teacher" if getattr(mechanism, "unit", None) == "teacher" else ""
             groups = getattr(mechanism, "max_groups_per_user", 1)
             pair = searched(mechanism, candidates, highest, score=functools.partial(reached, times=groups))
             yield name, mechanism.curve.epsilon(DELTA), max(reached(pair, groups), crowded(mechanism))
