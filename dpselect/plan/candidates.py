@@ -37,6 +37,7 @@ from dpselect.mechanisms import (
     StableTopK,
     StableTopKFixed,
     TopStable,
+    TwoRoundHistogram,
     members,
 )
 from dpselect.mechanisms.base import INSTEAD, settings_of
@@ -61,6 +62,14 @@ WHOLE_COUNTS = (
 )
 
 _SHARES, _TIMES = (0.7, 0.85, 0.95), 1.5  # of two steps: the discovery's part of mu squared, candidates over k
+_ROUNDS = (  # of two: the first one's part of mu squared, the mask, the first one's weight in the mean, the norm of the second
+    (0.5, 2.0, 0.4, 1.0),
+    (0.3, 1.5, 0.4, 1.0),
+    (0.3, 2.0, 0.0, 1.0),
+    (0.3, 2.0, 0.4, 2.0),
+    (0.5, 3.0, 0.6, 2.0),
+    (0.5, 3.0, 0.4, 4.0),
+)
 _LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
 FEW = 2  # items per user, which a clip does not distort: one step does
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
@@ -186,6 +195,9 @@ def searches(_mechanism: TopStable, levels: Levels) -> Iterator[Settings]:
         yield {"kbar": widths[1], "search": "from_kbar"}
 
 
+SEEN_TWICE: tuple[type[Mechanism], ...] = (DiscoverThenSelect, TwoRoundHistogram)
+"""What looks at users twice, and is made at the price of one noisy vector."""
+
 FAMILIES = (
     Family(LimitedDomain, quality.screen_limited_domain, competitors),
     Family(SparseHistogram, quality.screen_histogram),
@@ -201,6 +213,7 @@ FAMILIES = (
     Family(StableTopK, quality.screen_stable, targets),
     Family(StableTopKFixed, quality.screen_stable, sizes_and_penalties),
     Family(TopStable, quality.screen_stable, searches),
+    Family(TwoRoundHistogram, quality.screen_two_rounds),
 )
 """What needs to be said beyond a mechanism's traits."""
 
@@ -456,8 +469,24 @@ def clipped(
         lower = _LOWER if clip is None and limit is None and isinstance(found, SparseHistogram) else ()
         for bound in (most, *lower):
             yield Choice(_changed(found, scale=scale, sensitivity=bounds(size, items_per_user=bound)), bound, size, norm)
-    if every is None and isinstance(found, SparseHistogram) and clip is None and norm == "l2" and items > FEW:
-        yield from _in_two_steps(found, request.k, most, longest)
+    if every is None and clip is None and norm == "l2" and items > FEW:
+        if isinstance(found, SparseHistogram):
+            yield from _in_two_steps(found, request.k, most, longest)
+        if request.min_users is None:
+            yield from _in_two_rounds(found, most, longest)
+
+
+def _in_two_rounds(found: SparseHistogram | OneshotTopK, most: int | None, longest: float) -> Iterator[Choice]:
+    """Two rounds at the price of one vector, users clipped to 1 in the first."""
+    hiding, price = (found.delta, found.curve.curve) if isinstance(found, SparseHistogram) else (None, found.curve)
+    if not isinstance(price, GaussianDP) or price.mu == 0:
+        return
+    bounds = Sensitivity.of_clipped(1.0, "l2", found.relation, most)
+    scale = bounds.l2_of(None) / price.mu * _ROUNDING
+    for share, mask, combine, norm in _ROUNDS:
+        if norm <= max(longest, 1.0):
+            settings: Any = {"share": share, "mask": mask, "combine": combine, "norm": norm, "delta": hiding}
+            yield Choice(TwoRoundHistogram(k=found.k, scale=scale, sensitivity=bounds, **settings), most, 1.0)
 
 
 def _in_two_steps(found: SparseHistogram, k: int, most: int | None, longest: float) -> Iterator[Choice]:
@@ -610,7 +639,7 @@ def _height(mechanism: Mechanism) -> float:
         return mechanism.margin
     if isinstance(mechanism, DiscoverThenSelect):
         return _height(mechanism.discovery)
-    if isinstance(mechanism, SparseHistogram):
+    if isinstance(mechanism, SparseHistogram | TwoRoundHistogram):
         return mechanism.threshold
     fields: dict[str, Any] = dict(mechanism)
     return float(fields["scale"]) * quality.deviation(fields["noise"])

@@ -22,9 +22,29 @@ from accounting import AccountingError, Budget, CalibrationError, Composed, Curv
 from accounting.arguments import WORDS
 from accounting.frozen import Count, Positive, Probability, Real, kind_of
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms import AnyMechanism, DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram
+from dpselect.mechanisms import (
+    AnyMechanism,
+    DiscoverThenSelect,
+    LimitedDomain,
+    Mechanism,
+    OneshotTopK,
+    PerGroup,
+    SparseHistogram,
+    TwoRoundHistogram,
+)
 from dpselect.mechanisms.base import settings_of
-from dpselect.plan.candidates import FEW, GENEROUS, Choice, Family, clipped, families, family_of, not_planned, with_counts
+from dpselect.plan.candidates import (
+    FEW,
+    GENEROUS,
+    SEEN_TWICE,
+    Choice,
+    Family,
+    clipped,
+    families,
+    family_of,
+    not_planned,
+    with_counts,
+)
 from dpselect.plan.counts import COUNTS_AGAIN, CountNoise, interval, without_counts
 from dpselect.plan.fit import EveryGroup, fitted, knob_of, mechanism_class, noise_settings, public_settings, resized
 from dpselect.plan.profile import Bounding, Floats, Groups, Levels, Profile, Stated
@@ -687,15 +707,17 @@ def _settled(look: _Look, task: Task, part: Part, bounding: Bounding) -> Quality
 def _choices(family: Family, settings: Mapping[str, Any], task: Task, *, exactly: bool = False) -> Iterator[tuple[Choice, bool]]:
     """The ways to fit a family to the budget, and whether each has the least noise that the budget admits."""
     slow = task.charged == "together" and task.budget.form == "approximate" and task.releases > 1 and not exactly
-    loads, two_steps = None if task.stated else task.profile.loads, family.member is DiscoverThenSelect
-    member: type[Mechanism] = SparseHistogram if two_steps else family.member
-    noise: Any = "gaussian" if two_steps else settings.get("noise")
+    loads, twice = None if task.stated else task.profile.loads, family.member in SEEN_TWICE
+    member: type[Mechanism] = family.member
+    if twice:  # at the price of one noisy vector
+        member = OneshotTopK if family.member is TwoRoundHistogram and task.known else SparseHistogram
+    noise: Any = "gaussian" if twice else settings.get("noise")
     alone = noise in member.traits.clips and member.traits.domain == "unknown" and task.limit is None and loads is not None
     bound = GENEROUS if alone else task.limit
     seen = task.sensitivity if task.stated else Sensitivity.of_counts(task.sensitivity.relation, bound)
     more = {name: value for name, value in settings.items() if name != "noise"}
     spend: Any = {"every": task.every, "roughly": slow}
-    if not two_steps:
+    if not twice:
         with suppress(AccountingError):
             asked = task.request(seen, noise if "noise" in member.model_fields else None)
             yield Choice(fitted(family.kind, task.budget, asked, settings=more, **spend), bound), not slow
@@ -704,7 +726,7 @@ def _choices(family: Family, settings: Mapping[str, Any], task: Task, *, exactly
     limits: Any = {"limit": task.limit, "most": bound if member.traits.domain == "unknown" else task.limit}
     limits["longest"] = float(loads.sizes[-1])
     made = clipped(member, noise, member.traits.clips[noise], task.budget, task.request(), **limits, **spend)
-    yield from ((one, not slow) for one in made if isinstance(without_counts(one.mechanism), DiscoverThenSelect) is two_steps)
+    yield from ((one, not slow) for one in made if type(without_counts(one.mechanism)) is family.member)
 
 
 def unsuited(family: Family, settings: Mapping[str, Any], task: Task) -> str | None:
@@ -716,12 +738,12 @@ def unsuited(family: Family, settings: Mapping[str, Any], task: Task) -> str | N
         return "needs a public domain: it would show items that are read off private data"
     if task.order and traits.ordered is False:
         return "does not release the order"
-    if family.member is DiscoverThenSelect:
+    if family.member in SEEN_TWICE:
         loads = None if task.stated else task.profile.loads
         if task.groups is not None:
             return "looks at users twice, which is not done for groups"
         if loads is None or loads.sizes[-1] <= FEW:
-            return "clips users twice: the profile has to say how many items they have, more than two"
+            return "looks at users twice: the profile has to say how many items they have, more than two"
         return "may fail, so the budget needs a delta: the chance of that" if task.budget.delta == 0 else None
     if traits.failure is not None and task.budget.delta == 0:
         return "may fail, so the budget needs a delta: the chance of that"

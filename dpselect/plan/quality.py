@@ -31,6 +31,7 @@ from dpselect.mechanisms import (
     StableTopK,
     StableTopKFixed,
     TopStable,
+    TwoRoundHistogram,
 )
 from dpselect.mechanisms.base import settings_of
 from dpselect.noise import NoiseName, by_name
@@ -42,6 +43,7 @@ from dpselect.sensitivity import Norm
 Screen = Callable[[Any, Levels], float]
 
 _HALVINGS = 28
+_GIVEN = 12  # places of the first score of two rounds, given that it passed
 _REACH = 45.0  # scales of the noise beyond the highest and the lowest score
 _POINTS, _ROUNDS = 256, 100  # of the grid on which a round of peeling is integrated, and rounds that are followed one by one
 _LOSSES, _UNLIKELY_SIZE = 400, 1e-4  # of JointTopK, on a grid; chance of a size that is left out
@@ -134,6 +136,52 @@ def screen_two_steps(mechanism: DiscoverThenSelect, levels: Levels) -> float:
     values, spread = _again(mechanism, levels, len(levels.values))
     chosen = above(values, members * found, _scales(select.scale, select.noise, spread), select.noise, levels.k)
     return _share_right(levels, found * chosen)
+
+
+def screen_two_rounds(mechanism: TwoRoundHistogram, levels: Levels) -> float:
+    """The first noisy scores above the mask, then the largest means of both rounds, of those above the threshold."""
+    members = levels.multiplicities.astype(np.float64)
+    passing, again, spread = _second_round(mechanism, levels)
+    (mine, other), (first, second) = mechanism.parts, mechanism.scales
+    if mechanism.delta is None and float(passing @ members) < levels.k:  # what did not pass fills the places, by its first score
+        chances = above(levels.values, members, _scales(first, "gaussian", levels.spread), "gaussian", levels.k)
+        return _share_right(levels, chances)
+    given = (np.arange(_GIVEN) + 0.5) / _GIVEN  # of the first scores, given that they passed
+    highest = scipy.special.ndtri(1 - passing[:, None] * given)
+    means = (
+        mine * (levels.values[:, None] + _scales(first, "gaussian", levels.spread)[:, None] * highest) + other * again[:, None]
+    )
+    deviations = other * (second if spread is None else np.hypot(second, spread))
+
+    def chances_above(level: float) -> Floats:
+        return np.asarray(passing * scipy.special.ndtr((means - level) / np.reshape(deviations, (-1, 1))).mean(axis=1))
+
+    low = mechanism.threshold if mechanism.delta is not None else float(means.min()) - _REACH * float(np.max(deviations))
+    high = float(means.max()) + _REACH * float(np.max(deviations))
+    if float(chances_above(low) @ members) > levels.k:
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if float(chances_above(middle) @ members) > levels.k else (low, middle)
+    return _share_right(levels, chances_above(low))
+
+
+def _second_round(mechanism: TwoRoundHistogram, levels: Levels) -> tuple[Floats, Floats, Floats | None]:
+    """(levels,) the chances to pass the mask, and what users weigh in the second round: those who pass are as good as the best so
+    many, of whom users have as much.
+    """
+    scales = _scales(mechanism.scales[0], "gaussian", levels.spread)
+    passing = np.maximum(scipy.special.ndtr((levels.values - mechanism.mask_level) / scales), 1e-300)
+    if levels.again is None:
+        return passing, levels.values * min(1.0, mechanism.norm), levels.spread
+    held = levels.multiplicities * levels.values
+    last = int(np.searchsorted(np.cumsum(held), float(passing @ held)))
+    alike = int(levels.ends[min(last, len(held) - 1)])
+    return passing, *levels.again(_coarsely(alike), len(levels.values), mechanism.norm, "l2")
+
+
+def _coarsely(number: int) -> int:
+    """To two digits: what depends on it changes slowly, and is kept."""
+    return int(float(f"{max(number, 1):.2g}"))
 
 
 def screen_peeling(mechanism: PeelingTopK, levels: Levels) -> float:
@@ -249,6 +297,8 @@ def judged(mechanism: Mechanism, levels: Levels, *, runs: int, seed: int) -> Out
     rng = np.random.default_rng([seed, 1])
     if isinstance(drawing, DiscoverThenSelect):
         items = _in_two_steps(drawing, levels, runs, rng)
+    elif isinstance(drawing, TwoRoundHistogram):
+        items = _in_two_rounds(drawing, levels, runs, rng)
     else:
         items = _drawn(drawing, levels, runs, rng)
     missing = np.full((len(items), max(0, levels.k - items.shape[1])), -1, dtype=np.int64)
@@ -335,6 +385,26 @@ def _in_two_steps(mechanism: DiscoverThenSelect, levels: Levels, runs: int, rng:
         picks = select.select_many(np.where(found >= 0, again, hopeless), rng=rng).indices
         chosen = np.take_along_axis(found, picks, axis=1)
         parts.append(np.where(chosen >= 0, level[np.maximum(chosen, 0)], -1))
+    return np.concatenate(parts)
+
+
+def _in_two_rounds(mechanism: TwoRoundHistogram, levels: Levels, runs: int, rng: np.random.Generator) -> Indices:
+    """The largest means of both rounds, of what passes; users' weights in the second are those on average."""
+    _, again, spread = _second_round(mechanism, levels)
+    (mine, other), (first, second) = mechanism.parts, mechanism.scales
+    level, parts = np.repeat(np.arange(len(levels.values)), levels.multiplicities), []
+    for count in _chunks(min(runs, max(_FEWEST, int(_WORK / len(level)))), len(level)):
+        seen = _realised(levels, level, count, rng) + first * rng.standard_normal((count, len(level)))
+        noisy = again[level] + second * rng.standard_normal(seen.shape)
+        noisy += 0.0 if spread is None else spread[level] * rng.standard_normal(seen.shape)
+        means, passed = mine * seen + other * noisy, seen > mechanism.mask_level
+        if mechanism.delta is not None:
+            passed &= means > mechanism.threshold
+        # What did not pass comes behind all that did, and of an unknown domain not at all.
+        means = np.where(passed, means, seen - (float(means.max()) - float(seen.min()) + 1))
+        order = np.argsort(-means, axis=1)[:, : levels.k]
+        shown = np.take_along_axis(passed, order, axis=1) | (mechanism.delta is None)
+        parts.append(np.where(shown, level[order], -1))
     return np.concatenate(parts)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Self, final
 from uuid import uuid4
 
 import numpy as np
+from numpy.typing import NDArray
 
 import accounting as acc
 import dpselect as dps
@@ -20,7 +21,7 @@ from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, Pr
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.plan.candidates import Choice
-from dpselect.plan.counts import interval
+from dpselect.plan.counts import interval, without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt, LearnThenSelect
 from dpselect.release.promise import Promise, promise, promise_in_words
 from dpselect.release.question import Payment, Question, choose, choose_later, learns_about, listed_groups
@@ -348,7 +349,7 @@ def _read(
     }
     if log is None:
         source, reading = _source(question, staged)
-        twice = choice.again is not None or _counted_again(choice) is not None
+        twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(choice)
         if twice and reading.group is None:
             log = stack.enter_context(events.pairs(source, reading, progress=progress))
         else:
@@ -362,7 +363,7 @@ def _read(
     else:
         counts = stack.enter_context(events.hold(source, reading, progress=progress))
     scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
-    second = None if log is None else _second_look(question, choice, log)
+    second = None if log is None else _second_look(question, choice, log, {**look, "salt": counts.salt})
     if second is None or not isinstance(scores, Scores | HeldScores):
         return scores, counts.salt
     if isinstance(scores, HeldScores):
@@ -376,11 +377,22 @@ def _counted_again(choice: Choice) -> dps.WithValues | None:
     return choice.mechanism if isinstance(choice.mechanism, dps.WithValues) and choice.mechanism.clip is not None else None
 
 
-def _second_look(question: Question, choice: Choice, log: events.Pairs) -> SecondLook | None:
-    """How users are clipped anew within released items, to select or to count; None where that is not wanted."""
+def _weighed_again(choice: Choice) -> bool:
+    """Whether the mechanism weighs users' items in a second round."""
+    return isinstance(without_counts(choice.mechanism), dps.TwoRoundHistogram)
+
+
+def _second_look(question: Question, choice: Choice, log: events.Pairs, first: dict[str, Any]) -> SecondLook | None:
+    """How users are clipped anew within released items, to select or to count, and how their items are weighed in a second round;
+    None where that is not wanted. `first` is how the scores were read.
+    """
     relation, valued = question.relation, _counted_again(choice)
-    if choice.again is None and valued is None:
+    if choice.again is None and valued is None and not _weighed_again(choice):
         return None
+
+    def weigh(labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
+        # Of the items that the scores count, or what a user weighs would depend on which items occur (Theorem H11).
+        return log.weighed(labels, numbers, norm, **first)
 
     def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
         found = log.read(max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels)
@@ -400,7 +412,7 @@ def _second_look(question: Question, choice: Choice, log: events.Pairs) -> Secon
 
     again = None if valued is None else count
     if choice.again is None:
-        return SecondLook(select, Sensitivity.of_counts(relation), again)
+        return SecondLook(select, Sensitivity.of_counts(relation), again, weigh if _weighed_again(choice) else None)
     return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
 
 

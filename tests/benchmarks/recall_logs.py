@@ -74,6 +74,17 @@ class Log:
         place = np.repeat(np.arange(len(items)), self.counts[list(items)])
         return np.bincount(place, _weights(np.bincount(users, minlength=self.people), clip, "l2")[users], len(items)) / _UNIT
 
+    def weighed(self, items: Numbers, numbers: Numbers, norm: float, limit: int | None) -> Numbers:
+        """What `Pairs.weighed` gives, up to roundings: sums of what users spend on these items, in units of 2^-20."""
+        kept = self._kept(limit)
+        users, every = self.users[kept], self.items[kept]
+        asked = np.zeros(self.size)
+        asked[items] = numbers
+        spent = asked[every]
+        sizes = np.sqrt(np.bincount(users, spent**2, self.people))[users]
+        weights = np.floor(np.minimum(1.0, norm * np.divide(spent, sizes, out=np.zeros_like(spent), where=spent > 0)) * _UNIT)
+        return np.bincount(every, weights, self.size)[items].astype(np.int64)
+
     def write(self, folder: Path) -> Path:
         """The log as a Parquet file."""
         path = folder / f"{Path(self.name).stem.replace(',', '_')}.parquet"
@@ -100,12 +111,12 @@ def _scores(log: Log, domain: str, limit: int | None, clip: float | None, norm: 
     if clip is not None:
         declared = dps.Sensitivity.of_clipped(clip, norm, items_per_user=limit)
     seen = log.seen(limit, clip, norm)
-    second = None
-    if again is not None:
-        bounds = dps.Sensitivity.of_clipped(again)
-        second = dps.SecondLook(
-            lambda found: dps.Scores(log.within([int(item) for item in found], again), labels=found, sensitivity=bounds), bounds
-        )
+    bounds = dps.Sensitivity.of_clipped(again or 1.0)
+    second = dps.SecondLook(
+        lambda found: dps.Scores(log.within([int(item) for item in found], again or 1.0), labels=found, sensitivity=bounds),
+        bounds,
+        weigh=lambda found, numbers, norm: log.weighed(np.array(found, dtype=np.int64), numbers, norm, limit),
+    )
     whole = seen.astype(np.int64) if clip is None else seen
     return dps.Scores(
         whole,
