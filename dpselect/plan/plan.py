@@ -687,6 +687,9 @@ def _alike(one: Choice, other: Choice) -> bool:
     if isinstance(shares[0], DiscoverThenSelect) and isinstance(shares[1], DiscoverThenSelect):
         ratios = [find.scale / select.scale for find, select in ((s.discovery, s.selection) for s in shares)]  # type: ignore[attr-defined]
         return same[0] == same[1] and math.isclose(*ratios, rel_tol=1e-3)
+    if isinstance(shares[0], TwoRoundHistogram) and isinstance(shares[1], TwoRoundHistogram):
+        rounds = [(s.share, s.mask, s.combine, s.norm) for s in shares]  # type: ignore[attr-defined]
+        return same[0] == same[1] and rounds[0] == rounds[1]
     return same[0] == same[1]
 
 

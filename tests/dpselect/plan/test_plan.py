@@ -93,7 +93,7 @@ def test_what_is_planned_costs_the_budget_and_no_more(budget: acc.Budget, releas
         assert cost <= one.cost * (1 + 1e-9), one.name
         if one.whole or budget.form != "approximate":  # what is clearly behind is priced by Renyi divergence alone
             assert cost >= 0.999 * budget.limit, one.name
-            assert one.cost == pytest.approx(cost)
+            assert one.cost == pytest.approx(cost), one.name
         else:
             assert cost >= 0.8 * budget.limit, one.name
 
