@@ -22,7 +22,7 @@ from accounting.address import masked
 from accounting.errors import missing_extra
 from dpselect.cli import options, out
 from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate
-from dpselect.cli.plan.request import PlanQuestion, answer_quick
+from dpselect.cli.plan.request import PlanQuestion, answer_quick, needed_for
 from dpselect.continual.continual_top_k import Over
 from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
 from dpselect.errors import InvalidRequest, printable
@@ -114,7 +114,13 @@ _WithCounts = Annotated[
 ]
 _Mechanism = Annotated[list[str] | None, _needs(metavar="KIND", help="Consider this kind only; may be repeated. Default: all.")]
 _RankBy = Annotated[Criterion | None, _needs(help="What the mechanisms are ranked by. Default: recall.")]
-_Rounds = Annotated[int | None, _simulation(min=100, help="Simulated runs for each mechanism. Default: 4000.")]
+_Recall = Annotated[
+    float | None,
+    _needs(
+        help="Instead of a budget: the share of true items wanted; says which epsilon it takes. With --epsilon: which --users."
+    ),
+]
+_Rounds = Annotated[int | None, _simulation(min=100, help="Simulated runs for each mechanism. Default: 1000.")]
 _Level = Annotated[float | None, _simulation(help="Confidence of the intervals. Default: 0.95.")]
 _Seed = Annotated[int | None, _simulation(min=0, help="Seed of the simulations; never of a release. Default: 0.")]
 _Config = Annotated[Path | None, options.output(help="TOML file with the same settings; options override it.")]
@@ -208,6 +214,7 @@ def plan(
     with_counts: _WithCounts = None,
     mechanism: _Mechanism = None,
     rank_by: _RankBy = None,
+    recall: _Recall = None,
     rounds: _Rounds = None,
     level: _Level = None,
     seed: _Seed = None,
@@ -263,7 +270,13 @@ def plan(
         raise InvalidRequest("--count, --window, --time, --active and --new-items belong to plan --periods")
     if any(value is not None for value in voting.values()):
         raise InvalidRequest(f"{options.flags(*voting)} belong to plan --pate")
-    asked = PlanQuestion.of(stated, file=config, schedule=schedule, only=tuple(mechanism or ()))
+    named: Any = {"file": config, "schedule": schedule, "only": tuple(mechanism or ())}
+    needed: dict[str, Any] | None = None
+    if (wanted := stated.pop("recall")) is not None:
+        with out.counted("searching"):
+            needed = needed_for(wanted, stated, **named)
+        stated |= needed
+    asked = PlanQuestion.of(stated, **named)
     _require_target(write, choose, config, html)
     out.require_targets({"--html": html})
     if figures is not None:
@@ -280,9 +293,12 @@ def plan(
     if kept is not None and write is not None:
         kept.write(write, over=config)
     if json:
-        echo(out.json_text(_as_data(found, charts)))
+        echo(out.json_text(_as_data(found, charts) | ({} if needed is None else {"needed": needed})))
         return
     console = out.screen()
+    if needed is not None:
+        ((name, least),) = needed.items()
+        console.print(Text(f"{name} {least:,.6g} finds {share(wanted)} of the true items, about; less does not.", style="bold"))
     _show(found, planned, charts if curves else (), console, everything=everything)
     _show_next_step(found, planned, asked, write, console)
 

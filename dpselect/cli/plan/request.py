@@ -20,7 +20,7 @@ from dpselect.cli.config import Config
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.counts import COUNTS_AGAIN
 from dpselect.plan.learn import End, Learnt
-from dpselect.plan.plan import Part, Plan, PlannedMechanism, Progress, plan
+from dpselect.plan.plan import Part, Plan, PlannedMechanism, Progress, budget_for, plan
 from dpselect.plan.profile import EXPONENTS, Groups, Profile
 from dpselect.plan.request import TopKRequest
 
@@ -108,6 +108,37 @@ class PlanQuestion:
         release = {"k": found.parts[0].k, "mechanism": planned.mechanisms[0], "expected": expected}
         data = dict(self.config.data) | {"max_items_per_user": planned.max_items_per_user, "clip": planned.clip}
         return self.config.model_copy(update={"release": release, "data": data})
+
+
+_SEARCHED = 100  # simulated runs of each plan of a search
+_KINDS = 3  # mechanisms that are looked at in it
+
+
+def needed_for(
+    recall: float, stated: Mapping[str, Any], *, file: Path | None, schedule: str | None, only: tuple[str, ...]
+) -> dict[str, Any]:
+    """The least epsilon whose plan expects this recall or, where a budget is stated, the least number of users.
+
+    Raises:
+        InvalidRequest: both are stated, the profile is not one that has a number of users to find, or nothing is enough.
+    """
+    base = Config() if file is None else config.read(file)
+    budgeted = base.budget is not None or stated["epsilon"] is not None or stated["rho"] is not None
+    if budgeted and (stated["users"] is not None or base.plan.users is not None):
+        raise InvalidRequest("--recall says how large --epsilon, or --users, has to be: leave one of them out")
+    shape = stated["shape"] or base.plan.shape or ""
+    if budgeted and shape.partition(":")[0] not in ("zipf", "uniform"):
+        raise InvalidRequest("--recall finds users for --shape zipf:EXPONENT or uniform: leave --epsilon out for any other")
+    name, start, low, high = ("users", 1e5, 10.0, 1e9) if budgeted else ("epsilon", 1.0, 1e-3, 1e2)
+
+    def answered(amount: float, kinds: tuple[str, ...]) -> Plan:
+        of_it = round(amount) if budgeted else amount
+        return PlanQuestion.of({**stated, name: of_it, "rounds": _SEARCHED}, file=file, schedule=schedule, only=kinds).answer()
+
+    found = answered(start, only)
+    kinds = tuple(dict.fromkeys(one.name.partition(",")[0] for one in found.ranked))[:_KINDS]
+    least, _ = budget_for(recall, lambda amount: answered(amount, kinds), low, high)
+    return {name: round(least) if budgeted else least}
 
 
 def _plan_over(base: Config, stated: Mapping[str, Any], schedule: tuple[Part, ...] | None) -> Any:

@@ -467,3 +467,33 @@ def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> N
         assert words in run(*one, *more).stderr
     assert "--max-groups-per-user" in run(*asked, *made_up, *groups).stderr
     assert "--groups N" in run(*asked, *made_up, "--groups-per-user", 2).stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("stated", "name"), [((), "epsilon"), (("--epsilon", 0.3), "users")])
+def test_what_a_recall_takes(run: Run, stated: tuple[object, ...], name: str) -> None:
+    """The least epsilon, or number of users, whose plan expects it: a tenth less of it does not."""
+    made_up = ("--shape", "zipf:1", "--items", 300, "--unknown-domain", "--mechanism", "limited_domain")
+    asked = ("plan", "--k", 5, "--delta", 1e-6, *made_up, *stated, *(() if stated else ("--users", 5000)), "--json")
+    done = run(*asked, "--recall", 0.9)
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    least, best = told["needed"][name], told["plan"]["ranked"][0]
+    assert best["fresh_recall"] > 0.88
+    words = [*asked[:-1], f"--{name}", round(0.9 * least) if stated else 0.9 * least, "--json"]
+    less = run(*(word for place, word in enumerate(words) if stated or word != "--recall"))
+    assert json.loads(less.stdout)["plan"]["ranked"][0]["fresh_recall"] < 0.9
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--epsilon", 1, "--users", 10, "--items", 9, "--shape", "zipf:1"), "leave one of them out"),
+        (("--epsilon", 1, "--shape", "counts.csv"), "for --shape zipf:EXPONENT or uniform"),
+    ],
+)
+def test_a_recall_without_anything_to_find_is_refused(run: Run, words: tuple[object, ...], said: str) -> None:
+    """Both amounts stated, or a file that tells the users."""
+    refused = run("plan", "--k", 2, "--recall", 0.9, *words)
+    assert refused.exit_code != 0
+    assert said in " ".join(refused.stderr.split())
