@@ -10,6 +10,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from spread import spread
 from typer.testing import CliRunner
 
 import accounting as acc
@@ -107,6 +108,7 @@ def test_a_finished_horizon_answers_for_its_own_log_alone(paid: list[str], tmp_p
     ]
 
 
+@pytest.mark.slow
 def test_a_charge_is_put_back_on_a_restored_ledger(paid: list[str], tmp_path: Path) -> None:
     """`recharge` charges what the state has released; without it the state is refused, with the command's name."""
     told("start", *paid, *HORIZON, "--periods", "3")
@@ -167,6 +169,7 @@ def test_one_table_of_groups_weeks_and_counts(cities: list[str], tmp_path: Path)
     assert (abs(found["fr"] - 200) < 60).all()
 
 
+@pytest.mark.slow
 def test_topk_gives_the_same_table(cities: list[str], tmp_path: Path) -> None:
     """`topk --every --horizon` with groups and counts is that run; what it bounds users to is items of a period."""
     place = cities.index("--state")
@@ -179,6 +182,7 @@ def test_topk_gives_the_same_table(cities: list[str], tmp_path: Path) -> None:
     assert told(*cities, "--with-counts", "--items-per-period", "1", "--json")["table"] == rows
 
 
+@pytest.mark.slow
 def test_a_number_without_a_unit_is_called_a_score(cities: list[str], tmp_path: Path) -> None:
     """Without --with-counts weights fall, and text, table and JSON say score; Parquet has the table of JSON."""
     text = told(*cities)
@@ -190,6 +194,7 @@ def test_a_number_without_a_unit_is_called_a_score(cities: list[str], tmp_path: 
     assert "--with-counts" in told(*cities, "--items-per-period", "2", status=2)
 
 
+@pytest.mark.slow
 def test_an_end_inside_a_period_is_refused_or_asked_for(paid: list[str], tmp_path: Path) -> None:
     """--until in the middle of a week names the two nearest ends; --partial-last cuts the last week short there."""
     week = ["--time", "at", "--every", "week", "--since", "2024-07-01", "--until", "2024-07-04"]
@@ -223,8 +228,7 @@ FAULTS: dict[str, Callable[[Path], str] | list[str]] = {
 }
 
 
-@pytest.mark.parametrize("command", ["run", "topk"])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(("fault", "command"), spread([(fault, command) for command in ("run", "topk") for fault in FAULTS], 4))
 def test_nothing_is_paid_for_a_log_that_fails(paid: list[str], tmp_path: Path, command: str, fault: str) -> None:
     """Whatever is wrong with the log or its description: an error, no charge, no reservation, no state."""
     wrong = FAULTS[fault]
@@ -244,21 +248,23 @@ def test_nothing_is_paid_for_a_log_that_fails(paid: list[str], tmp_path: Path, c
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [
-        ["--state", "no/folder/state"],
-        ["--k", "0"],
-        ["--epsilon", "0"],
-        ["--domain", "nothing.csv"],
-        ["--dataset", "x"],
-        ["--key", ""],
-    ],
-    ids=str,
+    ("option", "value"),
+    spread(
+        [
+            ("--state", "no/folder/state"),
+            ("--k", "0"),
+            ("--epsilon", "0"),
+            ("--domain", "nothing.csv"),
+            ("--dataset", "x"),
+            ("--key", ""),
+        ],
+        1,
+    ),
 )
-def test_a_start_that_fails_reserves_nothing(paid: list[str], tmp_path: Path, wrong: list[str]) -> None:
+def test_a_start_that_fails_reserves_nothing(paid: list[str], tmp_path: Path, option: str, value: str) -> None:
     """No reservation, no state; the right command works afterwards."""
     asked = ["start", *paid, *HORIZON, "--periods", "3"]
-    assert isinstance(CliRunner().invoke(app, ["continual", *asked, *wrong]).exception, SystemExit)
+    assert isinstance(CliRunner().invoke(app, ["continual", *asked, option, value]).exception, SystemExit)
     assert list(acc.Ledger.open(paid[1]).entries("visits")) == []
     assert not (tmp_path / "state").exists()
     assert told(*asked, "--json")["horizon"]["periods_left"] == 3

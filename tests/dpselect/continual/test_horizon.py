@@ -433,6 +433,7 @@ def test_a_run_that_stops_after_the_charge_says_so(
     assert (ledger.total("films").spent, state_of(ledger)) == (spent, "released")
 
 
+@pytest.mark.slow
 def test_a_stored_draw_is_recorded_where_the_ledger_has_only_the_reservation(
     start: Any, ledger: acc.Ledger, tmp_path: Path
 ) -> None:
@@ -447,6 +448,7 @@ def test_a_stored_draw_is_recorded_where_the_ledger_has_only_the_reservation(
     assert again.close(1, DAYS[0], **COLUMNS) == first
 
 
+@pytest.mark.slow
 def test_a_charge_is_put_back(start: Any, tmp_path: Path) -> None:
     """A ledger without the horizon refuses a state that has released; asked to, it charges it again, every mark included."""
     made = start()
@@ -616,6 +618,7 @@ def test_a_horizon_of_groups(start: Any) -> None:
             made.window(*periods)
 
 
+@pytest.mark.slow
 def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
     """What is elsewhere takes no place under the bound on users; the list is stated once; a public domain needs one."""
     one_cell = GROUPED.model_copy(update={"users": dps.HorizonClip(cells=1)})
