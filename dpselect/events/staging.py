@@ -15,7 +15,7 @@ from typing import Final, Protocol, final
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import summed
-from dpselect.events.doors import formats, postgresql, tables
+from dpselect.events.doors import databases, formats, postgresql, tables
 from dpselect.events.doors.base import LABELS, SHORT, Asked, Given, Kinds, Rows, literal, located
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
@@ -38,7 +38,7 @@ class Source(Protocol):
 
 
 # The narrower before the wider: an address is text, as a path is. A new kind of file goes into `formats.FORMATS` instead.
-SOURCES: Final[tuple[Source, ...]] = (postgresql, formats, tables)
+SOURCES: Final[tuple[Source, ...]] = (postgresql, databases, formats, tables)
 
 _REFUSED = "refused"  # a column: the role whose value is malformed, for events that refuse the log
 # The bit of events outside the window, above those of the at most five roles that an event may lack.
@@ -128,7 +128,7 @@ def prepared(
     Makes the view `pairs`: every distinct (u, i), or (u, g, i), that is to be counted; with a column summed up, s, the sum. If
     `counted`, makes the table `totals` (i, n) instead, from the same pass: pairs that nobody asks for again are not kept.
 
-    A log without any event to count is refused unless it `may_be_empty`.
+    A log without any event to count is refused unless it `may_be_empty`; a file without any row always is.
 
     The engine holds the groups in memory and spills what `memory_limit` does not allow, in files of this reading's own folder.
     """
@@ -141,7 +141,7 @@ def prepared(
     asked.refuse_malformed(figures.refused, log.what)
     if log.absent is not None and figures.scanned:
         log.absent(figures.missing)
-    if not log.may_be_empty and not (may_be_empty and figures.scanned):  # what has no column was said first
+    if not (log.may_be_empty or (may_be_empty and (figures.scanned or log.in_memory))):  # what has no column was said first
         asked.require_events(log.what, complete=figures.complete)
     if len(log.texts) > 1:
         refuse_two_spellings(engine, log, asked, table)
@@ -392,7 +392,7 @@ def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, d
 
 
 def _refuse_malformed(engine: Engine, folder: Path, given: Given, log: Rows) -> None:
-    """Refuse times, values and labels that are none, wherever they are; and a log in which no event is whole."""
+    """Refuse times, values and labels that are none, wherever they are."""
     time, value, aside = given.asked.time, given.asked.value, folder / f"period={_NONE}"
     if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {_parquet_in(aside)}", what=log.what)[0][0]:
         found = {"time"} if value is None and not log.checked else set[str | None]()

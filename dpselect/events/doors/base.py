@@ -198,6 +198,7 @@ class Rows:
         complete: how many events there are, where the source says so and that each has every role; None where it does not. What
             is counted does not rest on it, only what is reported about the log.
         once: whether it can be read only once: a stream.
+        in_memory: whether it is a table, which may have no row: of a file without any the path is more likely wrong.
         checked: whether there is a column `refused`: the role whose value is malformed, for events that refuse the log.
         absent: refuses roles in which no event of the log has a value, if the source does not have their columns.
         texts: the same query for each of several files whose labels are text.
@@ -211,6 +212,7 @@ class Rows:
     may_be_empty: bool = False
     complete: int | None = None
     once: bool = False
+    in_memory: bool = False
     checked: bool = False
     absent: Callable[[frozenset[str]], None] | None = None
     texts: tuple[str, ...] = ()

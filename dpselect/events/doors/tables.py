@@ -39,7 +39,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     relation, size, names = adapter(engine, source, asked, what)
     places = {role: (SHORT[role], fields) for role, (_, fields) in _places(asked, names, what).items()}
     sql, kinds = selected(engine, relation, places, asked, what)
-    return Rows(sql=sql, size=size, what=what, kinds=kinds, once=adapter is _arrow)
+    return Rows(sql=sql, size=size, what=what, kinds=kinds, once=adapter is _arrow, in_memory=True)
 
 
 def _adapter(source: object) -> _Adapter | None:

@@ -1,0 +1,156 @@
+"""A table or a query of any database: SQLite and whatever SQLAlchemy has a driver for, and files of DuckDB.
+
+Rows are asked for once and in parts, and lie on disk as text: integers and decimals with all their digits. PostgreSQL has a module
+of its own, since its COPY is faster.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Iterator
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from accounting import AccountingError
+from accounting.errors import missing_extra
+from dpselect.errors import EventLogError
+from dpselect.events.doors.base import SHORT, Given, Rows, by_name, by_path, literal, located, quoted, selected
+from dpselect.events.engine import Engine
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
+_AT_ONCE = 50_000  # rows
+# Addresses of files, and of what DuckDB reads by extensions of its own.
+_NOT_DATABASES = frozenset({"s3", "gs", "gcs", "http", "https", "file", "ftp", "hdfs", "abfs", "abfss", "az", "r2"})
+
+
+def accepts(given: Given) -> bool:
+    """An address of a database, as text or as SQLAlchemy's."""
+    return _scheme(given.source) is not None
+
+
+def rows(engine: Engine, given: Given) -> Rows:
+    """The columns of `table` (perhaps schema.table), or of `query`."""
+    given.require_no_file("a database")
+    if (given.table is None) == (given.query is None):
+        raise EventLogError("a database needs table= or query= (--table, --query), and not both: what to read of it")
+    what = f"table {given.table!r}" if given.table is not None else "the query"
+    if _scheme(given.source) == "duckdb":
+        return _attached(engine, given, what)
+    return _fetched(engine, given, what)
+
+
+def _scheme(source: object) -> str | None:
+    text = source.render_as_string(hide_password=True) if hasattr(source, "render_as_string") else source
+    found = _SCHEME.match(text) if isinstance(text, str) else None
+    return None if found is None or found[1].lower() in _NOT_DATABASES else found[1].lower()
+
+
+def _attached(engine: Engine, given: Given, what: str) -> Rows:
+    """A file of DuckDB, which the engine reads itself, with the types that it has."""
+    path = Path(str(given.source).split("://", 1)[1].removeprefix("/"))
+    if not path.is_file():
+        raise EventLogError(
+            "the file of this duckdb:/// address does not exist: write duckdb:///FILE, or duckdb:////FILE from the root"
+        )
+    engine.run(f"ATTACH {literal(str(path))} AS source (READ_ONLY)", what="the DuckDB file")
+    engine.run("USE source", what=what)
+    try:
+        relation = f"({_asked(given, lambda name: '.'.join(quoted(part) for part in name.split('.')))})"
+        engine.run(f"CREATE TEMP TABLE copied AS SELECT * FROM {relation}", what=what)
+    finally:
+        engine.run("USE memory", what=what)
+        engine.run("DETACH source", what=what)
+    names = [str(row[0]) for row in engine.run("DESCRIBE copied", what=what)]
+    places = {role: (quoted(names[place]), fields) for role, (place, fields) in by_path(given.asked, names, what).items()}
+    sql, kinds = selected(engine, "copied", places, given.asked, what)
+    count = int(engine.run("SELECT count(*) FROM copied", what=what)[0][0])
+    return Rows(sql, 20 * count, what, kinds, texts=())
+
+
+def _asked(given: Given, identifier: Any) -> str:
+    if given.table is not None:
+        return f"SELECT * FROM {identifier(given.table)}"
+    return (given.query or "").rstrip().rstrip(";")
+
+
+def _fetched(engine: Engine, given: Given, what: str) -> Rows:
+    try:
+        sqlalchemy = importlib.import_module("sqlalchemy")
+    except ImportError:
+        raise missing_extra("databases are read by SQLAlchemy", "postgres") from None
+    failure, target = "", engine.unused("database")
+    try:
+        made = sqlalchemy.create_engine(given.source)
+        try:
+            with made.connect() as connection:
+                identifier = made.dialect.identifier_preparer.quote_identifier
+                query = _asked(given, lambda name: ".".join(map(identifier, name.split("."))))
+                result = connection.execution_options(stream_results=True, max_row_buffer=_AT_ONCE).execute(
+                    sqlalchemy.text(query)
+                )
+                names = list(result.keys())
+                places = by_name(given.asked, names, what)
+                with target.open("x", encoding="utf-8", newline="") as file:
+                    _write(file, result, list(places.items()), given, what)
+        finally:
+            made.dispose()
+    except AccountingError as error:
+        failure = str(error)
+    except sqlalchemy.exc.NoSuchModuleError:
+        failure = (
+            f"addresses that begin with {_scheme(given.source)}:// need SQLAlchemy's driver for that database: install it, or save "
+            "the log to a file"
+        )
+    except ImportError as error:
+        failure = (
+            f"the driver of {_scheme(given.source)}:// is not installed ({error.name}): install it, or save the log to a file"
+        )
+    except Exception as error:  # a driver's own: its message may quote the data, the query or the password
+        failure = (
+            f"{what} cannot be read from the database: {type(error).__name__}; check the address, the names and the permissions"
+        )
+    if failure:
+        raise EventLogError(failure)
+    declared = ", ".join(f"'{SHORT[role]}': 'VARCHAR'" for role in places)
+    sql = (
+        f"SELECT * FROM read_csv({located(target)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', "
+        "quote = '\"', escape = '\"', nullstr = '\\N', allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
+        "new_line = '\\n', hive_partitioning = false)"
+    )
+    return Rows(sql, target.stat().st_size, what, dict.fromkeys(places, "str"))
+
+
+def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, what: str) -> None:
+    """All rows as CSV in which text is quoted, and what is missing is not."""
+    for row in _parts(result):
+        fields = []
+        for role, place in places:
+            text = _printed(row[place], role)
+            if text is None and row[place] is not None:
+                given.asked.refuse_malformed({role if role in ("time", "value") else role.split("_")[0]}, what)
+            fields.append("\\N" if text is None else '"' + text.replace('"', '""') + '"')
+        file.write(",".join(fields) + "\n")
+
+
+def _parts(result: Any) -> Iterator[Any]:
+    while rows := result.fetchmany(_AT_ONCE):
+        yield from rows
+
+
+def _printed(value: object, role: str) -> str | None:
+    """A value as text, exactly; None for what is missing, or neither text nor a whole number."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str | int | UUID):
+        return str(value)
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if role == "value" and isinstance(value, float):
+        return repr(value)
+    if role == "time" and isinstance(value, datetime | date):
+        return value.isoformat()
+    return None

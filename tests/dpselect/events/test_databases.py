@@ -1,0 +1,94 @@
+"""A table or a query of any database gives the counts of the same events in a file; passwords and data are in no message."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+import sqlalchemy
+
+from dpselect import events
+from dpselect.errors import EventLogError
+
+ROWS = [("u1", 2**70), ("u2", 2**70), ("u2", 5), (None, 5), ("u3", None)]
+
+
+def counted(source: Any, **options: Any) -> dict[Any, int]:
+    found: Any = events.read(source, **{"user": "u", "item": "i", **options})
+    return dict(zip(found.labels, found.counts.tolist(), strict=True))
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> str:
+    """A database file with a table whose name needs quotes."""
+    with sqlite3.connect(tmp_path / "log.db") as connection:
+        connection.execute('CREATE TABLE "visits 2024" (u TEXT, i TEXT, t TEXT)')
+        rows = [(user, None if item is None else str(item), "2024-01-05 10:00:00") for user, item in ROWS]
+        connection.executemany('INSERT INTO "visits 2024" VALUES (?, ?, ?)', rows)
+    connection.close()
+    return f"sqlite:///{tmp_path / 'log.db'}"
+
+
+def test_sqlite_files(sqlite: str) -> None:
+    """By table and by query, as text and as SQLAlchemy's address, in a window."""
+    expected = {str(2**70): 2, "5": 1}
+    for source in (sqlite, sqlalchemy.make_url(sqlite)):
+        assert counted(source, table="visits 2024") == expected
+    assert counted(sqlite, query='SELECT u, i FROM "visits 2024";') == expected
+    window = {"time": "t", "since": "2024-01-01", "until": "2024-02-01"}
+    assert counted(sqlite, table="visits 2024", **window) == expected
+    with pytest.raises(EventLogError, match="neither text nor whole numbers"):
+        counted(sqlite, query="SELECT 1.5 AS u, 2 AS i")
+    with pytest.raises(EventLogError, match="'v' is not a column"):
+        counted(sqlite, table="visits 2024", user="v")
+    with pytest.raises(EventLogError, match="OperationalError"):
+        counted(sqlite, table="other")
+    with pytest.raises(EventLogError, match="needs table= or query="):
+        counted(sqlite)
+
+
+def test_duckdb_files(tmp_path: Path) -> None:
+    """The engine reads them itself, with the types that they have, and writes nothing."""
+    with duckdb.connect(str(tmp_path / "log.duckdb")) as connection:
+        connection.execute("CREATE TABLE visits (u VARCHAR, i HUGEINT)")
+        connection.executemany("INSERT INTO visits VALUES (?, ?)", ROWS)
+    source = f"duckdb:///{tmp_path / 'log.duckdb'}"
+    before = (tmp_path / "log.duckdb").read_bytes()
+    assert counted(source, table="visits") == counted(source, query="SELECT * FROM visits") == {str(2**70): 2, "5": 1}
+    assert (tmp_path / "log.duckdb").read_bytes() == before
+    with pytest.raises(EventLogError, match="does not exist"):
+        counted(f"duckdb:///{tmp_path / 'none.duckdb'}", table="visits")
+
+
+def test_unknown_addresses_get_one_sentence() -> None:
+    """What has no driver, and what is no database, is said without the password."""
+    for source, words in (
+        ("mydb://me:SECRET@host/db", "mydb:// need SQLAlchemy's driver"),
+        ("s3://me:SECRET@bucket/x.parquet", "addresses that begin with s3:// are not read"),
+    ):
+        with pytest.raises(EventLogError, match=words) as caught:
+            counted(source, **({"table": "t"} if "mydb" in source else {}))
+        assert "SECRET" not in str(caught.value)
+
+
+def test_rows_are_asked_for_once_and_in_parts(sqlite: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never all at once, and the query runs once, whatever is counted."""
+    asked: list[int] = []
+    fetched, executed = sqlalchemy.CursorResult.fetchmany, list[str]()
+
+    def fetchmany(self: Any, size: int | None = None) -> Any:
+        asked.append(size or 0)
+        return fetched(self, size)
+
+    monkeypatch.setattr(sqlalchemy.CursorResult, "fetchmany", fetchmany)
+    monkeypatch.setattr("dpselect.events.doors.databases._AT_ONCE", 2)
+    sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", seen := lambda *given: executed.append(given[2]))
+    try:
+        assert counted(sqlite, table="visits 2024", max_items_per_user=1, salt="s") in ({str(2**70): 2}, {str(2**70): 1, "5": 1})
+    finally:
+        sqlalchemy.event.remove(sqlalchemy.Engine, "before_cursor_execute", seen)
+    assert asked == [2, 2, 2, 2]
+    assert sum("visits 2024" in sql for sql in executed) == 1
