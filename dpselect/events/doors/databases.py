@@ -1,7 +1,7 @@
 """A table or a query of any database: SQLite and whatever SQLAlchemy has a driver for, and files of DuckDB.
 
-Rows are asked for once and in parts, and lie on disk as text: integers and decimals with all their digits. PostgreSQL has a module
-of its own, since its COPY is faster.
+Rows are asked for once and in parts, and lie on disk as text: integers and decimals with all their digits. PostgreSQL has a
+module of its own, since its COPY is faster.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from dpselect.events.engine import Engine
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
 _AT_ONCE = 50_000  # rows
+_NO_FILE = "the database's file does not exist: write duckdb:///FILE or sqlite:///FILE, with a fourth slash from the root"
 # Addresses of files, and of what DuckDB reads by extensions of its own.
 _NOT_DATABASES = frozenset({"s3", "gs", "gcs", "http", "https", "file", "ftp", "hdfs", "abfs", "abfss", "az", "r2"})
 
@@ -53,9 +54,7 @@ def _attached(engine: Engine, given: Given, what: str) -> Rows:
     """A file of DuckDB, which the engine reads itself, with the types that it has."""
     path = Path(str(given.source).split("://", 1)[1].removeprefix("/"))
     if not path.is_file():
-        raise EventLogError(
-            "the file of this duckdb:/// address does not exist: write duckdb:///FILE, or duckdb:////FILE from the root"
-        )
+        raise EventLogError(_NO_FILE)
     engine.run(f"ATTACH {literal(str(path))} AS source (READ_ONLY)", what="the DuckDB file")
     engine.run("USE source", what=what)
     try:
@@ -84,14 +83,16 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
         raise missing_extra("databases are read by SQLAlchemy", "postgres") from None
     failure, target = "", engine.unused("database")
     try:
-        made = sqlalchemy.create_engine(given.source)
+        url = sqlalchemy.make_url(given.source)
+        if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():  # it would be made
+            raise EventLogError(_NO_FILE)
+        made = sqlalchemy.create_engine(url)
         try:
             with made.connect() as connection:
                 identifier = made.dialect.identifier_preparer.quote_identifier
                 query = _asked(given, lambda name: ".".join(map(identifier, name.split("."))))
-                result = connection.execution_options(stream_results=True, max_row_buffer=_AT_ONCE).execute(
-                    sqlalchemy.text(query)
-                )
+                streaming = connection.execution_options(stream_results=True, max_row_buffer=_AT_ONCE)
+                result = streaming.exec_driver_sql(query)
                 names = list(result.keys())
                 places = by_name(given.asked, names, what)
                 with target.open("x", encoding="utf-8", newline="") as file:
@@ -102,8 +103,8 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
         failure = str(error)
     except sqlalchemy.exc.NoSuchModuleError:
         failure = (
-            f"addresses that begin with {_scheme(given.source)}:// need SQLAlchemy's driver for that database: install it, or save "
-            "the log to a file"
+            f"addresses that begin with {_scheme(given.source)}:// need SQLAlchemy's driver for that database: install it, or "
+            "save the log to a file"
         )
     except ImportError as error:
         failure = (

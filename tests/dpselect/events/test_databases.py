@@ -46,6 +46,9 @@ def test_sqlite_files(sqlite: str) -> None:
         counted(sqlite, table="visits 2024", user="v")
     with pytest.raises(EventLogError, match="OperationalError"):
         counted(sqlite, table="other")
+    with pytest.raises(EventLogError, match="file does not exist"):
+        counted(f"{sqlite}.none", table="visits 2024")
+    assert not Path(f"{sqlite}.none".removeprefix("sqlite:///")).exists()
     with pytest.raises(EventLogError, match="needs table= or query="):
         counted(sqlite)
 
