@@ -104,6 +104,7 @@ def test_mechanisms(run: Run, votes: Path, tmp_path: Path, flags: tuple[object, 
         assert 3000 < told["guarantee"]["epsilon"] <= 4000
     mechanism = dps.mechanisms.base.Mechanism.from_json(json.dumps(told["mechanism"]))
     assert told["guarantee"]["epsilon"] == pytest.approx((7 * mechanism.curve).epsilon(told["guarantee"]["delta"]))
+    assert told["risk"]["advantage"] == pytest.approx((7 * mechanism.curve).advantage)
 
 
 def test_long_ballots_are_cut(run: Run, tmp_path: Path) -> None:
