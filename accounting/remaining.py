@@ -7,7 +7,7 @@ shares of the budget, currencies that auditors ask for, what runs out first and 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property, lru_cache
@@ -17,7 +17,7 @@ from accounting.budget import Budget, Price, waiting_cost
 from accounting.calibration import calibrate_count
 from accounting.convert.bounds import best_epsilon
 from accounting.curves import ZCDP, ApproxDP, Approximate, Curve, GaussianDP, PureDP, RenyiTable, zero
-from accounting.decimal_sum import exact, float_down, float_up, of_unit, times_up
+from accounting.decimal_sum import decimal_sum, exact, float_down, float_up, of_unit, times_up
 from accounting.errors import AccountingError, Unaffordable
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure
 
@@ -347,6 +347,40 @@ _EXACT = Context(prec=60)
 def _rounded(value: Decimal, rounding: str, digits: int = 6) -> str:
     context = Context(prec=digits, rounding=rounding)
     return f"{float(context.create_decimal(value)):.{digits}g}"
+
+
+# -- over periods ---------------------------------------------------------------------------------------------------------
+
+
+def over_periods(budget: Budget, spent: Iterable[Price]) -> tuple[float, float]:
+    """(epsilon, delta), rounded up, for somebody whose rows lie in all periods that have a budget each and were charged this.
+
+    All charges together are one filter whose capacity is their sum (Theorem F12), or each period's own promise and their sum,
+    whichever epsilon is smaller. A period of which everything is spent counts by its promise: see `Remaining.so_far`.
+    """
+    charged = [one for one in spent if one != NOTHING]
+    whole = [one for one in charged if budget.form == "approximate" and one.main >= budget.capacity.main]
+    rest = [one for one in charged if one not in whole]
+    each = [Remaining(budget, one).so_far for one in charged]
+    basic = decimal_sum((1, epsilon) for epsilon, _ in each), min(1.0, decimal_sum((1, delta) for _, delta in each))
+    together = Price(sum(one.main for one in rest), sum(one.failure for one in rest))
+    if not rest or not all(math.isfinite(epsilon) for epsilon, _ in each):
+        return basic if charged else (0.0, 0.0)
+    failures, conversion = float_up(together.failure, FAILURE_UNIT), float_up(1, exact(budget.delta))
+    if budget.form == "approximate" and budget.release is None:
+        conversion = float_up(1, budget.conversion_delta)
+    own = len(whole) * budget.limit, len(whole) * budget.delta
+    summed = Remaining(budget, together)
+    epsilon = best_epsilon(summed._sum, budget.delta).value if budget.form == "zcdp" else summed._epsilon_so_far()
+    delta = decimal_sum([(1, conversion), (1, failures), (1, own[1])]) if budget.delta else 0.0
+    return min(basic, (decimal_sum([(1, epsilon), (1, own[0])]), min(1.0, delta)))
+
+
+def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:
+    """The sum over periods as a sentence; `window` is what a period is called."""
+    of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
+    words = f"somebody whose rows lie in {of} faces epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}"
+    return words + (f", delta {_rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

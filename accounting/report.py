@@ -35,7 +35,7 @@ from accounting.ledger.verification import Verification
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.templates import asset, card, template
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
-from accounting.remaining import Remaining
+from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.risk import in_words as in_words_of_risk
 
 Proofs = Mapping[str, tuple[str, ...]]
@@ -307,6 +307,7 @@ def _facts(dataset: Dataset, summary: Summary) -> list[tuple[str, str]]:
         ("Budget", f"{budget_in_words(dataset.budget)}; {window}"),
         ("Neighbours differ by", WORDS[dataset.relation]),
         ("Unit of privacy", dataset.unit),
+        *_declared_limits(dataset, summary.totals),
         ("Rows", dataset.data_period or "not stated"),
         ("Declared", f"{dataset.at[:19].replace('T', ' ')} UTC by {dataset.actor}"),
         ("Head", f"entry {summary.entries:,}, {summary.head}"),
@@ -349,6 +350,17 @@ def _shares_of(budget: Budget, spent: Price) -> Iterator[dict[str, Any]]:
     if left.epsilon_left is not None:
         rest, within = rounded_down(left.epsilon_left), "nats: the rest adds at most this"
         yield {"name": "ε left", "value": rest, "unit": within, "share": None}
+
+
+def _declared_limits(dataset: Dataset, totals: Sequence[Total]) -> Iterator[tuple[str, str]]:
+    """What a single release may cost, and for a budget per period what all of them come to for somebody who is in all."""
+    if dataset.most_per_release is not None:
+        yield "A single release", f"at most {stated(dataset.most_per_release)}, unless it states why"
+    if dataset.window != "whole" and totals:
+        epsilon, delta = over_periods(dataset.budget, [total.spent for total in totals])
+        limit = "no limit is declared" if dataset.most_in_all is None else f"at most epsilon {dataset.most_in_all:g} is allowed"
+        if math.isfinite(epsilon):
+            yield "All periods together", f"{in_all_in_words(epsilon, delta, len(totals), dataset.window)}; {limit}"
 
 
 def _standings(budget: Budget, spent: Price) -> Iterator[tuple[str, str, str, str]]:

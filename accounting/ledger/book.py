@@ -275,6 +275,7 @@ class Step:
     expires: str | None = None
     quota: str | None = None
     across: str | None = None
+    override: str | None = None
     opening: Entry | None = None  # of the charge that it follows
 
 
@@ -322,6 +323,10 @@ class Book:
             self._spent[period] = spent_in(self.connection, self.declared.id, period)
             self._require_last(period, self._spent[period])
         return self._spent[period]
+
+    def totals(self) -> dict[str, Price]:
+        """What every period has been charged so far, in this transaction too."""
+        return dict(all_totals(self.connection, self.declared.id)) | self._spent
 
     def _require_last(self, period: str, spent: Price) -> None:
         row = self.connection.execute(_LAST, {"mine": self.declared.id, "account": period}).one_or_none()
@@ -408,7 +413,14 @@ def _entry(dataset: str, seq: int, step: Step, spent: Price, origin: Origin, pre
         "count": item.count if item else 0,
         **{"main": step.price.main, "failure": step.price.failure, "spent_main": spent.main, "spent_failure": spent.failure},
         **{"fingerprint": step.fingerprint, "salt": step.salt, "team": step.team, "purpose": step.purpose},
-        **{"expires": step.expires, "quota": step.quota, "across": step.across, **vars(origin), "prev": prev},
+        **{
+            "expires": step.expires,
+            "quota": step.quota,
+            "across": step.across,
+            "override": step.override,
+            **vars(origin),
+            "prev": prev,
+        },
     }
     return Entry(**fields, hash=digest(canonical_json(fields)))
 

@@ -70,6 +70,7 @@ class Terms(TypedDict, total=False):
             private data, which confirms guesses, but a snapshot's name or a keyed hash.
         salt: of the contribution bounding, as provenance. Never a seed of noise.
         team, purpose: whose work it is and what for, where quotas count by that (`Quota`).
+        override: why a release may cost more than the dataset's `most_per_release`; recorded.
     """
 
     count: int
@@ -84,6 +85,7 @@ class Terms(TypedDict, total=False):
     salt: str | None
     team: str | None
     purpose: str | None
+    override: str | None
 
 
 def require_known(given: Iterable[str], known: type) -> None:
@@ -201,6 +203,7 @@ class Request:
     salt: str | None
     team: str | None
     purpose: str | None
+    override: str | None
     expires: str | None
 
     @classmethod
@@ -237,6 +240,7 @@ class Request:
             salt=optional_text("salt", terms.get("salt")),
             team=optional_name("team", terms.get("team")),
             purpose=optional_name("purpose", terms.get("purpose")),
+            override=None if terms.get("override") is None else checked_name("override", terms.get("override")),
             expires=expires,
         )
 

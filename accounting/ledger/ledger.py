@@ -5,10 +5,11 @@ What changes it is one transaction each: read the totals, hold them against the 
 
 from __future__ import annotations
 
+import math
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, Self, Unpack, cast, final, get_args
@@ -68,7 +69,7 @@ from accounting.ledger.stored_text import (
     read_json,
 )
 from accounting.ledger.verification import Problem, Verification, export_lines, import_lines, stream, verify
-from accounting.remaining import BudgetExceeded, Remaining, refusal
+from accounting.remaining import BudgetExceeded, Remaining, in_all_in_words, over_periods, refusal, stated
 
 if TYPE_CHECKING:
     from dp_accounting.dp_event import DpEvent
@@ -123,6 +124,8 @@ class Ledger:
         window: Window = "whole",
         time_zone: str = "UTC",
         data_period: str | None = None,
+        most_per_release: Budget | None = None,
+        most_in_all: float | None = None,
         actor: str | None = None,
     ) -> Dataset:
         """Declare a dataset and its budget, once and for all.
@@ -135,11 +138,17 @@ class Ledger:
             time_zone: where the days, months and so on of `window` begin and end, "UTC" or "Europe/Berlin" for example. A charge
                 that reads rows by the clock of another zone is refused.
             data_period: which rows the dataset holds, in words.
+            most_per_release: what a single charge may cost as a plan of its own. One that costs more is refused unless it states
+                why (`Terms.override`), which is recorded.
+            most_in_all: with a window, the epsilon that all periods together may cost somebody whose rows lie in all of them: a
+                budget per period bounds each alone. A charge beyond it is refused, and `in_all` says where it stands.
 
         Raises:
             DatasetExists: the name is taken.
         """
-        dataset = _new_dataset(name, budget, relation, unit, window, time_zone, data_period, origin(actor, self._clock))
+        by = origin(actor, self._clock)
+        dataset = _new_dataset(name, budget, relation, unit, window, time_zone, data_period, by)
+        dataset = replace(dataset, **_limits(dataset, most_per_release, most_in_all))
         with self._store.writer() as connection:
             declare(connection, dataset.name, dataset.declaration())
         return dataset
@@ -199,7 +208,7 @@ class Ledger:
         (request,) = Request.read_all("charge", [(item, terms)], None, self._clock())
         with self._store.reader_on(dataset) as (connection, declared):
             priced, periods = _due(declared.dataset, request)
-            _Charging(connection, declared).require_room(priced, periods, self._who(terms))
+            _Charging(connection, declared).require_room(priced, periods, self._who(terms), request.override)
 
     def charged_curve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Curve:
         """The curve of one run as a charge on these terms would price it: that of an exchange where `Terms.across` says so.
@@ -307,6 +316,29 @@ class Ledger:
             found = all_totals(connection, declared.id)
         name, budget = declared.dataset.name, declared.dataset.budget
         return [Total(name, period, budget, spent) for period, spent in found]
+
+    def in_all(self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()) -> tuple[float, float]:
+        """(epsilon, delta) that somebody faces whose rows lie in every period that was charged, or is about to be.
+
+        Args:
+            item: what each of `periods` is about to be charged, by itself: a budget per period bounds each alone, and this adds
+                them up before anything is read. A bare curve is taken to hold for the dataset's relation.
+
+        Raises:
+            BudgetExceeded: the dataset declares less (`most_in_all`).
+            InvalidEntry: the dataset has no window.
+        """
+        with self._store.reader_on(dataset) as (connection, declared):
+            if declared.dataset.window == "whole":
+                raise InvalidEntry(f"dataset={dataset!r} has one budget for all its rows, which is what everybody in it faces")
+            book = Book(connection, declared)
+            spent = book.totals()
+            if item is not None:
+                bare = declared.dataset.relation if isinstance(item, Curve) else None
+                price = book.price(read_item(item, 1, bare))
+                named = checked_periods(declared.dataset.window, list(periods))
+                spent |= {period: spent.get(period, NOTHING).plus(price) for period in named}
+            return _require_in_all(declared.dataset, spent)
 
     def room(self, dataset: str, **terms: Unpack[Terms]) -> list[Total]:
         """Where every account stands that a charge on these terms is held against: its periods', then those of quotas."""
@@ -461,7 +493,18 @@ def _new_dataset(
     )
 
 
-_SAID = ("action", "key", "label", "item", "fingerprint", "salt", "team", "purpose", "expires")  # of a request, in its entries
+_SAID = (
+    "action",
+    "key",
+    "label",
+    "item",
+    "fingerprint",
+    "salt",
+    "team",
+    "purpose",
+    "override",
+    "expires",
+)  # of a request, in its entries
 _later = entries.alias("later")
 _LAPSED = (
     select(entries.c.key, entries.c.expires)
@@ -497,7 +540,8 @@ class _Charging:
         if earlier := book.earlier[request.key]:
             common_relation(dataset.relation, request.item.relation, begun=True)
             return _replay(dataset, request, periods, earlier)
-        price, held = self.require_room(request.item, periods, Who(origin.actor, request.team, request.purpose))
+        who = Who(origin.actor, request.team, request.purpose)
+        price, held = self.require_room(request.item, periods, who, request.override)
         if request.fingerprint is not None and not book.claims(request.fingerprint, periods):
             raise SharedRows(
                 f"rows with this fingerprint were charged before, but not to dataset={dataset.name!r} with these periods: the "
@@ -508,10 +552,12 @@ class _Charging:
         book.hold(held)
         return Receipt(dataset.name, request.key, _state_of(written), tuple(written), replayed=False)
 
-    def require_room(self, item: Item, periods: tuple[str, ...], who: Who) -> tuple[Price, list[Held]]:
+    def require_room(self, item: Item, periods: tuple[str, ...], who: Who, override: str | None) -> tuple[Price, list[Held]]:
         """The item's price, if every period and quota can pay it, and how the quotas' accounts stand then. Raises as `charge`."""
         common_relation(self.book.dataset.relation, item.relation, begun=True)
         price = self.book.price(item)
+        if override is None:
+            _require_small(self.book.dataset, item)
         held: list[Held] = []
         for total in self._budgets(periods):
             _require_fit(total, price, item)
@@ -519,6 +565,9 @@ class _Charging:
             due = price_in(total.budget, item.curve_json, item.count)
             _require_fit(total, due, item)
             held.append(Held(seq, account, total.spent.plus(due)))
+        if self.book.dataset.most_in_all is not None:
+            spent = self.book.totals()
+            _require_in_all(self.book.dataset, spent | {one: spent.get(one, NOTHING).plus(price) for one in periods})
         return price, held
 
     def totals(self, periods: tuple[str, ...], who: Who) -> list[Total]:
@@ -537,8 +586,58 @@ class _Charging:
                 raise InvalidEntry(
                     f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name whose charge it is"
                 )
+            if not quota.lists(who):
+                raise InvalidEntry(
+                    f"{quota.by}={getattr(who, str(quota.by))!r} is not on the list of quota={quota.name!r}: it lists "
+                    f"{', '.join(quota.among)}. Name one of them, or have the quota declared anew with this one (ledger quota "
+                    "--among)"
+                )
             for account, spent in self.book.held(seq, quota.accounts(window, who, periods)):
                 yield Total(name, quota.account_in_words(account), limit, spent, quota.name), seq, account
+
+
+def _limits(dataset: Dataset, per_release: Budget | None, in_all: float | None) -> dict[str, Any]:
+    """The limits of a declaration, checked; InvalidBudget if one is none."""
+    if per_release is not None and not isinstance(per_release, Budget):
+        raise InvalidBudget(f"most_per_release must be an accounting.Budget, not {type(per_release).__name__}")
+    if in_all is None:
+        return {"most_per_release": per_release}
+    budget = dataset.budget
+    if dataset.window == "whole" or (budget.epsilon is None and not budget.delta):
+        raise InvalidBudget(
+            "most_in_all is an epsilon over the periods of a window: declare a window, and a budget in epsilon or with a delta"
+        )
+    if isinstance(in_all, bool) or not isinstance(in_all, int | float) or not budget.limit <= in_all < math.inf:
+        raise InvalidBudget(f"most_in_all={str(in_all)[:20]} must be a finite epsilon of at least one period's, {budget.limit:g}")
+    return {"most_per_release": per_release, "most_in_all": float(in_all)}
+
+
+def _require_small(dataset: Dataset, item: Item) -> None:
+    """BudgetExceeded if a charge costs more as a plan of its own than a single one may."""
+    most = dataset.most_per_release
+    if most is not None and not _is_small(most, item.curve_json, item.count):
+        raise BudgetExceeded(
+            f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and this one costs more. Make it "
+            "smaller, or state why it may cost more, which is recorded (override=, --override REASON). Nothing was charged, "
+            "nothing may be released."
+        )
+
+
+@lru_cache(maxsize=1024)
+def _is_small(most: Budget, curve: str, count: int) -> bool:
+    return most.admits(count * Curve.from_json(curve))
+
+
+def _require_in_all(dataset: Dataset, spent: dict[str, Price]) -> tuple[float, float]:
+    """What somebody faces whose rows lie in all of these periods; BudgetExceeded if the dataset allows less."""
+    epsilon, delta = over_periods(dataset.budget, spent.values())
+    if dataset.most_in_all is not None and epsilon > dataset.most_in_all:
+        raise BudgetExceeded(
+            f"dataset={dataset.name!r}: {in_all_in_words(epsilon, delta, len(spent), dataset.window)}, and the dataset allows at "
+            f"most epsilon {dataset.most_in_all:g} in all. Release fewer periods, or less for each. Nothing was charged, nothing "
+            "may be released."
+        )
+    return epsilon, delta
 
 
 def _due(dataset: Dataset, request: Request) -> tuple[Item, tuple[str, ...]]:

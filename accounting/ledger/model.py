@@ -53,6 +53,8 @@ class Dataset:
         time_zone: where these days and months begin and end; one row at a border would else have two budgets.
         data_period: which rows the dataset holds, in words.
         uid: random, so that a dataset that is declared anew starts another chain.
+        most_per_release: what a single charge may cost as a plan of its own, unless it states why it overrides that.
+        most_in_all: epsilon that all periods together may cost somebody who is in all of them; None sets no such limit.
     """
 
     name: str
@@ -67,10 +69,18 @@ class Dataset:
     at: str
     package: str
     uid: str
+    most_per_release: Budget | None = None
+    most_in_all: float | None = None
 
     def declaration(self) -> str:
-        """Canonical JSON of all of it; the budget is text in it, for its numbers are floats."""
-        return canonical_json(asdict(self) | {"budget": self.budget.model_dump_json()})
+        """Canonical JSON of all of it; budgets and limits are text in it, for their numbers are floats."""
+        release, in_all = self.most_per_release, self.most_in_all
+        text = {
+            "budget": self.budget.model_dump_json(),
+            "most_per_release": None if release is None else release.model_dump_json(),
+            "most_in_all": None if in_all is None else repr(in_all),
+        }
+        return canonical_json(asdict(self) | text)
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -82,14 +92,20 @@ class Dataset:
         """
         try:
             data = read_json(text)
-            dataset = Dataset(**data | {"budget": Budget.model_validate(read_json(data["budget"]))})
+            release, in_all = data["most_per_release"], data["most_in_all"]
+            stated = {
+                "budget": Budget.model_validate(read_json(data["budget"])),
+                "most_per_release": None if release is None else Budget.model_validate(read_json(release)),
+                "most_in_all": None if in_all is None else float(in_all),
+            }
+            dataset = Dataset(**data | stated)
             checked_window(dataset.window)
             checked_zone(dataset.time_zone)
             for name in ("name", "unit", "actor", "host", "at", "package", "uid"):
                 checked_text(name, getattr(dataset, name))
             if dataset.relation not in get_args(Relation) or not isinstance(dataset.data_period, str | None):
                 raise InvalidEntry("a field of the declaration has no such value")
-        except (AccountingError, TypeError, KeyError):
+        except (AccountingError, TypeError, KeyError, ValueError):
             raise LedgerCorrupt("a dataset's declaration cannot be read: it was edited") from None
         return dataset
 
@@ -112,8 +128,9 @@ class Entry:
     """One line of the ledger. `main` and `failure` are what it adds to the period's sum, `spent_*` the sum after it.
 
     Units: 10^-12 nats of the budget's unit, and 10^-18 of failure probability. `label` of a void is its reason. `quota` is the
-    JSON of a quota that is declared here, `expires` when a reservation lapses. `across` says why the curve covers several periods
-    that were read together: "two_changes" (it is that of two changes), "exchange" (it was proved for replace_one), or as `Terms`.
+    JSON of a quota that is declared here, `override` why a charge passed the dataset's `most_per_release`, `expires` when a
+    reservation lapses. `across` says why the curve covers several periods that were read together: "two_changes" (it is that of
+    two changes), "exchange" (it was proved for replace_one), or as `Terms`.
     """
 
     dataset: str
@@ -140,6 +157,7 @@ class Entry:
     expires: str | None
     quota: str | None
     across: str | None
+    override: str | None
     prev: str
     hash: str
 

@@ -50,6 +50,7 @@ class Quota(Frozen):
         limit: in any form; None withdraws the quota.
         by: whose charges count: those of one actor, team or purpose. None counts everybody's together.
         of: the one actor, team or purpose that is limited; None limits each of them by this much.
+        among: with `by` and without `of`, the list of names that each have the limit: a charge by another name is refused.
         window: of the data's time, at least as wide as the dataset's: each period of it has the limit. "whole" is all rows.
         rolling: in place of a window, this many consecutive periods of the dataset's window: every such stretch has the limit.
 
@@ -68,6 +69,7 @@ class Quota(Frozen):
     limit: Budget | None
     by: Scope | None = None
     of: Annotated[str | None, AfterValidator(partial(optional_name, "name"))] = None
+    among: tuple[Annotated[str, AfterValidator(partial(checked_name, "name"))], ...] = ()
     window: Window = "whole"
     rolling: Annotated[int, Field(ge=2, le=400)] | None = None
 
@@ -75,6 +77,8 @@ class Quota(Frozen):
     def _has_one_scope(self) -> Self:
         if self.of is not None and self.by is None:
             raise ValueError("of names an actor, a team or a purpose: say which with by")
+        if self.among and (self.by is None or self.of is not None):
+            raise ValueError("among lists actors, teams or purposes that each have the limit: say which with by, without of")
         if self.rolling is not None and self.window != "whole":
             raise ValueError("give either a window or rolling, not both: two limits are two quotas")
         return self
@@ -83,6 +87,7 @@ class Quota(Frozen):
     def in_words(self) -> str:
         """Its scope, in words."""
         whose = "" if self.by is None else f"for {self.by} {self.of}" if self.of is not None else f"for each {self.by}"
+        whose += f" of {', '.join(self.among)}" if self.among else ""
         if self.rolling is not None:
             return f"{whose} in every {self.rolling} consecutive periods".strip()
         when = "over all rows" if self.window == "whole" else f"in each {self.window}'s rows"
@@ -104,6 +109,10 @@ class Quota(Frozen):
                 "reads rows inside and outside. Declare the dataset by day, or the quota with rolling"
             )
 
+    def lists(self, who: Who) -> bool:
+        """Whether the one a charge is made for is on the quota's list, if it has one."""
+        return not self.among or getattr(who, str(self.by)) in self.among
+
     def accounts(self, window: Window, who: Who, periods: Iterable[str]) -> list[str]:
         """The accounts that a charge counts to, in order; none if it is not limited here.
 
@@ -112,7 +121,7 @@ class Quota(Frozen):
         """
         self.require_for(window)
         name = WHOLE if self.by is None else getattr(who, self.by)
-        if self.of is not None and name != self.of:
+        if (self.of is not None and name != self.of) or not self.lists(who):
             return []
         found = {place for period in periods for place in self._places(window, period)}
         if len(found) > _MOST_ACCOUNTS:
@@ -253,6 +262,8 @@ class AccountReplay:
         quota, limit = revision.quota, revision.quota.limit
         if limit is None:
             return
+        if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not quota.lists(first.who):
+            yield f"the charge is by somebody whom quota={quota.name!r} does not list"
         try:
             new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, first.who, [entry.period])]
             if not new:

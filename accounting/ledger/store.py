@@ -56,7 +56,7 @@ from accounting.ledger.stored_text import checked_name, digest
 
 # -- tables --------------------------------------------------------------------------------------------------------------
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 metadata: MetaData = MetaData()
 
 meta: Table = Table(
@@ -114,6 +114,7 @@ entries: Table = Table(
     Column("expires", String(64)),
     Column("quota", Text),
     Column("across", String(16)),
+    Column("override", Text),
     Column("prev", String(64), nullable=False),
     Column("hash", String(64), nullable=False),
     # One step of a charge happens once; a retried one finds itself here.

@@ -64,6 +64,7 @@ class Session:
         actor: on whose behalf; by default the operating system's user.
         team, purpose: whose work it is and what for, where the dataset has quotas by that.
         time_zone: by whose clock the periods begin, "UTC" by default; it must be the dataset's.
+        override: why a release may cost more than the dataset lets a single one cost; recorded with it.
 
     Raises:
         InvalidRequest: ledger is not a Ledger.
@@ -89,6 +90,7 @@ class Session:
         team: str | None = None,
         purpose: str | None = None,
         time_zone: str | None = None,
+        override: str | None = None,
     ) -> None:
         if not isinstance(ledger, Ledger):
             raise InvalidRequest(
@@ -99,7 +101,7 @@ class Session:
         self._dataset = ledger.dataset(dataset)
         self._period = period
         self._actor = actor
-        self._behalf: Terms = {"period": period, "actor": actor, "team": team, "purpose": purpose}
+        self._behalf: Terms = {"period": period, "actor": actor, "team": team, "purpose": purpose, "override": override}
         self._behalf |= {"across": "whole_counts", "time_zone": time_zone}  # of what `_require_covered` lets through
 
     @classmethod
@@ -113,10 +115,13 @@ class Session:
         team: str | None = None,
         purpose: str | None = None,
         time_zone: str | None = None,
+        override: str | None = None,
     ) -> Self:
         """A session on the ledger at `url`, which must exist."""
         ledger = Ledger.open(url, create=False)
-        return cls(ledger, dataset, period=period, actor=actor, team=team, purpose=purpose, time_zone=time_zone)
+        return cls(
+            ledger, dataset, period=period, actor=actor, team=team, purpose=purpose, time_zone=time_zone, override=override
+        )
 
     @property
     def ledger(self) -> Ledger:

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from typer import Argument, Exit, Option, Typer, echo
 
@@ -27,6 +27,7 @@ from dpselect.cli.ledger.request import Config, Dataset, Key, OptionalUrl, Outpu
 from dpselect.release.answer import told
 
 _sums = partial(Option, rich_help_panel="What charges add up in")
+_limits = partial(Option, rich_help_panel="Further limits")
 _about = partial(Option, rich_help_panel="What the dataset holds")
 _whose = partial(Option, rich_help_panel="Who, and what for")
 _sgd = partial(Option, rich_help_panel="DP-SGD")
@@ -58,6 +59,11 @@ def init(
     unit: Annotated[str | None, _about(help="Who is protected, in words. Default: user.")] = None,
     data_period: Annotated[str | None, _about(help="Which rows the dataset holds, in words.")] = None,
     actor: Annotated[str | None, _about(help="Who declares it. Default: the system's user.")] = None,
+    most_per_release: Annotated[float | None, _limits(metavar="EPSILON", help="The most that a single release may cost.")] = None,
+    most_per_release_delta: Annotated[float, _limits(metavar="DELTA", help="Of that; 0 by default.")] = 0.0,
+    most_in_all: Annotated[
+        float | None, _limits(metavar="EPSILON", help="The most that all periods of --window may cost somebody in all of them.")
+    ] = None,
     mode: request.Mode = "600",
     config: Config = None,
     _debug: options.Debug = False,
@@ -68,6 +74,7 @@ def init(
     budget = None if name is None else options.budget_over(file.budget, epsilon, delta, rho)
     if budget is not None:
         budget = request.in_unit(budget, order, mostly, only)
+    per_release = None if most_per_release is None else Budget(epsilon=most_per_release, delta=most_per_release_delta)
     with Ledger.open(file.url_or(url), mode=request.mode(mode)) as ledger:
         if name is not None and budget is not None:
             stated = relation or file.relation
@@ -79,6 +86,8 @@ def init(
                 window=window,
                 time_zone=time_zone,
                 data_period=data_period,
+                most_per_release=per_release,
+                most_in_all=most_in_all,
                 actor=actor,
             )
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
@@ -107,6 +116,7 @@ def charge(
     team: Annotated[str | None, _whose(help="Whose work it is, where there are quotas by team.")] = None,
     purpose: Annotated[str | None, _whose(help="What for, where there are quotas by purpose.")] = None,
     fingerprint: Annotated[str | None, _whose(help="Names the rows; not a plain hash of them.")] = None,
+    override: Annotated[str | None, _whose(help="Why it may cost more than a single release may; recorded.")] = None,
     reserve: Annotated[bool, _reserved("--reserve", help="Only reserve; then commit, or void before data are read.")] = False,
     expires_in: Annotated[float | None, _reserved(metavar="SECONDS", help="Of a reservation: then it is given back.")] = None,
     _debug: options.Debug = False,
@@ -115,7 +125,7 @@ def charge(
     if expires_in is not None and not reserve:
         raise dps.InvalidRequest("--expires-in is a reservation's: add --reserve, for a charge cannot be given back")
     common: Terms = {"relation": relation, "period": period or None, "label": label, "actor": actor, "team": team}
-    common = {**common, "purpose": purpose, "fingerprint": fingerprint, "time_zone": time_zone}
+    common = {**common, "purpose": purpose, "fingerprint": fingerprint, "time_zone": time_zone, "override": override}
     if batch is not None:
         if any(one is not None for one in (curve, mechanism, event, steps, key)) or count != 1 or reserve:
             raise dps.InvalidRequest(
@@ -144,12 +154,14 @@ def charge(
 def quota(
     url: Url,
     dataset: Dataset,
-    name: Annotated[str, Option(help="Of the quota; the same name again replaces it.")],
+    action: Annotated[Literal["list"] | None, Argument(help="list: what is declared, and where each account stands.")] = None,
+    name: Annotated[str | None, Option(help="Of the quota; the same name again replaces it.")] = None,
     epsilon: options.AllEpsilon = None,
     delta: options.Delta = None,
     rho: options.AllRho = None,
     by: Annotated[Scope | None, Option(help="Whose charges count. Default: everybody's together.")] = None,
     of: Annotated[str | None, Option(help="The one who is limited. Default: each by this much.")] = None,
+    among: Annotated[list[str] | None, Option(help="A name that has the limit; others are refused. May be repeated.")] = None,
     window: Annotated[Window, Option(help="Limit each such period of the data, or all rows.")] = "whole",
     rolling: Annotated[int | None, Option(metavar="N", help="Limit every N consecutive periods, 30 days for example.")] = None,
     withdraw: Annotated[bool, Option("--withdraw", help="Take the quota away. The dataset's budget stays.")] = False,
@@ -163,15 +175,23 @@ def quota(
     """
     with Ledger.open(url, create=False) as ledger:
         quotas = ledger.quotas(dataset)
+        if action == "list":
+            view.show_quotas(ledger, dataset, out.screen(highlight=True))
+            return
+        if name is None:
+            raise dps.InvalidRequest(
+                "--name is missing: which quota is declared; `dpselect ledger quota list` shows those that are"
+            )
         if withdraw:
-            if any(value is not None for value in (epsilon, delta, rho, by, of, rolling)) or window != "whole":
+            if any(value is not None for value in (epsilon, delta, rho, by, of, among, rolling)) or window != "whole":
                 raise dps.InvalidRequest("--withdraw goes with --name alone: what is withdrawn has no limit and no scope")
             entry = quotas.withdraw(name, actor=actor)
         else:
             limit, budget = options.budget_over(None, epsilon, delta, rho), ledger.dataset(dataset).budget
             if limit.form == "approximate" and (budget.order == "gaussian" or budget.release is not None):
                 limit = Budget(epsilon=limit.epsilon, delta=limit.delta, order=budget.order, release=budget.release)
-            entry = quotas.declare(Quota(name=name, limit=limit, by=by, of=of, window=window, rolling=rolling), actor=actor)
+            scope = Quota(name=name, limit=limit, by=by, of=of, among=tuple(among or ()), window=window, rolling=rolling)
+            entry = quotas.declare(scope, actor=actor)
     echo(f"entry {entry.seq}: quota {name} {'withdrawn' if withdraw else 'declared'}")
 
 

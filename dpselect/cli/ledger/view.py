@@ -63,6 +63,12 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
         yield Text("spent so far: nothing")
 
 
+def show_quotas(ledger: Ledger, name: str, console: Console) -> None:
+    """The quotas in force, and where their fullest accounts stand."""
+    lines = list(_quotas(ledger, name, details=False))
+    console.print(*(lines or [Text("no quota is declared")]), sep="\n", highlight=False)
+
+
 def show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:
     """What verify found, one line each."""
     checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"

@@ -40,7 +40,7 @@ def run(url: str, statement: str) -> None:
 def test_a_new_ledger_has_the_current_version(url: str) -> None:
     """A fresh store states the version of the schema that this package writes."""
     Ledger.open(url).close()
-    assert version(url) == store.SCHEMA_VERSION == 1
+    assert version(url) == store.SCHEMA_VERSION == 2
 
 
 def test_tables_that_cannot_all_be_made_are_not_made(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,7 +53,7 @@ def test_tables_that_cannot_all_be_made_are_not_made(url: str, monkeypatch: pyte
     engine.dispose()
 
 
-@pytest.mark.parametrize("found", ["99", "2", "0", "-1"])
+@pytest.mark.parametrize("found", ["99", "1", "0", "-1"])
 def test_a_ledger_of_another_version_is_refused(url: str, found: str) -> None:
     """A ledger that a later package wrote is not touched."""
     Ledger.open(url).close()

@@ -488,3 +488,23 @@ def test_what_runs_elsewhere_is_charged_by_its_event(shell: Shell, tmp_path: Pat
     assert "stated once" in shell.run("charge", "--dataset", "training", *sgd, "--event", str(file), status=2)
     file.write_text('{"event": "os.system", "command": "true"}')
     assert "is none of" in shell.run("charge", "--dataset", "training", "--event", str(file), status=1)
+
+
+def test_limits_from_the_shell(shell: Shell) -> None:
+    """init states caps, charge overrides one with a reason, and quota list shows who may charge and where they stand."""
+    shell.run("init", "--dataset", "capped", "--epsilon", "3", "--most-per-release", "0.3")
+    assert "--override REASON" in shell.run("charge", "--dataset", "capped", *BARE, status=3)
+    shell.run("charge", "--dataset", "capped", *BARE, "--override", "census")
+    assert shown(shell, "--dataset", "capped")["latest"][0]["override"] == "census"
+    weekly = ("init", "--dataset", "weeks", "--epsilon", "1", "--window", "week", "--most-in-all", "1.5")
+    shell.run(*weekly)
+    for week, status in (("2024-W01", 0), ("2024-W02", 0), ("2024-W03", 0), ("2024-W04", 3)):
+        shell.run("charge", "--dataset", "weeks", *BARE, "--period", week, status=status)
+    assert "no quota is declared" in shell.run("quota", "list", "--dataset", "capped")
+    names = ("--by", "team", "--among", "maps", "--among", "growth")
+    shell.run("quota", "--dataset", "capped", "--name", "teams", "--epsilon", "1", *names)
+    assert "not on the list" in shell.run("charge", "--dataset", "capped", *BARE, "--team", "x", "--override", "y", status=1)
+    assert "Quota teams for each team of maps, growth over all rows: epsilon 1" in shell.run(
+        "quota", "list", "--dataset", "capped"
+    )
+    assert "--name is missing" in shell.run("quota", "--dataset", "capped", status=2)

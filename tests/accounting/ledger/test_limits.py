@@ -1,0 +1,116 @@
+"""Limits beside the budget: of a single release, of all periods together, and of who may charge."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+import accounting as acc
+from accounting.ledger import InvalidEntry, Ledger, Quota
+from accounting.remaining import over_periods
+from accounting.report import write_report
+
+SMALL, LARGE = acc.PureDP(epsilon=0.2), acc.PureDP(epsilon=0.6)
+
+
+def test_a_single_release_is_capped_unless_it_says_why(url: str) -> None:
+    """What costs more than the cap as a plan of its own is refused, beforehand too; with a reason it is charged, on record."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=3.0), "add_remove", most_per_release=acc.Budget(epsilon=0.5))
+        ledger.charge("clicks", SMALL, relation="add_remove", count=2)
+        for call in (ledger.charge, ledger.check, ledger.reserve):
+            with pytest.raises(
+                acc.BudgetExceeded, match=r"at most epsilon 0\.5.*smaller.*--override REASON.*Nothing was charged"
+            ):
+                call("clicks", LARGE, relation="add_remove")
+        with pytest.raises(acc.BudgetExceeded, match="single release"):
+            ledger.charge("clicks", SMALL, relation="add_remove", count=3)
+        receipt = ledger.charge("clicks", LARGE, relation="add_remove", override="census of 2030")
+        assert receipt.entries[0].override == "census of 2030"
+        assert ledger.total("clicks").spent.main == 10**12
+        assert ledger.dataset("clicks").most_per_release == acc.Budget(epsilon=0.5)
+        assert ledger.verify().ok
+
+
+def test_periods_add_up_for_somebody_in_all_of_them(url: str) -> None:
+    """The sum over periods is stated before anything is read; a charge or a question beyond the declared figure is refused."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("weeks", acc.Budget(epsilon=1.0), "add_remove", window="week", most_in_all=2.5)
+        weeks = [f"2024-W{week:02}" for week in range(1, 4)]
+        assert ledger.in_all("weeks") == (0.0, 0.0)
+        assert ledger.in_all("weeks", LARGE, weeks) == (pytest.approx(1.8), 0.0)
+        with pytest.raises(acc.BudgetExceeded, match=r"lie in all 5 weeks faces epsilon 3 in all, and .* at most epsilon 2\.5"):
+            ledger.in_all("weeks", LARGE, [f"2024-W{week:02}" for week in range(1, 6)])
+        for week in weeks:
+            ledger.charge("weeks", LARGE, relation="add_remove", period=week)
+        ledger.charge("weeks", LARGE, relation="add_remove", period="2024-W04")
+        with pytest.raises(acc.BudgetExceeded, match="all 5 weeks"):
+            ledger.charge("weeks", SMALL, relation="add_remove", period="2024-W05")
+        both = [(acc.PureDP(epsilon=0.06), {"relation": "add_remove", "period": f"2024-W{week:02}"}) for week in (5, 6)]
+        with pytest.raises(acc.BudgetExceeded, match="all 6 weeks"):
+            ledger.charge_all("weeks", both)  # type: ignore[arg-type]
+        assert len(ledger.totals("weeks")) == 4
+        assert ledger.verify().ok
+
+
+@pytest.mark.parametrize("wrong", [0.5, math.inf, math.nan, True, "2"])
+def test_a_limit_over_periods_is_an_epsilon_of_at_least_one(ledger: Ledger, wrong: float) -> None:
+    """Less than one period's budget, or no number, is refused; so is one where there are no periods."""
+    with pytest.raises(acc.errors.InvalidBudget, match="most_in_all"):
+        ledger.create_dataset("weeks", acc.Budget(epsilon=1.0), "add_remove", window="week", most_in_all=wrong)
+    with pytest.raises(acc.errors.InvalidBudget, match="window"):
+        ledger.create_dataset("all", acc.Budget(epsilon=1.0), "add_remove", most_in_all=2.0)
+    with pytest.raises(InvalidEntry, match="one budget"):
+        ledger.in_all("clicks")
+
+
+@pytest.mark.parametrize("order", [None, "gaussian"])
+def test_the_sum_over_periods_is_within_every_exact_one(order: str | None) -> None:
+    """Gaussian releases of ten periods: at least the exact epsilon of all of them, at most the sum of the periods' promises."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
+    price = budget.price(acc.GaussianDP(mu=0.1))
+    epsilon, delta = over_periods(budget, [price] * 10)
+    assert acc.GaussianDP(mu=0.1 * math.sqrt(10)).epsilon(delta) <= epsilon <= 10.0
+    assert delta <= 1e-5
+    if order == "gaussian":
+        assert epsilon <= acc.GaussianDP(mu=0.1 * math.sqrt(10)).epsilon(4e-7)
+    whole = over_periods(budget, [budget.capacity, budget.capacity])
+    assert whole == (2.0, 2e-6)
+    assert over_periods(acc.Budget(rho=0.1, delta=1e-6), [acc.Price(10**11, 0)] * 3)[0] >= acc.ZCDP(rho=0.3).epsilon(6e-6)
+
+
+def test_a_name_that_is_not_listed_is_refused(url: str) -> None:
+    """Each name on a quota's list has the limit; others, and nobody, are refused; a list that is declared anew lets them in."""
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(epsilon=3.0), "add_remove")
+        ledger.charge("clicks", SMALL, relation="add_remove", team="old")
+        quotas = ledger.quotas("clicks")
+        quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "growth")))
+        ledger.charge("clicks", SMALL, relation="add_remove", team="maps")
+        with pytest.raises(InvalidEntry, match=r"team='sales' is not on the list of quota='teams': it lists maps, growth"):
+            ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
+        with pytest.raises(InvalidEntry, match="team is missing"):
+            ledger.charge("clicks", SMALL, relation="add_remove")
+        with pytest.raises(acc.BudgetExceeded, match=r"quota='teams' \(maps\)"):
+            ledger.charge("clicks", LARGE, relation="add_remove", team="maps")
+        quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "sales")))
+        ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
+        assert [one.account for one in quotas.standing()] == ["maps", "sales"]
+        assert ledger.verify().ok
+    with pytest.raises(InvalidEntry, match="among lists"):
+        Quota(name="teams", limit=acc.Budget(epsilon=0.5), among=("maps",))
+
+
+def test_the_report_shows_the_limits(folder: Path) -> None:
+    """A single release's cap, and what all periods together come to beside what is allowed."""
+    with Ledger.open(f"sqlite:///{folder / 'l.db'}") as ledger:
+        limits = {"most_in_all": 4.0, "most_per_release": acc.Budget(epsilon=0.7)}
+        ledger.create_dataset("weeks", acc.Budget(epsilon=1.0), "add_remove", window="week", **limits)
+        for week in (1, 2, 3):
+            ledger.charge("weeks", LARGE, relation="add_remove", period=f"2024-W{week:02}")
+        write_report(ledger, folder / "page.html")
+    text = (folder / "page.html").read_text()
+    assert "lie in all 3 weeks faces epsilon 1.8 in all; at most epsilon 4 is allowed" in text
+    assert "at most epsilon 0.7, unless it states why" in text
