@@ -706,8 +706,8 @@ EDITS = [
     ),
     Edit(
         "accounting/ledger/quota.py",
-        'if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not',
-        "if False and not",
+        'if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not limit',
+        "if False and not limit",
         f"{KILLED}/test_quotas.py::test_a_charge_past_a_quota_is_found",
     ),
     Edit(
