@@ -153,6 +153,8 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
             yield _pld_epsilon(losses, delta)
         return
     yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
+    if delta == curve.delta0 > 0 and (losses := _failing(curve)) is not None:
+        yield _pld_epsilon(losses, delta)  # n failures of chance d weigh 1 - (1 - d)^n, which leaves room
     if curve.core_epsilon > 0 and delta > curve.delta0:
         found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)

@@ -325,3 +325,22 @@ def test_each_of_two_users_may_fail() -> None:
     once = acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.125)
     assert _doubled_failure(once) == acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.25)
     assert _doubled_failure(acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.5)) is None
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "count"), [(0.1, 1e-6, 10), (0.5, 1e-5, 3), (0.01, 1e-3, 50)])
+def test_failures_leave_room_where_delta_is_their_sum(epsilon: float, delta: float, count: int) -> None:
+    """At exactly n delta the optimal composition of (epsilon, delta) (Kairouz, Oh, Viswanath) is below n epsilon, and is met."""
+    curve = count * acc.ApproxDP(epsilon=epsilon, delta=delta)
+    found = curve.epsilon(curve.delta0)
+    room = curve.delta0 - (1 - (1 - delta) ** count)
+    truth = 1 / (1 + math.exp(-epsilon))
+
+    def exact(at: float) -> float:
+        """The divergence of so many randomised responses, which do not fail, at this epsilon."""
+        ways = [(math.comb(count, k), k) for k in range(count + 1)]
+        both = [(c * truth**k * (1 - truth) ** (count - k), c * truth ** (count - k) * (1 - truth) ** k) for c, k in ways]
+        return (1 - delta) ** count * sum(max(0.0, p - math.exp(at) * q) for p, q in both)
+
+    assert found < count * epsilon
+    assert exact(found) <= room * (1 + 1e-6)
+    assert exact(0.97 * found) > room

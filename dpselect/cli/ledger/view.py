@@ -240,44 +240,56 @@ _MOST_CURVES = 20
 
 def entry(ledger: Ledger, name: str) -> str:
     """YAML of one dataset's deployment. What the ledger does not know begins with `TO_FILL_IN`."""
-    head = "# Made by `dpselect ledger report --registry` from a ledger. Fill in what is marked; check the rest.\n"
+    head = (
+        "# Made by `dpselect ledger report --registry` from a ledger, by the schema of July 2026. Fill in what is marked; check the\n"
+        "# rest, data_product_type, model_name and access_type first.\n"
+    )
     return head + "".join(_yaml(_entry(ledger, name), 0))
 
 
 def _entry(ledger: Ledger, name: str) -> dict[str, Any]:
+    """A deployment by the registry's schema of July 2026; what it lists the choices of is set, and to be checked."""
     dataset = ledger.dataset(name)
-    # The day of the first charge for which data were read.
-    released = next((one.at[:10] for one in ledger.entries(name) if one.action in ("charge", "commit")), None)
+    # The days on which charges were made for which data were read.
+    days = [one.at[:10] for one in ledger.entries(name) if one.action in ("charge", "commit")]
+    slug = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in dataset.name.lower()).strip("-")
     return {
-        "approved": False,
-        "registry_author": _ask("who writes this record"),
+        "url_slug": slug or "dataset",
+        "status": "Draft",
+        "tier": 3,
         "deployment": {
-            "short_name": dataset.name,
-            "data_curator": _ask("who publishes the data product"),
-            "intended_use": _ask("what the data product is for"),
-            "data_product_type": _ask("summary statistics or a ranking, for example"),
-            "data_product_description": _ask("what is published"),
-            "publication_date": released or _ask("YYYY-MM-DD"),
-            "dp_flavor": {
-                "name": _flavor(dataset.budget),
+            "basic": {
+                "name": dataset.name,
+                "data_curators": [_ask("who publishes the data product")],
+                "description": _ask("what is published"),
+                "intended_use": _ask("what the data product is for"),
+                "data_product_type": "Summary statistics",
+                "data_product_region": _ask("the region that the data describe, or whose laws apply"),
+                "publication_date": days[0] if days else _ask("YYYY-MM-DD"),
+            },
+            "dp_variant": {
+                "variant_name": _variant(dataset.budget),
                 "data_domain": _ask(f"the datasets that are possible; rows here: {dataset.data_period or 'not stated'}"),
                 "unprotected_quantities": _ask("what is published without noise, public lists of candidates included"),
             },
             "privacy_loss": _loss(ledger, dataset),
-            "model": {
-                "model_type": "Central",
-                "release_type": _ask("One-shot or Continual"),
-                "interactivity": _ask("Interactive or Non-interactive"),
+            "deployment_model": {
+                "model_name": "Central",
+                "actors": _ask("who sees the data, the noise and the answers, and what each is trusted with"),
+                "release_type": "One release" if len(days) < 2 else "Many releases",
+                "data_source_type": "Static" if dataset.window == "whole" else "Dynamic",
+                "access_type": "Non-interactive",
             },
-            "additional_dp_information": {
+            "accounting": {
                 "post_processing": _ask("what was done with the released answers"),
                 "composition": _composition(dataset),
             },
             "implementation": {
-                "pre_processing_eda_hyperparameter_tuning": _ask("what was looked at before, and whether it was charged"),
+                "preprocessing_and_hyperparameter_tuning": _ask("what was looked at before, and whether it was charged"),
                 "mechanisms": _mechanisms(ledger, dataset),
                 "justification": _ask("why these settings"),
             },
+            "administrative": {"registry_authors": [_ask("who writes this record")]},
         },
     }
 
@@ -286,24 +298,25 @@ def _ask(what: str) -> str:
     return TO_FILL_IN + what
 
 
-def _flavor(budget: Budget) -> str:
+def _variant(budget: Budget) -> str:
     if budget.rho is not None:
-        return "other" if budget.delta else "Zero Concentrated DP"
+        return "Custom" if budget.delta else "Zero-concentrated DP"
     return "Approximate DP" if budget.delta else "Pure DP"
 
 
 def _loss(ledger: Ledger, dataset: Dataset) -> dict[str, Any]:
     budget, windowed = dataset.budget, dataset.window != "whole"
-    stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta or None}
-    used = max((max(shares(total.budget, total.spent)) for total in ledger.totals(dataset.name)), default=0.0)
+    parameters = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta or None}
+    fullest = max(ledger.totals(dataset.name), key=lambda total: max(total.remaining.used), default=None)
+    spent = "nothing" if fullest is None else fullest.remaining.figures["spent so far"]
     each = f" of each {dataset.window} (days begin in {dataset.time_zone})" if windowed else ""
     return {
         "privacy_unit": dataset.unit,
-        "privacy_unit_description": f"Neighbouring datasets ({dataset.relation}): {WORDS[dataset.relation]}.",
-        "privacy_parameters": {name: value for name, value in stated.items() if value is not None},
-        "privacy_parameters_description": (
-            f"The most that all releases together may cost, {budget_in_words(budget)}, for the rows{each or ' as a whole'}. "
-            f"Used so far: {percent_up(used)}{' in the fullest ' + dataset.window if windowed else ''}."
+        "privacy_unit_details": f"Neighbouring datasets ({dataset.relation}): {WORDS[dataset.relation]}.",
+        "privacy_parameters": {name: value for name, value in parameters.items() if value is not None},
+        "privacy_parameters_details": (
+            f"The most that all releases together may cost, for the rows{each or ' as a whole'}. budget: {stated(budget)}; "
+            f"spent so far: {spent}{' in the fullest ' + dataset.window if windowed else ''}."
         ),
     }
 
