@@ -241,7 +241,7 @@ _MOST_CURVES = 20
 def entry(ledger: Ledger, name: str) -> str:
     """YAML of one dataset's deployment. What the ledger does not know begins with `TO_FILL_IN`."""
     head = (
-        "# Made by `dpselect ledger report --registry` from a ledger, by the schema of July 2026. Fill in what is marked; check the\n"
+        "# Made by `dpselect ledger report --registry` from a ledger. Fill in what is marked; check the\n"
         "# rest, data_product_type, model_name and access_type first.\n"
     )
     return head + "".join(_yaml(_entry(ledger, name), 0))
