@@ -9,6 +9,7 @@ import mpmath as mp
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from spread import spread
 
 from accounting.budget import Budget
 from accounting.calibration import calibrate, calibrate_count
@@ -59,7 +60,7 @@ def test_powers(limit: float, factor: float, power: float) -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-@pytest.mark.parametrize("number", range(len(RISING) + len(FALLING)))
+@pytest.mark.parametrize("number", spread(range(len(RISING) + len(FALLING)), 2))
 def test_the_end_is_safe_and_tight(number: int, budget: Budget) -> None:
     """Whatever the family and the form, the result is admitted and the parameter 2e-9 further towards more cost is not.
 

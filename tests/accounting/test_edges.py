@@ -24,6 +24,7 @@ def gaussian_delta(n: int, step: float, epsilon: float) -> float:
     return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [acc.PureDP, acc.LaplaceDP])
 @pytest.mark.parametrize("n", [10**10, 10**12, 5 * 10**12, 10**13])
 def test_large_counts_never_price_below_the_central_limit(kind: Callable[..., acc.Curve], n: int) -> None:
@@ -33,6 +34,7 @@ def test_large_counts_never_price_below_the_central_limit(kind: Callable[..., ac
     assert acc.best_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0) * (1 - 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [10**11, 5 * 10**12])
 def test_a_transform_that_overflows_proves_nothing(n: int) -> None:
     """Called directly beyond its range, the composed distribution still returns an upper bound."""
@@ -42,6 +44,7 @@ def test_a_transform_that_overflows_proves_nothing(n: int) -> None:
     assert pld_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0)
 
 
+@pytest.mark.slow
 def test_the_route_ends_at_a_stated_number_of_runs() -> None:
     """Beyond 10^10 runs in all the route pld is not tried, whatever the parameters; up to there it gains."""
     assert acc.best_epsilon(10**8 * acc.PureDP(epsilon=1e-5), 1e-6).value == pytest.approx(0.39708, rel=1e-4)

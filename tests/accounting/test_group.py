@@ -128,6 +128,7 @@ def test_approximate_dp_is_the_geometric_sum() -> None:
     assert math.isclose(group_privacy(ApproxDP(epsilon=0, delta=1e-6), 4).delta0, 4e-6, rel_tol=1e-11)
 
 
+@pytest.mark.slow
 @given(data=st.data())
 @settings(max_examples=60, deadline=None)
 def test_renyi_tables_hold_on_any_path(data: st.DataObject) -> None:
@@ -237,6 +238,7 @@ def test_sampling_is_tight_for_pure_curves() -> None:
     assert math.isclose(float(np.log(np.max(mixture[:2] / p[:2]))), amplified.pure_epsilon, rel_tol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rate", [0.01, 0.2])
 @pytest.mark.parametrize("mu", [0.5, 2.0])
 def test_sampled_gaussians(mu: float, rate: float) -> None:

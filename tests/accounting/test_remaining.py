@@ -52,6 +52,7 @@ def test_rho_is_told_at_twice_its_delta() -> None:
     assert Remaining(acc.Budget(rho=0.2), NOTHING).epsilon is None
 
 
+@pytest.mark.slow
 @given(share=st.floats(0, 1))
 @pytest.mark.parametrize("budget", [*BUDGETS[:3], acc.Budget(epsilon=1.0)])
 def test_what_is_left_is_what_the_rest_adds(budget: acc.Budget, share: float) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from intruders import intruder, resum
+from spread import spread
 from sqlalchemy import (
     Column,
     Connection,
@@ -132,7 +133,9 @@ def test_an_edited_row_is_found(kept: Ledger, url: str, column: object, value: o
 COLUMNS = [(table, column) for table in metadata.sorted_tables for column in table.columns if column is not meta.c.id]
 
 
-@pytest.mark.parametrize(("table", "column"), COLUMNS, ids=[f"{table.name}.{column.name}" for table, column in COLUMNS])
+@pytest.mark.parametrize(
+    ("table", "column"), spread(COLUMNS, 18), ids=[f"{table.name}.{column.name}" for table, column in COLUMNS]
+)
 def test_every_column_of_every_table_is_watched(sqlite_url: str, table: Table, column: Column[object]) -> None:
     """Another value in one row is found by `verify` with earlier heads, or nothing opens: the list is the schema's own."""
     with Ledger.open(sqlite_url) as ledger:

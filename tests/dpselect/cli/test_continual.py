@@ -96,6 +96,7 @@ WHEN = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2
 COLUMNS = ["--user", "who", "--item", "where"]
 
 
+@pytest.mark.slow
 def test_a_finished_horizon_answers_for_its_own_log_alone(paid: list[str], tmp_path: Path) -> None:
     """The same command on another log, or on none, is refused; `show` needs no log."""
     asked = [*paid, *HORIZON, *COLUMNS, *WHEN, "--json"]
@@ -157,6 +158,7 @@ def cities(paid: list[str], tmp_path: Path) -> list[str]:
     return ["run", str(tmp_path / "cities.csv"), *paid, *HORIZON[:6], *COLUMNS, *WHEN, "--group", "city"]
 
 
+@pytest.mark.slow
 def test_one_table_of_groups_weeks_and_counts(cities: list[str], tmp_path: Path) -> None:
     """One command gives the top k of each group in each period with numbers of users, as a table with their intervals."""
     told(*cities, "--with-counts", "--items-per-period", "1", "--output", str(tmp_path / "table.csv"))

@@ -61,6 +61,7 @@ def test_notes_of_others_are_not_shown(ask: Any, failing: Any, error: BaseExcept
     assert "4711" not in said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["before", "after"])
 @pytest.mark.parametrize("error", [ValueError("the cause"), EventLogError("the cause")])
 def test_debug_lets_the_exception_through(run: Any, log: Any, failing: Any, error: Exception, where: str) -> None:
@@ -107,6 +108,7 @@ def test_a_closed_pipe_is_no_defect(ask: Any, monkeypatch: pytest.MonkeyPatch) -
     assert "internal error" not in result.stderr
 
 
+@pytest.mark.slow
 @given(st.text())
 def test_text_is_printable(text: str) -> None:
     """No control character survives, and harmless text is not touched."""

@@ -84,6 +84,7 @@ def test_an_output_that_takes_nothing(arguments: tuple[str, ...], unbuffered: st
     assert done.returncode == 70
 
 
+@pytest.mark.slow
 def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
     """On a terminal without Unicode a label comes out escaped, and the release is not lost."""
     path = tmp_path / "log.tsv"

@@ -34,6 +34,7 @@ def test_the_bar_moves_and_tells_percentages_only() -> None:
     assert "8654" not in shown
 
 
+@pytest.mark.slow
 def test_the_reader_drives_the_bar(ask: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The callback handed to the reader is called before the log is grouped, and when all of it is counted."""
     calls: list[tuple[int, int]] = []

@@ -37,6 +37,7 @@ def asked(run: Any, log: Path, *arguments: object) -> Any:
     return run("verify", "replay", log, "--user", "who", "--item", "where", "--name-salt", "s", "--n-users", 3, *arguments)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "reached"),
     [
@@ -70,6 +71,7 @@ def test_the_text_says_whom_it_is_for(run: Any, tmp_path: Path) -> None:
     assert "private" in shown.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_keeps_one_more_is_found_by_name(run: Any, visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Status 1, the field, and the first offender by the salted name that the data's keeper can look up."""
     ranked = contributions.ContributionLimit.ranked
@@ -106,6 +108,7 @@ def test_wrong_questions_are_refused(run: Any, visits: Path, arguments: tuple[ob
     assert result.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_configuration_says_how_the_log_is_read(run: Any, visits: Path) -> None:
     """The file of topk, its planned mechanism's norm included, and the command line above it."""
     config = visits.with_name("plan.toml")
@@ -123,6 +126,7 @@ def test_a_configuration_says_how_the_log_is_read(run: Any, visits: Path) -> Non
     assert run("verify", "replay", visits, "--item", "where").exit_code != 0
 
 
+@pytest.mark.slow
 def test_sums_and_windows_are_replayed(run: Any, tmp_path: Path) -> None:
     """A value summed up within its ends, of the events of a window: what topk --value and --since read."""
     log = tmp_path / "sales.csv"

@@ -182,6 +182,7 @@ def test_options_override_the_file(run: Run, folder: Path) -> None:
     assert plan.charged == "separately"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -45,6 +45,7 @@ def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> N
     assert BUDGET.admits(chosen.mechanism.curve)
 
 
+@pytest.mark.slow
 def test_learnt_numbers_take_the_place_of_declared_ones(tmp_path: Path) -> None:
     """Those of a ledger and of a file, and the ends of their intervals; beside declared numbers they are refused."""
     learnt = Learnt(Profile.of_quantiles(900.0, (1.0, 2.0, 3.0, 8.0, 20.0)), Learning(epsilon=0.03))

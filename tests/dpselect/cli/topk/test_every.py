@@ -169,6 +169,7 @@ def test_the_log_is_read_once(every: Every, tmp_path: Path, monkeypatch: pytest.
     assert passes == [1]
 
 
+@pytest.mark.slow
 def test_zones_move_the_days(every: Every, tmp_path: Path) -> None:
     """A time without a zone is of the zone that is stated, one with a zone is where that instant falls."""
     log = tmp_path / "log.csv"
@@ -263,6 +264,7 @@ def test_a_window_within_its_period_is_charged_to_it(every: Every, tmp_path: Pat
     assert spent(tmp_path) == {"2024-05-01": 1}
 
 
+@pytest.mark.slow
 def test_a_histogram_remembers_what_it_has_shown(every: Every, tmp_path: Path) -> None:
     """A place that was shown stays, in a run that goes on too, and what was released says so; a bound on its users is kept."""
     (tmp_path / "log.csv").write_text(

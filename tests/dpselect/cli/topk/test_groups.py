@@ -53,6 +53,7 @@ def by_town(selection: Any) -> dict[str, list[str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("listed", "public"), [(True, True), (False, False)])
 def test_every_town_has_its_own_ranking(per_town: Any, towns: Path, catalogue: Path, listed: bool, public: bool) -> None:
     """Listed or discovered, of public items or not; a town of one user shows in neither, and the price is the budget."""
@@ -98,6 +99,7 @@ def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, ru
     assert charges[0].curve == acc.Curve.from_json(json.dumps(json.loads(answer.read_text())["curve"])).to_json()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("k", "most", "candidates", "clip"),
     [(5, 1, None, 1.0), (2, 3, None, 1.0), (1, 1, None, None), (1, 4, 60, None), (5, 1, 60, None)],
@@ -127,6 +129,7 @@ def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> No
     assert "--max-items-per-user" in refused.stderr
 
 
+@pytest.mark.slow
 def test_the_text_names_groups_and_bounds(per_town: Any, towns: Path) -> None:
     """Towns beside their items, once each; what is bounded and by which salt; nothing of the town that was not listed."""
     result = per_town(
@@ -174,6 +177,7 @@ def test_groups_without_a_column_are_refused(ask: Any, towns: Path) -> None:
     assert "--group: name it" in result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 3, 7])
 @pytest.mark.parametrize(
     "budget",

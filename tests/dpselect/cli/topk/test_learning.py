@@ -77,6 +77,7 @@ def test_one_entry_pays_for_both(run: Any, log: Path, url: str, tmp_path: Path) 
     assert "users with a median of" in shown.stdout
 
 
+@pytest.mark.slow
 def test_declared_numbers_are_not_learnt(run: Any, log: Path) -> None:
     """With both declared the price is that of the mechanism alone; with one, the other one is learnt."""
     both = json.loads(run("topk", log, *ASK, "--users", 900, "--items-per-user", 1.3, "--json").stdout)
@@ -158,6 +159,7 @@ def test_a_stream_is_read_twice(log: Path) -> None:
     assert dps.topk(stream, user="user", item="item", k=1, epsilon=20.0, delta=1e-6).items == ("hit",)
 
 
+@pytest.mark.slow
 def test_a_plan_on_what_was_learnt(run: Any, log: Path, tmp_path: Path) -> None:
     """The shape has the learnt users and their items; its ends differ by the noise, which 95 % of the draws lie within."""
     kept = tmp_path / "may.json"

@@ -40,6 +40,7 @@ def test_releases_the_most_popular_items(ask: Any) -> None:
     }
 
 
+@pytest.mark.slow
 def test_counts_may_stay_on_disk(ask: Any, catalogue: Path) -> None:
     """The same answer from counts that the engine keeps, by the default with its second look and from a catalogue."""
     held = ("--engine", "duckdb", *CERTAIN, "--json")
@@ -74,6 +75,7 @@ BUDGETS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("budget", BUDGETS, ids=" ".join)
 @pytest.mark.parametrize("public", [False, True])
 def test_the_price_is_the_budget(ask: Any, catalogue: Path, budget: tuple[str, ...], public: bool) -> None:

@@ -44,6 +44,7 @@ def test_bounds_exact_divergences_both_ways(teachers: int, labels: int, sigma: f
                 assert divergence(other, votes, sigma, order) <= bound
 
 
+@pytest.mark.slow
 def test_is_nearly_attained() -> None:
     """With two labels the bound is at most 3 % above the exact divergence from a winner that is nearly certain."""
     lattice, votes, other = Lattice(8, 2, 1.0), (0, 8), (1, 7)
