@@ -282,8 +282,8 @@ class PlannedMechanism(Stated):
     @property
     def again(self) -> float | None:
         """What users are clipped to in a second look, within the items that the mechanism discovers; None without one."""
-        clip: float | None = getattr(without_counts(self.mechanisms[0]), "again", None)
-        return clip
+        inner = without_counts(self.mechanisms[0])
+        return inner.again if isinstance(inner, DiscoverThenSelect) else None
 
 
 @final
