@@ -343,7 +343,7 @@ made.close(1, pd.DataFrame({"u": range(200), "i": [0] * 200}), user="u", item="i
     [
         "state.commit",
         *(pytest.param(f"state.{one}", marks=pytest.mark.slow) for one in ("take", "add_measured", "add_closed")),
-        pytest.param("door._release", marks=pytest.mark.slow),
+        *(pytest.param(f"door.{one}", marks=pytest.mark.slow) for one in ("_commit", "_release", "_claim")),
     ],
 )
 def test_kills(start: Any, tmp_path: Path, where: str) -> None:
@@ -355,7 +355,10 @@ def test_kills(start: Any, tmp_path: Path, where: str) -> None:
     assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.glob("state*")} == {0o600}
     with states.State.opened(tmp_path / "state") as state:
         stored = [one.selection for one in state.closed()]
-    assert len(stored) == (where in ("state.commit", "door._release"))
+    assert len(stored) == (where in ("state.commit", "door._release", "door._claim"))
+    charged = made._ledger.find("films", "films")
+    assert charged is not None
+    assert charged.state == ("reserved" if where in ("state.take", "door._commit") else "committed")
     answer = made.close(1, DAYS[0], **COLUMNS)
     assert stored in ([], [answer])
     assert [one.selection for one in start().released()] == [answer]
