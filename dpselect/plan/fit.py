@@ -187,7 +187,7 @@ class _Spending:
     def _free(self, bracket: Bracket) -> bool:
         """Whether the release tells nothing, whatever its noise: the set of all candidates, for example."""
         try:
-            return all(self.budget.cost(self.price(end)) == 0 for end in bracket)
+            return all(self.price(end).pure_epsilon == 0 for end in bracket)
         except (AccountingError, ValueError, ArithmeticError):
             return False
 
