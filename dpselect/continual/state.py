@@ -429,6 +429,19 @@ class State(NotPickled):
             elif known[role] != integers:
                 was, now = ("integers", "text") if known[role] else ("text", "integers")
                 raise EventLogError(f"{role}= held {was} in earlier periods and holds {now} now: read the column as before")
+            elif not integers and not (role == "item" and self.meta.domain is not None):
+                self._refuse_two_spellings(role)
+
+    def _refuse_two_spellings(self, role: str) -> None:
+        """Refuse text that writes 1.0 in one period and 1 in another, as pandas does where one is missing: one user as two."""
+        name, earlier = _COLUMNS[role], f"{role}s"
+        for one, other in (("fresh", earlier), (earlier, "fresh")):
+            spelt = f"SELECT split_part({name}, '.', 1) AS {name} FROM {one} WHERE regexp_full_match({name}, '-?[0-9]+[.]0+')"
+            if self._run(f"SELECT 1 FROM {other} SEMI JOIN ({spelt}) USING ({name}) LIMIT 1"):
+                raise EventLogError(
+                    f"{role}= is written in two ways: in one period as whole numbers, in another with .0, as pandas writes them "
+                    "where one is missing. Write them alike: in pandas, cast the column to Int64 before it is written"
+                )
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 

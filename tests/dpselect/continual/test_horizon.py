@@ -157,6 +157,19 @@ def test_text_that_writes_integers_is_text_in_every_period(start: Any, tmp_path:
         made.close(3, DAYS[2], **COLUMNS)
 
 
+@pytest.mark.parametrize(("first", "second"), [("1", "1.0"), ("1.0", "1")])
+def test_a_user_written_in_two_ways_is_refused(start: Any, tmp_path: Path, first: str, second: str) -> None:
+    """1 in one period and 1.0 in another would be two users: the period stays open, and is closed once it is written alike."""
+    made = start()
+    for number, user in enumerate((first, second), start=1):
+        (tmp_path / f"{number}.csv").write_text(f"u,i\n{user},zoo\n77,zoo\n")
+    made.close(1, tmp_path / "1.csv", **COLUMNS)
+    with pytest.raises(EventLogError, match="two ways"):
+        made.close(2, tmp_path / "2.csv", **COLUMNS)
+    (tmp_path / "2.csv").write_text(f"u,i\n{first},zoo\n")
+    made.close(2, tmp_path / "2.csv", **COLUMNS)
+
+
 def test_a_public_domain(start: Any) -> None:
     """Items of the domain compete from the start, others are not counted; the domain is stated once."""
     public = MECHANISM.model_copy(update={"delta": None, "candidates": 3, "scale": 2.0})
