@@ -12,7 +12,6 @@ import numpy as np
 
 import accounting as acc
 import dpselect as dps
-from dpselect import planning
 
 STATIC = Path(__file__).resolve().parents[1] / "_static"
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -27,12 +26,12 @@ def epsilon(k: int = 100) -> None:
     for users, colour, place in zip(
         (1_000, 10_000, 100_000), COLOURS, (4, 2, 2), strict=True
     ):
-        shape = planning.Shape.zipf(1.1, items=50_000, users=users, items_per_user=5)
+        shape = dps.Profile.zipf(1.1, items=50_000, users=users, items_per_user=5)
         found = [
-            planning.plan(
+            dps.plan(
                 acc.Budget(epsilon=each, delta=BUDGET.delta),
                 k,
-                shape=shape,
+                profile=shape,
                 domain="unknown",
                 rounds=300,
             ).recommended.quality.recall.value
