@@ -135,7 +135,7 @@ def test_a_missing_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPatch) -
     for name in [name for name in sys.modules if name.startswith("matplotlib")]:
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
-    with pytest.raises(MissingExtra, match=r"dpselect\[plot\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[plot\]"):
         plot_rdp(CURVES)
 
 

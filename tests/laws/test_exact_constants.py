@@ -98,7 +98,7 @@ def test_ballots_of_one_vote_more_than_configured_are_refused(relation: Any) -> 
     """A mechanism for ballots of one vote takes ballots of one and refuses ballots of two."""
     mechanism = pate.GNMax(sigma=3.0, labels=4, relation=relation)
     for votes, fits in ((1, True), (2, False)):
-        ballots = pate.Ballots(np.tile(np.arange(4) < votes, (2, 3, 1)))
+        ballots = pate.Ballots(np.tile(np.arange(4) < votes, (2, 3, 1)), split="identifier")
         if fits:
             assert len(mechanism.select_many(ballots, rng=np.random.default_rng(1))) == 2
             continue

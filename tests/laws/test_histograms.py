@@ -159,7 +159,7 @@ def test_runs_of_item_numbers_bound_each_one(l0: int, clip: float) -> None:
     shares = np.minimum(min(1, clip), clip / np.sqrt(t))
     exact = float((shares + 4.0 * by_name("gaussian").isf(-np.expm1(np.log1p(-1e-6) / t))).max())
     assert exact <= mechanism.threshold <= exact + 0.001
-    steps = list(sparse_histogram._steps(l0))
+    steps = list(sparse_histogram.steps(l0))
     assert steps[0][0] == 1
     assert steps[-1][1] == l0
     assert all(b[0] == a[1] + 1 for a, b in itertools.pairwise(steps))

@@ -59,7 +59,7 @@ def test_killed_at_random(folder: Path, kills: int) -> None:
 def test_killed_at_every_step(folder: Path) -> None:
     """A process killed at its n-th statement or commit, for every n of two whole releases of either kind."""
     url, outbox = f"sqlite:///{folder / 'privacy.db'}", folder / "outbox"
-    gained = killed(url, outbox, 264, "steps")  # 88 of each kind; a release takes 29 to 39 statements
+    gained = killed(url, outbox, 288, "steps")  # 96 of each kind; a release takes 29 to 42 statements
     assert min(gained[releases] for releases in (0, 1, 2)) >= 20
     last = check(url, outbox)
     assert min(last[action] for action in ("charge", "commit", "release")) >= 10, last

@@ -99,7 +99,7 @@ def test_figures_without_matplotlib(charts: tuple[Chart, ...], monkeypatch: pyte
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(MissingExtra, match=r"dpselect\[plot\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[plot\]"):
         plot_chart(charts[0])
     assert builtins.__import__ is not absent
 
