@@ -164,7 +164,7 @@ class Curve(Frozen, ABC):
         Example:
             >>> import accounting as acc
             >>> round(acc.GaussianDP(mu=0.2).attack(fpr=0.01), 4)
-            0.0168
+            0.0167
         """
         return _each(fpr, lambda one: risk.attack(self, one))
 
