@@ -25,7 +25,7 @@ from dpselect.events.engine import T, guarded
 from dpselect.events.held import Tally
 from dpselect.events.private import ReadReport, reported
 from dpselect.events.reading import Reading
-from dpselect.events.time_window import MICROSECONDS
+from dpselect.events.time_window import FIRST, LAST, MICROSECONDS
 from dpselect.selection import Label
 
 if TYPE_CHECKING:
@@ -174,6 +174,7 @@ class SparkPairs:
     def __init__(self, source: object, reading: Reading, *, computed: bool = True, may_be_empty: bool = False) -> None:
         given, frame = reading.given(source), cast(Any, source)
         given.require_no_file("a Spark table")
+        given.require_as_written("a Spark table")
         if frame.isStreaming:
             raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
         self._session = frame.sparkSession
@@ -380,7 +381,7 @@ _LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark r
 _NUMBER = r"r'\A\s*[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?\s*\z'"
 _CLOCK = "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]+)?)?"
 _WALL = rf"r'\A(?:[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}|{_CLOCK})\z'"
-_INSTANT = rf"r'\A({_CLOCK})(Z|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)\z'"
+_INSTANT = rf"r'\A({_CLOCK}) ?(Z|UTC|[+-][0-9]{{2}}(?::?[0-9]{{2}})?)\z'"
 _HALF = 2**40  # a whole number of doubles up to 2^80 is added up in two parts: Spark makes no exact decimal of such a double
 
 
@@ -408,7 +409,8 @@ class SparkLog:
         beyond, bad = "false", ""
         if given.window is not None:
             moment, wall = _moment(names["time"], kinds["time"], given)
-            columns += [f"{names['time']} IS NOT NULL AS timed", f"{moment} AS t", f"{wall} AS wall"]
+            known = f"IF({moment} BETWEEN {FIRST} AND {LAST}, {moment}, NULL)"
+            columns += [f"{names['time']} IS NOT NULL AS timed", f"{known} AS t", f"{wall} AS wall"]
             beyond, bad = f"t IS NOT NULL AND NOT ({given.window.holds('t', 'wall')})", "WHEN timed AND t IS NULL THEN 'time' "
         if given.amount is not None:
             columns += [f"{names['value']} IS NOT NULL AS valued", f"{_number(names['value'], kinds['value'], asked)} AS x"]

@@ -174,6 +174,12 @@ class Given:
             if field not in but and (stated := getattr(self, field)) is not None:
                 raise EventLogError(f"{field}={stated!r} is for csv and tsv, and this is {what}: leave it out")
 
+    def require_as_written(self, what: str) -> None:
+        """Refuse what would write labels anew, where that is not built."""
+        for field in ("null", "split", "normalize"):
+            if stated := getattr(self, field):
+                raise EventLogError(f"{field}={stated!r} is not read for {what}: write its labels so there, and leave it out")
+
     def require_unit(self, kind: Kind, what: str) -> None:
         """Hold the kind of the column of times against the window's unit."""
         assert self.window is not None, "times are read for a window"

@@ -139,8 +139,9 @@ def test_readings_of_text(session: Any) -> None:
 
 
 LATE, LONG, FAR = "9999-12-31T23:59:59.999999", "2024-07-14T08:00:00.12345678901", "2024-07-14T08:00+05:99"
-NONE = ("2024-02-30", "2024-07-14T25:00", "14.07.2024", "2024-07-14Z", "", "2024-07-14\n", "2024-07-14T08:00 Z")
-MOMENTS = {**dict.fromkeys((*TIMES, "0001-01-01", LATE, LONG, FAR), True), **dict.fromkeys(NONE, False)}
+SPACED = ("2024-07-14T08:00 Z", "2024-07-14 08:00:00 UTC", "2024-07-14 08:00:00.123 -0700")
+NONE = ("2024-02-30", "2024-07-14T25:00", "14.07.2024", "2024-07-14Z", "", "2024-07-14\n", "0001-01-01", "1899-12-31T23:59Z")
+MOMENTS = {**dict.fromkeys((*TIMES, "1900-01-01", LATE, LONG, FAR, *SPACED), True), **dict.fromkeys(NONE, False)}
 NUMBERS = {
     **dict.fromkeys(("1", "-0", ".5", "5.", "+5", "1e3", "1E-3", " 5 ", "\t5\n", "1e-400", "12345678901234567890"), True),
     **dict.fromkeys(("inf", "NaN", "1d", "1f", "0x10", "", "1,5", "1e400", "1e", "e1", "٣"), False),
@@ -273,6 +274,28 @@ def test_pairs_on_a_cluster_are_counted_as_here(integers: tuple[Any, Any]) -> No
             assert plain(kept.read(**asked)) == plain(dps.events.read(arrow, user="user", item="item", **CITY, **asked))
     with dps.events.pairs(frame, user="user", item="item") as kept, dps.events.pairs(arrow, user="user", item="item") as here:
         assert kept.items_per_user([3, 1]).tolist() == here.items_per_user([3, 1]).tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("text", [False, True])
+def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -> None:
+    """Every user's items among those that passed, bounded or not, get the weights that the embedded engine gives them."""
+    arrow, frame = frames(session, events(text))
+    with dps.events.pairs(frame, user="user", item="item") as kept, dps.events.pairs(arrow, user="user", item="item") as here:
+        labels = dps.events.read(arrow, user="user", item="item").labels[::3]
+        numbers = np.random.default_rng(3).integers(1, 2**20 + 1, len(labels))
+        for norm, most, salt in ((1.0, 7, "s'\\é"), (2.5, None, None), (0.01, 3, "t")):
+            found = [pairs.weighed(labels, numbers, norm, max_items_per_user=most, salt=salt) for pairs in (kept, here)]
+            assert found[0].tolist() == found[1].tolist()
+            assert found[0].max() > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stated", [{"null": "NULL"}, {"split": ";"}, {"normalize": ("nfc",)}])
+def test_what_is_not_read_there_is_refused(integers: tuple[Any, Any], stated: dict[str, Any]) -> None:
+    """An option about labels that a cluster would leave out is refused by name."""
+    with pytest.raises(dps.EventLogError, match=f"{next(iter(stated))}=.* is not read for a Spark table"):
+        dps.events.read(integers[1], user="user", item="item", **stated)
 
 
 @pytest.mark.slow
