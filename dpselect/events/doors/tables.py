@@ -19,9 +19,9 @@ _Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int, list[Any]]]
 _UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as if it were this
 _EXTRA_KINDS = {
     "value": dict.fromkeys(("decimal", "floating", "integer", "mixed-integer-float"), "float64"),
-    "time": dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
+    "time": {"integer": "Int64"} | dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
 }
-_OBJECT_KINDS = {"string": "string", "integer": "Int64", "empty": "string"}
+_OBJECT_KINDS = {"string": "string", "empty": "string"}
 
 
 def accepts(given: Given) -> bool:
@@ -122,20 +122,23 @@ def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, 
 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:
-    """A column of Python objects as one type; the engine would judge it by a sample, and take 7 and "7" for one label."""
+    """A column of Python objects as one type; the engine would judge it by a sample, and take 7 and "7" for one label.
+
+    Integers are printed, whatever their width: what labels are must not depend on how wide the widest of them is.
+    """
     pandas = importlib.import_module("pandas")
     kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
     known = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
     try:
         if kind in known:
             converted = pandas.to_datetime(values) if known[kind] == "datetime" else values.astype(known[kind])
+        elif kind == "integer":
+            converted = values.map(str, na_action="ignore").astype("string")
         elif kind == "decimal":
             converted = values.map(lambda value: format(value, "f"), na_action="ignore").astype("string")
         elif kind in ("mixed", "mixed-integer") and field not in ("value", "time"):
             converted = _nested(values)
-    except OverflowError:  # integers beyond 64 bits
-        converted = values.map(str, na_action="ignore").astype("string")
-    except (UnicodeError, ValueError, TypeError):
+    except (OverflowError, UnicodeError, ValueError, TypeError):
         converted = None
     if converted is None:
         raise EventLogError(
