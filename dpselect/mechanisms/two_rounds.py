@@ -250,8 +250,12 @@ class TwoRoundHistogram(Mechanism):
 
     @property
     def _used_again(self) -> float:
-        """What the first scores are scaled by where they are used again: no user weighs more than `norm`, nor than 1."""
-        return min(1.0, self.norm / self._one_user) * (1 - 2.0**-40)
+        """What the first scores are scaled by where they are used again: no user weighs more than `norm`, nor than 1.
+
+        Where two users differ by no more than one has, as a sensitivity without uniform shares may state, one user's item weighs
+        more than half of their difference, and it alone is what the threshold hides.
+        """
+        return min(1.0, self.norm / max(self._one_user, self.sensitivity.alone(1))) * (1 - 2.0**-40)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         if self.delta is None:

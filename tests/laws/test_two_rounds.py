@@ -201,6 +201,18 @@ def test_scores_that_are_used_again_weigh_no_more_than_the_norm(clip: float | No
     assert again.max() == pytest.approx(min(one.values.max(), norm / 2), rel=1e-9)
 
 
+@pytest.mark.parametrize("norm", [0.5, 0.8, 1.0])
+@pytest.mark.parametrize("stated", [{"l0": 1}, {"linf": 0.9, "l0": 3, "l2": 1.2}])
+def test_a_lone_item_of_a_stated_sensitivity_is_hidden(stated: dict[str, Any], norm: float) -> None:
+    """Where one user may have all that two users differ by, its lone item shows with delta at most in both rounds together."""
+    sensitivity = dps.Sensitivity(relation="replace_one", **stated)
+    mechanism = rounds(sensitivity, k=None, delta=0.02, norm=norm, combine=0.3)
+    lone = dps.Scores([sensitivity.alone(1)], sensitivity=sensitivity, labels=["a"], domain="observed")
+    shown = 1 - mechanism.probabilities(lone)[()]
+    assert 0.25 * mechanism.delta < shown <= mechanism.delta
+    assert mechanism.again(lone, [0], np.zeros(1))[0] <= min(1.0, norm)
+
+
 @given(
     log=st.lists(st.frozensets(st.integers(0, 5), min_size=1), max_size=5),
     numbers=st.dictionaries(st.integers(0, 5), st.integers(1, UNIT), min_size=1),

@@ -1640,9 +1640,15 @@ EDITS = [
     ),
     Edit(
         "dpselect/mechanisms/two_rounds.py",
-        "min(1.0, self.norm / self._one_user)",
-        "max(1.0, self.norm / self._one_user)",
+        "return min(1.0, self.norm / max(self._one_user",
+        "return max(1.0, self.norm / max(self._one_user",
         f"{TWO_ROUNDS}::test_scores_that_are_used_again_weigh_no_more_than_the_norm",
+    ),
+    Edit(
+        "dpselect/mechanisms/two_rounds.py",
+        "max(self._one_user, self.sensitivity.alone(1))",
+        "self._one_user",
+        f"{TWO_ROUNDS}::test_a_lone_item_of_a_stated_sensitivity_is_hidden",
     ),
     Edit(
         "dpselect/mechanisms/two_rounds.py",
