@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast, final
 
@@ -94,7 +95,8 @@ def fitted(
         failure: the most that its chance of failure may be; None for the best of a few splits.
         every: the groups, each of which gets such a release: all that a user is in are paid for.
         settings: further fields of the mechanism.
-        roughly: price a plan as if its releases were charged one by one, which is quick and asks for a little more noise.
+        roughly: price a plan as if its releases were charged one by one, at one Renyi order or by pure epsilons, which is quick
+            and asks for a little more noise.
 
     Raises:
         InvalidRequest: the mechanism is unknown, or it cannot do what is asked.
@@ -179,10 +181,24 @@ class _Spending:
 
     def found(self, bracket: Bracket) -> Mechanism | None:
         """The mechanism with the least noise; None if the budget pays for none."""
-        try:
-            return self.family(_knob(self.price, self.budget, bracket, self.charges, self.request.share))
-        except CalibrationError:
+        made = []
+        for budget in self._budgets:
+            with suppress(CalibrationError):
+                made.append(self.family(_knob(self.price, budget, bracket, self.charges, self.request.share)))
+        if not made:
             return self.family(bracket[0]) if self._free(bracket) else None
+        return (
+            max(made, key=lambda one: self.budget.cost((self.charges or 1) * self._charged(one).curve))
+            if len(made) > 1
+            else made[0]
+        )
+
+    @property
+    def _budgets(self) -> Iterator[Budget]:
+        """What has to pay: of a rough plan also a budget that adds up pure epsilons, which is the better one for few releases."""
+        yield self.budget
+        if self.roughly and self.charges is not None and self.budget.form == "approximate" and not self.request.schedule:
+            yield Budget(epsilon=self.budget.limit, delta=self.budget.delta, order="inf")
 
     def _free(self, bracket: Bracket) -> bool:
         """Whether the release tells nothing, whatever its noise: the set of all candidates, for example."""

@@ -636,7 +636,7 @@ class Judge:
             mechanisms=look.mechanisms,
             quality=Quality.average((part.releases, found) for part, found in zip(task.parts, by_part, strict=True)),
             by_part=tuple(by_part),
-            cost=min(task.budget.cost(task.charged_for(look.mechanisms)), task.budget.limit),  # which admits it
+            cost=min(task.budget.cost(task.charged_for(look.mechanisms), thorough=full), task.budget.limit),  # which admits it
             whole=full,
             max_items_per_user=choice.max_items_per_user,
             clip=choice.clip,
