@@ -187,11 +187,11 @@ class _Spending:
                 made.append(self.family(_knob(self.price, budget, bracket, self.charges, self.request.share)))
         if not made:
             return self.family(bracket[0]) if self._free(bracket) else None
-        return (
-            max(made, key=lambda one: self.budget.cost((self.charges or 1) * self._charged(one).curve))
-            if len(made) > 1
-            else made[0]
-        )
+        return max(made, key=self._cost) if len(made) > 1 else made[0]
+
+    def _cost(self, one: Mechanism) -> float:
+        """Of all releases as a plan, by quick bounds."""
+        return self.budget.cost((self.charges or 1) * self._charged(one).curve)
 
     @property
     def _budgets(self) -> Iterator[Budget]:
