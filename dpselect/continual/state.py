@@ -156,7 +156,8 @@ class _Process:
 
     def __init__(self) -> None:
         self.alone, self.open, self.inherited = threading.RLock(), set[str](), frozenset[str]()
-        os.register_at_fork(after_in_child=self._forked)
+        if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+            os.register_at_fork(after_in_child=self._forked)
 
     def _forked(self) -> None:
         self.alone, self.open, self.inherited = threading.RLock(), set(), self.inherited | self.open
