@@ -322,11 +322,23 @@ def _drawn(mechanism: Mechanism, levels: Levels, runs: int, rng: np.random.Gener
     if seen.size > _DENSE and seen.spread is None and mechanism.traits.of("groups", mechanism):
         return _by_levels(mechanism, seen, min(runs, 2 * _FEWEST), rng)
     level, parts = np.repeat(np.arange(len(seen.values)), seen.multiplicities), []
+    if mechanism.releases_values:
+        return _one_by_one(mechanism, seen, level, min(runs, _FEWEST), rng)
     for count in _chunks(runs, len(level)):
         picks = mechanism.select_many(_realised(seen, level, count, rng), rng=rng).indices
         parts.append(np.where(picks >= 0, level[picks], -1))
     width = max(part.shape[1] for part in parts)
     return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in parts])
+
+
+def _one_by_one(mechanism: Mechanism, seen: Levels, level: Indices, runs: int, rng: np.random.Generator) -> Indices:
+    """The same of a mechanism that always releases values, which `select_many` does not."""
+    found = np.full((runs, seen.k), -1, dtype=np.int64)
+    for row in found:
+        scores = Scores(_realised(seen, level, 1, rng)[0], sensitivity=mechanism.covers)
+        picks = np.asarray(mechanism.select(scores, rng=rng).indices, dtype=np.int64)[: seen.k]
+        row[: len(picks)] = level[picks]
+    return found
 
 
 def _by_levels(mechanism: Mechanism, seen: Levels, runs: int, rng: np.random.Generator) -> Indices:

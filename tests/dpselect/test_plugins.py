@@ -132,22 +132,25 @@ warnings.simplefilter("ignore")
 described = {entry["kind"]: entry for entry in json.loads(listed.stdout)}
 assert described["tiny_max"]["planned"] and described["tiny_max"]["topk"]
 # It needs a stated l0, more than the default sensitivity: listed all the same, and configured where that is stated.
-assert not described["stable_counts"]["planned"] and not described["stable_counts"]["topk"]
+assert described["stable_counts"]["planned"] and not described["stable_counts"]["topk"]
 assert described["stable_counts"]["domain"] == "unknown or public"
 two_items = TopKRequest(k=3, sensitivity=dps.Sensitivity(l0=2))
 counts = fitted("stable_counts", acc.Budget(epsilon=1.0, delta=1e-6), two_items)
 assert acc.Budget(epsilon=1.0, delta=1e-6).admits(counts.curve)
 
-# The planner plans what has a law, and says of the other that it is not planned yet; a file may hold both.
+# The planner plans both by their traits alone, and says of what a question does not suit why; a file may hold both.
 shape = dps.Profile.zipf(1.0, items=50, users=1000)
 planned = dps.plan(acc.Budget(epsilon=1.0), 1, profile=shape, mechanisms=["tiny_max", "permute_and_flip"], rounds=200)
 assert {one.name for one in planned.ranked} == {"tiny_max", "permute_and_flip"}
+asked = {"profile": shape, "mechanisms": ["stable_counts"], "domain": "unknown", "rounds": 200}
+planned = dps.plan(acc.Budget(epsilon=1.0, delta=1e-6), 3, max_items_per_user=2, **asked)
+assert planned.mechanism.kind == "stable_counts" and 0.5 < planned.recommended.quality.recall.value <= 1, planned
 try:
-    dps.plan(acc.Budget(epsilon=1.0, delta=1e-6), 1, profile=shape, mechanisms=["stable_counts"], rounds=200)
+    dps.plan(acc.Budget(epsilon=1.0, delta=1e-6), 3, **asked)
 except dps.InvalidRequest as error:
-    assert "not planned yet" in str(error), error
+    assert "stable_counts" in str(error), error
 else:
-    raise AssertionError("planned without a law")
+    raise AssertionError("planned without a bound on the items of a user")
 for mechanism in (tiny, counts):
     table = config.Config.model_validate({"release": {"mechanism": json.loads(mechanism.to_json())}})
     assert table.release.mechanism == mechanism

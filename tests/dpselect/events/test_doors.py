@@ -305,10 +305,10 @@ def server(postgres: str) -> str:
     with psycopg.connect(host=str(driver.query["host"]), user="postgres", dbname="postgres", autocommit=True) as link:
         link.execute("DROP SCHEMA IF EXISTS door CASCADE")
         link.execute("CREATE SCHEMA door")
-        link.execute('CREATE TABLE door.log (who text, "Where ?" text, whole bigint, kind numeric)')
+        link.execute('CREATE TABLE door.log (who text, "Where ?" text, whole bigint, kind double precision, price numeric)')
         with link.cursor() as cursor:
             cursor.executemany(
-                "INSERT INTO door.log VALUES (%s, %s, %s, 1.5)", [(*event, number % 5) for number, event in enumerate(LOG)]
+                "INSERT INTO door.log VALUES (%s, %s, %s, 1.5, 2.50)", [(*event, number % 5) for number, event in enumerate(LOG)]
             )
             cursor.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
             cursor.execute("CREATE TABLE moods (u int, i mood)")
@@ -330,6 +330,7 @@ def test_postgresql_gives_the_same_counts(server: str) -> None:
         assert (found.report.rows, found.report.rows_left_out) == (302, 2)
     numbers = counts(server, item="whole", table="door.log")
     assert numbers.labels == (0, 1, 2, 3, 4)
+    assert counts(server, item="price", table="door.log").labels == ("2.50",)
     assert events.read(server, user="u", item="i", table="moods").scores(["sad", "ok"]).values.tolist() == [0, 2]
 
 
