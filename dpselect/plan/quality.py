@@ -15,6 +15,7 @@ from typing import Any, Self, final
 import numpy as np
 import scipy
 
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     CanonicalTopK,
     DiscoverThenSelect,
@@ -322,17 +323,19 @@ def _drawn(mechanism: Mechanism, levels: Levels, runs: int, rng: np.random.Gener
     if seen.size > _DENSE and seen.spread is None and mechanism.traits.of("groups", mechanism):
         return _by_levels(mechanism, seen, min(runs, 2 * _FEWEST), rng)
     level, parts = np.repeat(np.arange(len(seen.values)), seen.multiplicities), []
-    if mechanism.releases_values:
-        return _one_by_one(mechanism, seen, level, min(runs, _FEWEST), rng)
     for count in _chunks(runs, len(level)):
-        picks = mechanism.select_many(_realised(seen, level, count, rng), rng=rng).indices
+        realised = _realised(seen, level, count, rng)
+        try:
+            picks = mechanism.select_many(realised, rng=rng).indices
+        except InvalidRequest:  # which a mechanism whose values cannot be left out may refuse
+            return _one_by_one(mechanism, seen, level, min(runs, _FEWEST), rng)
         parts.append(np.where(picks >= 0, level[picks], -1))
     width = max(part.shape[1] for part in parts)
     return np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in parts])
 
 
 def _one_by_one(mechanism: Mechanism, seen: Levels, level: Indices, runs: int, rng: np.random.Generator) -> Indices:
-    """The same of a mechanism that always releases values, which `select_many` does not."""
+    """The same by a call for each of them."""
     found = np.full((runs, seen.k), -1, dtype=np.int64)
     for row in found:
         scores = Scores(_realised(seen, level, 1, rng)[0], sensitivity=mechanism.covers)
