@@ -78,7 +78,7 @@ app = typer.Typer(
     cls=_Verbs,
     help="Which items are the most popular, told with differential privacy and with the price of telling.",
     invoke_without_command=True,
-    **PLAIN,
+    **{**PLAIN, "add_completion": True},
 )
 
 

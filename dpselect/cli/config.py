@@ -5,34 +5,25 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, final
 
 import tomli_w
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, SkipValidation, create_model, model_validator
 from typer import echo
 
-from accounting import AccountingError, Budget, Relation
+from accounting import AccountingError, Budget
 from accounting.address import masked
 from accounting.files import new_file, read_text
 from accounting.frozen import Count, Frozen, Positive, Probability, Real, kind_of
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
 from dpselect.errors import printable
-from dpselect.events import Format
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
 from dpselect.plan.plan import Charged, Criterion, Part
-
-
-def _flag(value: object) -> object:
-    """Neither 1 nor "yes": what declares data public, for one, is said explicitly."""
-    if not isinstance(value, bool):
-        raise ValueError("true or false")
-    return value
-
-
-Flag = Annotated[bool, BeforeValidator(_flag)]
+from dpselect.spec import Flag, LedgerFields, LogFields, ReleaseFields, Spec, typed
 
 
 class ConfigTable(Frozen):
@@ -41,33 +32,33 @@ class ConfigTable(Frozen):
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
 
 
-@final
-class DataTable(ConfigTable):
-    """[data]: what log is read, and how; the options of `topk` of the same names."""
+def table(*of: type[Spec], needed: Sequence[str] = (), **keys: str) -> type[ConfigTable]:
+    """A table of a file: the fields of specs, each of which may be left out; what contradicts another is said by the spec.
 
-    user: str | None = Field(default=None, description="column of users: its name, or its number from 1 as text")
-    item: str | None = Field(default=None, description="column of items: its name, or its number from 1 as text")
-    domain: str | None = Field(default=None, description="file with a public catalogue of items")
-    domain_column: str | None = Field(default=None, description="column of the catalogue that holds the items")
-    max_items_per_user: Count | None = Field(
-        default=None, description="an integer >= 1: at most this many items of a user are kept"
-    )
-    group: str | None = Field(default=None, description="column of groups, likewise")
-    groups: str | None = Field(default=None, description="file with a public list of groups")
-    groups_column: str | None = Field(default=None, description="column of that list that holds the groups")
-    max_groups_per_user: Count | None = Field(default=None, description="an integer >= 1: groups of each user to keep at most")
-    clip: Positive | None = Field(default=None, description="a number > 0: scale each user's counts to so large a norm at most")
-    salt: str | None = Field(default=None, description="text: salt of that choice")
-    relation: Relation = Field(default="add_remove", description="'add_remove' or 'replace_one'")
-    format: Format | None = Field(default=None, description="format of the log")
-    header: Flag | None = Field(default=None, description="true or false: whether a CSV or TSV log has a header")
+    Args:
+        needed: fields that may not be left out.
+        keys: of fields that have another name there.
+    """
+    fields: dict[str, Any] = {}
+    for name, field in ((name, field) for one in of for name, field in one.model_fields.items()):
+        rules = [rule for rule in field.metadata if type(rule) is not SkipValidation]
+        stated: Any = Flag if typed(field.annotation) is bool else field.annotation
+        kind: Any = Annotated[(stated, *rules)] if rules else stated
+        default = ... if name in needed else None if field.is_required() else field.default
+        said = Field(default=default, description=field.description, alias=keys.get(name))
+        fields[name] = (kind | None if default is None else kind, said)
+    return create_model("Table", __base__=ConfigTable, **fields)
 
 
 @final
-class ReleaseTable(ConfigTable):
+class DataTable(table(LogFields)):  # type: ignore[misc]
+    """[data]: what log is read, and how."""
+
+
+@final
+class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
     """[release]: what every release is. `plan --write` fills in the mechanism."""
 
-    k: Count | None = Field(default=None, description="an integer >= 1: how many items")
     mechanism: AnyMechanism | None = Field(default=None, description="a table with the mechanism's kind and parameters")
     expected: Expectation | None = Field(default=None, description="a table: what the plan expected, for the record")
 
@@ -97,14 +88,9 @@ class Expectation(ConfigTable):
 
 
 @final
-class LedgerTable(ConfigTable):
+class LedgerTable(table(LedgerFields, needed=("ledger", "dataset"), ledger="url")):  # type: ignore[misc]
     """[ledger]: what every release is charged to."""
 
-    url: str = Field(description="sqlite:///FILE or postgresql://USER@HOST/NAME")
-    dataset: str = Field(description="name of the dataset whose budget pays")
-    period: tuple[str, ...] = Field(default=(), description="periods whose rows the log holds")
-    team: str | None = Field(default=None, description="whose work it is, where there are quotas by team")
-    purpose: str | None = Field(default=None, description="what for, where there are quotas by purpose")
     unit: str | None = Field(default=None, description="who is protected, in words")
 
 
@@ -168,6 +154,16 @@ class Config(ConfigTable):
             return sum(part.releases for part in self.plan.schedule)
         return self.plan.releases or 1
 
+    def values(self, spec: type[Spec]) -> dict[str, Any]:
+        """What the tables say of a spec's fields."""
+        tables: list[Any] = [self.data, self.release, *([] if self.ledger is None else [self.ledger])]
+        held = {} if self.budget is None else {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")}
+        for table in tables:
+            held |= {name: getattr(table, name) for name in table.model_fields_set}
+        if self.release.mechanism is not None:
+            held.setdefault("releases", self.releases)
+        return {name: value for name, value in held.items() if name in spec.model_fields and value is not None}
+
     def write(self, path: Path, over: Path | None = None) -> None:
         """Write the file, all of it or nothing; what has its default value is left out. Comments of an earlier version are lost.
 
@@ -207,7 +203,7 @@ def read(path: Path) -> Config:
         text = read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)
         if any(max(line.count("."), line.count("[")) > _MOST_DOTS for line in text.splitlines()):
             raise InvalidRequest(f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
-        data = tomllib.loads(text)
+        data = _frozen(tomllib.loads(text))
     except RecursionError:
         raise InvalidRequest(f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}") from None
     except tomllib.TOMLDecodeError as error:
@@ -218,6 +214,13 @@ def read(path: Path) -> Config:
         return Config.model_validate(data)
     except AccountingError as error:
         raise InvalidRequest(f"{masked(path)}: {_in_tables(str(error))}") from None
+
+
+def _frozen(data: Any) -> Any:
+    """With tuples for lists, as specs have them."""
+    if isinstance(data, dict):
+        return {name: _frozen(value) for name, value in data.items()}
+    return tuple(map(_frozen, data)) if isinstance(data, list) else data
 
 
 def _in_tables(message: str) -> str:

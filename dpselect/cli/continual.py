@@ -332,6 +332,8 @@ def _horizon(
     *,
     groups: Labels | None = None,
     recharge: bool = False,
+    label: str = "dpselect continual",
+    **behalf: str | None,
 ) -> Iterator[Horizon]:
     """The horizon of these options; its mechanism is the state's, where none is stated."""
     if mechanism is None:
@@ -341,8 +343,7 @@ def _horizon(
             mechanism = made.meta.mechanism
     url = ledger if "://" in ledger else f"sqlite:///{ledger}"
     with acc.Ledger.open(url, create=False) as book:
-        label = "dpselect continual"
-        session = dps.Session(book, dataset)
+        session = dps.Session(book, dataset, **behalf)
         about: dict[str, Any] = {"domain": domain, "groups": groups, "label": label, "recharge": recharge}
         yield session.continual(mechanism, state=path, key=key, **about)
 

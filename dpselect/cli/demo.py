@@ -21,10 +21,10 @@ from accounting.files import new_file
 from dpselect.cli import options, out
 from dpselect.cli.topk import delivery
 from dpselect.errors import InvalidRequest
-from dpselect.events.reading import Reading
 from dpselect.release.answer import Answer, answer
-from dpselect.release.question import Question, Release
+from dpselect.release.question import Question
 from dpselect.release.record import as_data
+from dpselect.spec import TopKSpec
 
 _FILE = "checkins.csv"
 
@@ -43,19 +43,18 @@ def demo(
 
     The people are made up, so the true ranks can be shown beside the private answer. For real data that would be a breach.
     """
-    budget = options.budget(epsilon, delta, None)
     with _folder(keep) as folder:
         log = folder / _FILE
         made_up = check_ins(users, items)
         made_up.write(log)
-        question = Question(log, Reading(user="user_id", item="item_id"), Release(k=k, budget=budget))
+        question = Question.of(log, TopKSpec(user="user_id", item="item_id", k=k, epsilon=epsilon, delta=delta))
         with out.reading() as callback:
             released = answer(question, callback)
     if json:
         ranking = made_up.ranking()
         truth = {
             "note": "the people are made up: for real data the truth is private",
-            "true_top": list(ranking)[: released.question.release.k],
+            "true_top": list(ranking)[: released.question.spec.k],
             "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
         }
         data = {**as_data(released), "command": command(released.question), "synthetic": truth}
@@ -66,9 +65,9 @@ def demo(
 
 def command(question: Question) -> str:
     """The `topk` command that asks the same."""
-    reading, release, budget = question.reading, question.release, question.release.budget
+    spec, budget = question.spec, question.budget
     return (
-        f"dpselect topk {shlex.quote(str(question.source))} --user {reading.user} --item {reading.item} --k {release.k} "
+        f"dpselect topk {shlex.quote(str(question.source))} --user {spec.user} --item {spec.item} --k {spec.k} "
         f"--epsilon {budget.epsilon:g} --delta {budget.delta:g}"
     )
 

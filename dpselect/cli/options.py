@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -12,13 +11,11 @@ from typer import Context, Option
 
 from accounting import InvalidBudget, Relation
 from dpselect.cli.guard import DEBUG
-from dpselect.errors import InvalidRequest
 from dpselect.events import Format
 from dpselect.events.time_window import Unit
 
 if TYPE_CHECKING:
     from accounting import Budget
-    from dpselect.release.question import Payment
 
 
 def _remember_debug(context: Context, asked: bool) -> bool:
@@ -211,40 +208,3 @@ def flags(*names: str) -> str:
 def given(named: Mapping[str, Any]) -> dict[str, Any]:
     """Those of the options that were given."""
     return {name: value for name, value in named.items() if value is not None and value != () and value != []}
-
-
-def payment(stated: Mapping[str, Any]) -> Payment | None:
-    """What pays, from the fields of `Payment` that are given; None where no ledger is named."""
-    named = given(stated)
-    if "ledger" in named and "dataset" in named:
-        from dpselect.release.question import Payment  # the help of a command does without it
-
-        return Payment(**named | {"period": tuple(named.get("period", ()))})
-    if any(name in named for name in ("ledger", "dataset", "period", "key")):
-        raise InvalidRequest(
-            "ledger= and dataset= go together: name both to charge a ledger (period= and key= are theirs), for example "
-            "--ledger sqlite:///privacy.db --dataset visits"
-        )
-    return None
-
-
-def item_columns(stated: Any) -> str | tuple[str, ...]:
-    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV."""
-    texts = [stated] if isinstance(stated, str) else stated
-    try:
-        parts = [part for text in texts for part in next(csv.reader([text], strict=True), [])]
-    except csv.Error:
-        raise InvalidRequest(f"item={texts!r} is not a list of columns: write country,city, quoting a comma in a name") from None
-    return parts[0] if len(parts) == 1 else tuple(parts)
-
-
-def value_clip(stated: str | None) -> tuple[float, float] | None:
-    """The ends that a user's sum is cut to, from [LOW,]HIGH."""
-    if stated is None:
-        return None
-    try:
-        ends = [float(end) for end in stated.split(",")]
-        low, high = (0.0, *ends) if len(ends) == 1 else ends
-    except ValueError:
-        raise InvalidRequest(f"value_clip={stated!r} must be a number, or two of them as in -50,50") from None
-    return low, high

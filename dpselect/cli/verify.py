@@ -27,6 +27,7 @@ from dpselect.events.engine import Engine, opened
 from dpselect.events.staging import rows, split
 from dpselect.events.time_window import periods
 from dpselect.selection import Label
+from dpselect.spec import item_columns, value_clip_of
 from dpselect.verify.log_replay import EVERYBODY
 
 app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
@@ -151,7 +152,7 @@ def _whole(stated: dict[str, Any], file: Path | None) -> dict[str, Any]:
     for name in ("user", "item"):
         if asked.get(name) is None:
             raise InvalidRequest(f"--{name} is missing: give it, or {name} in [data] of the file given with --config")
-    asked |= {"item": options.item_columns(asked["item"]), "value_clip": options.value_clip(stated["value_clip"])}
+    asked |= {"item": item_columns(asked["item"]), "value_clip": asked["value_clip"] and value_clip_of(asked["value_clip"])}
     if asked["group"] is None and any(asked[name] is not None for name in ("groups", "groups_column", "max_groups_per_user")):
         raise InvalidRequest("--groups, --groups-column and --max-groups-per-user are about the column --group: name it too")
     for column, public in (("domain_column", "domain"), ("groups_column", "groups")):

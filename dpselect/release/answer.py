@@ -24,10 +24,11 @@ from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import interval, without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt, LearnThenSelect
 from dpselect.release.promise import Promise, promise, promise_in_words
-from dpselect.release.question import Payment, Question, choose, choose_later, learns_about, listed_groups
+from dpselect.release.question import Question, choose, choose_later, learns_about, listed_groups
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Norm, Sensitivity
+from dpselect.spec import LedgerFields
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
 
@@ -131,7 +132,7 @@ class Answer:
     @property
     def guarantee(self) -> Promise:
         """What the release promises, at the deltas that its budget gives reason to look at."""
-        return promise(self.paid, self.question.release.budget)
+        return promise(self.paid, self.question.budget)
 
     @property
     def claim(self) -> str:
@@ -159,7 +160,7 @@ class Answer:
         columns += [tuple(f"{value:,.6g} {self.unit}" for value in self.values)] if self.unit and self.values else []
         shown = ["  " + "  ".join(map(str, row)) for row in zip(*columns, strict=True)]
         missing = "" if self.selection.complete else f" ({self.selection.reason})"
-        start = f"Answer: {len(shown)} of the top {self.question.release.k}, by {type(self.mechanism).__name__}{missing}"
+        start = f"Answer: {len(shown)} of the top {self.question.spec.k}, by {type(self.mechanism).__name__}{missing}"
         return "\n".join(map(printable, [start, *shown, *self.lines()]))
 
     def _repr_html_(self) -> str:
@@ -179,7 +180,7 @@ class Answer:
 
 def cautions(question: Question) -> list[str]:
     """What to beware of in a question: by public numbers alone, whatever was read."""
-    budget, said = question.release.budget, list[str]()
+    budget, said = question.budget, list[str]()
     if budget.epsilon is not None and budget.epsilon > _LARGE_EPSILON:
         said.append(f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above {_LARGE_EPSILON:g} is not")
     if budget.delta > _LARGE_DELTA:
@@ -208,12 +209,12 @@ def answer(
             it returns, a hash of what was kept, is part of the ledger's record. What it raises ends the release.
         choice: what `choose` says, if it is known: of many questions that differ in their period alone it is asked once.
         staged: the events of the source within the question's window, if they have been cut out of it.
-        memory: of earlier releases of the same mechanism, which draws this one; `question.release.k` of what it shows are the
+        memory: of earlier releases of the same mechanism, which draws this one; `question.spec.k` of what it shows are the
             answer.
 
     Whatever interrupts it says whether it was charged, under which entry and key.
     """
-    session = session_of(question.payment, question.reading.time_zone)
+    session = session_of(question.spec, question.reading.time_zone)
     if session is not None:
         _require_periods(question, session.dataset.window)
     whole = None if session is None else session.dataset.budget
@@ -225,12 +226,11 @@ def answer(
         choice = choose(question, whole, known)  # which names what the budget does not pay for even so
         if known is None:
             _require_learnt(question)
-    payment = question.payment
-    key = (payment.key if payment is not None else None) or uuid4().hex  # whatever interrupts it can name it
+    key = question.spec.key or uuid4().hex  # whatever interrupts it can name it
     with told(None if session is None else session.ledger, None if session is None else session.dataset.name, key):
         if session is not None:
             # Before a long read; the charge itself is checked again.
-            session.require(choice.mechanism, pay=question.release.pay, key=key)
+            session.require(choice.mechanism, pay=question.pay, key=key)
         with ExitStack() as stack:
             scores, salt = _read(question, choice, progress, staged, stack)
             return _released(question, choice, scores, salt, session, key, keep, memory, known)
@@ -238,10 +238,10 @@ def answer(
 
 def _require_learnt(question: Question) -> None:
     """InvalidRequest where a stated share for learning was left out: what is asked for is done or refused."""
-    release = question.release
-    if release.learn and release.learnt is None and (release.users is None or release.items_per_user is None):
+    spec = question.spec
+    if question.learn and question.learnt is None and (spec.users is None or spec.items_per_user is None):
         raise InvalidRequest(
-            f"learn={release.learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
+            f"learn={question.learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
             "learn=0 to learn nothing"
         )
 
@@ -256,11 +256,11 @@ def _learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Lear
     Raises:
         InvalidRequest: what was recorded as learnt cannot be read.
     """
-    release, payment = question.release, question.payment
-    if not question.learns or release.learn_again or payment is None:
+    spec = question.spec
+    if not question.learns or question.learn_again:
         return None
-    paid = None if payment.key is None else ledger.find(dataset, payment.key)
-    users, items = release.users is None, release.items_per_user is None
+    paid = None if spec.key is None else ledger.find(dataset, spec.key)
+    users, items = spec.users is None, spec.items_per_user is None
     about: Any = {"groups": question.reading.max_groups_per_user, "listed": listed_groups(question.reading)}
     every, some = Learning(epsilon=1.0, **about), Learning(epsilon=1.0, users=users, items=items, **about)
     for drawn in (every, *([some] if users != items else [])):
@@ -268,7 +268,7 @@ def _learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Lear
         entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
         if entry is not None and (users or items):
             found = Learnt.in_claim(entry.label or "", entry.seq)
-            return replace(found, profile=found.profile.declaring(release.users, release.items_per_user))
+            return replace(found, profile=found.profile.declaring(spec.users, spec.items_per_user))
     return None
 
 
@@ -280,8 +280,8 @@ def _after_learning(
     keep: Callable[[Answer], str | None] | None,
 ) -> Answer:
     """Charge for numbers of users and for all that they may choose, draw them, choose, read, draw."""
-    payment, made = question.payment, list[Answer]()
-    key = (payment.key if payment is not None else None) or uuid4().hex
+    made = list[Answer]()
+    key = question.spec.key or uuid4().hex
     ledger, dataset = (None, None) if session is None else (session.ledger, session.dataset.name)
     with told(ledger, dataset, key), ExitStack() as stack:
         source, reading = _source(question, None)
@@ -289,9 +289,9 @@ def _after_learning(
         log = stack.enter_context(events.pairs(source, reading, progress=progress))
         groups, items = None, np.empty(0)
         if question.reading.group is None:
-            items = log.items_per_user(question.release.domain)
+            items = log.items_per_user(question.domain)
         else:
-            groups, items = log.items_per_group(question.release.domain)
+            groups, items = log.items_per_group(question.domain)
 
         def draw() -> Answer:
             choice = informed.chosen(informed.item.learning.learn(items, informed.declared, groups=groups))
@@ -307,7 +307,7 @@ def _after_learning(
             return claim if written is None else f"{claim} {written}"
 
         if session is not None:
-            return session.publish(informed.item, draw, keep=kept, key=key, label="dpselect topk, learning first")
+            return session.publish(informed.item, draw, keep=kept, key=key, label=_label(question))
         if keep is not None:
             keep(draw())
         return made[0] if made else draw()
@@ -321,7 +321,7 @@ def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
     source, reading = question.source, question.reading
     if staged is not None:
         return staged, _of_parquet(reading)
-    if question.engine == "spark":
+    if question.spec.engine == "spark":
         source = spark.found(str(source), reading.format, header=reading.header)
         reading = reading.model_copy(update={"format": "auto", "header": None})
     return source, reading
@@ -339,7 +339,7 @@ def _read(
 
     The log is read once: `log` is what was made of it, if something was; otherwise it is kept here for a second look.
     """
-    domain, relation = question.release.domain, question.relation
+    domain, relation = question.domain, question.relation
     within = None if choice.clip is None else domain  # users are clipped within the catalogue
     look: Any = {
         "max_items_per_user": choice.max_items_per_user,
@@ -426,7 +426,8 @@ def _in_memory(question: Question) -> bool:
     """Whether counts come to this process: those of groups and sums that may be negative do, whatever engine is asked for."""
     clip = question.reading.value_clip
     low = clip[0] if isinstance(clip, tuple) else 0.0
-    return question.engine == "memory" or (question.engine == "spark" and (low < 0 or question.reading.group is not None))
+    engine = question.spec.engine
+    return engine == "memory" or (engine == "spark" and (low < 0 or question.reading.group is not None))
 
 
 # -- release ----------------------------------------------------------------------------------------------------------
@@ -459,9 +460,7 @@ def _released(
     if session is None:
         kept(mechanism.select(scores))
         return made[0]
-    zone = question.reading.time_zone
-    label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
-    pay = question.release.pay
+    label, pay = _label(question), question.pay
     if memory is not None:
         assert isinstance(scores, Scores)
         memory.release(session, scores, keep=kept, key=key, label=label, salt=salt)
@@ -470,11 +469,18 @@ def _released(
     return made[0] if pay == "curve" else replace(made[0], left=standing(session, choice.mechanism))
 
 
-def session_of(payment: Payment | None, time_zone: str | None = None) -> dps.Session | None:
+def _label(question: Question) -> str:
+    """What the ledger writes down of what is charged."""
+    zone = question.reading.time_zone
+    usual = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
+    return question.spec.label or usual
+
+
+def session_of(payment: LedgerFields, time_zone: str | None = None) -> dps.Session | None:
     """What pays for rows that are read by the clock of `time_zone`; None where no ledger is named."""
-    if payment is None:
+    if payment.ledger is None or payment.dataset is None:
         return None
-    terms: Any = {"period": payment.period or None, "team": payment.team, "purpose": payment.purpose}
+    terms: Any = {"period": payment.periods or None, **{name: getattr(payment, name) for name in ("actor", "team", "purpose")}}
     terms["time_zone"] = time_zone
     if isinstance(payment.ledger, str):
         return dps.Session.open(payment.ledger, payment.dataset, **terms)
@@ -483,15 +489,15 @@ def session_of(payment: Payment | None, time_zone: str | None = None) -> dps.Ses
 
 def _require_periods(question: Question, of: str) -> None:
     """Refuse to charge the events of some days to the budget of others."""
-    read, payment = question.reading.window, question.payment
-    if read is None or of == "whole" or payment is None:
+    read = question.reading.window
+    if read is None or of == "whole":
         return
     if read.since is None or read.until is None:
         raise InvalidRequest(f"the dataset has a budget for each {of}: give since= and until=, to say which are read")
     from accounting.ledger.stored_text import period_of
 
     touched = {period_of(of, day) for day in read.days()}  # type: ignore[arg-type]
-    if set(payment.period) != touched:
+    if set(question.spec.periods) != touched:
         names = f"{min(touched)} to {max(touched)}" if len(touched) > 3 else ", ".join(sorted(touched))
         raise InvalidRequest(f"since= and until= read {names}, and period= says otherwise: charge what is read, all of it")
 

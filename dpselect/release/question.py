@@ -6,18 +6,22 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, final
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, final
 
 from accounting import Budget, Relation
 from accounting.address import without_password
-from dpselect.errors import DomainMismatch, InvalidRequest
+from dpselect.continual.continual_top_k import ANY_GROUPS
+from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest
+from dpselect.events.catalogue import listed, read_catalogue
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, WithValues
 from dpselect.mechanisms.base import Pay
-from dpselect.noise import NoiseName
 from dpselect.plan.candidates import (
     WHOLE_COUNTS,
     Choice,
@@ -29,134 +33,89 @@ from dpselect.plan.candidates import (
 )
 from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
 from dpselect.plan.fit import fitted
-from dpselect.plan.learn import LEARN, Informed, Learning, Learnt
+from dpselect.plan.learn import LEARN, Informed, Learning, Learnt, learning_asked
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import BudgetShare, TopKRequest
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
+from dpselect.spec import LedgerFields, TopKSpec
 
 if TYPE_CHECKING:  # a release without a ledger does without a database
     from accounting import Ledger
-
-Keeper = Literal["memory", "duckdb", "spark"]
-"""Where counts stay until they are drawn from: here, in the embedded engine on disk, or on a Spark cluster."""
-
-
-@final
-@dataclass(frozen=True)
-class Release:
-    """What is released, and for which budget.
-
-    Attributes:
-        k: how many items, of every group where the reading has groups.
-        budget: what the release may cost, or all `releases` of them, charged one by one.
-        relation: what neighbouring logs differ by.
-        domain: a public catalogue of items; None if the items are read off the log.
-        domain_name: what it is called: the file's name, for example.
-        groups_name: likewise of the public list of groups.
-        mechanism, noise, kbar: as for `dpselect.fitted`; None for the default.
-        items_per_user: a public guess of how many items users have, for the default.
-        users: a public guess of how many users there are, likewise.
-        learn: the share of epsilon by which the default learns what is not declared of these two; 0 for none, None for the
-            usual one where it can learn (`Question.learns`).
-        learnt: numbers that an earlier release of the same data learnt, in place of learning.
-        learn_again: learn anew, though the ledger holds numbers that an earlier release learnt.
-        as_set: whether a set of items will do, for the default: it then considers mechanisms that do not release the order.
-        with_counts: whether noisy counts of the items are released too.
-        min_users: the fewest distinct users of an item that is shown, whatever the noise; None for no such rule.
-        releases: how many such releases share the budget.
-        planned: a mechanism that a plan chose; its noise is not chosen again.
-        everything: lets the release take more of the ledger's budget than the part that it states.
-        pay: as for `Session.select`.
-    """
-
-    k: int
-    budget: Budget
-    relation: Relation = "add_remove"
-    domain: tuple[Label, ...] | None = None
-    domain_name: str | None = None
-    groups_name: str | None = None
-    mechanism: str | None = None
-    noise: NoiseName | None = None
-    kbar: int | None = None
-    items_per_user: float | None = None
-    users: float | None = None
-    learn: float | None = None
-    learnt: Profile | None = None
-    learn_again: bool = False
-    as_set: bool = False
-    with_counts: bool = False
-    min_users: int | None = None
-    releases: int = 1
-    planned: Mechanism | None = None
-    everything: bool = False
-    pay: Pay = "curve"
-
-
-@final
-@dataclass(frozen=True)
-class Payment:
-    """What pays for a release: a dataset of a ledger.
-
-    Attributes:
-        ledger: a ledger that is open, or its URL.
-        dataset: name of the dataset.
-        period: the periods whose rows are read, where it has a budget for each.
-        key: idempotency key; None for a fresh one.
-        team, purpose: as for `Session`.
-    """
-
-    ledger: str | Ledger
-    dataset: str
-    period: tuple[str, ...] = ()
-    key: str | None = None
-    team: str | None = None
-    purpose: str | None = None
 
 
 @final
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a log: public configuration, nothing that was read.
+    """What is asked of a log: public configuration, nothing that was read. `of` makes one.
 
     Attributes:
         source: as for `dpselect.events.read`.
-        reading: how it is read. Its `clip` is the one that is stated; the mechanism may bring its own.
-        release: what is released, for which budget.
-        payment: what pays; None where no ledger keeps account.
-        engine: where the counts stay until they are drawn from.
-
-    Raises:
-        InvalidRequest: parts contradict each other.
+        spec: what is asked, as it was stated.
+        reading: how the log is read. Its `clip` is the one that is stated; the mechanism may bring its own.
+        budget: what the release may cost, or all `releases` of them, charged one by one.
+        domain: the public catalogue of items; None if the items are read off the log.
+        learn: the share of epsilon by which the default learns what is not declared of users; 0 for none, None for the usual one
+            where it can learn (`learns`).
+        learnt: numbers that an earlier release of the same data learnt, in place of learning.
+        learn_again: learn anew, though the ledger holds numbers that an earlier release learnt.
     """
 
     source: Any
+    spec: TopKSpec
     reading: Reading
-    release: Release
-    payment: Payment | None = None
-    engine: Keeper = "memory"
+    budget: Budget
+    domain: tuple[Label, ...] | None = None
+    learn: float | None = None
+    learnt: Profile | None = None
+    learn_again: bool = False
 
-    def __post_init__(self) -> None:
-        _require_bounds(self.reading)
-        _require_sums(self.reading, self.release)
-        if self.reading.clip is not None and self.release.with_counts and not self.recounted:
+    @classmethod
+    def of(cls, source: Any, spec: TopKSpec) -> Self:
+        """What a spec asks of a log; the files of public lists that it names are read.
+
+        Raises:
+            InvalidRequest: parts contradict each other.
+        """
+        if spec.engine == "spark" and not isinstance(source, str):
+            raise InvalidRequest("engine='spark' reads one table or path, without several files")
+        domain = None if spec.domain is None else tuple(_listed(spec.domain, spec.domain_column, spec.item, "domain"))
+        question = cls(source, spec, _reading_of(spec), _budget(spec), domain, **learning_asked(spec.learn))
+        if spec.clip is not None and spec.with_counts and not question.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
-        _require_floor(self)
-        if self.release.pay != "curve" and self.payment is None:
-            raise InvalidRequest("pay_for_what_came_out= needs ledger= and dataset=: without them nothing adds prices up")
-        _require_learnable(self)
-        if self.engine == "duckdb" and self.reading.group is not None:
-            raise InvalidRequest("group= is counted in memory: leave out engine='duckdb'")
-        foreign = [name for name in ("table", "query", "buckets", "memory_limit") if getattr(self.reading, name) is not None]
-        if self.engine == "spark" and (foreign or not isinstance(self.source, str)):
-            without = ", ".join(f"{name}=" for name in foreign) or "several files"
-            raise InvalidRequest(f"engine='spark' reads one table or path, without {without}")
+        if spec.min_users is not None and question.budget.delta == 0:
+            raise InvalidRequest(
+                f"min_users={spec.min_users} needs a delta, even with public items: whether an item has that many users may "
+                "rest on one of them. Choose far less than 1 / users, for example 1e-6"
+            )
+        _require_learnable(question)
+        return question
+
+    @property
+    def domain_name(self) -> str:
+        """What the catalogue is called."""
+        return _name_of(self.spec.domain)
+
+    @property
+    def groups_name(self) -> str:
+        """What the public list of groups is called."""
+        return _name_of(self.spec.groups)
+
+    @property
+    def releases(self) -> int:
+        """How many such releases share the budget."""
+        return self.spec.releases or 1
+
+    @property
+    def pay(self) -> Pay:
+        """As for `Session.select`."""
+        return "spent" if self.spec.pay_for_what_came_out else "curve"
 
     @property
     def recounted(self) -> bool:
         """Whether counts beside the items come from a second look at the log. They are the scores that chose in groups, where
         the log is read once, and where several periods are read at the price of one, which is that of whole counts."""
-        return self.release.with_counts and self.reading.group is None and not _whole_counts_alone(self)
+        return self.spec.with_counts and self.reading.group is None and not _whole_counts_alone(self)
 
     @property
     def exchanged(self) -> bool:
@@ -164,29 +123,29 @@ class Question:
 
         Several periods are read together and users are bounded: without the rows of one period other rows are kept.
         """
-        several = self.payment is not None and len(self.payment.period) > 1
+        several = len(self.spec.periods) > 1
         bounded = any(getattr(self.reading, name) is not None for name in _BOUNDS)
-        return several and self.release.relation == "add_remove" and bounded
+        return several and self.spec.relation == "add_remove" and bounded
 
     @property
     def relation(self) -> Relation:
         """The relation whose price is paid."""
-        return "replace_one" if self.exchanged else self.release.relation
+        return "replace_one" if self.exchanged else self.spec.relation
 
     @property
     def learns(self) -> float:
         """The share of epsilon that learning takes: as stated, or the usual one where nothing that is stated hinders it."""
-        if self.release.learn is not None or self.release.learnt is not None:
-            return self.release.learn or 0.0
+        if self.learn is not None or self.learnt is not None:
+            return self.learn or 0.0
         return LEARN if _obstacle(self) is None else 0.0
 
     @property
     def assumes(self) -> str | None:
         """That users are assumed to be as in other logs, and why, in words; None where they are known or do not matter."""
-        release = self.release
-        matters = release.mechanism is None and release.planned is None and (self.reading.value or self.reading.clip) is None
-        declared = release.items_per_user is not None and (release.users is not None or self.reading.group is not None)
-        if not matters or declared or self.learns or release.learnt is not None:
+        spec = self.spec
+        matters = spec.mechanism is None and (self.reading.value or self.reading.clip) is None
+        declared = spec.items_per_user is not None and (spec.users is not None or self.reading.group is not None)
+        if not matters or declared or self.learns or self.learnt is not None:
             return None
         why = _obstacle(self) or "learn=0"
         return (
@@ -200,25 +159,31 @@ class Question:
         Left out is what changes no answer, such as how much memory reads it, and the salt, which is chance and not a question.
         """
         how = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED | {"groups"})
-        what = asdict(replace(self.release, domain=None, planned=None, learnt=None, budget=Budget(epsilon=1.0)))
-        asked = {name: value for name, value in what.items() if name not in _ELSEWHERE and value not in (None, False)}
+        asked = {"relation": self.spec.relation, "releases": self.releases} | self.spec.given(*_ASKED)
+        if self.spec.kind is not None:
+            asked["mechanism"] = self.spec.kind
+        if self.learnt is not None:
+            asked["learnt"] = self.learnt.as_data()
+        if self.learn_again:
+            asked["learn_again"] = True
         if self.learns:
             asked["learn"] = self.learns
-        asked["budget"] = self.release.budget.model_dump(mode="json")
-        if self.release.learnt is not None:
-            asked["learnt"] = self.release.learnt.as_data()
-        if self.release.planned is not None:
-            asked["planned"] = json.loads(self.release.planned.to_json())
-        for name, listed in (("domain", self.release.domain), ("groups", self.reading.groups)):
-            if listed is not None:
-                asked[name] = {"name": asked.pop(f"{name}_name", None), "sha256": _digest(listed)}
+        asked["budget"] = self.budget.model_dump(mode="json")
+        if self.spec.planned is not None:
+            asked["planned"] = json.loads(self.spec.planned.to_json())
+        for name, called, held in (
+            ("domain", self.domain_name, self.domain),
+            ("groups", self.groups_name, self.reading.groups),
+        ):
+            if held is not None:
+                asked[name] = {"name": called, "sha256": _digest(held)}
         return {"source": _named(self.source), "reading": how, "release": asked}
 
 
 UNASKED = {"buckets", "memory_limit", "salt"}
 """Fields of a reading that are not part of the question."""
 _BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
-_ELSEWHERE = ("domain", "planned", "budget", "pay", "everything")
+_ASKED = ("k", "noise", "kbar", "items_per_user", "users", "as_set", "with_counts", "min_users")
 
 
 def _named(source: object) -> str | list[str]:
@@ -232,64 +197,29 @@ def _digest(labels: Sequence[Label]) -> str:
     return hashlib.sha256(json.dumps(list(labels)).encode()).hexdigest()
 
 
-def _require_bounds(reading: Reading) -> None:
-    if reading.within is not None or isinstance(reading.clip, tuple):
-        raise InvalidRequest("a question has domain= in place of within=, and one clip=, not several")
-    if reading.clip_norm != "l2":
-        raise InvalidRequest("clip_norm= follows from the budget and the noise: leave it out")
-
-
 def _obstacle(question: Question) -> str | None:
     """What is stated that settles how users are counted, or keeps them from being counted first; None if nothing does."""
-    release, reading = question.release, question.reading
+    spec = question.spec
     stated = {
-        "mechanism=": release.mechanism,
-        "value=": reading.value,
-        "clip=": reading.clip,
-        "a planned mechanism": release.planned,
-        "pay_for_what_came_out=": None if release.pay == "curve" else release.pay,
-        "several of period=": None if question.payment is None or len(question.payment.period) < 2 else question.payment.period,
-        "engine=": None if question.engine == "memory" else question.engine,
+        "mechanism=": spec.kind,
+        "value=": spec.value,
+        "clip=": spec.clip,
+        "a planned mechanism": spec.planned,
+        "pay_for_what_came_out=": spec.pay_for_what_came_out or None,
+        "several of period=": spec.periods if len(spec.periods) > 1 else None,
+        "engine=": None if spec.engine == "memory" else spec.engine,
     }
     return next((name for name, given in stated.items() if given is not None), None)
 
 
 def _require_learnable(question: Question) -> None:
-    release = question.release
-    if release.learnt is not None and (release.learn or release.users is not None or release.items_per_user is not None):
+    spec = question.spec
+    if question.learnt is not None and (question.learn or spec.users is not None or spec.items_per_user is not None):
         raise InvalidRequest("learn=FILE takes numbers that were learnt: leave out users= and items_per_user=")
-    wanted = release.learnt is not None or release.learn or release.learn_again
-    engine = release.learnt is not None and question.engine != "memory"  # nothing is counted first
+    wanted = question.learnt is not None or question.learn or question.learn_again
+    engine = question.learnt is not None and spec.engine != "memory"  # nothing is counted first
     if wanted and (name := _obstacle(question)) is not None and not (engine and name == "engine="):
         raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
-
-
-def _require_floor(question: Question) -> None:
-    release = question.release
-    if release.min_users is None:
-        return
-    if release.planned is not None or question.reading.value is not None:
-        other = "value= sums up a column" if release.planned is None else "the mechanism in the file was planned without it"
-        raise InvalidRequest(f"min_users= is about distinct users, and {other}: leave one of them out")
-    if release.budget.delta == 0:
-        raise InvalidRequest(
-            f"min_users={release.min_users} needs a delta, even with public items: whether an item has that many users may "
-            "rest on one of them. Choose far less than 1 / users, for example 1e-6"
-        )
-
-
-def _require_sums(reading: Reading, release: Release) -> None:
-    if reading.value is None:
-        return
-    for option, given in {"clip=": reading.clip, "with_counts=": release.with_counts or None, "group=": reading.group}.items():
-        if given is not None:
-            raise InvalidRequest(f"{option} is for counts of users, and value= sums up a column: leave one of them out")
-    if release.domain is None and _ends(reading)[0] < 0:
-        raise InvalidRequest("sums that may be negative need a public catalogue (domain=), or value_clip= from 0")
-    if release.domain is None and reading.max_items_per_user is None:
-        raise InvalidRequest(
-            "value= without a public catalogue (domain=) needs max_items_per_user=: what a user alone brings in must be hidden"
-        )
 
 
 def _ends(reading: Reading) -> tuple[float, float]:
@@ -297,6 +227,61 @@ def _ends(reading: Reading) -> tuple[float, float]:
     clip = reading.value_clip
     assert clip is not None, "a reading of sums has both"
     return clip if isinstance(clip, tuple) else (0.0, clip)
+
+
+def _listed(stated: Any, column: str | None, item: Any, what: str) -> Sequence[Label]:
+    """A public list, or that of a file."""
+    if not isinstance(stated, str | PathLike):
+        return listed(stated, what)
+    names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
+    return read_catalogue(Path(stated), column, item=names)
+
+
+def _name_of(stated: Any) -> str:
+    if stated is None or isinstance(stated, str | PathLike):
+        return str(stated)
+    return f"a list of {len(stated):,} items"
+
+
+def _reading_of(spec: TopKSpec) -> Reading:
+    """How the log is read."""
+    stated = {name: getattr(spec, name) for name in Reading.model_fields if name in type(spec).model_fields}
+    stated["groups"] = None if spec.groups is None else _listed(spec.groups, spec.groups_column, spec.group, "groups")
+    if spec.horizon is not None and spec.group is not None and spec.max_groups_per_user is None:
+        stated["max_groups_per_user"] = ANY_GROUPS  # a horizon bounds users over all groups
+    try:
+        return Reading(**stated)
+    except EventLogError as error:  # nothing has been read yet: it is what was asked
+        raise InvalidRequest(str(error)) from None
+
+
+_AMOUNTS = ("epsilon", "delta", "rho")
+
+
+def _budget(spec: TopKSpec) -> Budget:
+    """As stated. Releases that share a budget and are charged to a ledger share that of its dataset, where no other is stated."""
+    declared = None
+    if spec.ledger is not None and spec.releases is not None and spec.planned is None:
+        with opened(spec) as ledger:
+            declared = ledger.dataset(str(spec.dataset)).budget
+    if declared is not None and all(getattr(spec, name) is None for name in _AMOUNTS):
+        return declared
+    if declared is not None and all((getattr(spec, name) or None) == (getattr(declared, name) or None) for name in _AMOUNTS):
+        return declared  # with the order and the failure probability that its filter has
+    return spec.budget
+
+
+@contextmanager
+def opened(payment: LedgerFields) -> Iterator[Ledger]:
+    """The ledger that pays; one that is named by its URL is closed at the end."""
+    if not isinstance(payment.ledger, str):
+        assert payment.ledger is not None, "who asks for the ledger has looked"
+        yield payment.ledger
+        return
+    from accounting import Ledger  # a release without a ledger does without a database
+
+    with Ledger.open(payment.ledger, create=False) as ledger:
+        yield ledger
 
 
 # -- the mechanism ----------------------------------------------------------------------------------------------------
@@ -313,7 +298,7 @@ def learns_about(question: Question, learning: Learning) -> str:
         said["days"] = round(2 * math.log2(max((window.until - window.since) / timedelta(days=1), 2**-40)))
     elif window is not None:
         said["open"] = [str(window.since), str(window.until)]
-    said["domain"] = None if question.release.domain is None else _digest(question.release.domain)
+    said["domain"] = None if question.domain is None else _digest(question.domain)
     if reading.group is not None:
         said["group"] = [reading.group, None if reading.groups is None else _digest(list(reading.groups))]
     said |= {"relation": question.relation, **learning.drawn}
@@ -326,15 +311,15 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
     Raises:
         InvalidRequest, CalibrationError: as for `choose`.
     """
-    release, limit = question.release, question.reading.max_items_per_user
+    spec, limit = question.spec, question.reading.max_items_per_user
     if not question.learns:
         return None
-    _require_delta(release)
-    known: Any = {"users": release.users, "items_per_user": release.items_per_user}
+    _require_delta(question)
+    known: Any = {"users": spec.users, "items_per_user": spec.items_per_user}
     if question.reading.group is not None:
         known |= {"max_groups_per_user": question.reading.max_groups_per_user, "groups": listed_groups(question.reading)}
-    request, order = _request(question, whole), not release.as_set
-    return Informed.of(release.budget, request, share=question.learns, **known, limit=limit, order=order)
+    request, order = _request(question, whole), not spec.as_set
+    return Informed.of(question.budget, request, share=question.learns, **known, limit=limit, order=order)
 
 
 def listed_groups(reading: Reading) -> int | None:
@@ -352,41 +337,39 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
     Raises:
         InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for `dpselect.default_choice`.
     """
-    reading, release = question.reading, question.release
+    reading, spec = question.reading, question.spec
     clip, limit = _clip(reading), reading.max_items_per_user
-    if release.planned is not None:
-        return _planned(question, release.planned)
-    _require_delta(release)
+    if spec.planned is not None:
+        return _planned(question, spec.planned)
+    _require_delta(question)
     request = _request(question, whole)
-    bounds: Any = {"max_items_per_user": limit, "clip": clip, "items_per_user": release.items_per_user}
+    bounds: Any = {"max_items_per_user": limit, "clip": clip, "items_per_user": spec.items_per_user}
     bounds["norm"] = None if clip is None else _norm(question)
     if reading.max_groups_per_user is not None:
         discover = reading.groups is None
-        if release.mechanism is None:
-            bounds["profile"] = release.learnt if known is None else known.profile
-            return default_group_choice(release.budget, request, reading.max_groups_per_user, discover=discover, **bounds)
+        if spec.kind is None:
+            bounds["profile"] = question.learnt if known is None else known.profile
+            return default_group_choice(question.budget, request, reading.max_groups_per_user, discover=discover, **bounds)
         asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
-        found: Mechanism = default_groups(
-            release.budget, asked, reading.max_groups_per_user, kind=release.mechanism, discover=discover
-        )
+        found: Mechanism = default_groups(question.budget, asked, reading.max_groups_per_user, kind=spec.kind, discover=discover)
         return Choice(found, limit, clip, _norm(question))
-    profile = release.learnt if known is None else known.profile
-    if profile is not None or (reading.value is None and release.mechanism is None and not _whole_counts_alone(question)):
-        return default_choice(release.budget, request, **bounds, users=release.users, order=not release.as_set, profile=profile)
+    profile = question.learnt if known is None else known.profile
+    if profile is not None or (reading.value is None and spec.kind is None and not _whole_counts_alone(question)):
+        return default_choice(question.budget, request, **bounds, users=spec.users, order=not spec.as_set, profile=profile)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
-    kind = release.mechanism
-    if kind is None and (release.domain is None or release.min_users is not None):
-        shown_by_rank = reading.value is None and release.min_users is None
+    kind = spec.kind
+    if kind is None and (question.domain is None or spec.min_users is not None):
+        shown_by_rank = reading.value is None and spec.min_users is None
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
-    found = default_mechanism(release.budget, asked) if kind is None else fitted(kind, release.budget, asked)
+    found = default_mechanism(question.budget, asked) if kind is None else fitted(kind, question.budget, asked)
     if question.recounted:
-        profile = Profile.typical(release.users, release.items_per_user)
-        found = with_counts(without_counts(found), CountNoise.of(asked, release.budget), profile, asked)
+        profile = Profile.typical(spec.users, spec.items_per_user)
+        found = with_counts(without_counts(found), CountNoise.of(asked, question.budget), profile, asked)
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 
-def _require_delta(release: Release) -> None:
-    if release.domain is None and release.budget.delta == 0 and release.mechanism is None and release.planned is None:
+def _require_delta(question: Question) -> None:
+    if question.domain is None and question.budget.delta == 0 and question.spec.mechanism is None:
         raise InvalidRequest(
             "delta= is missing: without a public list of items (domain=) it is needed; choose far less than 1 / users, for "
             "example 1e-6"
@@ -394,25 +377,25 @@ def _require_delta(release: Release) -> None:
 
 
 def _request(question: Question, whole: Budget | None) -> TopKRequest:
-    release = question.release
+    spec = question.spec
     return TopKRequest(
-        k=release.k,
+        k=spec.k,
         sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),
-        candidates=None if release.domain is None else len(release.domain),
-        min_users=release.min_users,
-        kbar=release.kbar,
-        noise=release.noise,
-        releases=release.releases,
-        counts=(COUNTS_AGAIN if question.recounted else COUNTS) if release.with_counts else None,
+        candidates=None if question.domain is None else len(question.domain),
+        min_users=spec.min_users,
+        kbar=spec.kbar,
+        noise=spec.noise,
+        releases=question.releases,
+        counts=(COUNTS_AGAIN if question.recounted else COUNTS) if spec.with_counts else None,
         recounted=question.recounted,
-        share=None if whole is None or release.everything else BudgetShare.of(release.budget, release.releases, whole),
+        share=None if whole is None or spec.use_everything else BudgetShare.of(question.budget, question.releases, whole),
     )
 
 
 def _whole_counts_alone(question: Question) -> bool:
     """Whether the default may not bound users on its own: several periods are read together, for the price of one."""
-    several = question.payment is not None and len(question.payment.period) > 1
-    return several and not question.exchanged and question.release.relation == "add_remove"
+    several = len(question.spec.periods) > 1
+    return several and not question.exchanged and question.spec.relation == "add_remove"
 
 
 def _clip(reading: Reading) -> float | None:
@@ -422,9 +405,9 @@ def _clip(reading: Reading) -> float | None:
 
 def _norm(question: Question) -> Norm:
     """That which the noise pays for: l1 for laplace noise and pure budgets."""
-    if question.release.planned is not None:
-        return "l1" if question.release.planned.covers.l1 is not None else "l2"
-    return "l1" if question.release.noise == "laplace" or question.release.budget.form == "pure" else "l2"
+    if question.spec.planned is not None:
+        return "l1" if question.spec.planned.covers.l1 is not None else "l2"
+    return "l1" if question.spec.noise == "laplace" or question.budget.form == "pure" else "l2"
 
 
 def _sensitivity(question: Question) -> Sensitivity:
@@ -440,11 +423,11 @@ def _sensitivity(question: Question) -> Sensitivity:
 def _planned(question: Question, planned: Mechanism) -> Choice:
     """The planned mechanism, if it can do what is asked; said before a long read."""
     _require_groups(question, planned)
-    if question.release.with_counts and not planned.releases_values:
+    if question.spec.with_counts and not planned.releases_values:
         name = type(planned).__name__
         raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here")
     planned.covers.require(_sensitivity(question))
-    if question.release.domain is None and not planned.takes_observed:
+    if question.domain is None and not planned.takes_observed:
         raise DomainMismatch(
             f"{type(planned).__name__} was planned for a public domain: give its catalogue (domain=, or domain in [data]), or "
             "plan with unknown_domain="

@@ -22,8 +22,9 @@ from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
 from dpselect.release.answer import Answer, PaidCharge, cautions
 from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words
-from dpselect.release.question import Payment, Question, learns_about
+from dpselect.release.question import Question, learns_about, opened
 from dpselect.selection import Selection
+from dpselect.spec import LedgerFields
 
 UNRECORDED = (
     "nothing was recorded in a ledger. Every further release from these data adds to the price: keep this record, and do not "
@@ -35,9 +36,9 @@ SETTLED = f"{RECORDED} What the answer did not use of the price above is given b
 
 def on_record(question: Question) -> str:
     """Whether the release is in a ledger, in words."""
-    if question.payment is None:
+    if question.spec.ledger is None:
         return UNRECORDED
-    return RECORDED if question.release.pay == "curve" else SETTLED
+    return RECORDED if question.pay == "curve" else SETTLED
 
 
 def left_out(question: Question) -> str:
@@ -54,7 +55,7 @@ def as_json(answer: Answer) -> str:
 def as_data(answer: Answer) -> dict[str, Any]:
     """The release and its price as plain data."""
     question, mechanism, paid = answer.question, answer.mechanism, answer.paid
-    reading, release = question.reading, question.release
+    reading = question.reading
     summed = {"column": reading.value, "clip": reading.value_clip}
     window = {
         "since": _text(reading.since),
@@ -69,14 +70,14 @@ def as_data(answer: Answer) -> dict[str, Any]:
         **({} if answer.shown is None else {"shown": json.loads(answer.shown.to_json())}),
         **({} if answer.selection.values is None else {"unit": answer.unit or "shares of users, cut by the clip"}),
         "intervals": None if (around := interval(mechanism)) is None else asdict(around),
-        "guarantee": _guarantee(promise(paid, release.budget), release.budget),
-        "planned_releases": None if release.planned is None and release.releases == 1 else release.releases,
+        "guarantee": _guarantee(promise(paid, question.budget), question.budget),
+        "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(paid.curve.to_json()),
         **({} if answer.learnt is None else {"learnt": _learnt(answer, answer.learnt)}),
         **_known(answer),
-        **({} if release.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
-        "domain": "observed" if release.domain is None else "public",
+        **({} if question.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
+        "domain": "observed" if question.domain is None else "public",
         **({} if reading.group is None else {"groups": "discovered" if reading.groups is None else "public"}),
         **({} if reading.value is None else {"sums": summed}),
         **({} if reading.time is None else {"time": window}),
@@ -170,7 +171,7 @@ def _recorded_claim(content: str) -> str:
 
 def recorded(
     file: Path | None,
-    payment: Payment | None,
+    payment: LedgerFields,
     asked: Callable[[], dict[str, Any]],
     restore: Callable[[str], None] = lambda _: None,
 ) -> str | None:
@@ -185,12 +186,11 @@ def recorded(
     Raises:
         KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
     """
-    if file is None or payment is None or payment.key is None or file.suffix.lower() != ".json" or not file.is_file():
+    if file is None or payment.ledger is None or payment.key is None or file.suffix.lower() != ".json" or not file.is_file():
         return None
     content = read_text(file, InvalidRequest, "--output")
-    url, dataset, key = payment.ledger, payment.dataset, payment.key
-    ledger = acc.Ledger.open(url, create=False) if isinstance(url, str) else url
-    try:
+    dataset, key = str(payment.dataset), payment.key
+    with opened(payment) as ledger:
         receipt = ledger.find(dataset, key)
         held = None if receipt is None else _paid(content, receipt)
         if receipt is None or held is None:
@@ -202,23 +202,20 @@ def recorded(
                 "or under a new key and with a new file"
             )
         _record(ledger, payment, content, receipt, restore)
-    finally:
-        if ledger is not url:
-            ledger.close()
     return content
 
 
 def _record(
-    ledger: acc.Ledger, payment: Payment, content: str, receipt: acc.ledger.Receipt, restore: Callable[[str], None]
+    ledger: acc.Ledger, payment: LedgerFields, content: str, receipt: acc.ledger.Receipt, restore: Callable[[str], None]
 ) -> None:
     """Restore what an interruption has lost, once the content is what the ledger recorded; or record it."""
-    key = str(payment.key)
+    dataset, key = str(payment.dataset), str(payment.key)
     try:
         if receipt.state == "released":
-            ledger.release(payment.dataset, key, claim=_recorded_claim(content))
+            ledger.release(dataset, key, claim=_recorded_claim(content))
         restore(content)
         if receipt.state == "committed":
-            ledger.release(payment.dataset, key, claim=_recorded_claim(content))
+            ledger.release(dataset, key, claim=_recorded_claim(content))
     except acc.ledger.ClaimConflict:
         raise acc.ledger.KeyConflict(
             f"--output holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "

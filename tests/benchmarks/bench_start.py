@@ -57,7 +57,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         log, items = map(str, small_log(Path(name)))
         url = f"sqlite:///{name}/ledger.db"
-        cli = [sys.executable, "-m", "dpselect.cli"]
+        cli = [sys.executable, "-m", "dpselect"]
         asked = [*cli, "topk", log, "--user", "user", "--item", "item", "--k", "10", "--epsilon", "1"]
         subprocess.run(
             [*cli, "ledger", "init", "--ledger", url, "--dataset", "d", "--epsilon", "1"], check=True, capture_output=True

@@ -64,8 +64,9 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     monkeypatch.setattr("getpass.getuser", lambda: "ada")
-    monkeypatch.setattr("secrets.token_hex", lambda size=32: "5a" * size)
-    monkeypatch.setattr("secrets.token_bytes", lambda size=32: np.random.default_rng(3).bytes(size))
+    chance = np.random.default_rng(3)
+    monkeypatch.setattr("secrets.token_hex", lambda size=32: chance.bytes(size).hex())
+    monkeypatch.setattr("secrets.token_bytes", lambda size=32: chance.bytes(size))
     return tmp_path
 
 

@@ -25,7 +25,8 @@ from dpselect.plan.learn import Informed
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
 from dpselect.release.answer import _second_look, answer
-from dpselect.release.question import Payment, Question, Release
+from dpselect.release.question import Question
+from dpselect.spec import TopKSpec
 
 ITEMS = ("a", "b", "c", "d")
 READING = Reading(user="u", item="i")
@@ -43,9 +44,9 @@ def counted(mechanism: Any, users: Sequence[Sequence[str]], items: Sequence[str]
     """What the path of `topk` counts of a log in which these users have these items, and some have others too."""
     rows = [(f"u{n}", item) for n, held in enumerate(users) for item in (*held, "elsewhere")]
     log = pd.DataFrame(rows or [("nobody", "elsewhere")], columns=["u", "i"])
-    release = Release(k=4, budget=acc.Budget(epsilon=1.0), relation=mechanism.relation)
+    asked = TopKSpec(user="u", item="i", k=4, epsilon=1.0, relation=mechanism.relation)
     with dps.events.pairs(log, READING) as kept:
-        look = _second_look(Question(log, READING, release), Choice(mechanism, None), kept, {})
+        look = _second_look(Question.of(log, asked), Choice(mechanism, None), kept, {})
         assert look is not None
         scores, lost = look.counted(items, mechanism.counted)
     return np.asarray(scores.values, dtype=float), lost
@@ -137,7 +138,7 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
 
     def lost(users: int) -> float:
         log: Any = Log(users)
-        question = Question(None, READING, Release(k=k, budget=acc.Budget(epsilon=1.0)))
+        question = Question.of(None, TopKSpec(user="u", item="i", k=k, epsilon=1.0))
         look = _second_look(question, Choice(mechanism, None), log, {})
         assert look is not None
         return look.counted(ITEMS[:k], mechanism.counted)[1]
@@ -152,12 +153,12 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: di
     """A planned mechanism with a clip beyond those of the reader, or on sums: nothing is charged."""
     planned = dps.WithValues(mechanism=SELECT, noise="gaussian", clip=ask["clip"], scale=1e3)
     log = pd.DataFrame({"u": range(4), "i": ITEMS, "v": [1.0] * 4})
-    reading = Reading(user="u", item="i", **{name: given for name, given in ask.items() if name != "clip"})
     with acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as ledger:
         ledger.create_dataset("log", acc.Budget(epsilon=1.0), "add_remove")
-        release = Release(k=4, budget=acc.Budget(epsilon=1.0), domain=ITEMS, planned=planned)
+        stated: dict[str, Any] = {name: given for name, given in ask.items() if name != "clip"}
+        stated |= {"ledger": ledger, "dataset": "log", "key": "once", "domain": ITEMS, "mechanism": planned}
         with pytest.raises(dps.EventLogError, match="clip"):
-            answer(Question(log, reading, release, Payment(ledger, "log", key="once")))
+            answer(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=1.0, **stated)))
         assert ledger.find("log", "once") is None
 
 

@@ -134,7 +134,7 @@ DOOR_EDITS = [
     Edit("accounting/remaining.py", "mu=math.sqrt(total) * (1 + 1e-15)", "mu=math.sqrt(0.9 * total)", SO_FAR),
     Edit("accounting/remaining.py", "math.ceil(total) * budget.release", "math.floor(0.95 * total) * budget.release", SO_FAR),
     Edit("accounting/remaining.py", "can_afford(spent, middle * curve)", "can_afford(spent, (middle - 1) * curve)", FITTING),
-    Edit("dpselect/release/answer.py", "session.require(choice.mechanism, pay=question.release.pay, key=key)", "pass", USED),
+    Edit("dpselect/release/answer.py", "session.require(choice.mechanism, pay=question.pay, key=key)", "pass", USED),
     Edit("accounting/report.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
     Edit("accounting/report.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE),
 ]

@@ -508,21 +508,19 @@ def _item(curve: str | None, mechanism: str | None) -> Any:
 
 def _release(stated: dict[str, Any], config: Path | None, session: dps.Session) -> dps.Mechanism:
     """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
-    from dpselect.cli import config as files
-    from dpselect.cli.topk.command import asked
-    from dpselect.release.question import choose  # and all that follows knows every mechanism, which other verbs do without
+    from dpselect.cli.from_model import asked
+    from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
+    from dpselect.spec import TopKSpec
 
-    data = files.Config().data if config is None else files.read(config).data
-    stated |= {"user": data.user or "user", "item": data.item or "item"}
-    stated["relation"] = session.dataset.relation if config is None else None
+    stated |= {"relation": session.dataset.relation} if config is None else {}
     try:
-        question = asked(config, Path(), stated)
+        question = Question.of("", asked(TopKSpec, config, {"user": "user", "item": ["item"], **stated}))
     except InvalidBudget as error:
         raise InvalidBudget(
             f"{error}. It is the budget of one release, or of as many as --releases says; with --releases alone it is "
             "the dataset's"
         ) from None
-    return question.release.planned or choose(question, session.dataset.budget).mechanism
+    return question.spec.planned or choose(question, session.dataset.budget).mechanism
 
 
 def _found(session: dps.Session, release: dps.Mechanism | Curve) -> dict[str, Any]:

@@ -65,7 +65,9 @@ def read(path: Path | None) -> LedgerFile:
     found = config.read(path)
     if found.ledger is None:
         raise InvalidRequest(f"{masked(path)} has no [ledger]: add one with url and dataset")
-    return LedgerFile(budget=found.budget, relation=found.data.relation, **dict(found.ledger))
+    stated = dict(found.ledger)
+    named = {name: stated[name] for name in ("dataset", "unit", "team", "purpose")} | {"period": tuple(stated["period"] or ())}
+    return LedgerFile(url=stated["ledger"], budget=found.budget, relation=found.data.relation, **named)
 
 
 def in_unit(budget: Budget, order: str | None, mostly: str | None, only: str | None) -> Budget:

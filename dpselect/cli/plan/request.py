@@ -194,7 +194,7 @@ def _shape(asked: Config) -> Profile:
         if stated.column is not None:
             raise InvalidRequest("--column is about a CSV file of counts: leave it out")
         return Profile.zipf(_exponent(stated.shape), stated.items, stated.users, items_per_user=stated.items_per_user or 1.0)
-    if learnt := _learnt_shape(stated.shape, None if asked.ledger is None else (asked.ledger.url, asked.ledger.dataset)):
+    if learnt := _learnt_shape(stated.shape, None if asked.ledger is None else (asked.ledger.ledger, asked.ledger.dataset)):
         if stated.users is not None or stated.items_per_user is not None or stated.column is not None:
             raise InvalidRequest(
                 f"--shape={stated.shape} tells users and their items: leave --users, --items-per-user and --column out"

@@ -40,12 +40,12 @@ _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; ask
 def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
     """The release and its price; `notes` stand beside the items, for synthetic data only."""
     question, selection = answer.question, answer.selection
-    stated, reading = promise(answer.paid, question.release.budget), question.reading
+    stated, reading = promise(answer.paid, question.budget), question.reading
     item = " and ".join(map(str, reading.item)) if isinstance(reading.item, tuple) else reading.item
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
     measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
     return Group(
-        out.heading(f"Private top {question.release.k} of {_column(item)}{each}, by {measure}"),
+        out.heading(f"Private top {question.spec.k} of {_column(item)}{each}, by {measure}"),
         Text(),
         _items(answer, notes, _interval(answer)),
         Text(),
@@ -59,7 +59,7 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
         Text(),
         *(Text.assemble(("Warning: ", "bold yellow"), words) for words in cautions(question)),
         *([] if answer.left is None else [Text.assemble(("Budget: ", "bold"), answer.left)]),
-        Text.assemble(("Warning: " if question.payment is None else "Note: ", "bold yellow"), on_record(question)),
+        Text.assemble(("Warning: " if question.spec.ledger is None else "Note: ", "bold yellow"), on_record(question)),
     )
 
 
@@ -123,7 +123,7 @@ def _column(name: object) -> str:
 
 def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
     yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
-    budget, releases = question.release.budget, question.release.releases
+    budget, releases = question.budget, question.releases
     main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.epsilon:g}"
     delta = f", delta {budget.delta:g}" if budget.delta else ""
     share = "this whole release" if releases == 1 else f"{releases:,} releases, of which this is one"
@@ -147,13 +147,13 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     elif answer.known_from is not None and answer.choice.profile is not None:
         yield "chosen", f"for {answer.choice.profile.in_words()}: learnt before, by entry {answer.known_from}, and free"
     yield "noise", _noise_in_words(mechanism, "users" if reading.value is None else f"units of {_column(reading.value)}")
-    if question.release.domain is None:
+    if question.domain is None:
         yield "items", "read off the log, and therefore private: an item shows only if enough users touched it"
     else:
-        yield "items", f"the public catalogue {printable(question.release.domain_name)}; an item that nobody touched counts as 0"
+        yield "items", f"the public catalogue {printable(question.domain_name)}; an item that nobody touched counts as 0"
     if reading.group is not None:
         found = "discovered by the number of their users, and paid for: a group shows only if it has enough"
-        yield "groups", found if reading.groups is None else f"the public list {printable(question.release.groups_name)}"
+        yield "groups", found if reading.groups is None else f"the public list {printable(question.groups_name)}"
     if reading.value is None or not isinstance(reading.value_clip, tuple):
         yield "counts", f"distinct users per item; {left_out(question)}"
     else:
@@ -169,8 +169,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
             most = f"{groups:,} groups" + (most and f", and in each of these {most},")
         bound = f"at most {most} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"
-    release, alone = question.release, answer.charge is not None and question.release.releases == 1
-    if alone and release.planned is None and release.budget.cost(answer.paid.curve) < _ALL * release.budget.limit:
+    alone = answer.charge is not None and question.releases == 1
+    if alone and question.spec.planned is None and question.budget.cost(answer.paid.curve) < _ALL * question.budget.limit:
         # The ledger's share, not the stated budget, has decided on the noise.
         words = "than the stated budget alone asks for: the release takes no more of the dataset's budget than the part it states"
         yield "more noise", words
@@ -178,8 +178,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         norm = "a Euclidean" if answer.choice.norm == "l2" else "an l1"
         size = f"{norm} norm of at most {answer.choice.clip:g}"
         yield "clipped", f"each user's counts scaled to {size}"
-    if question.release.min_users is not None:
-        yield "shown", f"no item with fewer than {question.release.min_users:,} distinct users, whatever the noise"
+    if question.spec.min_users is not None:
+        yield "shown", f"no item with fewer than {question.spec.min_users:,} distinct users, whatever the noise"
     if answer.lost is not None:
         yield "counts", answer.lost
     if (around := _interval(answer)) is not None:
@@ -255,7 +255,7 @@ class Delivery:
         if self.output is not None and self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise missing_extra("Parquet is written by pyarrow (a .csv needs nothing more)", "arrow")
         beside = self.record if self.record != self.output else None
-        ledger = None if question.payment is None else question.payment.ledger
+        ledger = None if question.spec.ledger is None else question.spec.ledger
         url = ledger if isinstance(ledger, str) else None
         out.require_targets({"--output": self.output, "the answer beside --output": beside}, url)
 
@@ -271,7 +271,7 @@ class Delivery:
 
         A table that an interruption has lost is written. None if the file is missing or holds another answer.
         """
-        return recorded(self.record, question.payment, question.as_data, self._restore)
+        return recorded(self.record, question.spec, question.as_data, self._restore)
 
     def _restore(self, content: str) -> None:
         """Write the table of a recorded answer, unless it is there."""

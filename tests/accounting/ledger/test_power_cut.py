@@ -62,7 +62,7 @@ def test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept(tmp_pat
     question = (log, "--user", "user", "--item", "item", "--k", 2, "--epsilon", 0.5, "--delta", 1e-6)
     answer = ("--ledger", url, "--dataset", "clicks", "--key", "release", "--output", folder / "answer.json")
     disk = Disk.of(folder)
-    requests = recorded(folder, "-m", "dpselect.cli", "topk", *question, *answer)
+    requests = recorded(folder, "-m", "dpselect", "topk", *question, *answer)
     kept, shown, known = 0, 0, dict[frozenset[tuple[str, bytes]], bool]()
     for cut in cuts(disk, folder, requests):
         drawn = {name: content for name, content in cut.held.items() if not name.startswith("privacy.db") and content}

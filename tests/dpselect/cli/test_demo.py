@@ -43,7 +43,7 @@ def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(demo, "answer", watched)
     run("demo", *SMALL)
-    assert [question.release.k for question in questions] == [3]
+    assert [question.spec.k for question in questions] == [3]
 
 
 @pytest.mark.slow

@@ -44,9 +44,7 @@ def ran(*arguments: object) -> tuple[int, str, str]:
 def test_a_release(log: Path) -> None:
     """A fresh process prints the answer on stdout, nothing on stderr, and leaves with 0."""
     budget = ("--epsilon", 400, "--delta", "1e-6", "--json")
-    done = fresh(
-        "-W", "error", "-m", "dpselect.cli", "topk", log, "--user", "person", "--item", "shop", "--k", 2, *budget, "--json"
-    )
+    done = fresh("-W", "error", "-m", "dpselect", "topk", log, "--user", "person", "--item", "shop", "--k", 2, *budget, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["selection"]["labels"] == ["hit", "fair"]
 
@@ -66,7 +64,7 @@ def test_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("arguments", [("plan", "--help"), ("demo", "--help"), ("verify", "--help"), ("topk", "--k", "1", "log")])
 def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
     """What DuckDB's binding has to say of a process that ends is not on stderr, whose only line is an error's."""
-    done = fresh("-m", "dpselect.cli", *arguments)
+    done = fresh("-m", "dpselect", *arguments)
     assert re.fullmatch(r"(error: .*\n)?", done.stderr)
     assert bool(done.stderr) == (done.returncode != 0)
 
@@ -77,7 +75,7 @@ def test_nothing_is_added_at_the_end(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("arguments", [("--version",), ("--help",), ("mechanisms",), ("plan", "--help")])
 def test_an_output_that_takes_nothing(arguments: tuple[str, ...], unbuffered: str) -> None:
     """Where standard output takes nothing, one line says why, in the system's words, and nothing more at the end."""
-    command, environment = [sys.executable, "-m", "dpselect.cli", *arguments], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    command, environment = [sys.executable, "-m", "dpselect", *arguments], {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment)
     assert re.fullmatch(r"error: .*No space left on device.*\n", done.stderr)
@@ -90,7 +88,7 @@ def test_a_name_that_the_terminal_cannot_write(tmp_path: Path) -> None:
     path = tmp_path / "log.tsv"
     path.write_text("".join(f"{user}\tcaf\u00e9\n" for user in range(300)), encoding="utf-8")
     arguments = ("topk", path, "--user", 1, "--item", 2, "--k", 1, "--epsilon", 400, "--delta", "1e-6")
-    done = fresh("-m", "dpselect.cli", *arguments, PYTHONIOENCODING="ascii")
+    done = fresh("-m", "dpselect", *arguments, PYTHONIOENCODING="ascii")
     assert done.returncode == 0
     assert "caf\\xe9" in done.stdout
 

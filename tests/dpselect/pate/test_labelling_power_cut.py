@@ -26,7 +26,7 @@ def test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept(tmp_path: Pa
     mechanism = ("--mechanism", "gnmax", "--sigma", 7, "--batch-size", _BATCH)
     paid_by = ("--ledger", url, "--dataset", "teachers", "--key", "job", "--output", folder / "labels.jsonl")
     disk = Disk.of(folder)
-    requests = recorded(folder, "-m", "dpselect.cli", "pate", tmp_path / "votes.npz", *mechanism, *paid_by)
+    requests = recorded(folder, "-m", "dpselect", "pate", tmp_path / "votes.npz", *mechanism, *paid_by)
     # A batch's labels under their name, or as the draft that gets it when the job goes on.
     final = {f"{path.relative_to(folder)}{end}": path.read_bytes() for path in folder.rglob("batch-*") for end in ("", ".new")}
     moments, known = set(), dict[frozenset[tuple[str, bytes]], tuple[set[int], set[int]]]()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
+from dpselect.release import topk
 
 # 'a' has 900 users, 'b' 600, 'c' 300: at epsilon 100 the order is wrong with a chance below e^-300.
 LOG = pd.DataFrame([(f"u{user}", item) for item, users in (("a", 900), ("b", 600), ("c", 300)) for user in range(users)])
@@ -101,10 +103,10 @@ def test_the_command_shows_what_python_has_kept(url: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
-        ({"epsilon": None}, acc.InvalidBudget, "epsilon= is missing"),
-        ({"colour": "red"}, dps.EventLogError, "colour"),
-        ({"within": ["a"]}, dps.InvalidRequest, "domain="),
-        ({"clip_norm": "l1"}, dps.InvalidRequest, "clip_norm="),
+        ({"epsilon": None}, acc.InvalidBudget, "give epsilon="),
+        ({"colour": "red"}, dps.InvalidRequest, "colour= is not known"),
+        ({"within": ["a"]}, dps.InvalidRequest, "within= is not known"),
+        ({"clip_norm": "l1"}, dps.InvalidRequest, "clip_norm= is not known"),
         ({"clip": (1.0, 2.0), "max_items_per_user": 5}, dps.InvalidRequest, "one clip="),
         ({"ledger": "sqlite:///x.db"}, dps.InvalidRequest, "dataset="),
         ({"period": "2024-01"}, dps.InvalidRequest, "ledger="),
@@ -135,3 +137,24 @@ def test_a_stated_share_for_learning_is_never_left_out() -> None:
     with pytest.raises(dps.errors.InvalidRequest, match=r"learn=0\.999999 leaves no two mechanisms .* smaller share"):
         dps.topk(LOG, **asked, learn=0.999999)
     assert dps.topk(LOG, **asked).items == ()  # far below what any count passes
+
+
+def test_a_release_without_a_ledger_warns_once() -> None:
+    """Nobody keeps account of it: a warning says so, the first time in a process."""
+    topk._warn_once.cache_clear()
+    with pytest.warns(topk.Unrecorded, match="nothing was recorded"):
+        dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6)
+
+
+def test_the_ledger_has_the_actor_and_the_label(tmp_path: Path) -> None:
+    """Who asked, and what for, is on record with every release, whether it learns first or not."""
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/l.db") as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
+        for key, learn in (("one", None), ("two", 0)):
+            about: Any = {"ledger": ledger, "dataset": "visits", "key": key, "actor": "grace", "label": "a trial", "learn": learn}
+            dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6, **about)
+            entry = ledger.find("visits", key).entries[0]  # type: ignore[union-attr]
+            assert (entry.actor, entry.label) == ("grace", "a trial")

@@ -14,7 +14,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect.plan.learn import Learning, Learnt
 from dpselect.plan.profile import Profile
-from dpselect.release.question import Question, Release, learns_about
+from dpselect.release.question import Question, learns_about
+from dpselect.spec import TopKSpec
 
 ASK = ("--user", "user", "--item", "item", "--k", 2, "--epsilon", 2, "--delta", 1e-6)
 
@@ -258,8 +259,8 @@ def test_what_was_learnt_of_something_else_is_not_taken(run: Any, url: str, tmp_
 def test_a_forged_record_costs_no_privacy(url: str, tmp_path: Path, users: float) -> None:
     """Whatever is recorded as learnt, the release is charged the curve of what runs, which is within what was stated."""
     forged = Learnt(Profile.of_quantiles(users, (1.0, 1.0, 1.0, 1e15, 1e15)), Learning(epsilon=0.01))
-    release = Release(k=1, budget=acc.Budget(epsilon=1.0), domain=CATALOGUE)
-    about = learns_about(Question(None, dps.events.Reading(user="user", item="item"), release), forged.learning)
+    asked = TopKSpec(user="user", item="item", k=1, epsilon=1.0, domain=CATALOGUE)
+    about = learns_about(Question.of(None, asked), forged.learning)
     with acc.Ledger.open(url) as ledger:
         ledger.charge("visits", acc.PureDP(epsilon=1e-6), key="forged", relation="add_remove")
         ledger.release("visits", "forged", claim=forged.claim(about))
@@ -277,12 +278,12 @@ def test_a_forged_record_costs_no_privacy(url: str, tmp_path: Path, users: float
 
 def test_what_is_learnt_of_one_month_serves_the_next_and_not_the_year() -> None:
     """The digest tells stretches of time apart to half a doubling."""
-    release, start = Release(k=1, budget=acc.Budget(epsilon=1.0), domain=CATALOGUE), datetime(2024, 1, 1)
+    start = datetime(2024, 1, 1)
+    asked: Any = {"user": "user", "item": "item", "k": 1, "epsilon": 1.0, "domain": CATALOGUE, "time": "time", "since": start}
 
     def about(days: int) -> str:
         until = start + timedelta(days=days)
-        reading = dps.events.Reading(user="user", item="item", time="time", since=start, until=until)
-        return learns_about(Question(None, reading, release), Learning(epsilon=0.01))
+        return learns_about(Question.of(None, TopKSpec(**asked, until=until)), Learning(epsilon=0.01))
 
     assert about(28) == about(30) == about(31)
     assert len({about(days) for days in (1, 7, 14, 30, 60, 90, 365, 730)}) == 8

@@ -1,0 +1,86 @@
+"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any
+
+from accounting import Ledger, Relation
+from accounting.frozen import Count, Positive, Real
+from dpselect.events.doors.base import Form
+from dpselect.events.doors.formats import Format
+from dpselect.events.reading import ProgressCallback
+from dpselect.events.time_window import Every, Unit
+from dpselect.mechanisms.base import Mechanism
+from dpselect.noise import NoiseName
+from dpselect.release.answer import Answer
+from dpselect.selection import Label
+from dpselect.spec import Column, Flag, Keeper, Over
+
+class Unrecorded(UserWarning): ...
+
+def topk(
+    data: object,
+    *,
+    format: Format = ...,
+    header: bool | None = ...,
+    delimiter: str | None = ...,
+    quote: str | None = ...,
+    encoding: str | None = ...,
+    null: tuple[str, ...] = ...,
+    split: str | None = ...,
+    normalize: tuple[Form, ...] = ...,
+    table: str | None = ...,
+    query: str | None = ...,
+    epsilon: Real | None = ...,
+    delta: Real | None = ...,
+    rho: Real | None = ...,
+    ledger: str | Ledger | None = ...,
+    dataset: str | None = ...,
+    period: str | Sequence[str] | None = ...,
+    team: str | None = ...,
+    purpose: str | None = ...,
+    actor: str | None = ...,
+    label: str | None = ...,
+    key: str | None = ...,
+    user: Column,
+    buckets: int | None = ...,
+    memory_limit: str | None = ...,
+    item: Column | Sequence[Column],
+    domain: Sequence[Label] | str | PathLike[str] | None = ...,
+    domain_column: str | None = ...,
+    max_items_per_user: int | None = ...,
+    clip: float | None = ...,
+    salt: str | None = ...,
+    group: Column | None = ...,
+    groups: Sequence[Label] | str | PathLike[str] | None = ...,
+    groups_column: str | None = ...,
+    max_groups_per_user: int | None = ...,
+    value: Column | None = ...,
+    value_clip: float | tuple[float, float] | str | None = ...,
+    time: Column | None = ...,
+    since: Any = ...,
+    until: Any = ...,
+    time_zone: str = ...,
+    time_unit: Unit | None = ...,
+    relation: Relation = ...,
+    k: Count,
+    with_counts: Flag = ...,
+    min_users: Count | None = ...,
+    mechanism: str | Mechanism | None = ...,
+    noise: NoiseName | None = ...,
+    kbar: Count | None = ...,
+    as_set: Flag = ...,
+    releases: Count | None = ...,
+    items_per_user: Positive | None = ...,
+    users: Positive | None = ...,
+    learn: float | str | PathLike[str] | None = ...,
+    every: Every | None = ...,
+    horizon: str | PathLike[str] | None = ...,
+    count: Over | None = ...,
+    window: Count | None = ...,
+    engine: Keeper = ...,
+    pay_for_what_came_out: Flag = ...,
+    use_everything: Flag = ...,
+    output: str | PathLike[str] | None = ...,
+    progress: ProgressCallback | None = ...,
+) -> Answer: ...

@@ -1,0 +1,128 @@
+"""Specs: what is asked is written once, and stands in the help, in the file, in its schema and in Python."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import stubs
+import typer
+from typer.testing import CliRunner
+
+import dpselect as dps
+from dpselect.cli import from_model
+from dpselect.cli.config import table
+from dpselect.release import topk as python
+from dpselect.spec import QuantileSpec, TopKSpec, option
+
+ROOT = Path(__file__).resolve().parents[2]
+STUB = ROOT / "dpselect" / "release" / "topk.pyi"
+HEAD = '"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""\n'
+ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3}
+
+
+class Longer(TopKSpec):
+    """A stranger's spec: one field more."""
+
+    favourite: str | None = option("A field that somebody has added.", "Question", metavar="WORD")
+
+
+def _run(*words: str) -> Any:
+    seen = []
+
+    def run(spec: Longer, _quiet: bool = False) -> None:
+        seen.append(spec)
+
+    app = typer.Typer(rich_markup_mode=None)
+    app.command()(from_model.command(Longer, run))
+    return CliRunner().invoke(app, words), seen
+
+
+def test_a_field_more_is_an_option() -> None:
+    """A field of a subclass is in the help of its command with its words, and is stated there."""
+    assert "--favourite WORD" in _run("--help")[0].stdout
+    result, (spec,) = _run("--user", "u", "--item", "i", "--k", "3", "--favourite", "tea")
+    assert (result.exit_code, spec.favourite) == (0, "tea")
+
+
+def test_a_field_more_is_a_key_of_the_file() -> None:
+    """A field of a subclass is a key of the table of a file and of its schema."""
+    made = table(Longer)
+    assert made(favourite="tea").favourite == "tea"  # type: ignore[attr-defined]
+    assert made.model_json_schema()["properties"]["favourite"]["description"] == "A field that somebody has added."
+
+
+def test_a_field_more_is_a_keyword() -> None:
+    """A field of a subclass is a keyword of a function made of it, with its type, and is in the stub."""
+    (one,) = [keyword for keyword in python.keywords(Longer) if keyword.name == "favourite"]
+    assert (one.default, one.annotation) == (None, str | None)
+    assert Longer(**ASKED, favourite="tea").favourite == "tea"
+
+
+def test_the_stub_is_that_of_the_fields(pytestconfig: pytest.Config) -> None:
+    """The types of `dps.topk` are those of the fields, each once."""
+    head = HEAD + "from dpselect.events.reading import ProgressCallback\nfrom dpselect.release.answer import Answer\n"
+    found = stubs.stub(TopKSpec, head, "topk", "data: object", "progress: ProgressCallback | None = ...", "Answer")
+    found = found.replace("def topk(", "class Unrecorded(UserWarning): ...\n\ndef topk(")
+    if pytestconfig.getoption("golden"):
+        STUB.write_text(found)
+    written, made = (ast.unparse(ast.parse(text).body[-1]) for text in (STUB.read_text(), found))
+    assert written == made
+
+
+def test_python_and_the_command_ask_the_same() -> None:
+    """Keywords of `dps.topk` and options of `dpselect topk` are the fields of one spec."""
+    keywords = set(inspect.signature(dps.topk).parameters) - {"data", "progress"}
+    options = set(inspect.signature(from_model.command(TopKSpec, lambda spec: print(spec))).parameters) - {"config"}
+    assert keywords == options == set(TopKSpec.model_fields)
+
+
+@pytest.mark.parametrize("spec", [TopKSpec, QuantileSpec])
+def test_every_field_says_what_it_is(spec: Any) -> None:
+    """A field has a sentence and a section; what it names as an option is spelled by the command."""
+    for name, field in spec.model_fields.items():
+        assert len(field.description) > 10, name
+        assert "--" not in field.description, name
+        left = set(re.findall(r"(?<![-\w])(\w+)=", from_model.spelled(field.description, spec)))
+        assert not left & set(spec.model_fields), name
+
+
+def test_messages_name_a_field_as_the_surface_does() -> None:
+    """A refusal says max_items_per_user= in Python and --max-items-per-user at the command."""
+    with pytest.raises(dps.InvalidRequest, match="max_items_per_user="):
+        TopKSpec(**ASKED, value="v", value_clip=1.0)
+    with pytest.raises(dps.InvalidRequest) as refused:
+        TopKSpec(**ASKED, value="v", value_clip=1.0)
+    assert "needs --max-items-per-user:" in from_model.spelled(str(refused.value), TopKSpec)
+
+
+CONTRADICTIONS = [
+    {"epsilon": 1.0, "rho": 1.0},
+    {"dataset": "visits"},
+    {"team": "a"},
+    {"label": "a"},
+    {"actor": "a"},
+    {"use_everything": True},
+    {"pay_for_what_came_out": True},
+    {"groups": ["a"]},
+    {"domain_column": "a"},
+    {"value": "v"},
+    {"count": "running"},
+    {"engine": "duckdb", "group": "g"},
+    {"engine": "spark", "table": "t"},
+    {"k": 0},
+    {"k": True},
+    {"epsilon": "1"},
+    {"nothing": 1},
+]
+
+
+@pytest.mark.parametrize("more", CONTRADICTIONS, ids=str)
+def test_contradictions_are_refused(more: dict[str, Any]) -> None:
+    """A spec whose fields contradict each other is not made."""
+    with pytest.raises(dps.errors.AccountingError, match="="):  # type: ignore[attr-defined]
+        TopKSpec(**{**ASKED, **more})
