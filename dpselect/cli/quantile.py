@@ -87,8 +87,8 @@ def _quantile(
     _debug: options.Debug = False,
 ) -> None:
     shares = (spec.quantiles,) if isinstance(spec.quantiles, float) else tuple(spec.quantiles)
-    settings = {name: getattr(spec, name) for name in ("low", "high", "step", "epsilon", "relation")}
-    mechanism = dps.JointQuantiles(quantiles=shares, **settings)
+    grid = {"low": spec.low, "high": spec.high, "step": spec.step}
+    mechanism = dps.JointQuantiles(quantiles=shares, **grid, epsilon=spec.epsilon, relation=spec.relation)
     mechanism.check(mechanism.scores([]))  # said before a long read
     chosen: Rule = spec.rule or ("events" if spec.value is None else "pick")
     stated = {name: getattr(spec, name) for name in Reading.model_fields if name in QuantileSpec.model_fields}

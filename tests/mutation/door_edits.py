@@ -42,7 +42,7 @@ DOOR_EDITS = [
         "session.publish(release.model_copy(update={'sigma': 1.05 * release.sigma}), ",
         TAKEN,
     ),
-    Edit("dpselect/cli/quantile.py", "epsilon=epsilon, relation", "epsilon=0.95 * epsilon, relation", TAKEN),
+    Edit("dpselect/cli/quantile.py", "epsilon=spec.epsilon", "epsilon=0.95 * spec.epsilon", TAKEN),
     Edit("dpselect/plan/request.py", "return 1 / self.part", "return Fraction(95, 100) / self.part", SHARE),
     Edit(CALIBRATION, "bracket, charges=share.charges)", "bracket)", SHARE),
     Edit(
@@ -64,7 +64,7 @@ DOOR_EDITS = [
         "return acc.calibrate_count(_curve(mechanism), budget) + 1",
         SPENT,
     ),
-    Edit("dpselect/release/topk.py", "epsilon=epsilon, delta=delta, rho", "epsilon=epsilon, delta=1.05 * delta, rho", SPENT),
+    Edit("dpselect/spec.py", "delta=self.delta or 0.0, rho", "delta=1.05 * (self.delta or 0.0), rho", SPENT),
     Edit(
         "dpselect/plan/counts.py",
         '"epsilon" in (budget.measure, None if share is None else share.budget.measure)',
