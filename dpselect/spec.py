@@ -128,6 +128,10 @@ def _delta_refused(delta: float) -> str:
     return f"delta={delta:g} must lie strictly between 0 and 1; leave it out for a budget without delta"
 
 
+BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
+"""What states a budget of its own, for which a planned mechanism's noise is chosen anew."""
+
+
 # -- what several specs ask alike ------------------------------------------------------------------------------------------
 
 
@@ -479,14 +483,15 @@ class TopKSpec(HorizonFields, ReleaseFields, LogFields, LedgerFields, BudgetFiel
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
         """As of any budget; where a budget or a number of releases is stated, the noise of a planned mechanism is chosen anew."""
-        anew = any(name in stated for name in ("epsilon", "delta", "rho", "releases"))
-        if anew:
-            file = {name: value for name, value in file.items() if name != "mechanism"}
-        elif file.get("mechanism") is not None and "mechanism" in stated:
-            raise InvalidRequest(
-                "mechanism= contradicts the mechanism in the file, which was planned with its own: plan again, or state this "
-                "release's own budget (epsilon=, rho=) as well"
-            )
+        if BUDGETED & stated.keys():
+            file = {name: value for name, value in file.items() if name not in ("mechanism", "releases")}
+        elif file.get("mechanism") is not None:
+            changed = [name for name in ("mechanism", "k") if name in stated and stated[name] != file.get(name)]
+            if changed:
+                raise InvalidRequest(
+                    f"{changed[0]}= contradicts the mechanism in the file, which was planned with its own: plan again, or state "
+                    "this release's own budget (epsilon=, rho=) as well"
+                )
         return super().over(file, stated)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, final
 
@@ -23,7 +23,7 @@ from dpselect.errors import printable
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
 from dpselect.plan.plan import Charged, Criterion, Part
-from dpselect.spec import Flag, LedgerFields, LogFields, ReleaseFields, Spec, typed
+from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, ReleaseFields, Spec, typed
 
 
 class ConfigTable(Frozen):
@@ -154,8 +154,19 @@ class Config(ConfigTable):
             return sum(part.releases for part in self.plan.schedule)
         return self.plan.releases or 1
 
-    def values(self, spec: type[Spec]) -> dict[str, Any]:
-        """What the tables say of a spec's fields."""
+    def values(self, spec: type[Spec], stated: Collection[str]) -> dict[str, Any]:
+        """What the tables say of a spec's fields, where the fields in `stated` are stated elsewhere.
+
+        Raises:
+            InvalidRequest: the budget is for several releases of which none is planned, and would be spent on one.
+        """
+        several = self.releases > 1 and self.release.mechanism is None
+        if several and "mechanism" in spec.model_fields and not BUDGETED & set(stated):
+            raise InvalidRequest(
+                f"the file's budget is for {self.releases} releases and it holds no mechanism yet: run dpselect plan with "
+                f"config= and --write, take the default for them (releases={self.releases}), or state this release's own budget "
+                "(epsilon=, rho=)"
+            )
         tables: list[Any] = [self.data, self.release, *([] if self.ledger is None else [self.ledger])]
         held = {} if self.budget is None else {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")}
         for table in tables:

@@ -46,9 +46,9 @@ def command(spec: type[Spec], run: Callable[..., None]) -> Callable[..., None]:
 
 def asked(spec: type[Spec], config: Path | None, stated: Mapping[str, Any]) -> Any:
     """The spec that options state on top of a file; None, False and an empty list are not stated."""
-    file = {} if config is None else files.read(config).values(spec)
     unset = {name: False for name, field in spec.model_fields.items() if field.default is False}
     given = {name: value for name, value in stated.items() if value not in (None, []) and value is not unset.get(name)}
+    file = {} if config is None else files.read(config).values(spec, given)
     return spec.over(*({name: parsed(spec, name, value) for name, value in part.items()} for part in (file, given)))
 
 

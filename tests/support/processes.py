@@ -143,7 +143,7 @@ def _serve(calls: socket.socket) -> None:
             with call.makefile("rb") as sent:
                 argv, given, folder = json.loads(sent.read(int.from_bytes(size, "big")))
             _become(argv, given, folder, streams)
-            call.send(bytes([_status("import runpy; runpy.run_module('dpselect.cli', run_name='__main__')") & 0xFF]))
+            call.send(bytes([_status("import runpy; runpy.run_module('dpselect', run_name='__main__')") & 0xFF]))
             os._exit(0)
         call.close()
 

@@ -211,7 +211,7 @@ def _ledger(base: Config, stated: Mapping[str, Any]) -> dict[str, Any] | None:
     named = {field: stated[name] for field, name in (("url", "ledger"), ("dataset", "dataset")) if stated.get(name) is not None}
     if base.ledger is None and named and len(named) < 2:
         raise InvalidRequest("ledger= and dataset= go together: name both, or give a file with [ledger] (config=)")
-    return ({} if base.ledger is None else dict(base.ledger)) | named or None
+    return ({} if base.ledger is None else base.ledger.model_dump(by_alias=True)) | named or None
 
 
 def _learnt_shape(words: str, dataset: tuple[str, str] | None) -> tuple[Learnt, End] | None:

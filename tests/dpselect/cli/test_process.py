@@ -33,7 +33,7 @@ main()
 """
 
 
-_CALL = "import runpy; runpy.run_module('dpselect.cli', run_name='__main__')"
+_CALL = "import runpy; runpy.run_module('dpselect', run_name='__main__')"
 
 
 def ran(*arguments: object) -> tuple[int, str, str]:
