@@ -168,7 +168,9 @@ class Config(ConfigTable):
                 "(epsilon=, rho=)"
             )
         tables: list[Any] = [self.data, self.release, *([] if self.ledger is None else [self.ledger])]
-        held = {} if self.budget is None else {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")}
+        # A budget may have a delta, and be for several releases: a command that knows of neither states an epsilon of its own.
+        pays = self.budget is not None and spec.model_fields.keys() >= BUDGETED
+        held = {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")} if pays else {}
         for table in tables:
             held |= {name: getattr(table, name) for name in table.model_fields_set}
         if self.release.mechanism is not None:

@@ -51,8 +51,12 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
         ('zoo',)
     """
     spec = TopKSpec(**asked)
-    if spec.every is not None:
-        raise InvalidRequest("every= is for the command, dpselect topk --every: here ask for one period, since= and until=")
+    if spec.every is not None or spec.horizon is not None:
+        name = "every" if spec.every is not None else "horizon"
+        raise InvalidRequest(
+            f"{name}= is for the command, dpselect topk --every: here ask for one period, since= and until=, or keep a horizon "
+            "by Session.continual"
+        )
     question = Question.of(data, spec)
     file = None if spec.output is None else Path(spec.output)
     if file is not None and file.suffix.lower() != ".json":

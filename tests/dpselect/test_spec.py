@@ -126,3 +126,10 @@ def test_contradictions_are_refused(more: dict[str, Any]) -> None:
     """A spec whose fields contradict each other is not made."""
     with pytest.raises(dps.errors.AccountingError, match="="):  # type: ignore[attr-defined]
         TopKSpec(**{**ASKED, **more})
+
+
+@pytest.mark.parametrize("asked", [{"every": "day"}, {"horizon": "h.state"}, {"every": "day", "horizon": "h.state"}])
+def test_series_are_for_the_command(asked: dict[str, Any]) -> None:
+    """`dps.topk` releases once: what asks for a series is refused, never left out."""
+    with pytest.raises(dps.InvalidRequest, match="is for the command"):
+        dps.topk("missing.csv", user="u", item="i", k=1, epsilon=1.0, delta=1e-6, **asked)

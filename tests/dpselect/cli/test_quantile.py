@@ -183,3 +183,15 @@ def test_what_is_wrong_is_said_before_anything_is_drawn(run: Any, paid: Path, op
     assert shown.exit_code in (1, 2)
     assert words in shown.stderr
     assert "Traceback" not in shown.stderr
+
+
+def test_a_files_budget_is_not_spent_on_quantiles(run: Any, paid: Path, tmp_path: Path) -> None:
+    """What a file says of the log is read; its budget, which may have a delta and be for several releases, is not taken."""
+    file = tmp_path / "plan.toml"
+    file.write_text('[data]\nuser = "who"\n[budget]\nepsilon = 3.0\ndelta = 1e-6\n[plan]\nreleases = 3\n')
+    ask = ("quantile", paid, "--config", file, "--quantiles", ".5", *GRID)
+    refused = run(*ask)
+    assert (refused.exit_code, "--epsilon is missing" in refused.stderr) == (2, True)
+    done = run(*ask, "--epsilon", 1, "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["curve"]["epsilon"] == 1.0
