@@ -77,14 +77,16 @@ def test_topk_with_a_horizon_is_a_run(paid: list[str], tmp_path: Path) -> None:
     when = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
     shared = [str(tmp_path / "all.csv"), *paid[:-2], *HORIZON, "--user", "who", "--item", "where", *when, "--json"]
     alike = ["topk", *shared, "--horizon", paid[-1]]
-    refused = [("--mechanism", "sparse_histogram"), ("--max-items-per-user", "3"), ("--team", "a"), ("--min-users", "5")]
+    refused = [("--mechanism", "sparse_histogram"), ("--max-items-per-user", "3"), ("--min-users", "5")]
     for more in refused:
         said = CliRunner().invoke(app, [*alike, *more])
         assert (said.exit_code, "horizon" in said.output) == (2, True), said.output
     assert not (tmp_path / "state").exists()
     assert acc.Ledger.open(paid[1]).total("visits").spent.main == 0
-    first = CliRunner().invoke(app, alike)
+    first = CliRunner().invoke(app, [*alike, "--team", "maps", "--purpose", "weekly", "--actor", "ada"])
     assert first.exit_code == 0, first.output
+    whole = next(entry for entry in acc.Ledger.open(paid[1]).entries("visits") if entry.curve is not None)
+    assert (whole.team, whole.purpose, whole.actor) == ("maps", "weekly", "ada")
     assert json.loads(first.stdout)["released"][0]["selection"]["labels"] == ["place1"]
     assert told("run", *shared, *paid[-2:]) == json.loads(first.stdout)
     assert "--horizon" in CliRunner().invoke(app, ["topk", *shared]).output, "a count without a horizon"
