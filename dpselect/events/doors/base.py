@@ -374,8 +374,8 @@ def by_path(
         else:
             raise EventLogError(
                 f"{role}={column!r} is not a column of {what}: its first line does not name it, and may be data, so is not "
-                f"shown; without a header, give column numbers from 1 to {len(names)}; with one, say so (header=True, --header) "
-                "to see its names; and state delimiter= if it is another"
+                f"shown; without a header, give column numbers from 1 to {len(names)}; with one, state header= to see its names; "
+                "and state delimiter= if it is another"
             )
     for one, other in itertools.combinations(places, 2):
         if places[one] == places[other]:
@@ -400,7 +400,7 @@ def _numbered(field: str, column: Column, count: int, what: str) -> int:
     if found is None or found >= count:
         raise EventLogError(
             f"{field}={column!r} is not a column of {what}, read without a header: it has {count} columns, so give a number "
-            f"from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or say that its first line "
-            "has names (header=True, --header), or what its delimiter= is"
+            f"from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or state header= if its first line has names, "
+            "or its delimiter="
         )
     return found

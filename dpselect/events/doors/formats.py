@@ -110,7 +110,7 @@ class Delimited:
         has_header = not asked.by_position() if header is None else header
         # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
         listed = header is True or not set(asked.columns.values()).isdisjoint(first)
-        split = what if self.delimiter in ("\t", ",") and len(first) > 1 else f"{what}, split at {form.delimiter!r},"
+        split = what if self.delimiter in ("\t", ",") and len(first) > 1 else f"{what} (split at {form.delimiter!r})"
         places = by_name(asked, first, split, header=has_header, listed=listed)
         sql = form._sql(path, len(first), places, has_header=has_header)
         return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,))
