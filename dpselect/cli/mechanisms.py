@@ -47,19 +47,21 @@ class Description:
 
 
 def mechanisms(
-    kind: Annotated[str | None, Argument(help="One mechanism, by its kind or its class. Default: all of them.")] = None,
+    kind: Annotated[str | None, Argument(help="One mechanism, by its kind or its class. Default: a list of all.")] = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
-    """Say what each mechanism is, what it takes and what it guarantees."""
+    """List the mechanisms; of one, say what it takes and what it guarantees."""
     chosen = [describe(member) for member in ([mechanism_class(kind)] if kind else dict(sorted(members().items())).values())]
     if json:
         echo(out.json_text([asdict(description) for description in chosen]))
         return
     console = out.screen()
-    for place, description in enumerate(chosen):
-        if place:
-            console.print()
+    if kind is None:
+        console.print(out.facts([(description.kind, description.summary) for description in chosen]))
+        console.print("\ndpselect mechanisms NAME says what one takes and guarantees.")
+        return
+    for description in chosen:
         console.print(Text.assemble((description.name, "bold"), f"  --mechanism {description.kind}" if description.topk else ""))
         pairs = [("what", description.summary), ("guarantee", description.guarantee), ("domain", description.domain)]
         pairs.append(("relations", ", ".join(description.relations)))

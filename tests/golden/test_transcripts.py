@@ -63,7 +63,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     _votes(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr("getpass.getuser", lambda: "ada")
+    monkeypatch.setattr("accounting.ledger.model._user", lambda: "ada")  # getpass is asked once in a process
     chance = np.random.default_rng(3)
     monkeypatch.setattr("secrets.token_hex", lambda size=32: chance.bytes(size).hex())
     monkeypatch.setattr("secrets.token_bytes", lambda size=32: chance.bytes(size))

@@ -63,8 +63,8 @@ def test_counts_of_text(form: str, examples: int) -> None:
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("examples", EXAMPLES)
 def test_counts_of_integers(form: str, examples: int) -> None:
-    """Integers stay integers, exactly and in numeric order, where the source has a type; in CSV and JSON lines they are text."""
-    as_text = form.startswith(("csv", "jsonl"))
+    """Integers stay integers, exactly and in numeric order, where the source has a type; else they are text."""
+    as_text = form.startswith(("csv", "jsonl", "pandas objects"))
 
     @settings(max_examples=examples)
     @given(log=logs(INTEGERS))

@@ -347,7 +347,7 @@ def test_postgresql_refusals(server: str) -> None:
     refused(server, "format='csv'", table="moods", format="csv")
     refused(server, "longer than 2 MB", query="SELECT 1 AS u, 'a' AS i UNION ALL SELECT 2, repeat('A', 40000000)")
     refused("postgresql://nobody:SECRET42@/none?host=/nowhere", "OperationalError", table="t")
-    refused("mysql://ann:SECRET42@host/name?x=[1]", "begin with mysql:// are not read")
+    refused("mysql://ann:SECRET42@host/name?x=[1]", "the driver of mysql:// is not installed", table="t")
 
 
 def test_the_dbt_model_of_the_documentation_runs_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

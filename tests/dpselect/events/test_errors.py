@@ -500,7 +500,7 @@ def test_an_interrupt_ends_the_reading_of_malformed_logs(malformed: list[Path]) 
 @pytest.mark.slow
 def test_a_command_refuses_malformed_logs(malformed: list[Path]) -> None:
     """As a reading does: one line, nothing released, nothing charged."""
-    code = "import runpy; runpy.run_module('dpselect.cli', run_name='__main__')"
+    code = "import runpy; runpy.run_module('dpselect', run_name='__main__')"
     asked = ("--user", "user", "--item", "item", "--k", 1, "--epsilon", 1, "--delta", 1e-6)
     for path in (path for path in malformed if path.name[0] in "0346"):
         status, out, err = Forked(code, "topk", path, *asked).finish()
