@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
+import command_pages
 import notebook_pages
 import sample_report
 import theorem_pages
@@ -76,6 +77,7 @@ def _once(
 
 def setup(app: Any) -> None:
     """Called by Sphinx."""
+    app.connect("source-read", command_pages.expand)
     app.connect("source-read", notebook_pages.expand)
     app.connect("source-read", theorem_pages.expand)
     app.connect("autodoc-skip-member", _once)

@@ -1,7 +1,8 @@
-"""Every command and every option says what it does, in the help and in docs/cli.md."""
+"""Every command and every option says what it does, in the help and on the page that is made of it."""
 
 from __future__ import annotations
 
+import runpy
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,8 @@ import typer.main
 from dpselect.cli import app
 from dpselect.cli.guard import CALLS
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "cli.md"
+DOCS = Path(__file__).resolve().parents[3] / "docs"
+PAGE = runpy.run_path(str(DOCS / "command_pages.py"))["expanded"]((DOCS / "cli.md").read_text())
 
 
 def commands() -> Iterator[tuple[str, Any]]:
@@ -90,7 +92,7 @@ def test_every_parameter_has_help(path: str) -> None:
 @pytest.mark.parametrize("path", COMMANDS)
 def test_every_command_is_on_the_page(path: str) -> None:
     """The documentation has a section for each command."""
-    assert f"`{path}" in PAGE.read_text() or path == "dpselect"
+    assert f"`{path}" in PAGE or path == "dpselect"
 
 
 @pytest.mark.parametrize("path", PARAMETERS)
@@ -99,7 +101,7 @@ def test_every_parameter_is_on_the_page(path: str) -> None:
     parameter = PARAMETERS[path]
     section = _section(path.rsplit(" ", 1)[0])
     for name in _names(parameter):
-        assert f"{name}`" in section or f"{name} " in section, name
+        assert f"`{name}`" in section or f"`{name} " in section, name
 
 
 @pytest.mark.parametrize("path", COMMANDS)
@@ -118,7 +120,7 @@ def _names(parameter: Any) -> list[str]:
 
 def _section(path: str) -> str:
     """The part of the page about a command, with what belongs to all of them."""
-    start, *sections = PAGE.read_text().split("\n## ")
+    start, *sections = PAGE.split("\n## ")
     return start + "".join(section for section in sections if path != "dpselect" and section.startswith(f"`{path}"))
 
 
