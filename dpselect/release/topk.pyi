@@ -14,7 +14,8 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.release.answer import Answer
 from dpselect.selection import Label
-from dpselect.spec import Column, Flag, Keeper, Over
+from dpselect.spec.base import Column, Flag
+from dpselect.spec.topk_spec import Keeper, Over
 
 class Unrecorded(UserWarning): ...
 

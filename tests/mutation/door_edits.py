@@ -64,7 +64,7 @@ DOOR_EDITS = [
         "return acc.calibrate_count(_curve(mechanism), budget) + 1",
         SPENT,
     ),
-    Edit("dpselect/spec.py", "delta=self.delta or 0.0, rho", "delta=1.05 * (self.delta or 0.0), rho", SPENT),
+    Edit("dpselect/spec/shared_fields.py", "delta=self.delta or 0.0, rho", "delta=1.05 * (self.delta or 0.0), rho", SPENT),
     Edit(
         "dpselect/plan/counts.py",
         '"epsilon" in (budget.measure, None if share is None else share.budget.measure)',

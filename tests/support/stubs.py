@@ -5,12 +5,9 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from pathlib import Path
 
-import dpselect.spec
 from dpselect.spec import Spec
 
-SOURCE = Path(dpselect.spec.__file__)
 _SKIPPED = "SkipValidation"
 
 
@@ -36,14 +33,23 @@ def stub(spec: type[Spec], head: str, function: str, before: str, after: str, re
 
 
 def _imports(used: set[str], spec: type[Spec]) -> list[str]:
-    """Where the names come from: as the modules of the spec's fields import them, or `dpselect.spec` itself."""
+    """Where the names come from: as the modules of the spec's fields import them, or these themselves."""
     found = list[str]()
-    modules = ["dpselect.spec", *(base.__module__ for base in spec.__mro__)]
-    for module in dict.fromkeys(name for name in modules if name.startswith("dpselect")):
+    modules = dict.fromkeys(base.__module__ for base in spec.__mro__ if base.__module__.startswith("dpselect"))
+    for module in modules:
+        own = sorted(name for name in used if name in _assigned(module))
+        found += [f"from {module} import {', '.join(own)}"] if own else []
+        used = used - set(own)
+    for module in modules:
         for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module]))):
             if isinstance(node, ast.ImportFrom):
                 names = sorted(alias.name for alias in node.names if alias.name in used)
                 found += [f"from {node.module} import {', '.join(names)}"] if names else []
                 used = used - set(names)
-    own = sorted(name for name in used if name in vars(dpselect.spec))
-    return sorted(found + ([f"from dpselect.spec import {', '.join(own)}"] if own else []))
+    return sorted(found)
+
+
+def _assigned(module: str) -> set[str]:
+    """Names that a module gives to a type by an assignment of its own."""
+    body = ast.parse(inspect.getsource(sys.modules[module])).body
+    return {target.id for node in body if isinstance(node, ast.Assign) for target in node.targets if isinstance(target, ast.Name)}

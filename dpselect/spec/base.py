@@ -1,0 +1,106 @@
+"""`Spec`, the base of what can be asked: its fields are a command's options, the keys of its file and Python's keywords.
+
+A spec is public configuration; it holds no data. Contradictions between fields are its validators, in words that name a field as
+Python does, `clip=`; a command shows its own spelling (`cli.from_model`).
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
+
+from pydantic import BeforeValidator, Field, ValidationError
+
+from accounting.frozen import Frozen
+from dpselect.errors import InvalidRequest
+
+Column = str | int
+"""A column by its name, or by its number from 1 where there are no names."""
+
+
+def _flag(value: object) -> object:
+    """Neither 1 nor "yes": what is declared is said explicitly."""
+    if not isinstance(value, bool):
+        raise ValueError("true or false")
+    return value
+
+
+Flag = Annotated[bool, BeforeValidator(_flag)]
+
+
+def option(
+    description: str,
+    section: str = "Most used",
+    default: Any = None,
+    *,
+    metavar: str | None = None,
+    flags: str | None = None,
+    env: str | None = None,
+    parse: Callable[[Any], Any] | None = None,
+    many: bool = False,
+) -> Any:
+    """A field: its help, the section of the help that it stands in, and how text states it.
+
+    Args:
+        flags: of the command, where they are not `--name`.
+        env: environment variable that a command reads it from.
+        parse: from a command's or a file's text to the value; else the text itself, or a number.
+        many: whether a command takes it several times.
+    """
+    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
+    return Field(default=default, description=description, json_schema_extra=shown)
+
+
+class Spec(Frozen):
+    """Base of all specs."""
+
+    error_class: ClassVar[Any] = InvalidRequest  # also where a mixin has another
+
+    @classmethod
+    def _own_error(cls, data: Any, validate: Callable[[Any], Any]) -> Any:
+        try:
+            return validate(data)
+        except ValidationError as error:
+            raise cls._refusal(error) from None
+
+    @classmethod
+    def _refusal(cls, error: ValidationError) -> InvalidRequest:
+        """What is wrong with the first field that is."""
+        detail = error.errors(include_url=False)[0]
+        name, rule = (
+            str(next(iter(detail["loc"]), "")),
+            detail["msg"].removeprefix("Value error, ").removeprefix("Input should be "),
+        )
+        if not name:
+            return cls.error_class(rule)
+        if name not in cls.model_fields:
+            known = ", ".join(cls.model_fields)
+            return cls.error_class(f"{name}= is not known here: there are {known}")
+        if detail["type"] == "missing":
+            words = (cls.model_fields[name].description or "").rstrip(".")
+            return cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:]}")
+        given = detail["input"]
+        shown = repr(given)[:60] if isinstance(given, bool | int | float | str) else f"<{type(given).__name__}>"
+        return cls.error_class(f"{name}={shown} is refused: it must be {rule} ({cls.model_fields[name].description})")
+
+    @classmethod
+    def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
+        """What is stated, on top of what a file says."""
+        return cls(**{**file, **stated})
+
+    def given(self, *names: str) -> dict[str, Any]:
+        """Those of the named fields that are stated."""
+        return {name: getattr(self, name) for name in names if getattr(self, name) not in (None, False, ())}
+
+
+def typed(annotation: Any) -> Any:
+    """What a command line can state of a field: text, or a value of its only type."""
+    if get_origin(annotation) is Annotated:
+        return typed(get_args(annotation)[0])
+    if annotation is Any:
+        return str
+    if get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    members = [typed(one) for one in get_args(annotation) if one is not type(None)]
+    return str if str in members else members[0]

@@ -1,0 +1,217 @@
+"""What several specs ask alike: the budget, the ledger that pays, how a log is read and what a user may contribute."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Self
+
+from pydantic import SkipValidation, model_validator
+
+from accounting import Budget, InvalidBudget, Relation
+from accounting.frozen import Real
+from dpselect.errors import InvalidRequest
+from dpselect.events.file_options import FileOptions
+from dpselect.events.time_window import Unit
+from dpselect.selection import Label
+from dpselect.spec.base import Column, Spec, option
+
+if TYPE_CHECKING:
+    from accounting import Ledger
+else:  # not checked by pydantic: a question without a ledger does without a database
+    Ledger = Any
+
+
+def _delta_refused(delta: float) -> str:
+    return f"delta={delta:g} must lie strictly between 0 and 1; leave it out for a budget without delta"
+
+
+BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
+"""What states a budget of its own, for which a planned mechanism's noise is chosen anew."""
+
+
+class BudgetFields(Spec):
+    """What a release may cost."""
+
+    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.")
+    delta: Real | None = option(
+        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users."
+    )
+    rho: Real | None = option("Budget of the whole release under zero-concentrated privacy, in place of epsilon=.", "Privacy")
+
+    @model_validator(mode="after")
+    def _states_a_budget_once(self) -> Self:
+        if self.epsilon is not None and self.rho is not None:
+            raise InvalidBudget("epsilon= and rho= are two ways to state one budget: give one of them, with or without delta=")
+        for name, value in (("epsilon", self.epsilon), ("rho", self.rho)):
+            if value is not None and not value > 0:
+                raise InvalidBudget(f"{name}={value:g} must be a finite number above 0, in nats; 1 is a common choice")
+        if self.delta is not None and not 0 <= self.delta < 1:
+            raise InvalidBudget(_delta_refused(self.delta))
+        return self
+
+    @classmethod
+    def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
+        """As of any spec; a budget that is stated replaces the file's, of which a delta stays."""
+        if stated.get("delta") is not None and not stated["delta"] > 0:
+            raise InvalidBudget(_delta_refused(stated["delta"]))
+        if stated.get("epsilon") is not None or stated.get("rho") is not None:
+            file = {name: value for name, value in file.items() if name not in ("epsilon", "rho")}
+        return cls(**{**file, **stated})
+
+    @property
+    def budget(self) -> Budget:
+        """The budget that is stated.
+
+        Raises:
+            InvalidBudget: none is.
+        """
+        if self.epsilon is None and self.rho is None:
+            raise InvalidBudget("no budget is stated: give epsilon= (with or without delta=), 1 and 1e-6 for example, or rho=")
+        return Budget(epsilon=self.epsilon, delta=self.delta or 0.0, rho=self.rho)
+
+
+class LedgerFields(Spec):
+    """Who pays, and what the ledger writes down of it."""
+
+    ledger: SkipValidation[str | Ledger | None] = option(
+        "Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.",
+        metavar="URL",
+        env="DPSELECT_LEDGER",
+    )
+    dataset: str | None = option("Dataset of the ledger whose budget pays.")
+    period: SkipValidation[str | Sequence[str] | None] = option(
+        "Period whose rows the log holds, where the dataset has a budget per period; may be repeated.", "Ledger", many=True
+    )
+    team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger")
+    purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger")
+    actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger")
+    label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger")
+    key: str | None = option(
+        "Idempotency key: a second release under it is refused; with the same output= its answer is shown.", "Ledger"
+    )
+
+    @model_validator(mode="after")
+    def _names_who_pays(self) -> Self:
+        stated = [name for name in LedgerFields.model_fields if getattr(self, name) not in (None, ())]
+        if stated and (self.ledger is None or self.dataset is None):
+            theirs = [f"{name}=" for name in stated if name not in ("ledger", "dataset")]
+            why = f" ({', '.join(theirs)} is theirs)" if theirs else ""
+            raise ValueError(
+                f"ledger= and dataset= go together: name both to charge a ledger{why}, for example sqlite:///privacy.db and "
+                "visits"
+            )
+        return self
+
+    @property
+    def periods(self) -> tuple[str, ...]:
+        """The periods whose rows are read."""
+        return () if self.period is None else (self.period,) if isinstance(self.period, str) else tuple(self.period)
+
+
+def item_columns(stated: Any) -> str | tuple[str, ...]:
+    """One column, or several that make up an item: named by several options, or in one with commas, as in a record of CSV."""
+    texts = [stated] if isinstance(stated, str) else stated
+    try:
+        parts = [part for text in texts for part in next(csv.reader([text], strict=True), [])]
+    except csv.Error:
+        raise InvalidRequest(f"item={texts!r} is not a list of columns: write country,city, quoting a comma in a name") from None
+    return parts[0] if len(parts) == 1 else tuple(parts)
+
+
+def value_clip_of(stated: Any) -> tuple[float, float]:
+    """The ends that a user's sum is cut to, from [LOW,]HIGH."""
+    try:
+        ends = [float(end) for end in str(stated).split(",")]
+        low, high = (0.0, *ends) if len(ends) == 1 else ends
+    except ValueError:
+        raise InvalidRequest(f"value_clip={stated!r} must be a number, or two of them as in -50,50") from None
+    return low, high
+
+
+class SourceFields(Spec, FileOptions):
+    """How any log is read. Rules of what is read are those of `events.Reading`, which is made of these."""
+
+    user: SkipValidation[Column] = option(
+        "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN"
+    )
+    buckets: SkipValidation[int | None] = option(
+        "Read the log in this many parts: more need less memory. Default: by size.", "Reading the log"
+    )
+    memory_limit: str | None = option(
+        "Memory of the engine before it spills to disk, 2GiB for example.", "Reading the log", metavar="SIZE"
+    )
+
+
+class LogFields(SourceFields):
+    """How a log of items is read, and what one user may contribute."""
+
+    item: SkipValidation[Column | Sequence[Column]] = option(
+        "Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) make up one item.",
+        default=...,
+        metavar="COLUMN",
+        parse=item_columns,
+        many=True,
+    )
+    domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
+        "A public catalogue of items, made without looking at the log. Without it delta= is needed.", metavar="FILE"
+    )
+    domain_column: str | None = option(
+        "Column of the catalogue that holds the items, if it has several.", "Items", metavar="COLUMN"
+    )
+    max_items_per_user: SkipValidation[int | None] = option(
+        "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users"
+    )
+    clip: SkipValidation[float | None] = option(
+        "Scale each user's counts to a norm of at most C (1 to 1.4 is good), so that all items of a heavy user count in part: "
+        "the l2 norm, or l1 without delta=. Default: chosen by what is public.",
+        "Bounds on users",
+        metavar="C",
+    )
+    salt: str | None = option("Salt of that choice. Default: a fresh random one, which is printed.", "Bounds on users")
+    group: SkipValidation[Column | None] = option(
+        "Release the k items of every group of this column: each city, country or day.", "Groups", metavar="COLUMN"
+    )
+    groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
+        "A public list of groups, made without looking at the log. Without it they are discovered.", "Groups", metavar="FILE"
+    )
+    groups_column: str | None = option(
+        "Column of that list that holds the groups, if it has several.", "Groups", metavar="COLUMN"
+    )
+    max_groups_per_user: SkipValidation[int | None] = option(
+        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.", "Groups"
+    )
+    value: SkipValidation[Column | None] = option(
+        "Column to sum up, in place of counting users; needs value_clip=.", "Question", metavar="COLUMN"
+    )
+    value_clip: SkipValidation[float | tuple[float, float] | str | None] = option(
+        "Cut each user's sum of each item to 0 to HIGH, or LOW to HIGH where it may be negative (-50,50).",
+        "Question",
+        metavar="[LOW,]HIGH",
+        parse=value_clip_of,
+    )
+    time: SkipValidation[Column | None] = option(
+        "Column of times: timestamps, dates, or ISO 8601 text.", "Time", metavar="COLUMN"
+    )
+    since: SkipValidation[Any] = option("Read events from this time on; it is public.", "Time", metavar="TIME")
+    until: SkipValidation[Any] = option("Read events before this time; it is public.", "Time", metavar="TIME")
+    time_zone: str = option(
+        "Zone of times that state none, Europe/Berlin for example. Default: UTC.", "Time", "UTC", metavar="ZONE"
+    )
+    time_unit: SkipValidation[Unit | None] = option("Unit of times that are numbers since 1970, in UTC: s, ms or us.", "Time")
+    relation: Relation = option(
+        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy", "add_remove"
+    )
+
+    @model_validator(mode="after")
+    def _names_what_lists_are_of(self) -> Self:
+        for name, of in (("groups_column", "groups"), ("domain_column", "domain")):
+            if getattr(self, name) is not None and getattr(self, of) is None:
+                what = "list" if of == "groups" else "catalogue"
+                raise ValueError(f"{name}={getattr(self, name)!r} is a column of no {what}: give {of}= too")
+        if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
+            raise ValueError("groups=, groups_column= and max_groups_per_user= are about the column group=: name it too")
+        if (self.value is None) != (self.value_clip is None):
+            raise ValueError("value= names a column, value_clip= the most that a user may add to an item: give both or neither")
+        return self

@@ -1,0 +1,197 @@
+"""`TopKSpec`: the k items with the most users, once or in a series."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import SkipValidation, model_validator
+
+from accounting.frozen import Count, Positive
+from dpselect.errors import InvalidRequest
+from dpselect.events.time_window import Every
+from dpselect.noise import NoiseName
+from dpselect.spec.base import Flag, Spec, option
+from dpselect.spec.shared_fields import BUDGETED, BudgetFields, LedgerFields, LogFields
+
+if TYPE_CHECKING:
+    from dpselect.mechanisms.base import Mechanism
+else:  # not checked by pydantic
+    Mechanism = Any
+
+Keeper = Literal["memory", "duckdb", "spark"]
+"""Where counts stay until they are drawn from: here, in the embedded engine on disk, or on a Spark cluster."""
+Over = Literal["period", "running", "window"]
+"""What a count of a horizon is of."""
+
+
+class ReleaseFields(Spec):
+    """What a release of the top k is."""
+
+    k: Count = option("How many items to release, at least 1.", default=..., metavar="N")
+    with_counts: Flag = option(
+        "Also release a noisy number of users of every item, with an interval; it takes a part of the budget.", "Question", False
+    )
+    min_users: Count | None = option(
+        "Never show an item with fewer than N distinct users, whatever the noise; needs delta=.", "Question", metavar="N"
+    )
+    mechanism: SkipValidation[str | Mechanism | None] = option(
+        "Kind of mechanism, one of those that 'dpselect mechanisms' lists. Default: chosen for the budget.",
+        "Question",
+        metavar="KIND",
+    )
+    noise: NoiseName | None = option("Name of the noise, where mechanism= leaves a choice.", "Question")
+    kbar: Count | None = option(
+        "How many of the most popular items compete without a catalogue. Default: max(1000, 10 k).", "Question"
+    )
+    as_set: Flag = option("A set will do: consider mechanisms that do not release the order.", "Question", False, flags="--set")
+    releases: Count | None = option(
+        "How many such releases, charged one by one, share the budget; this is one of them. With ledger= and no budget stated "
+        "it is the dataset's. Default: 1.",
+        "Privacy",
+    )
+    items_per_user: Positive | None = option("A public guess of how many items users have on average, for the default.", "Items")
+    users: Positive | None = option("A public guess of how many users there are, for the default.", "Items")
+    learn: SkipValidation[float | str | PathLike[str] | None] = option(
+        "Share of epsilon for a noisy histogram of items per user, by which the mechanism is chosen; 0 for none. Nothing is "
+        "spent on what is declared, or what a release of the same dataset= has learnt, which is used for nothing unless you say "
+        "again. "
+        "Default: .03. Or the .json file of an earlier answer, whose learnt numbers are used.",
+        "Items",
+        metavar="SHARE|again|FILE",
+    )
+
+
+class HorizonFields(Spec):
+    """A series of releases over time."""
+
+    every: Every | None = option(
+        "A release for each day, week or month from since= to until=, charged to that period of the dataset. With key= and "
+        "output=FILE{period}.json; run again, it goes on where it was stopped.",
+        "Time",
+    )
+    horizon: SkipValidation[str | PathLike[str] | None] = option(
+        "With every=: the budget is that of all periods together, and bounds each user over all of them. STATE is a private file "
+        "of what was counted and drawn so far; 'continual' has more options. output= is one file.",
+        "Time",
+        metavar="STATE",
+    )
+    count: Over | None = option(
+        "With horizon=: users of each period, of all periods so far (running), or of the last window= of them. Default: period.",
+        "Time",
+    )
+    window: Count | None = option("Periods of a window, with count=window.", "Time")
+
+    @model_validator(mode="after")
+    def _counts_over_a_horizon(self) -> Self:
+        if self.horizon is None and (self.count is not None or self.window is not None):
+            raise ValueError("count= and window= say what the periods of a horizon= count: state that too, or leave them out")
+        return self
+
+
+class TopKSpec(HorizonFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
+    """Release the k items with the most distinct users, and the price of it.
+
+    The budget (epsilon and delta, or rho) is that of the whole release, or of as many as releases says. The set of items that
+    occur in a log is private too: without a public catalogue an item shows only if enough users touched it, and fewer than k may
+    show.
+    """
+
+    engine: Keeper = option(
+        "Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for more items than memory "
+        "holds; or spark, for a table or a path that the Spark session of the environment finds.",
+        "Reading the log",
+        "memory",
+    )
+    pay_for_what_came_out: Flag = option(
+        "Reserve the whole price, and have the ledger take what the answer did not use off it: with mechanism=limited_domain, "
+        "the items that were not released.",
+        "Ledger",
+        False,
+    )
+    use_everything: Flag = option(
+        "Let the release take more of the dataset's budget than the part of it that it states.", "Ledger", False
+    )
+    output: SkipValidation[str | PathLike[str] | None] = option(
+        "Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released; or its "
+        "items as a table, .csv or .parquet, with which the answer is kept as FILE.json.",
+        "Output",
+        metavar="FILE",
+    )
+
+    @model_validator(mode="after")
+    def _sums_up_what_can_be(self) -> Self:
+        if isinstance(self.clip, tuple | list):
+            raise ValueError("a question has one clip=, not several")
+        if self.value is None:
+            return self
+        for name, given in {"clip=": self.clip, "with_counts=": self.with_counts or None, "group=": self.group}.items():
+            if given is not None:
+                raise ValueError(f"{name} is for counts of users, and value= sums up a column: leave one of them out")
+        negative = isinstance(self.value_clip, tuple) and self.value_clip[0] < 0
+        if self.domain is None and negative:
+            raise ValueError("sums that may be negative need a public catalogue (domain=), or value_clip= from 0")
+        if self.domain is None and self.max_items_per_user is None:
+            raise ValueError(
+                "value= without a public catalogue (domain=) needs max_items_per_user=: what a user alone brings in must be "
+                "hidden"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _is_what_an_engine_can_do(self) -> Self:
+        if self.pay_for_what_came_out and self.ledger is None:
+            raise ValueError("pay_for_what_came_out= needs ledger= and dataset=: without them nothing adds prices up")
+        if self.use_everything and self.ledger is None:
+            raise ValueError("use_everything= needs ledger= and dataset=: it is about their budget")
+        if self.engine == "duckdb" and self.group is not None:
+            raise ValueError("group= is counted in memory: leave out engine='duckdb'")
+        if self.engine == "spark" and (foreign := self.given("table", "query", "buckets", "memory_limit")):
+            raise ValueError(f"engine='spark' reads one table or path, without {', '.join(f'{name}=' for name in foreign)}")
+        return self
+
+    @model_validator(mode="after")
+    def _keeps_to_a_planned_mechanism(self) -> Self:
+        planned = self.planned
+        if planned is None:
+            return self
+        if changed := self.given("noise", "kbar"):
+            raise ValueError(
+                f"{next(iter(changed))}= contradicts the mechanism in the file, which was planned with its own: plan again, or "
+                "state this release's own budget (epsilon=, rho=) as well"
+            )
+        if self.min_users is not None:
+            raise ValueError(
+                "min_users= is about distinct users, and the mechanism in the file was planned without it: leave one of them out"
+            )
+        if planned.most_released not in (None, self.k):
+            raise ValueError(
+                f"k={self.k} contradicts the mechanism in the file, which was planned with its own: plan again, or state this "
+                "release's own budget (epsilon=, rho=) as well"
+            )
+        return self
+
+    @property
+    def planned(self) -> Mechanism | None:
+        """A mechanism that is configured already; its noise is not chosen again."""
+        return None if self.mechanism is None or isinstance(self.mechanism, str) else self.mechanism
+
+    @property
+    def kind(self) -> str | None:
+        """The kind of mechanism that is asked for."""
+        return self.mechanism if isinstance(self.mechanism, str) else None
+
+    @classmethod
+    def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
+        """As of any budget; where a budget or a number of releases is stated, the noise of a planned mechanism is chosen anew."""
+        if BUDGETED & stated.keys():
+            file = {name: value for name, value in file.items() if name not in ("mechanism", "releases")}
+        elif file.get("mechanism") is not None:
+            changed = [name for name in ("mechanism", "k") if name in stated and stated[name] != file.get(name)]
+            if changed:
+                raise InvalidRequest(
+                    f"{changed[0]}= contradicts the mechanism in the file, which was planned with its own: plan again, or state "
+                    "this release's own budget (epsilon=, rho=) as well"
+                )
+        return super().over(file, stated)
