@@ -51,7 +51,7 @@ from .mechanisms import TargetSize as TargetSize
 from .mechanisms import TopStable as TopStable
 from .mechanisms import TwoRoundHistogram as TwoRoundHistogram
 from .mechanisms import WithValues as WithValues
-from .mechanisms.joint.quantiles import Quantile as Quantile
+from .mechanisms.quantiles import Quantile as Quantile
 from .plan.candidates import Choice as Choice
 from .plan.candidates import default_choice as default_choice
 from .plan.candidates import default_group_choice as default_group_choice

@@ -16,8 +16,8 @@ from scipy.special import logsumexp
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.canonical.top_k import CanonicalTopK
-from dpselect.mechanisms.joint.top_k import JointTopK
+from dpselect.mechanisms.canonical import CanonicalTopK
+from dpselect.mechanisms.joint import JointTopK
 from dpselect.noise import NoiseName, by_name
 
 DATA = Path(__file__).resolve().parents[1] / ".." / "shared" / "data" / "scores"

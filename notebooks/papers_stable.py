@@ -19,10 +19,10 @@ import pandas as pd
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.stability.stable_top_k import StableTopK, StableTopKFixed
+from dpselect.mechanisms.stable_top_k import StableTopK, StableTopKFixed
 
 try:
-    from dpselect.mechanisms.queries.stable_queries import TopStable
+    from dpselect.mechanisms.stable_queries import TopStable
 except ImportError:  # written elsewhere
     TopStable = None  # type: ignore[assignment, misc]
 

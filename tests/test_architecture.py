@@ -101,7 +101,6 @@ TWICE = {
     *("command.py", "request.py"),  # of a command
     "plan.py",  # the room, and what the command of another one plans
     "repeat_and_select.py",  # a curve, and the mechanism that has it
-    "top_k.py",  # canonical and joint
 }
 
 

@@ -21,7 +21,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.noisy_max import OneshotTopK
 from dpselect.mechanisms.release import public_grid
-from dpselect.mechanisms.unknown.sparse_histogram import SparseHistogram
+from dpselect.mechanisms.sparse_histogram import SparseHistogram
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores

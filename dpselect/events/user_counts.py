@@ -14,7 +14,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.catalogue import Labels, aligned, named, places
 from dpselect.events.contributions import PRESENT, Measure, signed, summed
 from dpselect.events.private import Measured, ReadReport
-from dpselect.mechanisms.combine.per_group import GroupedScores
+from dpselect.mechanisms.per_group import GroupedScores
 from dpselect.scores import Domain, Kind, Scores
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity

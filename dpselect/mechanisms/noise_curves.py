@@ -9,8 +9,7 @@ from typing import get_args
 
 from accounting import BoundedRange, Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
 from dpselect.errors import InvalidMechanism
-from dpselect.noise import NoiseName, by_name
-from dpselect.noise.distributions import WinnerPrice
+from dpselect.noise import NoiseName, WinnerPrice, by_name
 from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up
 
 

@@ -24,12 +24,13 @@ from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerab
 from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up, shared_vector, vector, winner_curve
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, expanded, half_width, largest, public_grid, release, with_values
-from dpselect.noise import Noise, NoiseName, argmax_probabilities, by_name, ordered_probabilities, top_set_probabilities
+from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import argmax_probabilities, ordered_probabilities, top_set_probabilities
 
 
 def select_winner(scores: Scores, noise: Noise, scale: float, source: Sampler) -> Selection:

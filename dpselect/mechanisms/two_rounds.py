@@ -19,7 +19,7 @@ from dpselect.errors import DomainMismatch, NoClosedForm
 from dpselect.mechanisms.base import SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import expanded, half_width, in_own_order, public_grid, release
-from dpselect.mechanisms.unknown.sparse_histogram import OrderLaw, Places, nodes_of, steps
+from dpselect.mechanisms.sparse_histogram import OrderLaw, Places, nodes_of, steps
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices

@@ -18,19 +18,20 @@ from accounting import Curve, GaussianDP, Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import RHO, SCALE, SIGMA, Traits, enumerable
+from dpselect.mechanisms.gaps import AnyRegularizer, Rank
 from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up
 from dpselect.mechanisms.noisy_max import PeelingTopK, select_winner, winner_probabilities
 from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import AnyRegularizer, Rank
-from dpselect.mechanisms.stability.stable_top_k import NOT_PASSED, StableTopK
-from dpselect.noise import argmax_probabilities_many, by_name
+from dpselect.mechanisms.stable_top_k import NOT_PASSED, StableTopK
+from dpselect.noise import by_name
 from dpselect.pate.ballots import Unit, Vote, ballot_change
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds, exceeds
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import argmax_probabilities_many
 
 Words = NDArray[np.uint64]
 Cells = NDArray[np.int32]

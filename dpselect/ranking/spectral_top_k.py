@@ -19,12 +19,12 @@ from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import largest, release
 from dpselect.noise import by_name
-from dpselect.noise.quadrature import ordered_probabilities
 from dpselect.ranking.comparisons import Comparisons
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import ordered_probabilities
 
 _ROUNDING = 1e-11  # more than float64 adds to one step of a walk among _MOST_ITEMS, in l1
 _MOST_ITEMS = 10_000

@@ -17,7 +17,7 @@ from accounting.process_state import ProcessState
 from accounting.remaining import MOST_RUNS, Remaining
 from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
-from dpselect.mechanisms.combine.repeat_and_select import Best, RepeatAndSelect, Run
+from dpselect.mechanisms.repeat_and_select import Best, RepeatAndSelect, Run
 from dpselect.scores import Scores
 from dpselect.selection import Selection, Selections
 

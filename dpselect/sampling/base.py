@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from flint import arb, fmpq, fmpz
 
 from dpselect.errors import DpSelectError, InvalidRequest
-from dpselect.noise.distributions import Noise
+from dpselect.noise import Noise
 from dpselect.sampling import discrete, exact, plain, thresholds
 from dpselect.sampling.contest import (
     TINY,

@@ -20,7 +20,7 @@ import numpy as np
 from flint import arb, ctx, fmpq
 from numpy.typing import NDArray
 
-from dpselect.noise.distributions import Noise
+from dpselect.noise import Noise
 
 T = TypeVar("T")
 WordSource = Callable[[int], NDArray[np.uint64]]

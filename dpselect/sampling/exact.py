@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import DpSelectError
-from dpselect.noise.distributions import Noise
+from dpselect.noise import Noise
 from dpselect.sampling.contest import (
     LOWEST,
     Contenders,

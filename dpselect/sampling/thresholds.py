@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from dpselect.noise.distributions import Noise
+from dpselect.noise import Noise
 from dpselect.sampling import exact
 from dpselect.sampling.contest import Entries, Flags, Floats, Indices, RankingProblem, exceeds, ranked, scaled
 from dpselect.sampling.discrete import successes

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.combine.per_group import GroupedScores
+from dpselect.mechanisms.per_group import GroupedScores
 from dpselect.scores import Scores
 from dpselect.sensitivity import Sensitivity
 

@@ -14,7 +14,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.queries.stable_queries import StableSession
+from dpselect.mechanisms.stable_queries import StableSession
 from dpselect.sampling import EntropyUnavailable, Sampler
 
 QUERIES = dps.OnlineStableQueries(epsilon=1.0, delta=1e-6, c=2)

@@ -10,7 +10,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.canonical.top_k import CanonicalTopK
+from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.noisy_max import OneshotTopK
 from dpselect.noise import by_name
 from dpselect.verify.divergences import renyi

@@ -15,8 +15,8 @@ from spread import spread
 
 import accounting as acc
 from accounting.convert.renyi import rdp_to_epsilon
+from dpselect.mechanisms.gaps import GaussianGap
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.stability.gaps import GaussianGap
 
 ROUNDS, LABELS, GAP_NOISE, TEST_NOISE, FAILURE, DELTA = 600, 40, 50.0, 60.0, 1e-9, 1e-6
 PRINTED = 3.6

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.queries.stable_queries import StableRule, TopStable, log_failure
+from dpselect.mechanisms.stable_queries import StableRule, TopStable, log_failure
 from dpselect.noise import by_name
-from dpselect.noise.quadrature import NoisyComparisons, ordered_probabilities
 from dpselect.ranking.comparisons import Comparisons as Pairwise
 from dpselect.ranking.spectral_top_k import ergodicity_coefficient, transition, walk
 from dpselect.verify.divergences import hockey_stick
+from dpselect.verify.quadrature import NoisyComparisons, ordered_probabilities
 
 EPSILON, DELTA = 1.0, 0.01
 

@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 import accounting as acc
 import dpselect as dps
 from accounting.convert.renyi import rdp_to_epsilon
-from dpselect.mechanisms.stability.gaps import GaussianGap, gaps_below
-from dpselect.mechanisms.stability.stable_top_k import StabilityRule, StableTopK
-from dpselect.noise import argmax_probabilities, by_name
+from dpselect.mechanisms.gaps import GaussianGap, gaps_below
+from dpselect.mechanisms.stable_top_k import StabilityRule, StableTopK
+from dpselect.noise import by_name
 from dpselect.verify.divergences import hockey_stick
+from dpselect.verify.quadrature import argmax_probabilities
 
 RHO, DELTA, FAILURE = 0.1, 1e-6, 1e-12
 FALSE_EPSILON = RHO + math.sqrt(2 * RHO * math.log(1 / DELTA))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from case import COUNTS, HALF, REPLACED, TWO_SIDED, Case
 
-from dpselect.mechanisms.canonical.top_k import CanonicalTopK, LipschitzNoise
-from dpselect.mechanisms.joint.top_k import JointTopK
+from dpselect.mechanisms.canonical import CanonicalTopK, LipschitzNoise
+from dpselect.mechanisms.joint import JointTopK
 from dpselect.mechanisms.noisy_max import OneshotTopK
 from dpselect.sensitivity import Sensitivity
 

@@ -6,8 +6,8 @@ from typing import get_args
 
 from case import COUNTS, HALF, REPLACED, TWO_ITEMS, Case
 
-from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin
-from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, TopStable
+from dpselect.mechanisms.above_threshold import AboveThreshold, LargeMargin
+from dpselect.mechanisms.stable_queries import FirstStable, OnlineStableQueries, TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.scores import Domain
 

@@ -8,8 +8,8 @@ from case import Case
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.stability.gaps import GaussianGap, LargeGap, TargetSize
-from dpselect.mechanisms.stability.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
+from dpselect.mechanisms.gaps import GaussianGap, LargeGap, TargetSize
+from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.scores import Domain
 
 RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)

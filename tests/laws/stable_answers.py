@@ -10,7 +10,7 @@ import numpy as np
 
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries
+from dpselect.mechanisms.stable_queries import FirstStable, OnlineStableQueries
 from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
 Query = tuple[int, ...]  # the answer on each of a row of data sets, every one the neighbour of the next

@@ -16,9 +16,9 @@ from spread import spread
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.canonical import top_k as canonical_draw
-from dpselect.mechanisms.canonical.top_k import CanonicalTopK, Classes, log_binomial, noise_at
-from dpselect.mechanisms.joint.top_k import JointTopK
+from dpselect.mechanisms import canonical as canonical_draw
+from dpselect.mechanisms.canonical import CanonicalTopK, Classes, log_binomial, noise_at
+from dpselect.mechanisms.joint import JointTopK
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.noise import by_name
 from dpselect.sampling import sampler

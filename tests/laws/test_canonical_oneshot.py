@@ -9,7 +9,7 @@ from scipy.stats import kstest
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from dpselect.mechanisms.canonical.top_k import log_binomial
+from dpselect.mechanisms.canonical import log_binomial
 from dpselect.mechanisms.noisy_max import OneshotTopK, winners_curve
 from dpselect.noise import by_name
 from dpselect.verify.divergences import hockey_stick, log_ratio

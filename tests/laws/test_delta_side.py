@@ -17,7 +17,7 @@ from accounting.convert.adaptive_composition import adaptive_composition, delta_
 from accounting.curves.base import CURVES
 from accounting.ledger import Ledger
 from dpselect import pate
-from dpselect.mechanisms.stability.stable_top_k import _doubled_failure
+from dpselect.mechanisms.stable_top_k import _doubled_failure
 from dpselect.pate.noise_for_rounds import adaptive_epsilon
 
 Floats = np.ndarray[Any, Any]

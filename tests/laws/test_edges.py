@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.queries.stable_queries import TopStable
-from dpselect.mechanisms.stability.gaps import GaussianGap, LargeGap, read_top, row_gaps
-from dpselect.mechanisms.stability.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
+from dpselect.mechanisms.gaps import GaussianGap, LargeGap, read_top, row_gaps
+from dpselect.mechanisms.stable_queries import TopStable
+from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.scores import Domain, Scores
 
 B = 2**54

@@ -16,10 +16,10 @@ from slow_reference import BITS, exact, inverse
 from spread import spread
 
 import dpselect as dps
-from dpselect.mechanisms.canonical import top_k as canonical_draw
-from dpselect.mechanisms.canonical.top_k import Classes, luck, noise_bounds
-from dpselect.mechanisms.joint import top_k as joint_levels
-from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts
+from dpselect.mechanisms import canonical as canonical_draw
+from dpselect.mechanisms import joint as joint_levels
+from dpselect.mechanisms.canonical import Classes, luck, noise_bounds
+from dpselect.mechanisms.joint import AllowedRanks, Counts
 from dpselect.mechanisms.ranks import Ranked, heights
 from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler, base, contest, discrete

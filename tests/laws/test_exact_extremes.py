@@ -13,7 +13,7 @@ from slow_reference import order
 
 import dpselect as dps
 from dpselect.errors import InvalidMechanism
-from dpselect.mechanisms.stability.gaps import gaps_below, read_top
+from dpselect.mechanisms.gaps import gaps_below, read_top
 from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, ExactSampler
 from dpselect.sampling.contest import RankingProblem

@@ -12,7 +12,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.noisy_max import winners_curve
-from dpselect.noise import by_name, ordered_probabilities
+from dpselect.noise import by_name
+from dpselect.verify.quadrature import ordered_probabilities
 
 EPSILONS = (0.0, 0.2, 0.5, 0.9)
 

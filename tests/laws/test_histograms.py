@@ -14,7 +14,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.unknown import sparse_histogram
+from dpselect.mechanisms import sparse_histogram
 from dpselect.noise import by_name
 from dpselect.verify.divergences import hockey_stick
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.mechanisms.joint import quantiles as tuples_module
-from dpselect.mechanisms.joint.quantiles import _Balls, _Logarithms
+from dpselect.mechanisms import quantiles as tuples_module
+from dpselect.mechanisms.quantiles import _Balls, _Logarithms
 from dpselect.verify.divergences import log_ratio
 
 sys.path.insert(0, str(Path(__file__).parent))

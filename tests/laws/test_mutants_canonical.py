@@ -13,11 +13,10 @@ from test_mutants_foundation import REPLACED, caught, drawn_wrongly, used_under
 import accounting as acc
 import dpselect as dps
 from accounting.curves.profile_table import ProfileTable
-from dpselect.mechanisms import ranks
-from dpselect.mechanisms.canonical import top_k as canonical
-from dpselect.mechanisms.canonical.top_k import CanonicalTopK, Chosen, Classes, draw_members
-from dpselect.mechanisms.joint import top_k as joint_levels
-from dpselect.mechanisms.joint.top_k import AllowedRanks, Counts, JointTopK
+from dpselect.mechanisms import canonical, ranks
+from dpselect.mechanisms import joint as joint_levels
+from dpselect.mechanisms.canonical import CanonicalTopK, Chosen, Classes, draw_members
+from dpselect.mechanisms.joint import AllowedRanks, Counts, JointTopK
 from dpselect.mechanisms.noisy_max import winners_curve
 from dpselect.sampling import Sampler
 from dpselect.verify.divergences import hockey_stick

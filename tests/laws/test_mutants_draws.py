@@ -12,10 +12,9 @@ import pytest
 from test_mutants_laws import LAWS, LIPSCHITZ
 
 import dpselect as dps
-from dpselect.mechanisms.canonical import top_k as canonical
-from dpselect.mechanisms.canonical.top_k import Classes, RowDraw, draw_class, draw_rows
-from dpselect.mechanisms.joint import top_k as joint
-from dpselect.mechanisms.joint.top_k import AllowedRanks
+from dpselect.mechanisms import canonical, joint
+from dpselect.mechanisms.canonical import Classes, RowDraw, draw_class, draw_rows
+from dpselect.mechanisms.joint import AllowedRanks
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.sampling import ExactSampler, Sampler, plain
 

@@ -13,12 +13,12 @@ from stable_answers import answered_laws, neighbours, worst
 
 import dpselect as dps
 from dpselect import verify
+from dpselect.mechanisms import stable_queries
+from dpselect.mechanisms.above_threshold import AboveThreshold, LargeMargin
+from dpselect.mechanisms.gaps import Top, read_top
 from dpselect.mechanisms.noise_curves import ratio_up
-from dpselect.mechanisms.queries import stable_queries
-from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin
-from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, StableRule, TopStable
 from dpselect.mechanisms.ranks import margins
-from dpselect.mechanisms.stability.gaps import Top, read_top
+from dpselect.mechanisms.stable_queries import FirstStable, OnlineStableQueries, StableRule, TopStable
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.scores import Kind, Scores
 

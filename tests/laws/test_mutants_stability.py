@@ -15,10 +15,9 @@ from test_stability_pay import SESSIONS, overspent, pay
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.stability import gaps, stable_top_k
-from dpselect.mechanisms.stability.gaps import GaussianGap, LargeGap, Top, WidestGap, read_top, top_set
-from dpselect.mechanisms.stability.stable_top_k import StabilityRule, StabilityTest, StableTopK, StableTopKFixed
-from dpselect.mechanisms.unknown import limited_domain
+from dpselect.mechanisms import gaps, limited_domain, stable_top_k
+from dpselect.mechanisms.gaps import GaussianGap, LargeGap, Top, WidestGap, read_top, top_set
+from dpselect.mechanisms.stable_top_k import StabilityRule, StabilityTest, StableTopK, StableTopKFixed
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Scores
 from dpselect.verify.divergences import renyi

@@ -15,7 +15,7 @@ from accounting.convert.pld.compose import pld_delta, pld_epsilon
 from accounting.convert.pld.loss import Atoms, Banded, Losses
 from accounting.curves import sampled_gaussian, sparse_vector
 from accounting.curves.sparse_vector import SparseVectorDP
-from dpselect.mechanisms.queries.above_threshold import LargeMargin
+from dpselect.mechanisms.above_threshold import LargeMargin
 from dpselect.verify.divergences import hockey_stick
 
 Patch = pytest.MonkeyPatch

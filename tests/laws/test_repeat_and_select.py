@@ -23,7 +23,7 @@ import dpselect as dps
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves.repeat_and_select import _HATS, PoissonRuns, TruncatedNegativeBinomial
 from accounting.dp_events import from_dp_event
-from dpselect.mechanisms.combine.repeat_and_select import number_of_runs
+from dpselect.mechanisms.repeat_and_select import number_of_runs
 from dpselect.sampling import sampler
 from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
@@ -410,7 +410,7 @@ def test_a_failure_is_told_after_all_runs_and_by_nothing_else(kind: str) -> None
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     walked = traceback.walk_tb(caught.value.__traceback__)
-    frames = [frame.f_locals for frame, _ in walked if frame.f_code.co_filename.endswith("combine/repeat_and_select.py")]
+    frames = [frame.f_locals for frame, _ in walked if frame.f_code.co_filename.endswith("mechanisms/repeat_and_select.py")]
     assert len(frames) == 1
     assert not any(isinstance(value, dps.Best | int | float) for value in frames[0].values())
 

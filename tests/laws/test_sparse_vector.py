@@ -20,8 +20,8 @@ import dpselect as dps
 from accounting.convert.renyi import largest_over_order
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect import verify
-from dpselect.mechanisms.queries.above_threshold import AboveThreshold, LargeMargin
-from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, StableRule, TopStable, log_failure
+from dpselect.mechanisms.above_threshold import AboveThreshold, LargeMargin
+from dpselect.mechanisms.stable_queries import FirstStable, OnlineStableQueries, StableRule, TopStable, log_failure
 from dpselect.ranking.spectral_top_k import SpectralTopK
 from dpselect.verify.divergences import renyi
 

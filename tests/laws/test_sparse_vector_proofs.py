@@ -14,8 +14,8 @@ from stable_answers import answered_laws, neighbours, worlds, worst
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.queries.above_threshold import LargeMargin
-from dpselect.mechanisms.queries.stable_queries import FirstStable, OnlineStableQueries, TopStable
+from dpselect.mechanisms.above_threshold import LargeMargin
+from dpselect.mechanisms.stable_queries import FirstStable, OnlineStableQueries, TopStable
 
 FALSE_ALARM = 1e-10
 
@@ -177,7 +177,7 @@ def test_ties_at_the_edge_of_a_set_go_by_label() -> None:
 @pytest.mark.parametrize(("candidates", "highest"), [(2, 6), (3, 4), (4, 2)])
 def test_a_gap_of_two_fixes_the_set_and_moves_by_one(domain: Any, candidates: int, highest: int) -> None:
     """Theorem V6, the two facts it rests on: distances move by at most 1, and at a distance of 1 or more no neighbour differs."""
-    from dpselect.mechanisms.stability.gaps import read_top, top_set
+    from dpselect.mechanisms.gaps import read_top, top_set
 
     sensitivity = dps.Sensitivity()
     for vector in itertools.product(range(highest), repeat=candidates):

@@ -15,8 +15,8 @@ from mechanism_laws import SAMPLES, misfit, outcomes
 import accounting as acc
 import dpselect as dps
 from dpselect import verify
-from dpselect.mechanisms.stability.gaps import LargeGap, TargetSize, Top, gap_shift, read_top, top_set
-from dpselect.mechanisms.stability.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
+from dpselect.mechanisms.gaps import LargeGap, TargetSize, Top, gap_shift, read_top, top_set
+from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.scores import Domain, Scores
 from dpselect.verify.divergences import hockey_stick, renyi
 

@@ -11,8 +11,8 @@ from cases_stability import CASES, UNKNOWN
 
 import accounting as acc
 import dpselect as dps
-from dpselect.mechanisms.stability.gaps import LargeGap, gap_shift
-from dpselect.mechanisms.stability.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
+from dpselect.mechanisms.gaps import LargeGap, gap_shift
+from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.scores import Scores
 
 # -- planning helpers -----------------------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ GAUSSIAN, DELTAS = "tests/laws/test_gaussian_filter.py", "tests/laws/test_delta_
 ONE_BY_ONE = f"{GAUSSIAN}::test_gaussians_one_by_one_cost_what_their_plan_costs"
 PAID = f"{DELTAS}::test_failures_are_paid_for_to_the_unit"
 OF_A_PAIR = "test_delta_is_that_of_a_pair_or_its_closed_form"
-STABLE = "dpselect/mechanisms/stability/stable_top_k.py"
+STABLE = "dpselect/mechanisms/stable_top_k.py"
 STABLE_PRICES = f"{CONSTANTS}::test_the_prices_of_stable_sets_are_their_closed_forms"
 CONTINUAL = "dpselect/continual/continual_top_k.py"
 HORIZON = "tests/laws/test_continual.py"
@@ -321,7 +321,7 @@ EDITS = [
         "tests/laws/test_mutants_prices.py::test_a_gaussian_price_is_its_closed_form",
     ),
     Edit(
-        "dpselect/mechanisms/queries/above_threshold.py",
+        "dpselect/mechanisms/above_threshold.py",
         "math.sqrt(changed) * ratio_up",
         "math.sqrt(0.9 * changed) * ratio_up",
         "tests/laws/test_mutants_prices.py::test_a_gaussian_threshold_costs_its_closed_form",
@@ -339,19 +339,19 @@ EDITS = [
         "tests/laws/test_histogram_vectors.py::test_a_laplace_vector_is_attained",
     ),
     Edit(
-        "dpselect/mechanisms/queries/above_threshold.py",
+        "dpselect/mechanisms/above_threshold.py",
         "alone=alone if alone",
         "alone=0.95 * alone if alone",
         "tests/laws/test_sparse_vector_proofs.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves",
     ),
     Edit(
-        "dpselect/mechanisms/stability/stable_top_k.py",
+        "dpselect/mechanisms/stable_top_k.py",
         "failure = 2 * curve.delta0",
         "failure = 1.9 * curve.delta0",
         "tests/laws/test_per_group.py::test_half_the_price_is_reached_and_so_are_both_failures",
     ),
     Edit(
-        "dpselect/mechanisms/combine/with_values.py",
+        "dpselect/mechanisms/with_values.py",
         "return fraction_up(items *",
         "return fraction_up(Fraction(19, 20) * items *",
         "tests/laws/test_second_counts.py::test_what_a_clip_takes_away_is_bounded",
@@ -369,7 +369,7 @@ EDITS = [
         "tests/laws/test_second_counts.py::test_the_price_of_counts_bounds_every_clip",
     ),
     Edit(
-        "dpselect/mechanisms/combine/with_values.py",
+        "dpselect/mechanisms/with_values.py",
         "+ 2 * self._lost_price()",
         "+ self._lost_price()",
         "tests/laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users",
@@ -387,31 +387,31 @@ EDITS = [
         "tests/laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users",
     ),
     Edit(
-        "dpselect/mechanisms/combine/per_group.py",
+        "dpselect/mechanisms/per_group.py",
         " if self.shares else None",
         "",
         "tests/laws/test_per_group.py::test_a_replaced_user_may_be_seen_in_twice_as_many_groups",
     ),
     Edit(
-        "dpselect/mechanisms/unknown/sparse_histogram.py",
+        "dpselect/mechanisms/sparse_histogram.py",
         "math.nextafter(self.floor + hiding, math.inf)",
         "math.nextafter(0.95 * self.floor + hiding, math.inf)",
         "tests/laws/test_histograms.py::test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides",
     ),
     Edit(
-        "dpselect/mechanisms/unknown/sparse_histogram.py",
+        "dpselect/mechanisms/sparse_histogram.py",
         "listed=matrix > self.floor",
         "listed=matrix > 0",
         "tests/laws/test_histograms.py::test_what_few_users_touch_is_never_shown_and_the_last_one_of_enough_hides",
     ),
     Edit(
-        "dpselect/mechanisms/queries/stable_queries.py",
+        "dpselect/mechanisms/stable_queries.py",
         "self.k * BoundedRange(epsilon=self.epsilon_em)",
         "BoundedRange(epsilon=self.epsilon_em)",
         "tests/laws/test_sparse_vector_proofs.py::test_every_pick_of_a_larger_stable_set_is_paid_for",
     ),
     Edit(
-        "dpselect/mechanisms/joint/quantiles.py",
+        "dpselect/mechanisms/quantiles.py",
         "places = np.floor(",
         "places = np.rint(",
         "tests/laws/test_quantile.py::test_a_number_belongs_to_the_last_point_that_is_not_above_it",
@@ -423,7 +423,7 @@ EDITS = [
         "tests/laws/test_pate.py::test_a_teacher_who_comes_moves_the_centred_votes_only",
     ),
     Edit(
-        "dpselect/mechanisms/queries/stable_queries.py",
+        "dpselect/mechanisms/stable_queries.py",
         "alone=self.epsilon2 / 2",
         "alone=0.95 * self.epsilon2 / 2",
         "tests/laws/test_sparse_vector_proofs.py::test_the_alone_shift_of_a_threshold_is_what_one_answer_moves",
@@ -489,7 +489,7 @@ EDITS = [
         f"{CONSTANTS}::test_the_chance_of_the_true_set_is_its_closed_form",
     ),
     Edit(
-        "dpselect/mechanisms/unknown/limited_domain.py",
+        "dpselect/mechanisms/limited_domain.py",
         "touched if self.l0 is None else np.minimum(self.l0, touched)",
         "touched",
         f"{CONSTANTS}::test_limited_domain_prefers_by_what_one_user_can_touch",
@@ -639,13 +639,13 @@ EDITS = [
         f"{BEST}::test_the_failures_of_all_runs_add_up",
     ),
     Edit(
-        "dpselect/mechanisms/combine/repeat_and_select.py",
+        "dpselect/mechanisms/repeat_and_select.py",
         "failed = failed or run is None",
         "if run is None: return _FAILED",
         f"{BEST}::test_a_failure_is_told_after_all_runs_and_by_nothing_else",
     ),
     Edit(
-        "dpselect/mechanisms/combine/repeat_and_select.py",
+        "dpselect/mechanisms/repeat_and_select.py",
         "if cell < upto:",
         "if not cell > upto:",
         f"{BEST}::test_a_number_at_the_boundary_draws_more_bits",
@@ -783,31 +783,31 @@ EDITS = [
         "tests/accounting/convert/test_adaptive.py::test_the_closed_form_just_below_the_sum_is_that_of_an_adversary",
     ),
     Edit(
-        "dpselect/mechanisms/queries/above_threshold.py",
+        "dpselect/mechanisms/above_threshold.py",
         "span / (1 - search))",
         "span / (Fraction(21, 20) - search))",
         "tests/laws/test_sparse_vector_proofs.py::test_the_margins_are_exact_to_a_few_counts",
     ),
     Edit(
-        "dpselect/mechanisms/joint/quantiles.py",
+        "dpselect/mechanisms/quantiles.py",
         "sum(parts) - min(parts))",
         "sum(parts) - 1.1 * min(parts))",
         "tests/laws/test_joint_quantiles.py::test_three_quantiles_reach_their_range",
     ),
     Edit(
-        "dpselect/mechanisms/joint/quantiles.py",
+        "dpselect/mechanisms/quantiles.py",
         "span = 4 * (",
         "span = 3.8 * (",
         "tests/laws/test_joint_quantiles.py::test_the_range_is_exact",
     ),
     Edit(
-        "dpselect/mechanisms/joint/quantiles.py",
+        "dpselect/mechanisms/quantiles.py",
         "int(self.points[run]) + size - 1)",
         "int(self.points[run]) + size)",
         "tests/laws/test_joint_quantiles.py::test_it_is_drawn_as_its_law_says",
     ),
     Edit(
-        "dpselect/mechanisms/joint/quantiles.py",
+        "dpselect/mechanisms/quantiles.py",
         "- self.shares[left]))",
         "- 1.05 * self.shares[left]).astype(np.int64))",
         "tests/laws/test_joint_quantiles.py::test_sums_are_those_of_all_tuples",
@@ -860,13 +860,13 @@ EDITS = [
         "tests/dpselect/pate/test_labelling_power_cut.py::test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept",
     ),
     Edit(
-        "dpselect/mechanisms/combine/with_values.py",
+        "dpselect/mechanisms/with_values.py",
         "return selecting + self._price() if len(selection) else selecting",
         "return selecting",
         "tests/laws/test_with_values.py::test_what_a_release_used_holds_its_values",
     ),
     Edit(
-        "dpselect/mechanisms/combine/with_values.py",
+        "dpselect/mechanisms/with_values.py",
         "if not within or one.linf > self.counted.linf or",
         "if not within or",
         "tests/laws/test_second_counts.py::test_what_has_no_second_look_is_refused",
@@ -1375,13 +1375,13 @@ EDITS = [
         "tests/dpselect/events/test_doors.py::test_several_files_are_without_nulls_if_each_says_so",
     ),
     Edit(
-        "dpselect/mechanisms/unknown/discover_then_select.py",
+        "dpselect/mechanisms/discover_then_select.py",
         "self.again > again.l2_of(None):",
         "self.again > 2 * again.l2_of(None):",
         "tests/laws/test_histograms.py::test_a_price_for_users_clipped_anew_needs_a_second_look",
     ),
     Edit(
-        "dpselect/mechanisms/unknown/discover_then_select.py",
+        "dpselect/mechanisms/discover_then_select.py",
         "(part.shared_group_curve or 2 * part.curve for part",
         "(part.shared_group_curve or part.curve for part",
         "tests/laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is",
@@ -1411,7 +1411,7 @@ EDITS = [
         f"{CONSTANTS}::test_a_quota_adds_up_what_other_versions_may_have_moved",
     ),
     Edit(
-        "dpselect/mechanisms/combine/with_values.py",
+        "dpselect/mechanisms/with_values.py",
         "self.mechanism.shared_group_curve or 2 * self.mechanism.curve",
         "self.mechanism.shared_group_curve or self.mechanism.curve",
         "tests/laws/test_per_group.py::test_a_step_that_is_not_halved_counts_twice_beside_one_that_is",
@@ -1441,7 +1441,7 @@ EDITS = [
         "tests/dpselect/test_selection.py::test_a_set_of_observed_items_is_released_in_the_order_of_labels",
     ),
     Edit(
-        "dpselect/mechanisms/combine/per_group.py",
+        "dpselect/mechanisms/per_group.py",
         "looks = [scores.sensitivity] if scores.second is None else [scores.sensitivity, scores.second.sensitivity]",
         "looks = [scores.sensitivity]",
         "tests/laws/test_per_group.py::test_a_second_look_must_be_at_uniform_shares_too",
@@ -1525,13 +1525,13 @@ EDITS = [
         "tests/accounting/convert/test_pld.py::test_failures_of_an_approximation_within_another_add_up",
     ),
     Edit(
-        "dpselect/mechanisms/unknown/limited_domain.py",
+        "dpselect/mechanisms/limited_domain.py",
         "competitors if self.l0 is None else min(self.l0, competitors)",
         "competitors",
         "tests/laws/test_exact_constants.py::test_limited_domain_prefers_by_what_one_user_can_touch",
     ),
     Edit(
-        "dpselect/mechanisms/unknown/limited_domain.py",
+        "dpselect/mechanisms/limited_domain.py",
         "(above[:size] - floors[size - self._least])",
         "(above[:size] + floors[size - self._least])",
         "tests/laws/test_mutants_draws.py::test_limited_domain_draws_above_the_floor_it_chose",
@@ -1567,7 +1567,7 @@ EDITS = [
         "tests/accounting/ledger/test_tamper.py::test_edited_claims_are_found",
     ),
     Edit(
-        "dpselect/mechanisms/canonical/top_k.py",
+        "dpselect/mechanisms/canonical.py",
         "(self.k if self.gamma < 1 else 1) + 1",
         "self.k + 1",
         "tests/laws/test_exact_draws.py::test_a_row_has_as_many_classes_as_are_counted_beforehand",
@@ -1579,7 +1579,7 @@ EDITS = [
         "tests/dpselect/test_sensitivity.py::test_an_odd_l0_is_not_twice_one_users",
     ),
     Edit(
-        "dpselect/mechanisms/combine/per_group.py",
+        "dpselect/mechanisms/per_group.py",
         "is not None and l0 % 2:",
         "is not None and l0 % 2 and self.discovery is not None:",
         "tests/dpselect/test_sensitivity.py::test_groups_of_uniform_shares_need_an_even_l0",

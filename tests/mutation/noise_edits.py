@@ -5,8 +5,8 @@ from __future__ import annotations
 from edits import Edit
 
 MECHANISMS, CURVES = "dpselect/mechanisms", "dpselect/mechanisms/noise_curves.py"
-CANONICAL, JOINT = f"{MECHANISMS}/canonical", f"{MECHANISMS}/joint"
-LIMITED, STABILITY = f"{MECHANISMS}/unknown/limited_domain.py", f"{MECHANISMS}/stability/stable_top_k.py"
+CANONICAL, JOINT = f"{MECHANISMS}/canonical.py", f"{MECHANISMS}/joint.py"
+LIMITED, STABILITY = f"{MECHANISMS}/limited_domain.py", f"{MECHANISMS}/stable_top_k.py"
 LAW = "tests/laws/test_mutants_laws.py::test_a_law_is_that_of_the_configured_noise"
 ORDERED = "tests/laws/test_mutants_laws.py::test_an_ordered_one_shot_law_is_that_of_the_configured_noise"
 PRICES, DRAWS = "tests/laws/test_mutants_prices.py", "tests/laws/test_mutants_draws.py"
@@ -63,27 +63,27 @@ NOISE_EDITS = [
     cut(LIMITED, 'by_name("gumbel"), @self._scale, min(', DOMAIN),
     cut(LIMITED, 'by_name("gumbel"), @self._scale, 1)', f"{DRAWS}::test_limited_domain_chooses_with_its_noise"),
     cut(LIMITED, "gumbel_softmax(self._preferences(floors), @1 / self.epsilon", COMPETITORS),
-    cut(f"{CANONICAL}/top_k.py", "return @ratio_up(self.sensitivity.range, self.epsilon)", SPENT),
-    cut(f"{CANONICAL}/top_k.py", "BoundedRange(epsilon=@self.epsilon) if", SPENT),
-    cut(f"{CANONICAL}/top_k.py", "else LaplaceDP(epsilon=@self.epsilon)", ATTAINED),
-    cut(f"{CANONICAL}/top_k.py", "self.top_set), by_name(self.noise), @self.scale, source)", CLASSES),
-    cut(f"{CANONICAL}/top_k.py", "RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), @self.scale)", CLASSES),
-    cut(f"{CANONICAL}/top_k.py", "argmax_probabilities(by_name(self.noise), @self.scale, utility)", LAW),
-    cut(f"{CANONICAL}/top_k.py", "blocks.low, blocks.high), @self._scale)", BITS),
-    cut(f"{CANONICAL}/top_k.py", "rational(@self._scale)", BITS),
-    cut(f"{CANONICAL}/top_k.py", "totals(scores, noise, @asked.scale)", BITS),
-    cut(f"{CANONICAL}/top_k.py", "rational(@asked.scale)", BITS),
-    cut(f"{CANONICAL}/top_k.py", "/ (@0.5 * asked.scale)", BITS),
-    cut(f"{JOINT}/top_k.py", "span = @self.sensitivity.range", SPENT),
-    cut(f"{JOINT}/top_k.py", "BoundedRange(epsilon=@self.epsilon)", SPENT),
-    cut(f"{JOINT}/top_k.py", "return @(sequences - math.log(self.beta)) / self.rate", RATE),
-    cut(f"{JOINT}/top_k.py", "AllowedRanks(ranked, self.k, @self.rate", RATE),
-    cut(f"{JOINT}/top_k.py", "arb(low) - @(uniform", LEVELS),
-    cut(f"{JOINT}/top_k.py", "return np.asarray(@2.0 * half * self.rate)", LEVELS),
-    cut(f"{JOINT}/top_k.py", "least = -@0.5 *", WITHIN),
-    cut(f"{JOINT}/top_k.py", "most = -@0.5 *", WITHIN),
-    cut(f"{JOINT}/top_k.py", "share = @-np.expm1(-width)", LEVELS),
-    cut(f"{JOINT}/top_k.py", "[arb(-@rate * edge).exp() for", LEVELS),
+    cut(CANONICAL, "return @ratio_up(self.sensitivity.range, self.epsilon)", SPENT),
+    cut(CANONICAL, "BoundedRange(epsilon=@self.epsilon) if", SPENT),
+    cut(CANONICAL, "else LaplaceDP(epsilon=@self.epsilon)", ATTAINED),
+    cut(CANONICAL, "self.top_set), by_name(self.noise), @self.scale, source)", CLASSES),
+    cut(CANONICAL, "RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), @self.scale)", CLASSES),
+    cut(CANONICAL, "argmax_probabilities(by_name(self.noise), @self.scale, utility)", LAW),
+    cut(CANONICAL, "blocks.low, blocks.high), @self._scale)", BITS),
+    cut(CANONICAL, "rational(@self._scale)", BITS),
+    cut(CANONICAL, "totals(scores, noise, @asked.scale)", BITS),
+    cut(CANONICAL, "rational(@asked.scale)", BITS),
+    cut(CANONICAL, "/ (@0.5 * asked.scale)", BITS),
+    cut(JOINT, "span = @self.sensitivity.range", SPENT),
+    cut(JOINT, "BoundedRange(epsilon=@self.epsilon)", SPENT),
+    cut(JOINT, "return @(sequences - math.log(self.beta)) / self.rate", RATE),
+    cut(JOINT, "AllowedRanks(ranked, self.k, @self.rate", RATE),
+    cut(JOINT, "arb(low) - @(uniform", LEVELS),
+    cut(JOINT, "return np.asarray(@2.0 * half * self.rate)", LEVELS),
+    cut(JOINT, "least = -@0.5 *", WITHIN),
+    cut(JOINT, "most = -@0.5 *", WITHIN),
+    cut(JOINT, "share = @-np.expm1(-width)", LEVELS),
+    cut(JOINT, "[arb(-@rate * edge).exp() for", LEVELS),
     cut(STABILITY, "step = @ratio_up(gap_shift(self.relation), self.scale)", SPENT),
     cut(STABILITY, "by_name(self.noise), @self.scale, math.nextafter", GAP),
     cut(STABILITY, "math.nextafter(@self.scale * self.threshold", GAP),

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from flint import arb, ctx, fmpq
 
-from dpselect.noise.distributions import Noise
+from dpselect.noise import Noise
 from dpselect.sampling.contest import contest_bounds
 
 BITS = 2600

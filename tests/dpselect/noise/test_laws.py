@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import dpselect as dps
-from dpselect.noise import InvalidNoiseArgument, Laplace, Noise, NoiseName, argmax_probabilities, by_name, distributions
+from dpselect import noise as distributions
+from dpselect.noise import InvalidNoiseArgument, Laplace, Noise, NoiseName, by_name
+from dpselect.verify.quadrature import argmax_probabilities
 
 GRID = np.concatenate([np.linspace(-60.0, 60.0, 4001), np.linspace(-1.0, 1.0, 2001), [200.0, 500.0]])
 

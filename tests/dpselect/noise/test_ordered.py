@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 from spread import spread
 
-from dpselect.noise import argmax_probabilities, by_name, ordered_probabilities, quadrature, top_set_probabilities
+from dpselect.noise import by_name
+from dpselect.verify import quadrature
+from dpselect.verify.quadrature import argmax_probabilities, ordered_probabilities, top_set_probabilities
 
 
 @pytest.mark.parametrize("spread", [0.0, 2.0, 30.0])

@@ -11,13 +11,8 @@ import numpy as np
 import pytest
 from spread import spread
 
-from dpselect.noise import (
-    argmax_probabilities,
-    argmax_probabilities_many,
-    by_name,
-    subset_probability,
-    top_set_probabilities,
-)
+from dpselect.noise import by_name
+from dpselect.verify.quadrature import argmax_probabilities, argmax_probabilities_many, subset_probability, top_set_probabilities
 
 LIPSCHITZ = ["exponential", "gumbel", "half_logistic", "laplace", "logistic"]
 

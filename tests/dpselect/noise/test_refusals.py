@@ -6,18 +6,15 @@ import numpy as np
 import pytest
 
 from accounting.errors import AccountingError
-from dpselect.noise import (
-    InvalidNoiseArgument,
-    NoiseError,
-    QuadratureError,
+from dpselect.noise import InvalidNoiseArgument, NoiseError, QuadratureError, by_name
+from dpselect.verify.quadrature import (
     argmax_probabilities,
     argmax_probabilities_many,
-    by_name,
     ordered_probabilities,
+    refine,
     subset_probability,
     top_set_probabilities,
 )
-from dpselect.noise.quadrature import refine
 
 LAPLACE = by_name("laplace")
 

@@ -9,7 +9,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.combine.repeat_and_select import _chances
+from dpselect.mechanisms.repeat_and_select import _chances
 from dpselect.plan import plan_runs
 from dpselect.plan.best_of import tried
 

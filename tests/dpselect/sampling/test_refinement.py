@@ -11,8 +11,7 @@ import pytest
 from flint import arb, ctx, fmpq
 from slow_reference import inverse, order, widened
 
-from dpselect.noise import by_name
-from dpselect.noise.distributions import Noise
+from dpselect.noise import Noise, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import (
     MARGIN,

@@ -10,10 +10,11 @@ from slow_reference import widened
 from spread import spread
 
 import dpselect as dps
-from dpselect.noise import argmax_probabilities, by_name
+from dpselect.noise import by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Entries, Numbers, RankingProblem, contest_bounds
 from dpselect.sampling.exact import Sweep, Swept, block_maxima, drawn_all, grouped, peeled, units
+from dpselect.verify.quadrature import argmax_probabilities
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
 LIMIT = 1e-8

@@ -14,8 +14,9 @@ from chance import equally_likely, fit, same_law
 import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidScores
-from dpselect.noise import argmax_probabilities, by_name
+from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, ExactSampler, SeededSampler, TooManyCandidates, sampler
+from dpselect.verify.quadrature import argmax_probabilities
 
 LIMIT = 1e-8
 COUNTS = dps.Sensitivity()

@@ -21,12 +21,12 @@ from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import blocks, first, margins, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.noise import by_name
-from dpselect.noise.quadrature import NoisyComparisons, gumbel_softmax
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, fraction_up
+from dpselect.verify.quadrature import NoisyComparisons, gumbel_softmax
 
 _REASON = "fewer than c answers exceeded the noisy threshold"
 _MOST_LOG_PATTERNS = 41.4  # beyond about 10^18 outcomes GaussianMax counts no further

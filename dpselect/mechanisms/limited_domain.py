@@ -12,17 +12,17 @@ from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
+from dpselect.mechanisms.gaps import Rank
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import count_blocks, favoured, heights, ranked_rows, read_counts
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import Rank
 from dpselect.noise import by_name
-from dpselect.noise.quadrature import gumbel_softmax
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import gumbel_softmax
 
 _ROUNDING = 2.0**-50  # of the terms of the threshold: above the roundings of their sum
 _REASON = "fewer items than requested beat the noisy threshold"

@@ -18,10 +18,7 @@ from accounting import ZCDP, Approximate, BoundedRange, Curve, GaussianDP, Lapla
 from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, enumerable
-from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
-from dpselect.mechanisms.ranks import centred, columns, count_blocks, highest, joined, ranked_rows
-from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import (
+from dpselect.mechanisms.gaps import (
     AnyRegularizer,
     Rank,
     TargetSize,
@@ -32,12 +29,16 @@ from dpselect.mechanisms.stability.gaps import (
     read_top,
     top_set,
 )
-from dpselect.noise import NoiseName, by_name, top_set_probabilities
+from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
+from dpselect.mechanisms.ranks import centred, columns, count_blocks, highest, joined, ranked_rows
+from dpselect.mechanisms.release import release
+from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import top_set_probabilities
 
 Choose = Callable[[Floats], Indices]
 """(rows, ranks) gaps -> (rows,) proposed sizes."""

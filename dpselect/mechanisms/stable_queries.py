@@ -19,18 +19,17 @@ from accounting.frozen import Count, NonNegative, Positive, Probability
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
+from dpselect.mechanisms.gaps import Rank, Top, gaps_below, read_top, top_set
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import blocks, count_blocks, first, heights, highest, margins, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.mechanisms.stability.gaps import Rank, Top, gaps_below, read_top, top_set
-from dpselect.noise import by_name, top_set_probabilities
-from dpselect.noise.distributions import log1mexp
-from dpselect.noise.quadrature import NoisyComparisons
+from dpselect.noise import by_name, log1mexp
 from dpselect.sampling import Sampler, Thresholds, sampler
 from dpselect.sampling.contest import Flags, Floats, Indices, numbers
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import NoisyComparisons, top_set_probabilities
 
 _REASON = "no query passed the stability test"
 _EXACT = Context(prec=400)  # the caller's may have any precision

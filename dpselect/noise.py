@@ -1,4 +1,4 @@
-"""The noise distributions of report-noisy-max: what a sampler, a mechanism and the exact oracle may ask of one."""
+"""The noise distributions of report-noisy-max, without randomness: what samplers, mechanisms and the oracle ask of one."""
 
 from __future__ import annotations
 

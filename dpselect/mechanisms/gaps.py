@@ -18,12 +18,13 @@ from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.ranks import count_blocks, favoured, heights, highest, read_counts
-from dpselect.noise import NoiseName, argmax_probabilities, by_name
+from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import argmax_probabilities
 
 Rank = Annotated[Count, Field(le=10_000_000)]
 """How many of the highest counts are looked at. Observed domains are padded up to it, so it bounds time and memory."""

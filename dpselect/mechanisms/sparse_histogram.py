@@ -20,12 +20,12 @@ from dpselect.mechanisms.base import SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.release import expanded, half_width, public_grid, release
 from dpselect.noise import Noise, NoiseName, by_name
-from dpselect.noise.quadrature import NODES, integrals_above
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, precision
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections, cells
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import NODES, integrals_above
 
 _ROUNDING = 2.0**-44  # of the terms of the threshold: above the errors of the inverse and of their sum
 _BITS = 160  # for a delta next to 1, whose complement has 53 bits of its own

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpselect.errors import NoClosedForm
-from dpselect.noise.distributions import FloatArray, InvalidNoiseArgument, Noise, NoiseName, QuadratureError
+from dpselect.noise import FloatArray, InvalidNoiseArgument, Noise, NoiseName, QuadratureError
 
 NODES: Final = 16
 # Beyond this many units between neighbours in rank a swap has probability zero in doubles, for every member.

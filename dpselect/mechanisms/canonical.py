@@ -40,8 +40,7 @@ from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences, half_below, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.noise import Noise, argmax_probabilities, by_name
-from dpselect.noise.distributions import log1mexp
+from dpselect.noise import Noise, by_name, log1mexp
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import (
     Floats,
@@ -58,6 +57,7 @@ from dpselect.sampling.discrete import picked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
+from dpselect.verify.quadrature import argmax_probabilities
 
 # Logarithms of binomial coefficients that keep their relative accuracy at any size.
 _EXACT = 16  # below it the remainder of Stirling's formula is read from a table

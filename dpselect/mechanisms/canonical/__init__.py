@@ -1,1 +1,0 @@
-"""Canonical Lipschitz top-k: a whole set in one draw."""

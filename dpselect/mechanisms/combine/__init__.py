@@ -1,1 +1,0 @@
-"""Mechanisms made of mechanisms."""

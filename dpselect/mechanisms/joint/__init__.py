@@ -1,1 +1,0 @@
-"""The joint exponential mechanism: a whole sequence in one draw."""

@@ -1,1 +1,0 @@
-"""Comparisons with a noisy threshold: the sparse vector technique and stable queries."""

@@ -1,1 +1,0 @@
-"""Gaps in the ranking that are wide enough to hide every user."""

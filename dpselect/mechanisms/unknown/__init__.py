@@ -1,1 +1,0 @@
-"""Top-k over candidates that are not known in advance."""
