@@ -75,7 +75,7 @@ FEW = 2  # items per user, which a clip does not distort: one step does
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
 _FINDING = 0.2  # share of the budget that goes to the discovery of groups, which have far more users than items have
-_MANY, _FEWER = 1000, (10, 100, 1000)  # items asked for from which on a release of fewer may show more, and how many
+_MANY, _FEWER = 1000, (10, 100, 300)  # items asked for from which on fewer compete for a price each, and how many
 _PENALTIES = (1.0, 4.0, 16.0)  # of StableTopK, in units of the noise on the gaps
 _MOST_SEARCHED = 500  # ranks that TopStable looks through
 _MOST_COMPETITORS = 1_000_000
@@ -398,7 +398,7 @@ def _unknown(
         noise = request.noise or "gaussian"
         found.append(tried(SparseHistogram, request=request.model_copy(update={"noise": noise})))
     # Each item that may be shown has a price here: where very many are asked for, a few may be all that there is to show.
-    sizes = [request.k, *(k for k in _FEWER if request.k >= _MANY and k < request.k and request.kbar is None)]
+    sizes = _FEWER if request.k >= _MANY and request.kbar is None else (request.k,)
     return [*found, *(tried(LimitedDomain, request=request.model_copy(update={"k": k})) for k in sizes)]
 
 

@@ -443,8 +443,8 @@ def _rests(budget: Budget, learning: Learning, request: TopKRequest) -> Iterator
     """Ways to divide the budget of all releases, the one that leaves most first; the last one surely fits one release.
 
     Privacy losses of what is learnt and of what is released add up like independent numbers (A5), so that squares of Gaussian
-    parameters do: a small epsilon takes little from a noisy vector, or from a selection of many items, whose loss is a sum. It
-    takes all of itself from a pure epsilon, or from a selection of a few.
+    parameters do: a small epsilon takes little from a noisy vector, all of itself from a pure epsilon, and from a selection,
+    whose loss is a sum of a few, about the mean of the two.
     """
     curve, releases = learning.curve, request.releases
     spent = releases * (curve.rho if budget.form == "zcdp" else curve.core_epsilon)
@@ -454,9 +454,8 @@ def _rests(budget: Budget, learning: Learning, request: TopKRequest) -> Iterator
             mu = calibrate(lambda size: GaussianDP(mu=size), Budget(epsilon=budget.epsilon, delta=budget.delta), (1e-6, 1e3))
             whole = 1 - _QUADRATIC * releases * (curve.core_epsilon / mu) ** 2 / 2
             if pure < whole:
-                most, shared = part(budget, whole, chances=1.0), sharing(request, whole**2)
-                for selections in (most, part(budget, pure, chances=1.0)):
-                    yield _Rest(most, selections, pure * (1 - 2**-40) * budget.limit, shared)
+                most, selections = (part(budget, share, chances=1.0) for share in (whole, (pure + whole) / 2))
+                yield _Rest(most, selections, pure * (1 - 2**-40) * budget.limit, sharing(request, whole**2))
     yield _Rest(part(budget, pure, chances=1.0), None, None, sharing(request, pure))
 
 
