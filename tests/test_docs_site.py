@@ -178,12 +178,12 @@ def test_every_package_has_a_reference_page() -> None:
     ],
 )
 def test_the_measured_tables_are_what_is_measured(kind: str, domain: str, name: str, cell: int) -> None:
-    """Cells of the tables of choosing.md are what their script plans today, within 0.02."""
+    """Cells of the tables of measured.md are what their script plans today, within 0.02."""
     script = runpy.run_path(str(DOCS / "figures" / "choosing.py"))
     (k, releases), (_, words, budget) = script["CELLS"][cell], next(row for row in script["ROWS"][domain] if row[0] == name)
     kinds, shape = [name.partition(",")[0]], script["shape"](kind)
     found = script["dps"].plan(budget, k, releases, profile=shape, domain=domain, mechanisms=kinds, charged="separately")
     recall = next(one.quality.recall.value for one in found.ranked if one.name == name)
-    table = (DOCS / "choosing.md").read_text().partition(f"**{kind.capitalize()} users** (")[2]
+    table = (DOCS / "measured.md").read_text().partition(f"**{kind.capitalize()} users** (")[2]
     line = next(line for line in table.splitlines() if line.startswith(f"| {domain} | {words} |"))
     assert recall == pytest.approx(float(line.split("|")[3 + cell].strip(" *")), abs=0.02)

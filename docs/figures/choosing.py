@@ -1,4 +1,4 @@
-"""The table and the figure of docs/choosing.md, "Measured": `python docs/figures/choosing.py` (about two minutes of CPU).
+"""The table and the figure of docs/measured.md, "Mechanisms": `python docs/figures/choosing.py` (about two minutes of CPU).
 
 Every mechanism is planned on a made-up shape: with the noise that makes all releases, charged one by one to a ledger, cost the
 budget, and for clipped users with the best clip. Recall is the expected share of the true top k that one release shows, by the

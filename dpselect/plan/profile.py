@@ -511,7 +511,7 @@ class Profile:
 
     @classmethod
     def typical(cls, users: float | None = None, items_per_user: float | None = None, *, in_a_group: bool = False) -> Self:
-        """Users as other logs have them, but for what is declared: medians of the logs in docs/choosing.md.
+        """Users as other logs have them, but for what is declared: medians of the logs in docs/measured.md.
 
         Args:
             users: how many there are; None for the usual number.
