@@ -272,6 +272,11 @@ def _explained(error: Exception, what: str) -> str:
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:
         return f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read; leave its long column out"
+    if "Parallel CSV Reader" in text:
+        return (
+            f"{what} cannot be read: it has quoted text with line ends, in which other text looks like rows, and is too long "
+            "to be read by one thread; leave that column out, or convert the file to Parquet"
+        )
     if re.search(r"^Expected Number of Columns: \d+ Found: \d+$", quoted, re.MULTILINE):
         return (
             f"{what} cannot be read{place}: it has a malformed row, of another number of fields than the first line: a footnote "

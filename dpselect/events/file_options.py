@@ -18,6 +18,8 @@ from dpselect.events.doors.formats import Format
 
 _MOST_BYTES = 4  # of a delimiter, as the engine has it
 _MOST_TEXT = 100
+# Encodings in which what stands on one line may change, or join, the lines after it.
+_WITH_MEMORY = re.compile(r"hz|utf-7|idna|punycode|undefined|(raw[-_])?unicode[-_]escape|iso2022[-_].*")
 
 
 class FileOptions(Frozen, ABC):
@@ -127,6 +129,10 @@ def _require_encoding(stated: object) -> None:
         known = False
     if not known:
         raise EventLogError(f"encoding={stated!r} is not known: name one as Python does, such as 'cp1252', 'latin-1' or 'utf-16'")
+    if _WITH_MEMORY.fullmatch(codecs.lookup(str(stated)).name):
+        raise EventLogError(
+            f"encoding={stated!r} is not read: in it one row can decide how the next one is read; convert the file to UTF-8"
+        )
 
 
 def normalized(text: str, forms: Sequence[Form]) -> str:

@@ -68,8 +68,20 @@ def found(name: str, format: Format, *, header: bool | None) -> object:
         "enforceSchema": False,
         **quotes,
     }
+    if kind == "csv":
+        _require_quotes(session, name)
     frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
     return frame if header is not False else frame.toDF(*(str(place + 1) for place in range(len(frame.columns))))
+
+
+def _require_quotes(session: Any, name: str) -> None:
+    """Refuse a file in which a quoted field goes over lines: Spark reads each line by itself, and would make it other rows."""
+    odd = "length(value) % 2 != length(replace(value, '\"', '')) % 2"
+    if _quietly(lambda: session.read.text(name).where(odd).limit(1).count()):
+        raise EventLogError(
+            f"{name!r} has a quote that is not closed on its line, and Spark reads each line by itself: remove line ends within "
+            "quotes, or convert the file to Parquet"
+        )
 
 
 def _session() -> Any:

@@ -64,7 +64,7 @@ def _written_alike(engine: Engine, log: Rows, given: Given) -> Rows:
     """The same events with several items of one field apart, and labels without what stands for none, written as was asked."""
     if not (given.null or given.split or given.normalize):
         return log
-    texts = [SHORT[role] for role, kind in log.kinds.items() if kind == "str" and role not in ("value", "time")]
+    texts = [SHORT[role] for role, kind in log.kinds.items() if kind == "str"]
     if given.split is not None and "i" not in texts:
         raise EventLogError(f"split={given.split!r} is for items that are text, and those of {log.what} are not: leave it out")
     if given.normalize:
@@ -73,14 +73,17 @@ def _written_alike(engine: Engine, log: Rows, given: Given) -> Rows:
     def written(sql: str) -> str:
         if given.split is not None:
             sql = f"SELECT * REPLACE (unnest(coalesce(string_split(i, {literal(given.split)}), [NULL])) AS i) FROM ({sql})"
-        columns = []
-        for name in texts:
-            label = name
-            if given.null:
-                label = f"CASE WHEN {name} NOT IN ({', '.join(map(literal, given.null))}) THEN {name} END"
-            if given.normalize:
-                label = f"normalized({label})"
-            columns.append(f"nullif({label}, '') AS {name}")
+        columns, nulls = [], ", ".join(map(literal, given.null))
+        for role, kind in log.kinds.items():
+            label = name = SHORT[role]
+            if given.null and kind == "number":
+                same = f"list_contains([TRY_CAST(x AS DOUBLE) for x in [{nulls}]], CAST({name} AS DOUBLE))"
+                label = f"CASE WHEN NOT coalesce({same}, false) THEN {name} END"
+            elif given.null:  # also of integers, as they are written
+                label = f"CASE WHEN CAST({name} AS VARCHAR) NOT IN ({nulls}) THEN {name} END"
+            if kind == "str":
+                label = f"nullif({f'normalized({label})' if given.normalize and name not in ('v', 't') else label}, '')"
+            columns.append(f"{label} AS {name}")
         return f"SELECT * REPLACE ({', '.join(columns)}) FROM ({sql})" if columns else sql
 
     return replace(log, sql=written(log.sql), complete=None, texts=tuple(written(text) for text in log.texts))

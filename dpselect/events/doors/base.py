@@ -269,6 +269,8 @@ def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: 
         kinds[role] = _kind(role, name, stored, what)
         if kinds[role] == "str":
             sql = f"CAST({sql} AS VARCHAR{'[]' if role in lists else ''})"
+        elif kinds[role] == "number":
+            sql = f"CAST({sql} AS DOUBLE)"
         if role in lists:
             sql = f"unnest(CASE WHEN len({sql}) > 0 THEN {sql} ELSE [NULL] END)"
         shown.append(f"{sql} AS {SHORT[role]}")

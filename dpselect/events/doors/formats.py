@@ -100,14 +100,15 @@ class Delimited:
     def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool) -> Rows:
         """The columns of a file of UTF-8 that lies in the folder of the reading."""
         self.require_lines(path, what)
+        has_header = not asked.by_position() if header is None else header
         names = [column for column in asked.columns.values() if isinstance(column, str)]
-        form = self.sniffed(path, names, what) if sniff and header is not False else self
+        # Without a header the first line is an event: one user's text must not decide how the others' rows are split.
+        form = self.sniffed(path, names, what) if sniff and has_header else self
         first = form.first_record(path, what)
         if len(first) > _MOST_COLUMNS:
             raise EventLogError(
                 f"{what} has {len(first):,} columns, and at most {_MOST_COLUMNS:,} are read: write those needed to another file"
             )
-        has_header = not asked.by_position() if header is None else header
         # A first line that was not said to be a header could hold private data, unless it names a column that was asked for.
         listed = header is True or not set(asked.columns.values()).isdisjoint(first)
         split = what if self.delimiter in ("\t", ",") and len(first) > 1 else f"{what} (split at {form.delimiter!r})"
@@ -231,11 +232,17 @@ def workbook(source: Path, target: Path, what: str) -> Path:
         book = openpyxl.load_workbook(source, read_only=True, data_only=True)
         if len(book.worksheets) != 1:
             return False
+        sheet, width = book.worksheets[0], 0
+        sheet.reset_dimensions()  # what the file says of its size may be out of date: rows beyond it would be dropped
         with target.open("x", encoding="utf-8", newline="") as file:
             written = csv.writer(file, quoting=csv.QUOTE_ALL)
-            for row in book.worksheets[0].iter_rows(values_only=True):
+            for row in sheet.iter_rows(values_only=True):
                 if any(cell is not None for cell in row):
-                    written.writerow([_printed(cell) for cell in row])
+                    cells = [_printed(cell) for cell in row]
+                    width = width or len(cells)
+                    while len(cells) > width and not cells[-1]:
+                        cells.pop()
+                    written.writerow([*cells, *[""] * (width - len(cells))])
         book.close()
         return True
 
@@ -532,11 +539,11 @@ def _several(engine: Engine, given: Given) -> Rows:
         raise EventLogError(f"{_shown(given.source)} holds no file to read: a folder of other files than Parquet needs format=")
     if len(found) > _MOST_FILES:
         raise EventLogError(f"{_shown(given.source)} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them")
-    parts = _agreed([_one(engine, given, path, known) for path, known in found])
-    what = f"{_shown(given.source)} ({len(parts):,} file{'s' if len(parts) > 1 else ''})"
+    what = f"{_shown(given.source)} ({len(found):,} file{'s' if len(found) > 1 else ''})"
+    parts = _agreed(engine, [_one(engine, given, path, known) for path, known in found], what)
     known = [part.complete for part in parts if part.complete is not None]
     return Rows(
-        sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
+        sql=_union(parts),
         size=sum(part.size for part in parts),
         what=what,
         kinds=parts[0].kinds,
@@ -599,8 +606,15 @@ def _opened(engine: Engine, given: Given, shown: str) -> Rows:
     raise EventLogError(failure)
 
 
-def _agreed(parts: list[Rows]) -> list[Rows]:
-    """The same files with one kind for each column: labels of which one file has integers and another text are printed."""
+def _union(parts: Sequence[Rows]) -> str:
+    return " UNION ALL BY NAME ".join(part.sql for part in parts)
+
+
+def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
+    """The same files with one kind for each column.
+
+    Labels of which one file has integers and another text are printed, and so are integers that need more than 64 bits together.
+    """
     kinds = {role: {part.kinds[role] for part in parts} for role in parts[0].kinds}
     mixed = [role for role, found in kinds.items() if len(found) > 1]
     for role in mixed:
@@ -608,6 +622,9 @@ def _agreed(parts: list[Rows]) -> list[Rows]:
             raise EventLogError(
                 f"the column of {role}s has other types in some of the files than in others: give all files one type of it"
             )
+    if len(parts) > 1 and not mixed:
+        stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {_union(parts)}", what=what)}
+        mixed = [role for role in kinds if role not in ("value", "time") and stored[SHORT[role]] == "HUGEINT"]
     if not mixed:
         return parts
     printed = ", ".join(f"CAST({SHORT[role]} AS VARCHAR) AS {SHORT[role]}" for role in mixed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,11 @@ _UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as 
 _EXTRA_KINDS = {
     "value": dict.fromkeys(("decimal", "floating", "integer", "mixed-integer-float"), "float64"),
     "time": {"integer": "Int64"} | dict.fromkeys(("date", "datetime", "datetime64"), "datetime"),
+}
+_LABEL_RULE = "users, items and groups must be integers throughout, or text throughout"
+_RULES = {
+    "value": "values must be numbers throughout, or text throughout",
+    "time": "times must be dates or timestamps of one zone, or without one, throughout, or text throughout",
 }
 _OBJECT_KINDS = {"string": "string", "empty": "string"}
 
@@ -96,7 +102,12 @@ def _relation(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str
     """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
     names = guarded(what, lambda: list(source.columns))
     target = engine.path("table")
-    columns = ", ".join(f"{quoted(name)} AS {short}" for short, name in _short(asked, names, what).items())
+    # What is wider than 64 bits would be written to the file as a fraction.
+    wide = {name for name, kind in zip(names, map(str, source.types), strict=True) if kind in ("HUGEINT", "UHUGEINT")}
+    columns = ", ".join(
+        f"{f'CAST({quoted(name)} AS VARCHAR)' if name in wide else quoted(name)} AS {short}"
+        for short, name in _short(asked, names, what).items()
+    )
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
     return (*_written(engine, target, what), names)
 
@@ -142,14 +153,14 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
         converted = None
     if converted is None:
         raise EventLogError(
-            f"{field}={column!r} of {what} holds Python objects of kind {kind!r}: users, items and groups must be integers "
-            "throughout, or text throughout; cast the column to one of them"
+            f"{field}={column!r} of {what} holds Python objects of kind {kind!r}: {_RULES.get(field, _LABEL_RULE)}; cast the "
+            "column to one of them"
         )
     return converted
 
 
 def _nested(values: Any) -> Any:
-    """Lists and dictionaries as Arrow has them; None for other objects."""
+    """Lists and dictionaries as Arrow has them, with numbers as text; None for other objects."""
     held = values.dropna()
     if (
         importlib.util.find_spec("pyarrow") is None
@@ -158,10 +169,21 @@ def _nested(values: Any) -> Any:
         return None
     arrow, pandas = importlib.import_module("pyarrow"), importlib.import_module("pandas")
     try:
-        made = arrow.array(values, from_pandas=True)
+        made = arrow.array(values.map(_printed, na_action="ignore"), from_pandas=True)
     except (arrow.ArrowException, OverflowError):
         return None
     return pandas.Series(pandas.arrays.ArrowExtensionArray(made), index=values.index)
+
+
+def _printed(value: object) -> object:
+    """The same with the digits of every whole number and decimal: Arrow would write one as the widest of all asks for."""
+    if isinstance(value, list | np.ndarray):
+        return [_printed(element) for element in value]
+    if isinstance(value, dict):
+        return {name: _printed(element) for name, element in value.items()}
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    return str(value) if isinstance(value, int | np.integer) and not isinstance(value, bool) else value
 
 
 _ADAPTERS: Final[dict[tuple[str, str], _Adapter]] = {

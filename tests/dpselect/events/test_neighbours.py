@@ -6,19 +6,25 @@ Through every source and option, whatever the rows, their order and their spelli
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
+import importlib
 import itertools
 import json
 import random
+import re
+import sqlite3
 import time
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -32,7 +38,9 @@ Row = tuple[str | None, ...]
 # Spellings of which no two are one label; "" stands for what CSV cannot tell from a missing value.
 _USERS = ["7", "007", "8", "+8", "9.0", "1e1", " 11", "0", "-0", "abc", "NULL", "nan", "true", "9" * 20, str(2**63), "2024-01-01"]
 _USERS += [str(-(2**63) - 1), "é", "e\u0301", "g 1", "x,y", 'a"b', None]
+_USERS += ["\ufeff7", "1;2", "l\nm,x", "1.50", "1.25"]
 _ITEMS = ["1", "01", "2", "x", "y", "X", "NULL", "nan", "3.5", "9" * 20, "2024-01-01", "true", "N/A", "a;b", "a|b", None]
+_ITEMS += ['"', "1.50", "1.25", "x\nabc,x", " x", "\ufeffx", str(2**63)]
 _TIMES = ["2024-01-05T10:00:00", "2024-01-05", "2023-12-31T23:59:59", "2024-01-31 23:59:59.999999", "2024-02-01T00:00:00Z", None]
 _WINDOW = {"time": "t", "since": "2024-01-01", "until": "2024-02-01"}
 _INSIDE = {"2024-01-05T10:00:00", "2024-01-05", "2024-01-31 23:59:59.999999"}
@@ -85,6 +93,19 @@ def _arrow(rows: list[Row]) -> Any:
     return pa.table({name: pa.array([row[at] for row in rows], pa.string()) for at, name in enumerate(_NAMES)})
 
 
+_WHOLE, _FRACTION = re.compile(r"0|-?[1-9]\d{0,17}"), re.compile(r"0|-?[1-9]\d{0,30}|-?(0|[1-9]\d*)[.]\d+")
+
+
+def _stored(text: str | None) -> str | int | None:
+    """Whole numbers as such, as a database without types has them."""
+    return text if text is None or not _WHOLE.fullmatch(text) else int(text)
+
+
+def _exact(text: str | None) -> str | Decimal | None:
+    """Numbers as decimals with their own digits."""
+    return text if text is None or not _FRACTION.fullmatch(text) else Decimal(text)
+
+
 class _Sources:
     """Every way to hand over the same rows."""
 
@@ -104,6 +125,28 @@ class _Sources:
         parts = (rows[:half], rows[half:])
         return [_csv(self.folder / f"part{at}.csv", part) for at, part in enumerate(parts)]
 
+    def semicolons(self, rows: list[Row]) -> Any:
+        """Found by the header; in UTF-8 with a byte order mark, and packed."""
+        plain = self.csv(rows).read_text(encoding="utf-8")
+        lines = csv.reader(plain.splitlines(keepends=True))
+        with bz2.open(self.folder / "log.csv.bz2", "wt", encoding="utf-8-sig", newline="") as file:
+            csv.writer(file, delimiter=";").writerows(lines)
+        return self.folder / "log.csv.bz2"
+
+    def zstandard(self, rows: list[Row]) -> Any:
+        with pa.CompressedOutputStream(str(self.folder / "log.csv.zst"), "zstd") as file:
+            file.write(self.csv(rows).read_bytes())
+        return self.folder / "log.csv.zst"
+
+    def pattern(self, rows: list[Row]) -> Any:
+        """One file and then another of fewer columns' order turned round."""
+        half = len(rows) // 2
+        _csv(self.folder / "day=1.csv", rows[:half])
+        turned = [_NAMES[::-1], *(["" if text is None else text for text in row[::-1]] for row in rows[half:])]
+        with (self.folder / "day=2.csv").open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows(turned)
+        return str(self.folder / "day=[12].csv")
+
     def tsv(self, rows: list[Row]) -> Any:
         lines = ["\t".join(_NAMES), *("\t".join("" if text is None else text for text in row) for row in rows)]
         (self.folder / "log.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -118,6 +161,18 @@ class _Sources:
         pq.write_table(_arrow(rows), self.folder / "log.parquet")
         return self.folder / "log.parquet"
 
+    def types(self, rows: list[Row]) -> Any:
+        """Parquet files of which each has the types that its rows ask for, as pandas writes them."""
+        for at, part in enumerate((rows[::2], rows[1::2])):
+            columns = {}
+            for place, name in enumerate(_NAMES):
+                held = [_stored(row[place]) if name in ("u", "i", "g") else row[place] for row in part]
+                whole = all(value is None or isinstance(value, int) for value in held)
+                texts = [None if value is None else str(value) for value in held]
+                columns[name] = pa.array(held) if whole else pa.array(texts, pa.string())
+            pq.write_table(pa.table(columns), self.folder / f"typed{at}.parquet")
+        return [self.folder / "typed0.parquet", self.folder / "typed1.parquet"]
+
     def arrow(self, rows: list[Row]) -> Any:
         return _arrow(rows)
 
@@ -127,21 +182,52 @@ class _Sources:
     def objects(self, rows: list[Row]) -> Any:
         return pd.DataFrame(rows, columns=_NAMES, dtype=object)
 
+    def nested(self, rows: list[Row]) -> Any:
+        """Lists and dictionaries of Python's numbers, whose digits are those of each alone."""
+        frame = self.objects(rows)
+        frame["u"] = [{"id": _exact(text)} for text in frame["u"]]
+        frame["i"] = [[_exact(text)] for text in frame["i"]]
+        return frame.rename(columns={"u": "who"})
+
+    def polars(self, rows: list[Row]) -> Any:
+        return pl.DataFrame(rows, schema=dict.fromkeys(_NAMES, pl.String), orient="row").lazy()
+
     def relation(self, rows: list[Row]) -> Any:
         return duckdb.from_arrow(_arrow(rows))
 
+    def sqlite(self, rows: list[Row]) -> Any:
+        path = self.folder / "log.db"
+        path.unlink(missing_ok=True)
+        with sqlite3.connect(path) as link:
+            link.execute(f"CREATE TABLE log ({', '.join(_NAMES)})")
+            kept = [[_stored(text) if place < 3 else text for place, text in enumerate(row)] for row in rows]
+            link.executemany("INSERT INTO log VALUES (?, ?, ?, ?, ?)", kept)
+        link.close()
+        return f"sqlite:///{path}"
+
+    def excel(self, rows: list[Row]) -> Any:
+        book = importlib.import_module("openpyxl").Workbook(write_only=True)
+        sheet = book.create_sheet()
+        for row in (_NAMES, *rows):
+            sheet.append(row)
+        book.save(self.folder / "log.xlsx")
+        return self.folder / "log.xlsx"
+
 
 _KINDS = [name for name in vars(_Sources) if not name.startswith("_")]
+_SAID = {"sqlite": {"table": "log"}, "nested": {"user": "who.id"}}
 
 
 def _read(source: Any, look: dict[str, Any]) -> dict[Any, tuple[float, ...]]:
-    """What is counted of each item, or of each group and item; whatever has 0 is left out."""
+    """What is counted of each item, or of each group and item, by their text; whatever has 0 is left out."""
     counts: Any = events.read(source, **{"user": "u", "item": "i", **look})
     numbers = zip(counts.counts.tolist(), *counts.clipped.tolist(), strict=True)
     if "group" not in look:
-        names: list[Any] = list(counts.labels)
+        names: list[Any] = [str(label) for label in counts.labels]
     else:
-        names = [(group, counts.items[at]) for group, span in counts.spans.items() for at in counts.place[span].tolist()]
+        names = [
+            (str(group), str(counts.items[at])) for group, span in counts.spans.items() for at in counts.place[span].tolist()
+        ]
     return {name: found for name, found in zip(names, numbers, strict=True) if any(found)}
 
 
@@ -168,9 +254,9 @@ def _expected(rows: list[Row], look: dict[str, Any]) -> Counter[Any]:
 
 
 def _drawn(seed: int) -> tuple[random.Random, str, list[str]]:
-    """A generator, an option and the sources that a seed stands for."""
+    """A generator, an option and the sources that a seed stands for: all take their turn."""
     random_ = random.Random(seed)
-    return random_, random_.choice(list(_LOOKS)), random_.sample(_KINDS, 2)
+    return random_, random_.choice(list(_LOOKS)), [_KINDS[seed % len(_KINDS)], random_.choice(_KINDS)]
 
 
 def _check(seed: int, folder: Path) -> None:
@@ -181,7 +267,10 @@ def _check(seed: int, folder: Path) -> None:
     more = rows[:at] + extra + rows[at:]
     sources, look, known = _Sources(folder), {"item": "i", **_LOOKS[option]}, None
     for name in ["csv", *kinds]:
-        without, with_ = (_read(getattr(sources, name)(each), look) for each in (rows, more))
+        if name == "tsv" and any("\n" in text for row in more for text in row if text is not None):
+            continue
+        said = {**look, **_SAID.get(name, {})}
+        without, with_ = (_read(getattr(sources, name)(each), said) for each in (rows, more))
         more = random_.sample(more, len(more))
         assert known in (None, (without, with_)), ("the format or the order of the rows shows", seed, name)
         known = without, with_
@@ -273,3 +362,53 @@ def test_every_source_and_option_has_a_fixed_seed() -> None:
     drawn = [_drawn(seed)[1:] for seed in range(_SEEDS)]
     assert {option for option, _ in drawn} == set(_LOOKS)
     assert {kind for _, kinds in drawn for kind in kinds} == set(_KINDS)
+
+
+# -- what one user writes decides nothing about how the others are read ---------------------------------------------------------
+
+
+def test_a_first_event_does_not_tell_the_delimiter(tmp_path: Path) -> None:
+    """Without a header the first line is somebody's event: the delimiters in it are text, whatever the columns are called."""
+    others = "p;u1,a;q\np;u2,a;q\n"
+    for event, own in (("", {}), ("1;2,x;2\n", {"x;2": (1,)})):
+        (tmp_path / "log.csv").write_text(event + others)
+        assert _read(tmp_path / "log.csv", {"user": "1", "item": "2"}) == {"a;q": (2,), **own}
+
+
+@pytest.mark.parametrize("nested", [lambda number: [number], lambda number: {"id": number}])
+def test_digits_within_python_objects_are_those_of_each_alone(nested: Any) -> None:
+    """A decimal of two digits, or a wide integer, in another user's list leaves all other labels as they are written."""
+    users, look = [f"u{number}" for number in range(4)], {"item": "i.id" if isinstance(nested(1), dict) else "i"}
+    for further in (Decimal("1.25"), 2**70, Decimal("1E+2")):
+        held = [nested(number) for number in (Decimal("1.0"), Decimal("7"), 7, further)]
+        counts = [_read(pd.DataFrame({"u": users[:size], "i": held[:size]}), look) for size in (3, 4)]
+        assert counts[0] == {"1.0": (1,), "7": (2,)}
+        assert counts[1] == {**counts[0], format(further, "f") if isinstance(further, Decimal) else str(further): (1,)}
+
+
+def test_wide_integers_of_another_file_leave_the_rest_apart(tmp_path: Path) -> None:
+    """Files of signed and unsigned integers of 64 bits are counted by all their digits."""
+    near = [2**60, 2**60 + 1]
+    pq.write_table(pa.table({"u": ["a", "b"], "i": pa.array(near)}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"u": ["c"], "i": pa.array([2**63 + 1], pa.uint64())}), tmp_path / "b.parquet")
+    counts = _read([tmp_path / "a.parquet", tmp_path / "b.parquet"], {})
+    assert counts == {str(number): (1,) for number in (*near, 2**63 + 1)}
+
+
+@pytest.mark.parametrize("encoding", ["hz", "utf-7", "iso2022_jp", "unicode_escape", "idna", "punycode"])
+def test_encodings_in_which_lines_depend_on_each_other_are_refused(encoding: str, tmp_path: Path) -> None:
+    """In HZ a label that ends with a tilde joins its line and the next one: such files are converted first."""
+    (tmp_path / "log.csv").write_text("u,i\na,x~\nb,x\n")
+    with pytest.raises(dps.errors.EventLogError, match="convert the file to UTF-8"):
+        _read(tmp_path / "log.csv", {"encoding": encoding})
+
+
+def test_missing_labels_are_the_same_in_every_format(tmp_path: Path) -> None:
+    """What stands for a missing label or value is left out of text and numbers alike."""
+    users = [("7", "1", "2"), ("-1", "1", "2"), ("8", "-1", "-1"), ("9", "1", "-1")]
+    rows: list[Row] = [(user, item, "a", value, None) for user, item, value in users]
+    table = pa.table({"u": [7, -1, 8, 9], "i": [1, 1, -1, 1], "v": [2.0, 2.0, -1.0, -1.0]})
+    for look, users_of in (({}, 2), ({"value": "v", "value_clip": 3.0}, 1)):
+        for source in (_csv(tmp_path / "log.csv", rows), table):
+            counts = _read(source, {"null": "-1", **look})
+            assert {label: numbers[0] for label, numbers in counts.items()} == {"1": users_of}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import bz2
 import json
+import re
+import zipfile
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -111,6 +113,20 @@ def test_workbooks(tmp_path: Path) -> None:
     book.save(tmp_path / "two.xlsx")
     with pytest.raises(EventLogError, match="several sheets"):
         counted(tmp_path / "two.xlsx")
+
+
+def test_rows_beyond_the_size_that_a_workbook_states_are_read(tmp_path: Path) -> None:
+    """A tool that appends rows may leave the sheet's stated size as it was: none of them is dropped, no cell is missing."""
+    openpyxl = pytest.importorskip("openpyxl")
+    book = openpyxl.Workbook()
+    for row in [("user_id", "item_id", "note"), *PAIRS]:
+        book.active.append(row)
+    book.save(tmp_path / "log.xlsx")
+    with zipfile.ZipFile(tmp_path / "log.xlsx") as whole, zipfile.ZipFile(tmp_path / "appended.xlsx", "w") as changed:
+        for name in whole.namelist():
+            held = whole.read(name)
+            changed.writestr(name, re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:C2"', held))
+    assert counted(tmp_path / "appended.xlsx") == COUNTS
 
 
 BASKETS = {"u1": ["naïve"], "u2": ["naïve", "café", "naïve"], "u3": ["a,b", "naïve"], "u4": [], "u5": None}

@@ -24,7 +24,7 @@ from dpselect.cli import app
 from dpselect.events import hold
 from dpselect.events.contributions import Amount
 from dpselect.events.doors.base import SHORT, Asked, Given, Rows
-from dpselect.events.spark import SparkLog
+from dpselect.events.spark import SparkLog, found
 from dpselect.events.staging import shaped
 from dpselect.events.time_window import Window
 from dpselect.sampling import ExactSampler
@@ -296,6 +296,17 @@ def test_what_is_not_read_there_is_refused(integers: tuple[Any, Any], stated: di
     """An option about labels that a cluster would leave out is refused by name."""
     with pytest.raises(dps.EventLogError, match=f"{next(iter(stated))}=.* is not read for a Spark table"):
         dps.events.read(integers[1], user="user", item="item", **stated)
+
+
+@pytest.mark.slow
+def test_quoted_text_does_not_become_another_users_event(session: Any, tmp_path: Path) -> None:
+    """Spark reads each line by itself: a file with a line end within quotes is refused, not made other rows."""
+    (tmp_path / "log.csv").write_text('u,i\nann,a\nbob,"x\nann,b"\n')
+    with pytest.raises(dps.errors.EventLogError, match="not closed on its line"):
+        found(str(tmp_path / "log.csv"), "auto", header=None)
+    (tmp_path / "log.csv").write_text('u,i\nann,a\nbob,"x""y, z"\n')
+    counts: Any = dps.events.read(found(str(tmp_path / "log.csv"), "auto", header=None), user="u", item="i")
+    assert dict(zip(counts.labels, counts.counts.tolist(), strict=True)) == {"a": 1, 'x"y, z': 1}
 
 
 @pytest.mark.slow
