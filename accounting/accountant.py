@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -257,6 +257,9 @@ class _Pool:
         if self.others != Composed() or any(family.member is not GaussianDP for family in self.families):
             return None
         return self._joint_gaussian.profile(epsilon)
+
+    def profile_near(self, epsilon: float) -> Callable[[float], float | None]:
+        return self.profile
 
     def inverse(self, delta: float) -> float | None:
         return None

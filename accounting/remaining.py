@@ -379,6 +379,8 @@ def over_periods(budget: Budget, spent: Iterable[Price]) -> tuple[float, float]:
 def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:
     """The sum over periods as a sentence; `window` is what a period is called."""
     of = f"all {periods:,} {window}s" if periods != 1 else f"the one {window}"
+    if not math.isfinite(epsilon):
+        return f"somebody whose rows lie in {of} faces all their rho in all; no epsilon is stated without a delta"
     words = f"somebody whose rows lie in {of} faces epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}"
     return words + (f", delta {_rounded(exact(delta), ROUND_CEILING, 4)}" if delta else "") + " in all"
 

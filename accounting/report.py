@@ -36,7 +36,7 @@ from accounting.page.spent import budget_in_words, failure_up, main_up, percent_
 from accounting.page.templates import asset, card, template
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
-from accounting.risk import in_words as in_words_of_risk
+from accounting.risk import Risk
 
 Proofs = Mapping[str, tuple[str, ...]]
 """Names of theorems, C8 for example, by the kind of a mechanism or curve."""
@@ -146,7 +146,7 @@ def _section(
             for one in quotas
         ],
         "tiles": _tiles(dataset, summary.totals, latest),
-        "risk": in_words_of_risk(_fullest(dataset, summary.totals).remaining.guarantee, dataset.relation),
+        "risk": Risk.of(_fullest(dataset, summary.totals).remaining.guarantee).in_words(dataset.relation),
         **{
             "shares": [] if windowed else list(_shares_of(dataset.budget, spent)),
             "standing": [] if windowed else list(_standings(dataset.budget, spent)),

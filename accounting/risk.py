@@ -10,9 +10,10 @@ import importlib
 import math
 import numbers
 from collections.abc import Callable, Hashable
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,20 +97,54 @@ def _least(value: Callable[[float], float], end: float) -> float:
     return best
 
 
-def in_words(curve: Proved, relation: Relation = "add_remove", fpr: float = 0.01) -> str:
-    """The risk as a sentence, rounded up: how often a guess is right, and how many are found at `fpr` false alarms."""
-    right, found = (1 + _advantage(curve)) / 2, attack(curve, fpr)
-    question = "whether somebody is in the log" if relation == "add_remove" else "which of two people's data are in the log"
-    return (
-        f"an attacker who guesses {question} is right at most {_of_100(right)} times of 100 (50 by chance); at "
-        f"{100 * fpr:g} false alarm{'' if fpr == 0.01 else 's'} in a hundred, at most {_of_100(found)} in a hundred are found"
-    )
+Unit = Literal["user", "record"]
+_QUESTIONS: dict[tuple[Relation, Unit], str] = {
+    ("add_remove", "user"): "whether somebody is in the log",
+    ("replace_one", "user"): "which of two people's data are in the log",
+    ("add_remove", "record"): "whether a record is in the data",
+    ("replace_one", "record"): "which of two records is in the data",
+}
 
 
-def as_data(curve: Proved, fpr: float = 0.01) -> dict[str, float]:
-    """The same as plain data: "advantage", "right_guesses" at even odds, and "found" at "fpr"."""
-    gain = _advantage(curve)
-    return {"advantage": gain, "right_guesses": (1 + gain) / 2, "fpr": fpr, "found": attack(curve, fpr)}
+@final
+@dataclass(frozen=True)
+class Risk:
+    """What an attacker can do against one curve, as plain data and as a sentence; every share is rounded up.
+
+    Attributes:
+        advantage: the most by which true positives exceed false ones.
+        right_guesses: how often a guess at even odds is right, at most.
+        fpr: the share of false alarms that `found` is stated at.
+        found: how many of those who are there are found, at most.
+    """
+
+    advantage: float
+    right_guesses: float
+    fpr: float
+    found: float
+
+    @classmethod
+    def of(cls, curve: Proved, fpr: float = 0.01) -> Risk:
+        """Of a curve, at a false positive rate.
+
+        Raises:
+            InvalidArgument: fpr is outside of [0, 1].
+        """
+        found, gain = attack(curve, fpr), _advantage(curve)
+        return cls(gain, min(1.0, (1 + gain) / 2 * _OUTWARD), fpr, found)
+
+    def as_data(self, relation: Relation = "add_remove", unit: Unit = "user") -> dict[str, float | str]:
+        """Plain data, the sentence under "in_words"."""
+        return {**asdict(self), "in_words": self.in_words(relation, unit)}
+
+    def in_words(self, relation: Relation = "add_remove", unit: Unit = "user") -> str:
+        """The sentence, about what is protected: all that a user did, or a record."""
+        question = _QUESTIONS[relation, unit]
+        return (
+            f"an attacker who guesses {question} is right at most {_of_100(self.right_guesses)} times of 100 (50 by chance); at "
+            f"{100 * self.fpr:g} false alarm{'' if self.fpr == 0.01 else 's'} in a hundred, at most {_of_100(self.found)} in a "
+            "hundred are found"
+        )
 
 
 def _of_100(share: float) -> str:

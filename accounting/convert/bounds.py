@@ -53,6 +53,7 @@ class Bounded(Protocol):
     def table_orders(self) -> tuple[float, ...]: ...
     def rdp(self, orders: Floats) -> Floats: ...
     def profile(self, epsilon: float) -> float | None: ...
+    def profile_near(self, epsilon: float) -> Callable[[float], float | None]: ...
     def inverse(self, delta: float) -> float | None: ...
     def losses(self) -> Losses | None: ...
 
@@ -101,8 +102,8 @@ def best_delta(curve: Bounded, epsilon: float, *, thorough: bool = False) -> Bou
 
 def deltas_near(curve: Bounded, epsilon: float) -> Callable[[float], float]:
     """A delta at every epsilon, quick and tight near this one; without the route `rdp` where another one serves."""
-    closed, losses, recursion = _closed_form(curve), _composable(curve), _recursion(curve, 1.0)
     near = min(epsilon, _INSIDE * curve.core_epsilon)
+    closed, losses, recursion = _closed_form(curve, near), _composable(curve), _recursion(curve, 1.0)
     composed = [] if losses is None else [pld_deltas(way, near) for way in losses.directed()]
     if closed is None and not composed:
         return lambda at: best_delta(curve, at).value
@@ -227,14 +228,16 @@ def _pld_delta(losses: Losses, epsilon: float) -> Bound:
     return Bound(max(LEAST_DELTA, found.value), "pld", grid_error=found.inflation)
 
 
-def _closed_form(curve: Bounded) -> Callable[[float], float] | None:
-    if curve.profile(0.0) is None:
+def _closed_form(curve: Bounded, near: float | None = None) -> Callable[[float], float] | None:
+    """The curve's profile, quick near an epsilon that many are asked for around; None where it has none."""
+    found = curve.profile if near is None else curve.profile_near(near)
+    if found(0.0) is None:
         return None
 
     pure = curve.core_epsilon
 
     def profile(epsilon: float) -> float:
-        value = curve.profile(epsilon)
+        value = found(epsilon)
         least = LEAST_DELTA if epsilon < pure else 0.0
         return 1.0 if value is None else max(least, value)
 

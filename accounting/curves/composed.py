@@ -363,6 +363,18 @@ class ChosenAfter(Curve):
         found, left = self._deltas_near(epsilon)(epsilon), math.nextafter(epsilon - self.first.core_epsilon, -math.inf)
         return found if left < 0 else min(found, max(best_delta(curve, left, thorough=True).value for curve in self.options))
 
+    def profile_near(self, epsilon: float) -> Callable[[float], float | None]:
+        pure = self.first.core_epsilon
+        if math.isinf(pure):
+            return lambda _: None
+        mean, options = self._deltas_near(epsilon), [deltas_near(curve, max(0.0, epsilon - pure)) for curve in self.options]
+
+        def smallest(at: float) -> float:
+            left = math.nextafter(at - pure, -math.inf)
+            return mean(at) if left < 0 else min(mean(at), max(delta(left) for delta in options))
+
+        return smallest
+
     def inverse(self, delta: float) -> float | None:
         pure = self.first.core_epsilon
         if math.isinf(pure):

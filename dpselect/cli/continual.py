@@ -405,7 +405,12 @@ def _as_data(opened: Horizon, released: Sequence[Period], names: Sequence[str] |
         "horizon": {"key": opened.key, "periods": mechanism.periods, "periods_left": opened.periods_left},
         "count": mechanism.count,
         "window": mechanism.window,
-        "guarantee": asdict(stated) | {"in_words": promise_in_words(stated), "covers": "all periods of the horizon together"},
+        "guarantee": {
+            **asdict(stated),
+            "in_words": promise_in_words(stated),
+            "risk": stated.risk.as_data(stated.relation),
+            "covers": "all periods of the horizon together",
+        },
         "mechanism": jsonlib.loads(mechanism.to_json()),
         "released": [
             {
@@ -460,5 +465,6 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         ("count", over.get(told["count"], f"users of the last {told['window']} periods") + f", as {_counted(told)}"),
         ("epsilon", promised),
         ("in words", told["guarantee"]["in_words"]),
+        ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
     return Group(*lines, out.facts(facts))

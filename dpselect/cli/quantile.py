@@ -22,7 +22,7 @@ from dpselect.errors import printable
 from dpselect.events.reading import Reading
 from dpselect.events.values import Rule
 from dpselect.release.answer import PaidCharge, session_of, told
-from dpselect.release.promise import promise, promise_in_words, relation_in_words, rounded_up
+from dpselect.release.promise import promise, promise_in_words, relation_in_words, risk_in_words, rounded_up
 from dpselect.release.question import UNASKED
 from dpselect.release.record import RECORDED, UNRECORDED, recorded
 from dpselect.spec import QuantileSpec
@@ -46,7 +46,7 @@ class _Answer:
         return {
             "dpselect": dps.__version__,
             "quantiles": [{"quantile": share, "value": value} for share, value in values],
-            "guarantee": asdict(stated) | {"in_words": promise_in_words(stated)},
+            "guarantee": asdict(stated) | {"in_words": promise_in_words(stated), "risk": stated.risk.as_data(stated.relation)},
             "question": self.asked,
             "mechanism": jsonlib.loads(self.mechanism.to_json()),
             "curve": jsonlib.loads(self.mechanism.curve.to_json()),
@@ -74,6 +74,7 @@ class _Answer:
         yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
         yield "pure epsilon", f"{rounded_up(self.mechanism.epsilon)}, for all quantiles together"
         yield "in words", promise_in_words(stated)
+        yield "risk", risk_in_words(stated)
         grid = f"{self.mechanism.low:g} to {self.mechanism.high:g} in steps of {self.mechanism.step:g}"
         yield "grid", f"{grid}; numbers outside are moved to its ends"
         if self.salt is not None:

@@ -345,6 +345,7 @@ def page(plan: Plan, charts: Sequence[Chart]) -> Iterator[str]:
         **{"plan": plan, "best": best, "name": class_name(best.name), "style": style, "releases": releases_in_words(plan)},
         **{"budget": budget_in_words(plan.budget), "question": question_in_words(plan)},
         cost=f"{best.cost:.6g} of {plan.budget.limit:g}",
+        risk=plan.risk().in_words(plan.sensitivity.relation),
         tiles=list(_tiles(best)),
         examples=list(_examples(best)),
         parameters=[(part.k, run.to_json()) for part, run in zip(plan.parts, best.mechanisms, strict=True)],

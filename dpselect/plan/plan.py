@@ -21,6 +21,7 @@ from pydantic import Field, ValidationError
 from accounting import AccountingError, Budget, CalibrationError, Composed, Curve, Relation
 from accounting.arguments import WORDS
 from accounting.frozen import Count, Positive, Probability, Real, kind_of
+from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     AnyMechanism,
@@ -365,6 +366,10 @@ class Plan(Stated):
         """What all releases cost together with this mechanism, by default the recommended one."""
         chosen = planned or self.recommended
         return Composed.of([(part.releases, run.curve) for part, run in zip(self.parts, chosen.mechanisms, strict=True)])
+
+    def risk(self, planned: PlannedMechanism | None = None) -> Risk:
+        """What an attacker gains from all releases together with this mechanism, by default the recommended one."""
+        return Risk.of(self.curve(planned))
 
     def to_json(self) -> str:
         """The plan as JSON; `Plan.from_json` reads it back."""
@@ -1190,6 +1195,7 @@ def recommendation_in_words(plan: Plan, planned: PlannedMechanism) -> Iterator[t
         yield "counts", f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}{looked}"
     unit, at = _unit(plan.budget), f" at delta {plan.budget.delta:g}" if plan.budget.delta else ""
     yield "cost", f"{unit} {planned.cost:.4g} of {plan.budget.limit:g}{at} for {releases_in_words(plan)}"
+    yield "risk", plan.risk(planned).in_words(plan.sensitivity.relation)
     if planned.worst_recall is None:
         yield "if wrong", "the guarantee stands; how the recall changes with the profile was not looked at (--curves)"
     else:

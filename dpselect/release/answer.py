@@ -23,7 +23,7 @@ from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import interval, without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt, LearnThenSelect
-from dpselect.release.promise import Promise, promise, promise_in_words
+from dpselect.release.promise import Promise, promise, promise_in_words, risk_in_words
 from dpselect.release.question import Question, choose, choose_later, learns_about, listed_groups
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
@@ -152,7 +152,8 @@ class Answer:
     def lines(self) -> list[str]:
         """What is promised and what it cost, in words, and what to beware of."""
         told = [line for line in (self.lost, self.left) if line is not None]
-        return [promise_in_words(self.guarantee), *cautions(self.question), *told]
+        stated = self.guarantee
+        return [promise_in_words(stated), f"Risk: {risk_in_words(stated)}.", *cautions(self.question), *told]
 
     def __repr__(self) -> str:
         held = self.selection.columns()

@@ -9,6 +9,7 @@ from decimal import ROUND_CEILING, Context, Decimal
 from accounting import Bound, Budget, Relation, best_epsilon
 from accounting.arguments import WORDS
 from accounting.convert.bounds import Route
+from accounting.risk import Risk
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.learn import LearnThenSelect
 
@@ -51,13 +52,14 @@ class Promise:
     rho: float | None
     delta0: float
     points: tuple[ProvenEpsilon, ...]
+    risk: Risk
 
 
 def promise(mechanism: Mechanism | LearnThenSelect, budget: Budget) -> Promise:
     """The price of one release of `mechanism`, at the deltas that `budget` gives reason to look at."""
     curve = mechanism.curve
     points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))
-    return Promise(mechanism.relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points)
+    return Promise(mechanism.relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
 
 
 def _finite(value: float) -> float | None:
@@ -88,6 +90,11 @@ def promise_in_words(stated: Promise) -> str:
     if epsilon < 20:
         factor += f" = {rounded_up(math.nextafter(math.exp(epsilon), math.inf), 3)}"
     return f"{start} {change} changes the probability of any outcome by a factor of at most {factor}{slack}."
+
+
+def risk_in_words(stated: Promise) -> str:
+    """What an attacker gains from the release, as a sentence (Theorem R1)."""
+    return stated.risk.in_words(stated.relation)
 
 
 def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:

@@ -134,6 +134,7 @@ def _guarantee(stated: Promise, budget: Budget) -> dict[str, Any]:
         "delta0": stated.delta0,
         "points": [asdict(point) for point in stated.points],
         "in_words": promise_in_words(stated),
+        "risk": stated.risk.as_data(stated.relation),
     }
 
 

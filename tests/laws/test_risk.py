@@ -9,8 +9,8 @@ import pytest
 from scipy.stats import binom, laplace, norm
 
 import accounting as acc
-from accounting import risk
 from accounting.errors import InvalidArgument
+from accounting.risk import Risk
 
 RATES = [1e-4, 0.01, 0.05, 0.1, 0.3, 0.5, 0.9]
 
@@ -103,17 +103,20 @@ def test_a_zcdp_bound_covers_the_gaussian_that_attains_it() -> None:
 def test_the_words_round_up_and_name_the_question() -> None:
     """Nobody reads a smaller risk than there is; under replace_one the question is another one."""
     curve = acc.GaussianDP(mu=0.2508)  # (1, 1e-6)
-    words = risk.in_words(curve)
+    words = Risk.of(curve).in_words()
     assert words == (
         "an attacker who guesses whether somebody is in the log is right at most 55 times of 100 (50 by chance); at 1 false "
         "alarm in a hundred, at most 1.9 in a hundred are found"
     )
     assert curve.attack(0.01) <= 0.019
-    assert "which of two people's data are in the log" in risk.in_words(curve, "replace_one")
-    assert risk.in_words(acc.PureDP(epsilon=50.0)).count("100 times of 100") == 1
-    data = risk.as_data(curve, 0.1)
-    gain = curve.advantage
-    assert data == {"advantage": gain, "right_guesses": (1 + gain) / 2, "fpr": 0.1, "found": curve.attack(0.1)}
+    assert "which of two people's data are in the log" in Risk.of(curve).in_words("replace_one")
+    assert Risk.of(acc.PureDP(epsilon=50.0)).in_words().count("100 times of 100") == 1
+    assert "whether a record is in the data" in Risk.of(curve).in_words(unit="record")
+    assert "which of two records is in the data" in Risk.of(curve).in_words("replace_one", "record")
+    stated, gain = Risk.of(curve, 0.1), curve.advantage
+    assert (stated.advantage, stated.fpr, stated.found) == (gain, 0.1, curve.attack(0.1))
+    assert stated.right_guesses == pytest.approx((1 + gain) / 2, rel=1e-11)
+    assert stated.right_guesses >= (1 + gain) / 2
 
 
 def test_arrays_are_taken_where_a_number_is() -> None:

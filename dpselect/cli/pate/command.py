@@ -24,9 +24,10 @@ from rich.text import Text
 from typer import Argument, Exit, Option, echo
 
 import dpselect
-from accounting import AccountingError, Budget, Ledger, Relation, best_epsilon, risk
+from accounting import AccountingError, Budget, Ledger, Relation, best_epsilon
 from accounting.address import masked, without_password
 from accounting.files import PRIVATE, new_file, require_new
+from accounting.risk import Risk
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
 from dpselect.cli import options, out
 from dpselect.cli.guard import SPENT, Terminated
@@ -532,7 +533,7 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
             "works": answer.outlook.works,
         },
         "guarantee": {"relation": job.mechanism.relation, "epsilon": epsilon if math.isfinite(epsilon) else None, "delta": at},
-        "risk": risk.as_data(rounds * curve) if rounds else None,
+        "risk": Risk.of(rounds * curve).as_data(job.mechanism.relation, "record") if rounds else None,
         "mechanism": json.loads(job.mechanism.to_json()),
         "curve": json.loads(curve.to_json()),
         "ledger": {
@@ -566,9 +567,7 @@ def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     epsilon = "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'])}"
     yield "all rounds", f"{epsilon} at delta {stated['delta']:g}, whatever the votes"
     if told["risk"] is not None:
-        right, found = (math.ceil(100 * told["risk"][name]) for name in ("right_guesses", "found"))
-        guessed = f"an attacker who guesses at one record is right at most {right} times of 100 (50 by chance); at 1 false alarm "
-        yield "risk", f"{guessed}in a hundred, at most {found} in a hundred are found"
+        yield "risk", told["risk"]["in_words"]
     yield "protects", f"one private record: it changes one teacher's ballots in all rounds ({stated['relation']})"
     settings = (f"{name}={value}" for name, value in mechanism.items() if name != "kind" and value is not None)
     yield "mechanism", f"{mechanism['kind']} ({', '.join(settings)})"

@@ -20,6 +20,7 @@ import dpselect
 from accounting import OutputError, OutputRefused
 from accounting.address import masked
 from accounting.errors import missing_extra
+from accounting.risk import Risk
 from dpselect.cli import options, out
 from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate
 from dpselect.cli.plan.request import PlanQuestion, answer_quick, needed_for
@@ -462,6 +463,7 @@ def _as_data(plan: Plan, charts: Sequence[Chart]) -> dict[str, Any]:
         "recommended": {
             "name": plan.recommended.name,
             "mechanisms": [json.loads(run.to_json()) for run in plan.recommended.mechanisms],
+            "risk": plan.risk().as_data(plan.sensitivity.relation),
         },
         "charts": [json.loads(chart.model_dump_json()) for chart in charts],
     }
@@ -533,6 +535,7 @@ def _horizon_data(plan: HorizonPlan) -> dict[str, Any]:
         "way": plan.way,
         "in_words": list(plan.lines()),
         "mechanism": json.loads(plan.mechanism.to_json()),
+        "risk": Risk.of(plan.mechanism.curve).as_data(plan.mechanism.relation),
         "recall": {"horizon": plan.recall, "one_by_one": plan.one_by_one, "one_by_one_remembered": plan.remembered},
         "clips": [{"exponent": users.exponent, "cells": users.cells, "recall": mean} for users, mean in plan.clips],
         "longer_periods": [{"periods_at_once": periods, "recall": mean} for periods, mean in plan.longer],
@@ -553,7 +556,13 @@ def _horizon_shown(plan: HorizonPlan) -> Group:
         Text(),
         *(Text(line) for line in plan.lines()),
         Text(),
-        out.facts([("shape", plan.log), ("next", f"{start} {bounds} ...")]),
+        out.facts(
+            [
+                ("risk", Risk.of(mechanism.curve).in_words(mechanism.relation)),
+                ("shape", plan.log),
+                ("next", f"{start} {bounds} ..."),
+            ]
+        ),
     )
 
 

@@ -14,6 +14,7 @@ from typer import echo
 
 from accounting import Budget, Ledger, Relation
 from accounting.address import masked
+from accounting.risk import Risk
 from dpselect import InvalidRequest, Sensitivity
 from dpselect.cli import config, options, out
 from dpselect.cli.config import Config
@@ -286,8 +287,9 @@ def answer_quick(stated: Mapping[str, Any], *, json: bool) -> None:
     found = Candidates.of(budget, request, limit=limit, order=stated["order"] is not False)
     choice = found.best(profile)
     told = _as_data(choice, found.recalls(choice, profile), profile)
+    risk, relation = Risk.of(request.releases * choice.mechanism.curve), request.sensitivity.relation
     if json:
-        echo(out.json_text({**told, "mechanism": choice.mechanism.model_dump(mode="json")}))
+        echo(out.json_text({**told, "risk": risk.as_data(relation), "mechanism": choice.mechanism.model_dump(mode="json")}))
     else:
         alone = stated["shape"] is None and stated["ledger"] is None
         assumed = [options.flags(name) for name in _USERS if alone and stated[name] is None]
@@ -304,6 +306,7 @@ def answer_quick(stated: Mapping[str, Any], *, json: bool) -> None:
                 f"about {sum(recalls) / len(recalls):.2f} of the true top k; {min(recalls):.2f} to {max(recalls):.2f} "
                 "on standard shapes",
             ),
+            ("risk", risk.in_words(relation)),
         ]
         alike = "learns what is not declared first" if assumed else "chooses so for such users"
         last = f"dpselect topk {alike}. A plan with --shape simulates, and is closer."

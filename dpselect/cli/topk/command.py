@@ -8,14 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
-from typer import Argument
+from typer import Argument, echo
 
 import accounting as acc
+from accounting.remaining import in_all_in_words
 from dpselect.cli import options, out
 from dpselect.cli.from_model import command
 from dpselect.cli.topk.delivery import Delivery
@@ -28,7 +29,6 @@ from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
 from dpselect.release.answer import answer
-from dpselect.release.promise import rounded_up
 from dpselect.release.question import Question, choose, opened
 from dpselect.selection import Selection
 from dpselect.spec import LedgerFields, ReleaseFields, TopKSpec
@@ -120,9 +120,12 @@ def _released_every(
     pending = [period for period in todo if period.name not in states]
     for period in pending:
         period.delivery.require(period.question)
+    choice = choose(question, dataset.budget)
+    in_all = _in_all(dataset, choice, [period.name for period in pending], question.spec)
     if pending:
-        _release(question, dataset.budget, todo, states, shown, progress)
-    _show([(period, states[period.name]) for period in todo], _of_all(question, dataset.budget, len(todo)), as_json=as_json)
+        echo(f"to be released, {len(pending):,} of {len(todo):,} periods: {in_all[0]}", err=True)
+        _release(question, choice, todo, states, shown, progress)
+    _show([(period, states[period.name]) for period in todo], in_all, as_json=as_json)
     if lost := [name for name, state in states.items() if state == "lost"]:
         raise InvalidRequest(
             f"of {len(lost)} periods the answer is lost ({', '.join(lost[:5])}): they are charged, and may be asked for again "
@@ -214,13 +217,12 @@ def _standing(
 
 def _release(
     question: Question,
-    whole: acc.Budget,
+    choice: Choice,
     todo: Sequence[_Period],
     states: dict[str, State],
     shown: Sequence[Selection],
     progress: ProgressCallback | None,
 ) -> None:
-    choice = choose(question, whole)
     pending = [period for period in todo if period.name not in states]
     choice, memory = _with_memory(question, choice, shown, len(pending))
     with split(question.source, question.reading, [(period.name, *period.ends) for period in todo]) as parts:
@@ -264,23 +266,29 @@ def _on_all_items(mechanism: OneshotTopK, size: int) -> OneshotTopK | None:
     return None
 
 
-def _of_all(question: Question, whole: acc.Budget, periods: int) -> str:
-    """What somebody pays who is there in every period: each of them has a budget of its own, and these add up."""
-    curve, budget = periods * choose(question, whole).mechanism.curve, question.budget
-    start = f"Somebody who is there in all {periods:,} periods pays for all of them:"
-    if budget.rho is not None:
-        return f"{start} rho {rounded_up(curve.rho)}."
-    delta = min(periods * budget.delta, 0.5)
-    epsilon = acc.best_epsilon(curve, delta).value
-    return f"{start} epsilon {rounded_up(epsilon)}" + (f" at delta {rounded_up(delta)}." if delta else ".")
+def _in_all(
+    dataset: acc.ledger.Dataset, choice: Choice, todo: Sequence[str], payment: LedgerFields
+) -> tuple[str, dict[str, Any]]:
+    """What somebody faces who is in every period, those that were charged before included; as words and as plain data.
+
+    Raises:
+        BudgetExceeded: the dataset declares less (`ledger init --most-in-all`).
+    """
+    with opened(payment) as ledger:
+        epsilon, delta = ledger.in_all(dataset.name, choice.mechanism if todo else None, todo)
+        many = len({total.period for total in ledger.totals(dataset.name)} | set(todo))
+    words = in_all_in_words(epsilon, delta, many, dataset.window)
+    stated = {"epsilon": epsilon, "delta": delta} if math.isfinite(epsilon) else {"epsilon": None, "delta": None}
+    return words, {"periods": many, **stated, "in_words": words}
 
 
-def _show(standing: Sequence[tuple[_Period, State]], of_all: str, *, as_json: bool) -> None:
+def _show(standing: Sequence[tuple[_Period, State]], in_all: tuple[str, dict[str, Any]], *, as_json: bool) -> None:
+    words, stated = in_all
     if as_json:
         listed = [{"period": period.name, "state": state, "output": str(period.delivery.output)} for period, state in standing]
-        out.emit(out.json_text(listed) + "\n")
+        out.emit(out.json_text({"periods": listed, "in_all": stated}) + "\n")
         return
     table = Table.grid(padding=(0, 2))
     for period, state in standing:
         table.add_row(Text(period.name), Text(_STATES[state]), Text("" if state == "lost" else str(period.delivery.output)))
-    out.emit(Group(table, Text(of_all)))
+    out.emit(Group(table, Text(f"{words[:1].upper()}{words[1:]}.")))

@@ -28,7 +28,7 @@ from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, interval, without_counts
 from dpselect.release.answer import Answer, cautions
-from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, rounded_up
+from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, risk_in_words, rounded_up
 from dpselect.release.question import Question
 from dpselect.release.record import as_json, left_out, on_record, recorded, rescued, write_private
 from dpselect.selection import Label, Selection
@@ -137,6 +137,7 @@ def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
     if stated.delta0:
         yield "delta0", f"{rounded_up(stated.delta0)}, the probability of failure, part of delta"
     yield "in words", promise_in_words(stated)
+    yield "risk", risk_in_words(stated)
 
 
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:

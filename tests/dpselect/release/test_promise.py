@@ -11,17 +11,43 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.convert.bounds import Route
-from dpselect.release.promise import ROUTES, Promise, ProvenEpsilon, promise, promise_in_words, rounded_up
+from accounting.risk import Risk
+from dpselect.release.promise import (
+    ROUTES,
+    Promise,
+    ProvenEpsilon,
+    promise,
+    promise_in_words,
+    risk_in_words,
+    rounded_up,
+)
+
+RISK = Risk(advantage=0.5, right_guesses=0.75, fpr=0.01, found=0.03)
 
 
 def stated(**changes: Any) -> Promise:
-    fields: dict[str, Any] = {"relation": "add_remove", "pure_epsilon": None, "rho": None, "delta0": 0.0, "points": ()}
+    fields: dict[str, Any] = {
+        "relation": "add_remove",
+        "pure_epsilon": None,
+        "rho": None,
+        "delta0": 0.0,
+        "points": (),
+        "risk": RISK,
+    }
     return Promise(**{**fields, **changes})
 
 
 def test_every_route_has_words() -> None:
     """Whatever bound wins, it can be named."""
     assert set(ROUTES) == set(get_args(Route))
+
+
+def test_the_risk_is_that_of_the_whole_price_under_its_relation() -> None:
+    """An answer says what an attacker gains from its curve, failures included, about the relation that it is priced for."""
+    mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=dps.Sensitivity.of_counts("replace_one"))
+    price = promise(mechanism, acc.Budget(epsilon=1.0))
+    assert price.risk == Risk.of(mechanism.curve)
+    assert risk_in_words(price) == Risk.of(mechanism.curve).in_words("replace_one")
 
 
 def test_no_guarantee_is_none() -> None:
