@@ -54,7 +54,7 @@ def demo(
         ranking = made_up.ranking()
         truth = {
             "note": "the people are made up: for real data the truth is private",
-            "true_top": list(ranking)[: released.question.spec.k],
+            "true_top": list(ranking)[: released.question.k],
             "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
         }
         data = {**as_data(released), "command": command(released.question), "synthetic": truth}

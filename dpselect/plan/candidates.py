@@ -54,9 +54,6 @@ Settings = Mapping[str, Any]
 GENEROUS = 300
 """Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
 
-ALL = 1_000_000
-"""As many items as are safe to show: k where no number is asked for."""
-
 WHOLE_COUNTS = (
     "a clip goes with no counts of the same scores, which are sums of shares: leave out --clip (clip=) or --with-counts (counts=)"
 )

@@ -161,7 +161,8 @@ class Answer:
         columns += [tuple(f"{value:,.6g} {self.unit}" for value in self.values)] if self.unit and self.values else []
         shown = ["  " + "  ".join(map(str, row)) for row in zip(*columns, strict=True)]
         missing = "" if self.selection.complete else f" ({self.selection.reason})"
-        start = f"Answer: {len(shown)} of the top {self.question.spec.k}, by {type(self.mechanism).__name__}{missing}"
+        asked = "" if self.question.spec.k == "all" else f" of the top {self.question.k}"
+        start = f"Answer: {len(shown)}{asked or ' items'}, by {type(self.mechanism).__name__}{missing}"
         return "\n".join(map(printable, [start, *shown, *self.lines()]))
 
     def _repr_html_(self) -> str:
@@ -210,7 +211,7 @@ def answer(
             it returns, a hash of what was kept, is part of the ledger's record. What it raises ends the release.
         choice: what `choose` says, if it is known: of many questions that differ in their period alone it is asked once.
         staged: the events of the source within the question's window, if they have been cut out of it.
-        memory: of earlier releases of the same mechanism, which draws this one; `question.spec.k` of what it shows are the
+        memory: of earlier releases of the same mechanism, which draws this one; `question.k` of what it shows are the
             answer.
 
     Whatever interrupts it says whether it was charged, under which entry and key.

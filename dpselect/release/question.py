@@ -92,6 +92,13 @@ class Question:
         return question
 
     @property
+    def k(self) -> int:
+        """How many items may be released (of each group)."""
+        if self.spec.k != "all":
+            return self.spec.k
+        return ALL if self.domain is None else len(self.domain)
+
+    @property
     def domain_name(self) -> str:
         """What the catalogue is called."""
         return _name_of(self.spec.domain)
@@ -180,6 +187,8 @@ class Question:
         return {"source": _named(self.source), "reading": how, "release": asked}
 
 
+ALL = 1_000_000
+"""k where all are asked for that are safe to show, and no catalogue says how many items there are."""
 UNASKED = {"buckets", "memory_limit", "salt"}
 """Fields of a reading that are not part of the question."""
 _BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
@@ -379,7 +388,7 @@ def _require_delta(question: Question) -> None:
 def _request(question: Question, whole: Budget | None) -> TopKRequest:
     spec = question.spec
     return TopKRequest(
-        k=spec.k,
+        k=question.k,
         sensitivity=Sensitivity.of_counts(question.relation, question.reading.max_items_per_user),
         candidates=None if question.domain is None else len(question.domain),
         min_users=spec.min_users,

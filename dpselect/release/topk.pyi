@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 from accounting import Ledger, Relation
 from accounting.frozen import Count, Positive, Real
@@ -64,7 +64,7 @@ def topk(
     time_zone: str = ...,
     time_unit: Unit | None = ...,
     relation: Relation = ...,
-    k: Count,
+    k: Count | Literal["all"],
     with_counts: Flag = ...,
     min_users: Count | None = ...,
     mechanism: str | Mechanism | None = ...,

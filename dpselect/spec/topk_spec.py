@@ -26,10 +26,22 @@ Over = Literal["period", "running", "window"]
 """What a count of a horizon is of."""
 
 
+def size_of(stated: Any) -> int | Literal["all"]:
+    """How many items, from text."""
+    if stated == "all":
+        return "all"
+    try:
+        return int(str(stated))
+    except ValueError:
+        raise InvalidRequest(f"k={str(stated)[:40]!r} must be an integer >= 1, or all") from None
+
+
 class ReleaseFields(Spec):
     """What a release of the top k is."""
 
-    k: Count = option("How many items to release, at least 1.", default=..., metavar="N")
+    k: Count | Literal["all"] = option(
+        "How many items to release, at least 1; or all that are safe to show.", default=..., metavar="N|all", parse=size_of
+    )
     with_counts: Flag = option(
         "Also release a noisy number of users of every item, with an interval; it takes a part of the budget.", "Question", False
     )

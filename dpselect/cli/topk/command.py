@@ -150,7 +150,13 @@ def _released_at_once(question: Question, output: Path | None, *, as_json: bool)
     if spec.engine != "memory":
         raise InvalidRequest("engine= is not for a horizon, which counts in memory: leave it out")
     out.require_targets({"--output": output}, str(spec.ledger))
-    settings = {"k": spec.k, "periods": None, "count": spec.count or "period", "window": spec.window, "relation": spec.relation}
+    settings = {
+        "k": question.k,
+        "periods": None,
+        "count": spec.count or "period",
+        "window": spec.window,
+        "relation": spec.relation,
+    }
     paid = spec.given("ledger", "dataset", "key", "team", "purpose", "actor", "label") | {"path": Path(str(spec.horizon))}
     closed_at_once(
         question.source,
@@ -245,9 +251,9 @@ def _with_memory(question: Question, choice: Choice, shown: Sequence[Selection],
         return choice, None
     if isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is not None:
         keeping = SparseHistogram.model_validate({**settings_of(mechanism), "k": None})
-        return replace(choice, mechanism=keeping), History(keeping, k=question.spec.k, releases=releases, shown=shown)
+        return replace(choice, mechanism=keeping), History(keeping, k=question.k, releases=releases, shown=shown)
     if isinstance(mechanism, OneshotTopK) and domain and (whole := _on_all_items(mechanism, len(domain))) is not None:
-        return replace(choice, mechanism=whole), History(whole, k=question.spec.k, releases=releases, shown=shown)
+        return replace(choice, mechanism=whole), History(whole, k=question.k, releases=releases, shown=shown)
     return choice, None
 
 

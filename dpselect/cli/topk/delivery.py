@@ -35,21 +35,22 @@ from dpselect.selection import Label, Selection
 
 _ALL = 0.98  # of the stated budget: a release that costs less has more noise than that asks for
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
+_ALL_SHOWN = "No other item is safe to show: a larger budget or a public catalogue releases more; asking again costs again."
 
 
 def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
     """The release and its price; `notes` stand beside the items, for synthetic data only."""
-    question, selection = answer.question, answer.selection
+    question = answer.question
     stated, reading = promise(answer.paid, question.budget), question.reading
     item = " and ".join(map(str, reading.item)) if isinstance(reading.item, tuple) else reading.item
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
     measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
     return Group(
-        out.heading(f"Private top {question.spec.k} of {_column(item)}{each}, by {measure}"),
+        out.heading(f"Private {_asked(question)} of {_column(item)}{each}, by {measure}"),
         Text(),
         _items(answer, notes, _interval(answer)),
         Text(),
-        Text(_outcome(selection)),
+        Text(_outcome(answer)),
         Text(),
         out.heading("What is promised"),
         out.facts(_promises(stated, question)),
@@ -63,13 +64,20 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     )
 
 
-def _outcome(selection: Selection) -> str:
+def _asked(question: Question) -> str:
+    return "ranking" if question.spec.k == "all" else f"top {question.k}"
+
+
+def _outcome(answer: Answer) -> str:
     """How much of what was asked for is there."""
-    asked = "" if selection.requested is None else f" of the {selection.requested} asked for"
+    selection, everything = answer.selection, answer.question.spec.k == "all"
+    asked = "" if everything or selection.requested is None else f" of the {selection.requested} asked for"
     if selection.groups is not None:
         asked = f" in {len(set(selection.groups)):,} groups"
     kind = "in order of rank" if selection.ordered else "as a set: their order is not released"
     start = f"Released {len(selection)}{asked}, {kind}." if len(selection) else f"Released none{asked}."
+    if everything and answer.question.domain is None:
+        return f"{start} {_ALL_SHOWN}"
     return start if selection.complete else f"{start} Not complete: {printable(selection.reason)}. {_ADVICE}"
 
 

@@ -1,0 +1,69 @@
+"""`k` far above the number of items, and `k="all"`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from dpselect.cli.app import app
+from dpselect.mechanisms import LimitedDomain
+from dpselect.plan.learn import Informed
+from dpselect.plan.request import TopKRequest
+
+LOG = Path(__file__).parents[4] / "shared" / "cases" / "leading_zero.csv"
+USERS = [380, 350, 320, 290, 260, 230, 200, 170, 140, 110]
+ROWS = pd.DataFrame(
+    [(f"u{user}", f"i{item}") for item, users in enumerate(USERS) for user in range(users)], columns=["user", "item"]
+)
+pytestmark = pytest.mark.filterwarnings("ignore:nothing was recorded")
+ASKED: dict[str, Any] = {"user": "user", "item": "item", "epsilon": 5.0}
+
+
+def _released(k: Any, **more: Any) -> set[Any]:
+    return set(dps.topk(ROWS, **ASKED, k=k, **more).items)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [1000, 100_000, "all"])
+def test_a_large_k_releases_no_less_than_a_small_one(k: Any) -> None:
+    """Ten items with more than a hundred users each are all released, however many are asked for."""
+    assert _released(k, delta=1e-6) == {f"i{item}" for item in range(10)}
+
+
+def test_all_of_a_catalogue_is_all_of_it() -> None:
+    """Of a public list, all are as many as it names."""
+    assert _released("all", domain=[f"i{item}" for item in range(12)]) == {f"i{item}" for item in range(12)}
+
+
+@pytest.mark.parametrize("k", [0, -1, "most", 1.5, True])
+def test_what_is_neither_a_number_nor_all_is_refused(k: Any) -> None:
+    """A refusal names k."""
+    with pytest.raises(dps.InvalidRequest, match="k="):
+        dps.topk(ROWS, **ASKED, k=k, delta=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not LOG.exists(), reason="the made-up cases are not part of the project")
+@pytest.mark.parametrize("k", ["all", "100000"])
+def test_the_command_says_that_these_are_all(k: str) -> None:
+    """The command releases all ten items of the log, and says what it released."""
+    asked = ["topk", str(LOG), "--user", "user_id", "--item", "item_id", "--k", k, "--epsilon", "5", "--delta", "1e-6"]
+    shown = CliRunner().invoke(app, asked).stdout
+    assert all(f"0000{item}" in shown for item in range(10))
+    assert ("Private ranking of item_id" in shown) == (k == "all")
+
+
+@pytest.mark.slow
+def test_what_competes_for_very_many_places_is_priced_for_a_few() -> None:
+    """A mechanism that pays for every item it may show is considered for a few: its price for 100,000 buys nothing."""
+    informed = Informed.of(acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=100_000))
+    assert informed is not None
+    sizes = [one.mechanism.k for one in informed.candidates.choices if isinstance(one.mechanism, LimitedDomain)]
+    assert sizes
+    assert max(sizes) <= 1000
