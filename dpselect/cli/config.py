@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, final
 
@@ -16,20 +16,26 @@ from typer import echo
 from accounting import AccountingError, Budget
 from accounting.address import masked
 from accounting.files import new_file, read_text
-from accounting.frozen import Count, Frozen, Positive, Probability, Real, kind_of
+from accounting.frozen import Frozen, Real, kind_of
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
 from dpselect.errors import printable
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
-from dpselect.plan.plan import Charged, Criterion, Part
-from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, ReleaseFields, Spec, typed
+from dpselect.plan.plan import Part
+from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, PlanFields, PlanSpec, ReleaseFields, Spec, typed
 
 
 class ConfigTable(Frozen):
     """A table of the file: closed, and without null, which TOML does not have."""
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    of: ClassVar[tuple[type[Spec], ...]] = ()
+    """The specs whose fields are its keys."""
+
+    def stated(self) -> dict[str, Any]:
+        """What the file says, by the names of fields."""
+        return {name: value for name in self.model_fields_set if (value := getattr(self, name)) is not None}
 
 
 def table(*of: type[Spec], needed: Sequence[str] = (), **keys: str) -> type[ConfigTable]:
@@ -47,7 +53,9 @@ def table(*of: type[Spec], needed: Sequence[str] = (), **keys: str) -> type[Conf
         default = ... if name in needed else None if field.is_required() else field.default
         said = Field(default=default, description=field.description, alias=keys.get(name))
         fields[name] = (kind | None if default is None else kind, said)
-    return create_model("Table", __base__=ConfigTable, **fields)
+    made = create_model("Table", __base__=ConfigTable, **fields)
+    made.of = of
+    return made
 
 
 @final
@@ -95,40 +103,12 @@ class LedgerTable(table(LedgerFields, needed=("ledger", "dataset"), ledger="url"
 
 
 @final
-class PlanTable(ConfigTable):
-    """[plan]: what is planned for; the options of `plan` of the same names."""
-
-    releases: Count | None = Field(default=None, description="an integer >= 1: how many releases share the budget")
-    schedule: tuple[Part, ...] | None = Field(
-        default=None, json_schema_extra={"minItems": 1}, description="tables with releases and k, in place of releases"
-    )
-    shape: str | None = Field(default=None, description="'zipf:EXPONENT', 'uniform', a CSV file of counts, or a log")
-    log: Flag | None = Field(default=None, description="true if the file is a log of events, with [data] user and item")
-    items: Count | None = Field(default=None, description="an integer >= 1: how many items there are")
-    users: Count | None = Field(default=None, description="an integer >= 1: how many users there are")
-    items_per_user: Positive | None = Field(default=None, description="a number > 0: items that a user touches on average")
-    column: str | None = Field(default=None, description="column of the CSV file that holds the counts")
-    groups: Count | None = Field(default=None, description="an integer >= 1: how many groups there are, each with a top k")
-    groups_per_user: Real | None = Field(default=None, ge=1.0, description="a number >= 1: groups that a user is in on average")
-    group_exponent: Real | None = Field(default=None, ge=0.0, description="a number >= 0: Zipf exponent of the groups' sizes")
-    declared_public: Flag = Field(default=False, description="true if what the file holds is public or made up")
-    unknown_domain: Flag | None = Field(default=None, description="true without a public catalogue of items")
-    order: Flag | None = Field(default=None, description="true if the order has to be released, false if the set suffices")
-    charged: Charged | None = Field(default=None, description="'together' or 'separately'")
-    with_counts: Flag | None = Field(default=None, description="true if noisy counts of the items are released too")
-    rank_by: Criterion | None = Field(default=None, description="recall, exact_set, score_loss, released or in_place")
-    rounds: Count | None = Field(
-        default=None, ge=100, le=10_000_000, description="an integer from 100 to 10^7: simulated runs for each mechanism"
-    )
-    level: Probability | None = Field(default=None, description="confidence of the intervals, in (0, 1)")
-    seed: int | None = Field(default=None, ge=0, description="an integer >= 0: seed of the simulations")
+class PlanTable(table(PlanFields)):  # type: ignore[misc]
+    """[plan]: what is planned for."""
 
     @model_validator(mode="after")
-    def _has_one_size(self) -> Self:
-        if self.schedule is not None and self.releases is not None:
-            raise ValueError("schedule says how many releases there are: leave releases out")
-        if self.schedule == ():
-            raise ValueError("schedule names no releases: give one or more tables with releases and k, or leave it out")
+    def _does_not_contradict_itself(self) -> Self:
+        PlanFields(**self.stated())
         return self
 
 
@@ -167,15 +147,44 @@ class Config(ConfigTable):
                 f"config= and --write, take the default for them (releases={self.releases}), or state this release's own budget "
                 "(epsilon=, rho=)"
             )
-        tables: list[Any] = [self.data, self.release, *([] if self.ledger is None else [self.ledger])]
-        # A budget may have a delta, and be for several releases: a command that knows of neither states an epsilon of its own.
-        pays = self.budget is not None and spec.model_fields.keys() >= BUDGETED
+        # A budget may have a delta, and be for several releases: a command that knows of neither states one of its own.
+        pays = (
+            self.budget is not None and "delta" in spec.model_fields and ("releases" in spec.model_fields or self.releases == 1)
+        )
         held = {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")} if pays else {}
-        for table in tables:
-            held |= {name: getattr(table, name) for name in table.model_fields_set}
-        if self.release.mechanism is not None:
+        for table in (self.data, self.release, self.ledger):
+            held |= {} if table is None else table.stated()
+        if self.release.mechanism is not None and "mechanism" in spec.model_fields:
             held.setdefault("releases", self.releases)
+        if spec.own_fields is not None:  # a name that other tables have too is the spec's own there
+            own = next(table for _, table in self if isinstance(table, ConfigTable) and spec.own_fields in table.of)
+            held = {name: value for name, value in held.items() if name not in spec.own_fields.model_fields} | own.stated()
         return {name: value for name, value in held.items() if name in spec.model_fields and value is not None}
+
+    def planned(self, spec: PlanSpec, release: Mapping[str, Any]) -> Self:
+        """The file that states a plan in full, over what this one says beside it.
+
+        Args:
+            release: the table [release]: the mechanism to release with.
+        """
+
+        def said(names: Iterable[str]) -> dict[str, Any]:
+            values = {name: getattr(spec, name) for name in names if name in type(spec).model_fields}
+            return {name: value for name, value in values.items() if value not in (None, False, (), "auto")}
+
+        shared = [name for name in DataTable.model_fields if name not in PlanFields.model_fields]
+        payer = {"url": spec.ledger, "dataset": spec.dataset}
+        ledger = None if spec.ledger is None else (self.ledger.model_dump(by_alias=True) if self.ledger else {}) | payer
+        return type(self).model_validate(
+            {
+                **dict(self),
+                "data": dict(self.data) | said(shared),
+                "release": release,
+                "budget": spec.budget,
+                "ledger": ledger,
+                "plan": said(PlanFields.model_fields) | ({"log": True} if spec.is_log else {}),
+            }
+        )
 
     def write(self, path: Path, over: Path | None = None) -> None:
         """Write the file, all of it or nothing; what has its default value is left out. Comments of an earlier version are lost.

@@ -26,6 +26,7 @@ from accounting import (
     OutputRefused,
     RelationMismatch,
 )
+from dpselect.cli.spelling import Option, spelled
 from dpselect.errors import DomainMismatch, HorizonError, InvalidMechanism, InvalidRequest, Note, printable
 
 FAILED: Final = 1
@@ -39,11 +40,6 @@ TERMINATED: Final = 143
 # Its tracebacks show local variables, and those are private data.
 PLAIN: Final[dict[str, Any]] = {"add_completion": False, "rich_markup_mode": None, "pretty_exceptions_enable": False}
 DEBUG: Final = "dpselect.debug"  # of the context: --debug was asked for, wherever it stands
-# An argument: a name of several words, or one with "=" and perhaps a value; not inside a call, which is Python.
-_ARGUMENT = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?(?P<name>[a-z_]+=|[a-z]+_[a-z_]+\b)(?P<value>(?=[^\s,.;:)]))?")
-# An argument of one word that a message begins with.
-_SUBJECT = re.compile(r"^(?P<name>[a-z]+)(?= (?:must|is missing)\b)")
-_IN_THE_LIBRARY = re.compile(r" \([\w=]+ in the library(?:, (--[\w-]+) at the command line)?\)")
 _ASKED_WRONGLY = (
     CalibrationError,
     DomainMismatch,
@@ -138,20 +134,10 @@ class GuardedGroup(_WithExamples, TyperGroup):
 
 
 def _in_options(message: str, group: Any, name: str | None) -> str:
-    """A message about a function's arguments, `max_items_per_user=`, in the options of the command that was called."""
+    """A message about a question, which names `max_items_per_user=`, in the options of the command that was called."""
     command = group.commands[name] if name is not None and name in group.commands else None
-    options = {option.name: option.opts[0] for option in getattr(command, "params", ()) if option.opts[0].startswith("--")}
-
-    def option(found: re.Match[str]) -> str:
-        name = (found["name"] or "").rstrip("=")
-        if name not in options:
-            return found[0]
-        return options[name] + ("=" if found["name"].endswith("=") and found["value"] is not None else "")
-
-    message = _SUBJECT.sub(lambda found: options.get(found["name"], found[0]), message)
-    if "--ledger" in options.values():
-        message = message.replace("the ledger's URL", "--ledger", 1)
-    return _ARGUMENT.sub(option, _IN_THE_LIBRARY.sub(lambda found: f" ({found[1]})" if found[1] else "", message))
+    named = [option for option in getattr(command, "params", ()) if option.opts[0].startswith("--")]
+    return spelled(message, {one.name: Option(one.opts[0], getattr(one, "is_flag", False)) for one in named})
 
 
 def _with_option(message: str, words: Sequence[str]) -> str:

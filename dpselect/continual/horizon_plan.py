@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal, Self, final
@@ -17,7 +17,11 @@ from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, HorizonClip, Over
 from dpselect.continual.history import TESTED, mean_thresholds, single_test
 from dpselect.continual.means import Means
-from dpselect.errors import InvalidRequest
+from dpselect.errors import EventLogError, InvalidRequest
+from dpselect.events.doors.base import Asked, Column
+from dpselect.events.engine import opened
+from dpselect.events.reading import Reading
+from dpselect.events.staging import rows
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.release import public_grid
@@ -27,7 +31,7 @@ from dpselect.sensitivity import Sensitivity
 
 Integers = NDArray[np.int64]
 _READ = """
-WITH log AS (SELECT {user} AS u, {item} AS i, {time} AS t FROM read), ends AS (SELECT min(t) AS first, max(t) AS last FROM log)
+WITH log AS (SELECT u, i, {time} AS t FROM ({log})), ends AS (SELECT min(t) AS first, max(t) AS last FROM log)
 SELECT dense_rank() OVER (ORDER BY u) - 1 AS u, dense_rank() OVER (ORDER BY i) - 1 AS i, {place} AS p
 FROM log, ends WHERE u IS NOT NULL AND i IS NOT NULL AND t IS NOT NULL
 """
@@ -53,14 +57,17 @@ class Arrivals:
     description: str
 
     @classmethod
-    def from_log(cls, path: Path | str, *, user: str, item: str, time: str, periods: int, public: bool = False) -> Self:
+    def from_log(
+        cls, path: Path | str, *, user: Column, item: Column, time: Column, periods: int, public: bool = False, **files: Any
+    ) -> Self:
         """Those of a log that was published or made up, last year's for example, cut into periods of one length.
 
         Args:
-            path: a CSV or Parquet file, one row per event.
-            user, item, time: names of its columns; times are numbers, timestamps or dates.
+            path: a file, one row per event, of any format that `events.read` reads.
+            user, item, time: its columns; times are numbers, timestamps or dates.
             periods: how many; the first begins with the first event, and the last ends with the last.
             public: your statement that the log is public or made up.
+            files: further fields of `events.Reading` about files, such as delimiter, encoding, null or normalize.
 
         Raises:
             InvalidRequest: `public` is not True, or the file cannot be read, holds no event or has no such columns.
@@ -68,27 +75,21 @@ class Arrivals:
         if public is not True:
             raise InvalidRequest(
                 f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
-                "made up, declare it (public=True in the library, --public at the command line)"
+                "made up, declare it (public=True)"
             )
         _require_count("periods", periods)
-        import duckdb
-
-        columns = {name: '"' + column.replace('"', '""') + '"' for name, column in (("user", user), ("item", item))}
-        quoted = '"' + time.replace('"', '""') + '"'
         try:
-            with duckdb.connect() as connection:
-                name = str(path)
-                log = connection.read_parquet(name) if Path(path).suffix == ".parquet" else connection.read_csv(name)
-                connection.register("read", log)
-                kind = str(connection.execute(f"SELECT any_value(typeof({quoted})) FROM read").fetchall()[0][0])
-                moment = quoted if kind in _NUMBERS else f"epoch_us(CAST({quoted} AS TIMESTAMP))"
+            given = (reading := Reading(user=user, item=item, **files)).given(path)
+            given = replace(given, asked=Asked.of(user, item, None, None, time))
+            with opened(reading.memory_limit) as engine:
+                log = rows(engine, given)
+                (kind,) = engine.run(f"SELECT any_value(typeof(t)) FROM ({log.sql})", what=log.what)[0]
+                text = "coalesce(TRY_CAST(t AS DOUBLE), epoch_us(CAST(t AS TIMESTAMP)))"
+                moment = "t" if kind in _NUMBERS else text if kind == "VARCHAR" else "epoch_us(CAST(t AS TIMESTAMP))"
                 place = f"least({periods}, 1 + CAST(floor((t - first) * {periods}.0 / (last - first + 1)) AS BIGINT))"
-                found = connection.execute(_READ.format(**columns, time=moment, place=place)).fetchnumpy()
-        except (duckdb.Error, OSError) as error:
-            raise InvalidRequest(
-                f"{masked(path)} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
-                f"{user!r}, {item!r} and {time!r}"
-            ) from None
+                found = engine.columns(_READ.format(log=log.sql, time=moment, place=place), what=log.what)
+        except EventLogError as error:
+            raise InvalidRequest(str(error)) from None
         if len(found["u"]) == 0:
             raise InvalidRequest(f"{masked(path)} holds no event with a user, an item and a time: name another log")
         who, what, when = (np.ascontiguousarray(found[name], dtype=np.int64) for name in ("u", "i", "p"))

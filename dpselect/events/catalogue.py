@@ -246,7 +246,7 @@ def _columns(
             if asked is None:
                 _place(names, None, what)
         if asked is None:
-            raise EventLogError(f"{what} has fields: say which holds the labels (column= in the library, --domain-column)")
+            raise EventLogError(f"{what} has fields: say which holds the labels (column=; domain_column= of a question)")
         columns = [asked] if isinstance(asked, str) else list(asked)
         said = {name: getattr(options, name) for name in ("header", "delimiter", "quote", "encoding")}
         given = Given(source, Asked.of("", columns, None, None, None).without_user(), **said)
@@ -300,7 +300,7 @@ def _place(names: list[str], column: str | None, what: str) -> int:
     if column is None and len(names) > 1:
         raise EventLogError(
             f"{what} has columns {', '.join(map(repr, names))}: say which holds the labels "
-            "(column= in the library, --domain-column at the command line)"
+            "(column=; domain_column= or groups_column= of a question)"
         )
     if column is None:
         return 0

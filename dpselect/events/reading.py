@@ -150,10 +150,10 @@ class Reading(FileOptions):
                     )
         else:
             if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
-                raise EventLogError("groups and max_groups_per_user are about the column group=: name it, or leave them out")
+                raise EventLogError("groups= and max_groups_per_user= are about the column group=: name it, or leave them out")
             if self.group is not None and self.max_groups_per_user is None:
                 raise EventLogError(
-                    "group= needs max_groups_per_user: a release costs that many times what it costs for one group, and a user "
+                    "group= needs max_groups_per_user=: a release costs that many times what it costs for one group, and a user "
                     "in any number of groups could not be hidden"
                 )
             self.contributions()
@@ -173,7 +173,7 @@ class Reading(FileOptions):
         if self.time is not None:
             return Window.between(self.since, self.until, self.time_zone, self.time_unit)
         if self.since is not None or self.until is not None or self.time_unit is not None:
-            raise EventLogError("since, until and time_unit are about the column time=: name it, or leave them out")
+            raise EventLogError("since=, until= and time_unit= are about the column time=: name it, or leave them out")
         return None
 
     @cached_property
@@ -206,8 +206,8 @@ class Reading(FileOptions):
             raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
         if salt is not None and self.max_items_per_user is None and self.max_groups_per_user is None:
             raise EventLogError(
-                f"salt={salt!r} chooses which items are kept, and without max_items_per_user all are: set that too, or leave "
-                "salt out"
+                f"salt={salt!r} chooses which items are kept, and without max_items_per_user= all are: set that too, or leave "
+                "salt= out"
             )
         salt = secrets.token_hex(16) if salt is None else salt
         items, groups = (self._bound(field, salt) for field in ("max_items_per_user", "max_groups_per_user"))

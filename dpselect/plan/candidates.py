@@ -54,9 +54,7 @@ Settings = Mapping[str, Any]
 GENEROUS = 300
 """Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
 
-WHOLE_COUNTS = (
-    "a clip goes with no counts of the same scores, which are sums of shares: leave out --clip (clip=) or --with-counts (counts=)"
-)
+WHOLE_COUNTS = "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or with_counts="
 
 _SHARES, _TIMES = (0.7, 0.85, 0.95), 1.5  # of two steps: the discovery's part of mu squared, candidates over k
 _ROUNDS = (  # of two: the first one's part of mu squared, the mask, the first one's weight in the mean, the norm of the second
@@ -561,7 +559,7 @@ def require_ways(request: TopKRequest, limit: int | None, clip: float | None, it
         raise InvalidRequest(f"items_per_user={shown(items)} must be a number >= 1: how many items users have on average")
     if clip is not None and request.candidates is None and limit is None:
         raise InvalidRequest(
-            "--clip without a catalogue needs --max-items-per-user (max_items_per_user in the library), which may be generous "
+            "clip= without a catalogue needs max_items_per_user=, which may be generous "
             "(300 for example): what a user with any number of items brings in alone cannot be hidden"
         )
     if clip is not None and request.counts is not None and not request.recounted:
@@ -718,7 +716,7 @@ def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:
     if budget.delta == 0:
         raise InvalidRequest(
             "groups that are read off the log need a budget with a delta: the chance that one of a single user is found. Give a "
-            "delta in (0, 1), or a public list of groups (groups= in the library, --groups at the command line)"
+            "delta in (0, 1), or a public list of groups (groups=)"
         )
     presence = Sensitivity.of_clipped(1.0, "l2", request.sensitivity.relation, most)
     asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=request.share)

@@ -328,7 +328,7 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
     if request.candidates is None and not takes_observed:
         raise DomainMismatch(
             f"{member.__name__} needs a public domain, and items read off a log are private: a rare item shows that its user is "
-            "there. Give a public catalogue (candidates= in the library, --domain at the command line), or use limited_domain"
+            "there. Give a public catalogue (domain=, or candidates= of a TopKRequest), or use limited_domain"
         )
 
 
@@ -341,7 +341,7 @@ def _splits(
     if budget.delta == 0:
         raise InvalidRequest(
             f"{member.__name__} can fail, so its budget needs a delta: the chance of that. Give a delta in (0, 1), or a public "
-            "catalogue (candidates= in the library, --domain at the command line) and a mechanism that never fails"
+            "catalogue (domain=, or candidates= of a TopKRequest) and a mechanism that never fails"
         )
     times, found = (1, 0.0) if every is None else (every.times, 0.0 if every.discovery is None else every.discovery.curve.delta0)
     most = math.inf if most is None else most
@@ -381,7 +381,7 @@ def _require_relation(mechanism: Mechanism, request: TopKRequest) -> None:
     if mechanism.relation != asked:
         remedy = f"use relation='{mechanism.relation}'"
         if request.candidates is None:
-            remedy += ", or give a public catalogue (candidates= in the library, --domain at the command line)"
+            remedy += ", or give a public catalogue (domain=, or candidates= of a TopKRequest)"
         raise RelationMismatch(f"{type(mechanism).__name__} has no guarantee under relation={asked!r}: {remedy}")
     mechanism.covers.require(request.sensitivity)
 

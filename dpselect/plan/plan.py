@@ -938,10 +938,7 @@ def plan(
     planned, others, task = _shared(considered, task, judge, progress)
     if not planned:
         reasons = "; ".join(f"{other.name}: {other.reason}" for other in others)
-        raise InvalidRequest(
-            f"no mechanism can do this. {reasons}. Ask for less, or consider more mechanisms (mechanisms= in the library, "
-            "--mechanism at the command line)"
-        )
+        raise InvalidRequest(f"no mechanism can do this. {reasons}. Ask for less, or consider more mechanisms (mechanisms=)")
     return Plan(
         budget=budget,
         parts=task.parts,
@@ -1053,7 +1050,7 @@ def _require_task(task: Task) -> None:
 def _judge(rounds: int, seed: int, level: float, rank_by: Criterion, task: Task) -> Judge:
     _require_one_of("rank_by", rank_by, Criterion)
     if rank_by == "in_place" and not task.order:
-        raise InvalidRequest("rank_by='in_place' is about the order: ask for order=True (--order) too")
+        raise InvalidRequest("rank_by='in_place' is about the order: ask for order=True too")
     if isinstance(rounds, bool) or not isinstance(rounds, int) or not _ROUNDS[0] <= rounds <= _ROUNDS[1]:
         raise InvalidRequest(f"rounds={rounds!r} must be an integer from {_ROUNDS[0]} to {_ROUNDS[1]:,}")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:

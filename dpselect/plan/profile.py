@@ -11,7 +11,7 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial
 from itertools import pairwise
@@ -28,7 +28,8 @@ from accounting.address import masked
 from accounting.arguments import shown
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
-from dpselect.errors import InvalidRequest
+from dpselect.errors import EventLogError, InvalidRequest
+from dpselect.events.doors.base import Column
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -56,10 +57,8 @@ _FEW_BEST = 300  # of the k best that one user has
 _FEWEST_ITEMS = 20  # of a log
 _USUAL: Quantiles = (4.0, 7.0, 14.0, 35.0, 70.0)
 _KEPT = 1000  # items of a log that are kept one by one
-_SQL = """
-CREATE TEMP TABLE pairs AS SELECT DISTINCT {user} AS u, {item} AS i FROM log WHERE {user} IS NOT NULL AND {item} IS NOT NULL;
-CREATE TEMP TABLE best AS SELECT i, row_number() OVER (ORDER BY count(*) DESC, i) - 1 AS rank FROM pairs GROUP BY i;
-"""
+_PAIRS_OF = "CREATE TEMP TABLE pairs AS SELECT DISTINCT u, i FROM ({log}) WHERE u IS NOT NULL AND i IS NOT NULL"
+_BEST = "CREATE TEMP TABLE best AS SELECT i, row_number() OVER (ORDER BY count(*) DESC, i) - 1 AS rank FROM pairs GROUP BY i"
 _LOADS = """
 WITH loads AS (SELECT u, count(*) AS t FROM pairs GROUP BY u)
 SELECT rank AS i, t, count(*) AS n FROM pairs JOIN loads USING (u) JOIN best USING (i) GROUP BY rank, t
@@ -731,34 +730,37 @@ class Profile:
         if public is not True:
             raise InvalidRequest(
                 f"the counts in {masked(path)} may be private: a plan that looks at private counts leaks them. If they were "
-                "published or made up, declare it (public=True in the library, --public at the command line)"
+                "published or made up, declare it (public=True)"
             )
         words = f"public counts in {Path(path).name}" + ("" if column is None else f", column {column}")
         return cls.of_counts(_counts_in(Path(path), column), public=True, items_per_user=items_per_user, description=words)
 
     @classmethod
-    def of_log(cls, path: Path | str, *, user: str, item: str, public: bool = False) -> Self:
+    def of_log(
+        cls, path: Path | str, *, user: Column, item: Column | Sequence[Column], public: bool = False, **files: Any
+    ) -> Self:
         """The shape of a log that was published or made up, last year's for example: it also says who touches which items.
 
         Args:
-            path: a CSV or Parquet file, one row per event.
-            user, item: names of its columns.
+            path: a file, one row per event, of any format that `events.read` reads.
+            user, item: its columns; several make up one item.
             public: your statement that the log is public or made up.
+            files: further fields of `events.Reading` about files, such as delimiter, encoding, null or normalize.
 
         Raises:
             InvalidRequest: `public` is not True, or the file cannot be read or has no such columns.
         """
         if not isinstance(path, str | Path):
             raise InvalidRequest(
-                f"path must name a CSV or Parquet file, not a {type(path).__name__}: write the table to a file, or take "
+                f"path must name a file, not a {type(path).__name__}: write the table to a file, or take "
                 "Profile.zipf(...) for a log that is not public"
             )
         if public is not True:
             raise InvalidRequest(
                 f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
-                "made up, declare it (public=True in the library, --public at the command line)"
+                "made up, declare it (public=True)"
             )
-        counts, multiplicities, loads, users = _users_in(Path(path), user, item)
+        counts, multiplicities, loads, users = _users_in(Path(path), {"user": user, "item": item, **files})
         return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users)
 
     @property
@@ -968,23 +970,21 @@ def _require_number(name: str, value: float, *, low: float, high: float = sys.fl
         raise InvalidRequest(f"{name}={value!r} must be {rule}")
 
 
-def _users_in(path: Path, user: str, item: str) -> tuple[Floats, Indices, Loads, float]:
+def _users_in(path: Path, asked: Mapping[str, Any]) -> tuple[Floats, Indices, Loads, float]:
     """Distinct counts, how many items have each, the items per user of those items' users, and the number of users."""
-    import duckdb
+    from dpselect.events.engine import opened  # a profile of numbers reads no file
+    from dpselect.events.reading import Reading
+    from dpselect.events.staging import rows, shaped
 
-    quoted = {name: '"' + column.replace('"', '""') + '"' for name, column in (("user", user), ("item", item))}
     try:
-        with duckdb.connect() as connection:
-            name = str(path)
-            log = connection.read_parquet(name) if path.suffix == ".parquet" else connection.read_csv(name)
-            connection.register("log", log)
-            connection.execute(_SQL.format(**quoted))
-            found, head = (connection.execute(sql).fetchnumpy() for sql in (_LOADS, _USERS))
-    except (duckdb.Error, OSError) as error:
-        raise InvalidRequest(
-            f"{masked(path)} cannot be read as a log ({type(error).__name__}): name a CSV or Parquet file with the columns "
-            f"{user!r} and {item!r}"
-        ) from None
+        given = (reading := Reading(**asked)).given(path)
+        with opened(reading.memory_limit) as engine:
+            log = shaped(rows(engine, given), given)
+            engine.run(_PAIRS_OF.format(log=log.sql), what=log.what)
+            engine.run(_BEST, what=log.what)
+            found, head = (engine.columns(sql, what=log.what) for sql in (_LOADS, _USERS))
+    except EventLogError as error:
+        raise InvalidRequest(str(error)) from None
     if len(found["t"]) == 0:
         raise InvalidRequest(f"{masked(path)} holds no event with a user and an item: name another log")
     loads, users = (np.asarray(found[name]).astype(np.float64) for name in ("t", "n"))

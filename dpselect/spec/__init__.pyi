@@ -3,9 +3,12 @@ from .base import Flag as Flag
 from .base import Spec as Spec
 from .base import option as option
 from .base import typed as typed
+from .plan_spec import PlanFields as PlanFields
+from .plan_spec import PlanSpec as PlanSpec
 from .quantile_spec import QuantileSpec as QuantileSpec
 from .shared_fields import BUDGETED as BUDGETED
 from .shared_fields import BudgetFields as BudgetFields
+from .shared_fields import FileFields as FileFields
 from .shared_fields import LedgerFields as LedgerFields
 from .shared_fields import LogFields as LogFields
 from .shared_fields import SourceFields as SourceFields

@@ -39,23 +39,29 @@ def option(
     env: str | None = None,
     parse: Callable[[Any], Any] | None = None,
     many: bool = False,
+    ways: str = "",
+    ge: float | None = None,
 ) -> Any:
     """A field: its help, the section of the help that it stands in, and how text states it.
 
     Args:
-        flags: of the command, where they are not `--name`.
+        flags: of the command, where they are not `--name`: several between spaces, what turns a flag off behind a slash.
         env: environment variable that a command reads it from.
         parse: from a command's or a file's text to the value; else the text itself, or a number.
         many: whether a command takes it several times.
+        ways: of a spec that asks different things, which of them the field says something of too.
+        ge: the least number.
     """
-    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
-    return Field(default=default, description=description, json_schema_extra=shown)
+    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many, "ways": ways}
+    return Field(default=default, description=description, json_schema_extra=shown, ge=ge)
 
 
 class Spec(Frozen):
     """Base of all specs."""
 
     error_class: ClassVar[Any] = InvalidRequest  # also where a mixin has another
+    own_fields: ClassVar[Any] = None
+    """The mixin whose fields stand in a table of a file that is this spec's own."""
 
     @classmethod
     def _own_error(cls, data: Any, validate: Callable[[Any], Any]) -> Any:
@@ -89,9 +95,24 @@ class Spec(Frozen):
         """What is stated, on top of what a file says."""
         return cls(**{**file, **stated})
 
+    @classmethod
+    def said(cls, name: str, what: str) -> Any:
+        """What `option` says of a field: its section, metavar, flags, env, parse, many or ways."""
+        extra = cls.model_fields[name].json_schema_extra
+        return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
+
     def given(self, *names: str) -> dict[str, Any]:
         """Those of the named fields that are stated."""
         return {name: getattr(self, name) for name in names if getattr(self, name) not in (None, False, ())}
+
+
+# Of fields that are those of `events.file_options`.
+_UNSAID: Mapping[str, Any] = {
+    "section": "Reading the log",
+    **dict.fromkeys(("metavar", "flags", "env", "parse")),
+    "many": False,
+    "ways": "",
+}
 
 
 def typed(annotation: Any) -> Any:

@@ -130,17 +130,22 @@ def value_clip_of(stated: Any) -> tuple[float, float]:
     return low, high
 
 
-class SourceFields(Spec, FileOptions):
-    """How any log is read. Rules of what is read are those of `events.Reading`, which is made of these."""
+class FileFields(Spec, FileOptions):
+    """How any file of events is read."""
 
-    user: SkipValidation[Column] = option(
-        "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN"
-    )
     buckets: SkipValidation[int | None] = option(
         "Read the log in this many parts: more need less memory. Default: by size.", "Reading the log"
     )
     memory_limit: str | None = option(
         "Memory of the engine before it spills to disk, 2GiB for example.", "Reading the log", metavar="SIZE"
+    )
+
+
+class SourceFields(FileFields):
+    """How any log is read. Rules of what is read are those of `events.Reading`, which is made of these."""
+
+    user: SkipValidation[Column] = option(
+        "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN"
     )
 
 

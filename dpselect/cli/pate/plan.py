@@ -14,66 +14,49 @@ from rich.text import Text
 from accounting.files import new_file
 from accounting.page.templates import asset, template
 from dpselect import InvalidRequest, pate
-from dpselect.cli import options, out
+from dpselect.cli import out
 from dpselect.cli.pate.command import CLASSES
 from dpselect.pate.votes_file import VotesFile
 from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
+from dpselect.spec import PlanSpec
 
 _SHORT = {member: name for name, member in CLASSES.items()}
 # Of a chart: its size and margins.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 300, 56, 16, 14, 50
 
 
-VOTING_OPTIONS = (
-    "teachers",
-    "labels",
-    "votes_per_item",
-    "agreement",
-    "stray_votes",
-    "correlation",
-    "ballot_spread",
-    "label_skew",
-    "votes",
-    "public_votes",
-)
-
-
-def answer_pate(stated: dict[str, Any], voting: dict[str, Any], *, html: Path | None, json: bool) -> None:
-    """Plan and print; the page, if there is one, is written first. `stated` holds the other options of `plan`.
+def answer_pate(spec: PlanSpec, *, html: Path | None, json: bool) -> None:
+    """Plan and print; the page, if there is one, is written first.
 
     Raises:
-        InvalidRequest: an option that says nothing about votes was given, or one that is needed was not.
+        InvalidRequest: what is needed is missing.
     """
-    shared = {name: stated.get(name) for name in ("releases", "epsilon", "delta", "rho", "seed")}
-    if other := [name for name, value in stated.items() if value not in (None, False, []) and name not in (*shared, "html")]:
-        raise InvalidRequest(f"plan --pate takes no {options.flags(*other)}: leave it out")
     out.require_targets({"--html": html})
-    budget = options.budget(shared["epsilon"], shared["delta"], shared["rho"])
-    found = plan_votes(_trial(voting), budget, rounds=shared["releases"], seed=shared["seed"] or 0)
+    found = plan_votes(_trial(spec), spec.budget, rounds=spec.releases, seed=spec.seed or 0)
     if html is not None:
         with new_file(html, "the page", encoding="utf-8") as file:
             file.write(_page(found))
     out.emit(out.json_text(_as_data(found)) + "\n" if json else _shown(found))
 
 
-def _trial(voting: dict[str, Any]) -> pate.VotesModel | pate.TrialVotes:
+def _trial(spec: PlanSpec) -> pate.VotesModel | pate.TrialVotes:
     """Votes that are made up from public numbers, or those in a file."""
-    numbers = {name: value for name, value in voting.items() if name in pate.VotesModel.model_fields and value is not None}
-    if voting["votes"] is not None:
+    numbers = spec.given(*(name for name in pate.VotesModel.model_fields if name in PlanSpec.model_fields))
+    if spec.votes is not None:
         if numbers:
-            raise InvalidRequest(f"--votes says what {options.flags(*numbers)} say: leave them out")
-        if not voting["public_votes"]:
+            raise InvalidRequest(f"votes= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out")
+        if not spec.public_votes:
             raise InvalidRequest(
-                "--votes shows figures of the votes in a file, which no ledger is charged for: if the teachers were trained on "
-                "public or made-up records, declare it with --public-votes; plan from public numbers otherwise (--teachers, "
-                "--labels, --votes-per-item, --agreement)"
+                "votes= shows figures of the votes in a file, which no ledger is charged for: if the teachers were trained on "
+                "public or made-up records, declare it with public_votes=True; plan from public numbers otherwise (teachers=, "
+                "labels=, votes_per_item=, agreement=)"
             )
-        return VotesFile.trial(voting["votes"])
-    if voting["public_votes"]:
-        raise InvalidRequest("--public-votes declares what --votes names: give --votes FILE, or leave it out")
+        return VotesFile.trial(Path(spec.votes))
+    if spec.public_votes:
+        raise InvalidRequest("public_votes= declares what votes= names: name a file, votes=, or leave it out")
     needed = [name for name, field in pate.VotesModel.model_fields.items() if field.is_required()]
-    if missing := [name for name in needed if name not in numbers]:
-        raise InvalidRequest(f"plan --pate needs {options.flags(*missing)}, or --votes")
+    if missing := [f"{name}=" for name in needed if name not in numbers]:
+        raise InvalidRequest(f"plan with pate= needs {', '.join(missing)}, or votes=")
     return pate.VotesModel(**numbers)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,23 +14,21 @@ from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
-from typer import Option, echo
 
 import dpselect
-from accounting import OutputError, OutputRefused
+from accounting import OutputError, OutputRefused, Relation
 from accounting.address import masked
 from accounting.errors import missing_extra
 from accounting.risk import Risk
 from dpselect.cli import options, out
-from dpselect.cli.pate.plan import VOTING_OPTIONS, answer_pate
-from dpselect.cli.plan.request import PlanQuestion, answer_quick, needed_for
-from dpselect.continual.continual_top_k import Over
+from dpselect.cli.config import Config, read
+from dpselect.cli.from_model import command, flags
+from dpselect.cli.pate.plan import answer_pate
 from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
 from dpselect.errors import InvalidRequest, printable
+from dpselect.plan.asked import QuickPlan, answered, enough, exponent_of, profile_of, quick
 from dpselect.plan.charts import Chart, explore, write_page
 from dpselect.plan.plan import (
-    Charged,
-    Criterion,
     Plan,
     PlannedMechanism,
     amount,
@@ -40,275 +38,129 @@ from dpselect.plan.plan import (
     releases_in_words,
     share,
 )
+from dpselect.plan.profile import EXPONENTS
+from dpselect.spec import PlanSpec
 
-_shape = partial(Option, rich_help_panel="The shape of the data")
-_needs = partial(Option, rich_help_panel="What is needed of the answer")
-_simulation = partial(Option, rich_help_panel="Simulations")
-_over_time = partial(Option, rich_help_panel="Releases over time")
-_votes = partial(Option, rich_help_panel="Votes of teachers")
-
-_Releases = Annotated[int | None, Option(min=1, help="How many releases share the budget. Default: 1.")]
-_Schedule = Annotated[
-    str | None, _needs(metavar="NxK,...", help="Releases of several sizes, 30x10,1x100 for example, in place of those two.")
-]
-_Shape = Annotated[
-    str | None,
-    Option(
-        help="What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; "
-        "learned-low: and learned-high: are the ends of what its noise leaves open), a CSV file of public counts or, "
-        "with --user and --item, a public log of events, CSV or Parquet: last year's, if it was published."
-    ),
-]
-_Learned = Annotated[
-    bool,
-    _shape(
-        "--learned",
-        help="Users as releases of --dataset have learnt them, as the --ledger records: --shape learned. Costs nothing.",
-    ),
-]
-_Quick = Annotated[
-    bool,
-    _shape(
-        "--quick",
-        help="Say what topk would choose by itself, and about what it finds: for --users and --items-per-user, --learned or, "
-        "with neither, typical users. No shape, no simulation.",
-    ),
-]
-_Ledger = Annotated[str | None, _shape(metavar="URL", help="The ledger that --learned reads.")]
-_Dataset = Annotated[str | None, _shape(help="The dataset, which later pays.")]
-_User = Annotated[str | None, _shape(metavar="COLUMN", help="Column of users, where --shape is a log.")]
-_Item = Annotated[str | None, _shape(metavar="COLUMN", help="Column of items, where --shape is a log.")]
-_Items = Annotated[int | None, Option(min=1, help="How many items there are, for zipf and uniform.")]
-_Users = Annotated[int | None, Option(min=1, help="How many users there are, for zipf and uniform.")]
-_ItemsPerUser = Annotated[float | None, _shape(help="Items that a user touches on average, for zipf and uniform. Default: 1.")]
-_Column = Annotated[str | None, _shape(help="Column of the CSV file that holds the counts, if it has several.")]
-_DeclaredPublic = Annotated[
-    bool | None,
-    _shape(
-        "--public",
-        "--i-declare-public",
-        help="The counts or the log in the file were published or made up; without this the file is refused, since a plan "
-        "that looks at private data leaks them, and no ledger is charged for it.",
-    ),
-]
-_UnknownDomain = Annotated[
-    bool | None,
-    Option("--unknown-domain/--public-domain", help="Whether a public catalogue of items is missing. Default: it exists."),
-]
-_Order = Annotated[
-    bool | None, _needs("--order/--set", help="Whether the order of the items is needed or their set suffices. Default: set.")
-]
-_Groups = Annotated[int | None, options.groups(min=1, help="How many groups there are, of each of which the top k is released.")]
-_GroupsPerUser = Annotated[float | None, options.groups(min=1, help="Groups that a user is in on average. Default: 1.")]
-_GroupExponent = Annotated[
-    float | None, options.groups(min=0, help="Of Zipf's law of users per group; 0: all alike. Default: 1.")
-]
-_Charged = Annotated[
-    Charged | None, _needs(help="All releases as one plan, or one by one as topk does. Default: separately with a [ledger].")
-]
-_WithCounts = Annotated[
-    bool | None,
-    _needs(
-        "--with-counts/--no-counts",
-        help="Whether each release also counts the users of every item, as topk --with-counts does; says how exactly.",
-    ),
-]
-_Mechanism = Annotated[list[str] | None, _needs(metavar="KIND", help="Consider this kind only; may be repeated. Default: all.")]
-_RankBy = Annotated[Criterion | None, _needs(help="What the mechanisms are ranked by. Default: recall.")]
-_Recall = Annotated[
-    float | None,
-    _needs(
-        help="Instead of a budget: the share of true items wanted; says which epsilon it takes. With --epsilon: which --users."
-    ),
-]
-_Rounds = Annotated[int | None, _simulation(min=100, help="Simulated runs for each mechanism. Default: 1000.")]
-_Level = Annotated[float | None, _simulation(help="Confidence of the intervals. Default: 0.95.")]
-_Seed = Annotated[int | None, _simulation(min=0, help="Seed of the simulations; never of a release. Default: 0.")]
-_Config = Annotated[Path | None, options.output(help="TOML file with the same settings; options override it.")]
-_Write = Annotated[
-    Path | None, options.output(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
-]
-_Choose = Annotated[str | None, options.output(metavar="NAME", help="Write this mechanism instead of the best.")]
-_Everything = Annotated[
-    bool, options.output("--all", help="Also show the question, every mechanism, and why others are not planned.")
-]
+_All = Annotated[bool, options.output("--all", help="Also show the question, every mechanism, and why others are not planned.")]
 _Curves = Annotated[
     bool, options.output("--curves", help="Also show quality against epsilon, k and the number of releases, and the price.")
 ]
 _Figures = Annotated[Path | None, options.output(metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")]
 _Html = Annotated[Path | None, options.output(help="Write the plan and those curves as one page that needs no network.")]
-_Periods = Annotated[
-    int | None,
-    _over_time(min=1, help="Plan a horizon of this many periods (dpselect continual), and what --k and the budget find in each."),
+_Write = Annotated[
+    Path | None, options.output(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
 ]
-_Count = Annotated[Over | None, _over_time(help="With --periods: what a count is of. Default: period.")]
-_Window = Annotated[int | None, _over_time(min=1, help="With --count window: how many periods it has.")]
-_Time = Annotated[str | None, _over_time(metavar="COLUMN", help="With --periods: column of times, where --shape is a log.")]
-_Active = Annotated[
-    float | None, _over_time(help="With --periods and zipf: the share of periods in which a user is there. Default: 1.")
-]
-_NewItems = Annotated[
-    float | None, _over_time(min=0, help="With --periods and zipf: items that come with each period. Default: 0.")
-]
-_Pate = Annotated[
-    bool, _votes("--pate", help="Plan a job of `dpselect pate` instead: --releases rounds, or as many as keep their quality.")
-]
-_Teachers = Annotated[int | None, _votes(min=1, help="With --pate: how many teachers vote.")]
-_Labels = Annotated[int | None, _votes(min=2, help="With --pate: how many labels there are.")]
-_VotesPerItem = Annotated[float | None, _votes(help="With --pate: labels that are true of an item, on average.")]
-_Agreement = Annotated[float | None, _votes(help="With --pate: the share of teachers who vote for a true label.")]
-_StrayVotes = Annotated[
-    float | None, _votes(help="With --pate: votes of a ballot for other labels. Default: 2 (1 - agreement) votes-per-item.")
-]
-_Correlation = Annotated[
-    float | None, _votes(help="With --pate: of two teachers' votes on one label, .09 to .44 on public data sets.")
-]
-_BallotSpread = Annotated[
-    float | None,
-    _votes(help="With --pate: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets."),
-]
-_LabelSkew = Annotated[
-    float | None,
-    _votes(min=0, help="With --pate: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75."),
-]
-_Votes = Annotated[
-    Path | None, _votes(help="With --pate: an .npz file of votes on public items and their truth, in place of these numbers.")
-]
-_PublicVotes = Annotated[
-    bool | None,
-    _votes(
-        "--public-votes",
-        help="The teachers of --votes were trained on public or made-up records. Without this declaration the file is refused: "
-        "a plan shows figures of the votes, and no ledger is charged for them.",
-    ),
-]
+_Choose = Annotated[str | None, options.output(metavar="NAME", help="Write this mechanism instead of the best.")]
 
 
-def plan(
-    k: options.OptionalK = None,
-    releases: _Releases = None,
-    schedule: _Schedule = None,
-    epsilon: options.AllEpsilon = None,
-    delta: options.Delta = None,
-    rho: options.AllRho = None,
-    shape: _Shape = None,
-    learned: _Learned = False,
-    quick: _Quick = False,
-    ledger: _Ledger = None,
-    dataset: _Dataset = None,
-    user: _User = None,
-    item: _Item = None,
-    items: _Items = None,
-    users: _Users = None,
-    items_per_user: _ItemsPerUser = None,
-    column: _Column = None,
-    declared_public: _DeclaredPublic = None,
-    unknown_domain: _UnknownDomain = None,
-    order: _Order = None,
-    relation: options.Neighbours = None,
-    max_items_per_user: options.MaxItemsPerUser = None,
-    groups: _Groups = None,
-    groups_per_user: _GroupsPerUser = None,
-    group_exponent: _GroupExponent = None,
-    max_groups_per_user: options.MaxGroupsPerUser = None,
-    charged: _Charged = None,
-    with_counts: _WithCounts = None,
-    mechanism: _Mechanism = None,
-    rank_by: _RankBy = None,
-    recall: _Recall = None,
-    rounds: _Rounds = None,
-    level: _Level = None,
-    seed: _Seed = None,
-    config: _Config = None,
+@dataclass(frozen=True)
+class _Shown:
+    """What of a plan goes where."""
+
+    config: Path | None
+    write: Path | None
+    choose: str | None
+    everything: bool
+    curves: bool
+    figures: Path | None
+    html: Path | None
+    json: bool
+
+    def refuse_but(self, *taken: str, way: str) -> None:
+        """Refuse what a plan of another kind has no use for."""
+        for field in fields(self):
+            if getattr(self, field.name) not in (None, False) and field.name not in ("config", "json", *taken):
+                name = "all" if field.name == "everything" else field.name
+                raise InvalidRequest(f"--{name} does not go with {way}=: leave one of them out")
+
+
+def _plan(
+    spec: PlanSpec,
+    config: Path | None,
     write: _Write = None,
     choose: _Choose = None,
-    everything: _Everything = False,
+    everything: _All = False,
     curves: _Curves = False,
     figures: _Figures = None,
     html: _Html = None,
-    periods: _Periods = None,
-    count: _Count = None,
-    window: _Window = None,
-    time: _Time = None,
-    active: _Active = None,
-    new_items: _NewItems = None,
-    pate: _Pate = False,
-    teachers: _Teachers = None,
-    labels: _Labels = None,
-    votes_per_item: _VotesPerItem = None,
-    agreement: _Agreement = None,
-    stray_votes: _StrayVotes = None,
-    correlation: _Correlation = None,
-    ballot_spread: _BallotSpread = None,
-    label_skew: _LabelSkew = None,
-    votes: _Votes = None,
-    public_votes: _PublicVotes = None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
-    """Say which mechanism to use, before any data are read.
+    shown = _Shown(config, write, choose, everything, curves, figures, html, json)
+    if spec.way == "releases":
+        _plan_releases(spec, shown)
+    elif spec.way == "quick":
+        shown.refuse_but(way=spec.way)
+        _show_quick(quick(spec), spec.relation, json=json)
+    elif spec.way == "pate":
+        shown.refuse_but("html", way=spec.way)
+        answer_pate(spec, html=html, json=json)
+    else:
+        shown.refuse_but(way=spec.way)
+        _plan_horizon(spec, json=json)
 
-    Every mechanism that applies is given the noise that spends the whole budget on all releases, and tried on the shape that the
-    data are expected to have. No data are read, and nothing is spent.
-    """
-    stated = {name: value for name, value in locals().items() if name not in ("config", "write", "everything", "json", "_debug")}
-    over_time = {name: stated.pop(name) for name in ("periods", "count", "window", "time", "active", "new_items")}
-    voting = {name: stated.pop(name) for name in VOTING_OPTIONS}
-    if stated.pop("learned"):
-        if shape is not None:
-            raise InvalidRequest("--learned is a shape of its own: leave --shape out")
-        stated["shape"] = "learned"
-    if stated.pop("quick"):
-        answer_quick({**stated, **over_time, **voting, "config": config, "write": write, "all": everything}, json=json)
-        return
-    if stated.pop("pate"):
-        answer_pate(stated, voting, html=html, json=json)
-        return
-    if periods is not None:
-        _answer_horizon(stated | voting | {"config": config, "write": write}, over_time, json=json)
-        return
-    if any(value is not None for value in over_time.values()):
-        raise InvalidRequest("--count, --window, --time, --active and --new-items belong to plan --periods")
-    if any(value is not None for value in voting.values()):
-        raise InvalidRequest(f"{options.flags(*voting)} belong to plan --pate")
-    named: Any = {"file": config, "schedule": schedule, "only": tuple(mechanism or ())}
-    needed: dict[str, Any] | None = None
-    if (wanted := stated.pop("recall")) is not None:
+
+plan = command(PlanSpec, _plan)
+
+
+def _plan_releases(spec: PlanSpec, shown: _Shown) -> None:
+    wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
+    if wanted is not None:
         with out.counted("searching"):
-            needed = needed_for(wanted, stated, **named)
-        stated |= needed
-    asked = PlanQuestion.of(stated, **named)
-    _require_target(write, choose, config, html)
-    out.require_targets({"--html": html})
-    if figures is not None:
-        _require_folder(figures)
+            spec = enough(spec)
+    profile = profile_of(spec)
+    _require_target(shown)
+    out.require_targets({"--html": shown.html})
+    if shown.figures is not None:
+        _require_folder(shown.figures)
     with out.counted("planning") as callback:
-        found = asked.answer(callback)
-    planned = found.recommended if choose is None else found.named(choose)
-    kept = None if write is None else asked.chosen(found, planned)
+        found = answered(spec, profile, callback)
+    planned = found.recommended if shown.choose is None else found.named(shown.choose)
+    kept = None if shown.write is None else _file(spec, found, planned, shown.config)
     charts: tuple[Chart, ...] = ()
-    if curves or figures is not None or html is not None:
+    if shown.curves or shown.figures is not None or shown.html is not None:
         with out.counted("curves") as callback:
-            charts = explore(found, asked.shape, progress=callback)
-    _write_all(found, charts, figures=figures, html=html)
-    if kept is not None and write is not None:
-        kept.write(write, over=config)
-    if json:
-        echo(out.json_text(_as_data(found, charts) | ({} if needed is None else {"needed": needed})))
+            charts = explore(found, profile, progress=callback)
+    _write_all(found, charts, figures=shown.figures, html=shown.html)
+    if kept is not None and shown.write is not None:
+        kept.write(shown.write, over=shown.config)
+    needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
+    if shown.json:
+        out.emit(out.json_text(_as_data(found, charts) | needed) + "\n")
         return
     console = out.screen()
-    if needed is not None:
-        ((name, least),) = needed.items()
-        console.print(Text(f"{name} {least:,.6g} finds {share(wanted)} of the true items, about; less does not.", style="bold"))
-    _show(found, planned, charts if curves else (), console, everything=everything)
-    _show_next_step(found, planned, asked, write, console)
+    if wanted is not None:
+        words = (
+            f"{wanted} {getattr(spec, wanted):,.6g} finds {share(spec.recall or 0.0)} of the true items, about; less does not."
+        )
+        console.print(Text(words, style="bold"))
+    _show(found, planned, charts if shown.curves else (), console, everything=shown.everything)
+    _show_next_step(found, planned, spec, shown.write, console)
 
 
-def _require_target(target: Path | None, choose: str | None, source: Path | None, page: Path | None) -> None:
+def _file(spec: PlanSpec, found: Plan, planned: PlannedMechanism, over: Path | None) -> Config:
+    """The file with the mechanism to release with."""
+    if len(planned.mechanisms) > 1:
+        raise InvalidRequest("a file holds one mechanism, and this schedule has one for every part: plan the parts one by one")
+    quality = planned.quality
+    low, high = planned.forecast or (quality.recall.low, quality.recall.high)
+    expected = {"recall": planned.expected, "recall_low": low, "recall_high": high}
+    expected |= {"exact_set": quality.exact_set.value, "released": quality.released.value}
+    release = {"k": found.parts[0].k, "mechanism": planned.mechanisms[0], "expected": expected}
+    whole = (Config() if over is None else read(over)).planned(spec, release)
+    return whole.model_copy(update={"data": whole.data.model_copy(update={"clip": planned.clip, **_bound(planned)})})
+
+
+def _bound(planned: PlannedMechanism) -> dict[str, Any]:
+    return {"max_items_per_user": planned.max_items_per_user}
+
+
+def _require_target(shown: _Shown) -> None:
     """Said before a plan is worked out, and not after."""
+    target, source = shown.write, shown.config
     if target is None:
-        if choose is not None:
-            raise InvalidRequest(f"--choose={choose!r} is what --write writes: give --write FILE too")
+        if shown.choose is not None:
+            raise InvalidRequest(f"--choose={shown.choose!r} is what --write writes: give --write FILE too")
         return
     if target.exists() and source is not None and target.samefile(source):
         return
@@ -317,7 +169,7 @@ def _require_target(target: Path | None, choose: str | None, source: Path | None
             f"--write={masked(target)} exists and is not the file given with --config, so it is not written over: name another, "
             "or give it with --config too"
         )
-    out.require_targets({"--write": target, "--html": page})
+    out.require_targets({"--write": target, "--html": shown.html})
 
 
 # -- what is shown and written ---------------------------------------------------------------------------------------------
@@ -358,10 +210,10 @@ def _show(plan: Plan, planned: PlannedMechanism, charts: Sequence[Chart], consol
         console.print(Text(f"{chart.y_label}; * is the plan{limit}", style="dim"))
 
 
-def _show_next_step(plan: Plan, planned: PlannedMechanism, asked: PlanQuestion, target: Path | None, console: Console) -> None:
+def _show_next_step(plan: Plan, planned: PlannedMechanism, spec: PlanSpec, target: Path | None, console: Console) -> None:
     """What to run, and how."""
     console.print()
-    if asked.config.plan.declared_public:
+    if spec.public:
         words = f"{plan.profile} was looked at because you declared it public. If it is not, the plan has told of it, unpaid for."
         console.print(Text.assemble(("Note: ", "bold yellow"), printable(words[0].upper() + words[1:])))
     if target is None:
@@ -370,10 +222,10 @@ def _show_next_step(plan: Plan, planned: PlannedMechanism, asked: PlanQuestion, 
         return
     name = shlex.quote(str(target))
     console.print(Text(f"Written to {printable(target)}. Next, for each release:"))
-    if asked.config.ledger is not None:
+    if spec.ledger is not None:
         console.print(Text(f"  dpselect ledger init --config {name}      (once)", style="green"), soft_wrap=True)
     console.print(Text(f"  dpselect topk --config {name} EVENTS", style="green"), soft_wrap=True)
-    if asked.config.ledger is None or plan.charged == "separately":
+    if spec.ledger is None or plan.charged == "separately":
         return
     # A plan that is charged as a whole is dearer one by one, which is how topk charges a ledger.
     paid = min(plan.budget.how_many(planned.mechanisms[0].curve), plan.parts[0].releases)
@@ -469,65 +321,83 @@ def _as_data(plan: Plan, charts: Sequence[Chart]) -> dict[str, Any]:
     }
 
 
-_HORIZON_USES = ("k", "epsilon", "delta", "shape", "user", "item", "items", "users", "items_per_user", "declared_public")
-_HORIZON_TAKES = ("unknown_domain", "relation", "seed")
+# -- plan --quick ------------------------------------------------------------------------------------------------------------
+
+
+def _show_quick(found: QuickPlan, relation: Relation, *, json: bool) -> None:
+    choice, profile, recalls = found.choice, found.profile, found.recalls
+    if json:
+        told = {
+            "max_items_per_user": choice.max_items_per_user,
+            "clip": choice.clip,
+            "norm": None if choice.clip is None else choice.norm,
+            "again": choice.again,
+            "users": profile.users,
+            "median_items_per_user": None if profile.quantiles is None else profile.quantiles[2],
+            "recall": dict(zip(map(str, EXPONENTS), recalls, strict=True)),
+            "risk": found.risk.as_data(relation),
+            "mechanism": choice.mechanism.model_dump(mode="json"),
+        }
+        out.emit(out.json_text(told) + "\n")
+        return
+    assumed = [flags(PlanSpec, name)[0] for name in found.assumed]
+    reading = [] if choice.clip is None else [f"users clipped to an {choice.norm} norm of {choice.clip:g}"]
+    reading += [] if choice.again is None else [f"then to {choice.again:g} among the items found"]
+    reading += [] if choice.max_items_per_user is None else [f"at most {choice.max_items_per_user} items per user"]
+    middle = sum(recalls) / len(recalls)
+    finds = f"about {middle:.2f} of the true top k; {min(recalls):.2f} to {max(recalls):.2f} on standard shapes"
+    rows = [
+        ("mechanism", type(choice.mechanism).__name__),
+        ("reading", ", ".join(reading) or "every item in full"),
+        ("chosen for", profile.in_words() + (f" ({' and '.join(assumed)} assumed)" if assumed else "")),
+        ("finds", finds),
+        ("risk", found.risk.in_words(relation)),
+    ]
+    alike = "learns what is not declared first" if assumed else "chooses so for such users"
+    last = f"dpselect topk {alike}. A plan with --shape simulates, and is closer."
+    out.emit(Group(out.heading("Quick plan: the default's choice, without simulations"), out.facts(rows), Text(), Text(last)))
+
+
+# -- plan --periods ----------------------------------------------------------------------------------------------------------
+
+
 _BARS = "▁▂▃▄▅▆▇█"
 
 
-def _answer_horizon(stated: dict[str, Any], over_time: dict[str, Any], *, json: bool) -> None:
-    """Plan and print. `stated` holds the other options of `plan`.
-
-    Raises:
-        InvalidRequest: an option that says nothing about a horizon was given, or one that is needed was not.
-    """
-    other = [
-        name for name, value in stated.items() if value not in (None, False, []) and name not in (*_HORIZON_USES, *_HORIZON_TAKES)
-    ]
-    if other:
-        raise InvalidRequest(f"plan --periods takes no {options.flags(other[0])}: leave it out")
-    if stated["k"] is None:
-        raise InvalidRequest("no size is stated: give --k, how many items each period releases")
+def _plan_horizon(spec: PlanSpec, *, json: bool) -> None:
+    if spec.k is None:
+        raise InvalidRequest("no size is stated: give k=, how many items each period releases")
     found = plan_horizon(
-        options.budget(stated["epsilon"], stated["delta"], None),
-        stated["k"],
-        _arrivals(stated, over_time),
-        count=over_time["count"] or "period",
-        window=over_time["window"],
-        unknown=bool(stated["unknown_domain"]),
-        relation=stated["relation"] or "add_remove",
-        seed=stated["seed"] or 0,
+        spec.budget,
+        spec.k,
+        _arrivals(spec, spec.periods or 1),
+        count=spec.count or "period",
+        window=spec.window,
+        unknown=bool(spec.unknown_domain),
+        relation=spec.relation,
+        seed=spec.seed or 0,
     )
     out.emit(out.json_text(_horizon_data(found)) + "\n" if json else _horizon_shown(found))
 
 
-def _arrivals(stated: dict[str, Any], over_time: dict[str, Any]) -> Arrivals:
+def _arrivals(spec: PlanSpec, periods: int) -> Arrivals:
     """The log that the words stand for."""
-    shape, periods = stated["shape"] or "", over_time["periods"]
-    kind, _, exponent = shape.partition(":")
-    made_up = {name: value for name in ("active", "new_items") if (value := over_time[name]) is not None}
-    if kind == "zipf":
-        if over_time["time"] or stated["user"] or stated["item"]:
+    columns: Any = {"user": spec.user, "item": spec.item, "time": spec.time}
+    made_up: Any = spec.given("active", "new_items")
+    if spec.kind_of_shape == "zipf":
+        if any(column is not None for column in columns.values()):
             raise InvalidRequest(
-                f"--user, --item and --time are columns of a log, and --shape={shape} is made up: leave them out"
+                f"user=, item= and time= are columns of a log, and shape={spec.shape} is made up: leave them out"
             )
-        if stated["items"] is None or stated["users"] is None:
-            raise InvalidRequest(f"--shape={shape} needs --items and --users: how many there are, roughly")
-        try:
-            number = float(exponent)
-        except ValueError:
-            raise InvalidRequest(f"--shape={shape!r} is refused: after zipf: comes the exponent, zipf:1.1 for example") from None
-        told: Any = {"items": stated["items"], "users": stated["users"], "items_per_user": stated["items_per_user"] or 1.0}
-        return Arrivals.made_up(exponent=number, periods=periods, seed=stated["seed"] or 0, **told, **made_up)
-    columns = {"user": stated["user"], "item": stated["item"], "time": over_time["time"]}
-    if not shape or None in columns.values():
-        raise InvalidRequest(
-            "a horizon is planned on --shape zipf:EXPONENT, or on a public log: name it, --user, --item and --time"
-        )
-    if made_up or any(stated[name] is not None for name in ("items", "users", "items_per_user")):
-        raise InvalidRequest(
-            "a log tells its users and items: leave --items, --users, --items-per-user, --active, --new-items out"
-        )
-    return Arrivals.from_log(shape, periods=periods, public=bool(stated["declared_public"]), **columns)
+        if spec.items is None or spec.users is None:
+            raise InvalidRequest(f"shape={spec.shape} needs items= and users=: how many there are, roughly")
+        made_up |= {"items": spec.items, "users": spec.users, "items_per_user": spec.items_per_user or 1.0}
+        return Arrivals.made_up(exponent=exponent_of(spec), periods=periods, seed=spec.seed or 0, **made_up)
+    if not spec.shape or None in columns.values():
+        raise InvalidRequest("a horizon is planned on shape=zipf:EXPONENT, or on a public log: name it, user=, item= and time=")
+    if made_up or spec.given("items", "users", "items_per_user"):
+        raise InvalidRequest("a log states its users and items: leave items=, users=, items_per_user=, active=, new_items= out")
+    return Arrivals.from_log(spec.shape, periods=periods, public=spec.public, **columns)
 
 
 def _horizon_data(plan: HorizonPlan) -> dict[str, Any]:

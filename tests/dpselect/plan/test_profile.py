@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -70,7 +71,7 @@ def test_a_csv_of_counts(tmp_path: Path) -> None:
     path = tmp_path / "last_year.csv"
     path.write_text("place,visitors\nA,5\nB,9\n")
     assert Profile.of_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
-    with pytest.raises(InvalidRequest, match="--public"):
+    with pytest.raises(InvalidRequest, match="public=True"):
         Profile.of_csv(path, "visitors")
     with pytest.raises(InvalidRequest, match=r"column 'users' is missing.*place, visitors"):
         Profile.of_csv(path, "users", public=True)
@@ -136,7 +137,7 @@ def test_a_log_says_who_touches_what(tmp_path: Path) -> None:
         assert seen[:8] == pytest.approx(sums[:8], rel=0.06)
     with pytest.raises(InvalidRequest, match="may be private"):
         Profile.of_log(tmp_path / "log.csv", user="who", item="what")
-    with pytest.raises(InvalidRequest, match="columns 'who' and 'where'"):
+    with pytest.raises(InvalidRequest, match="item='where' is not a column"):
         Profile.of_log(tmp_path / "log.csv", user="who", item="where", public=True)
 
 
@@ -152,3 +153,12 @@ def test_items_per_user_may_be_a_mean_or_a_distribution() -> None:
         Profile.zipf(1.0, 50, 9000, items_per_user={0: 1})
     with pytest.raises(InvalidRequest, match="does not say how many"):
         Profile.of_counts([5, 3], public=True).levels(1, Bounding(limit=1))
+
+
+def test_a_public_log_is_read_as_any_log_is(tmp_path: Path) -> None:
+    """Delimiter, labels of what is missing and normalising are those of `events.read`; several columns make up one item."""
+    log = tmp_path / "log.csv"
+    log.write_text("who;what;where\na;Tea;York\nb;tea;York\nNULL;tea;York\nb;tea;Hull\n")
+    asked: dict[str, Any] = {"user": "who", "public": True, "delimiter": ";", "null": "NULL", "normalize": "casefold"}
+    assert Profile.of_log(log, item="what", **asked).dense().tolist() == [2.0]
+    assert Profile.of_log(log, item=("what", "where"), **asked).dense().tolist() == [2.0, 1.0]

@@ -72,17 +72,17 @@ def test_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("plan", "--pate", "--epsilon", 1, "--delta", 1e-6), "plan --pate needs --teachers, --labels"),
-        ((*ASKED, "--k", 3), "takes no --k"),
-        ((*ASKED, "--users", 3), "takes no --users"),
-        (("plan", "--teachers", 3, "--k", 2), "belong to plan --pate"),
+        (("plan", "--pate", "--epsilon", 1, "--delta", 1e-6), "plan with --pate needs --teachers, --labels"),
+        ((*ASKED, "--k", 3), "--k does not go with --pate"),
+        ((*ASKED, "--users", 3), "--users does not go with --pate"),
+        (("plan", "--teachers", 3, "--k", 2), "--teachers belongs to plan with --pate"),
         ((*ASKED[:-2],), "delta"),
         ((*ASKED, "--agreement", 1.5), "--agreement=1.5"),
         ((*ASKED, "--votes-per-item", 9), "--votes-per-item=9"),
         ((*ASKED, "--votes", "votes.npz"), "leave them out"),
         (("plan", "--pate", "--votes", "missing.npz", "--public-votes", "--epsilon", 6, "--delta", 1e-6), "missing.npz"),
         (("plan", "--pate", "--votes", "missing.npz", "--epsilon", 6, "--delta", 1e-6), "declare it with --public-votes"),
-        ((*ASKED, "--public-votes"), "give --votes FILE"),
+        ((*ASKED, "--public-votes"), "name a file, --votes"),
     ],
 )
 def test_what_is_missing_or_foreign_is_named(run: Run, arguments: tuple[object, ...], words: str) -> None:

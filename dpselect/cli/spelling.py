@@ -1,0 +1,31 @@
+"""How a command spells the names that messages and help use: `max_items_per_user=` is `--max-items-per-user` here."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Option(NamedTuple):
+    """An option as it is typed, and whether it takes no value."""
+
+    typed: str
+    is_flag: bool = False
+
+
+# `name=`, perhaps with a value; not inside a call, which is Python.
+_FIELD = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|[^\s,.;:)]?)")
+
+
+def spelled(text: str, options: Mapping[str, Option]) -> str:
+    """`text` with each field of `options` that it names as `name=` spelled as its option."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        if name not in options:
+            return found[0]
+        stated = "" if not value or (options[name].is_flag and value == "True") else f"={value}"
+        return options[name].typed + stated
+
+    return _FIELD.sub(option, text)

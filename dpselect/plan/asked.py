@@ -1,0 +1,230 @@
+"""What a `PlanSpec` asks, answered: the profile that its words stand for, the plan, the budget it takes, the default's choice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from accounting import Ledger
+from accounting.address import masked
+from accounting.risk import Risk
+from dpselect.errors import InvalidRequest
+from dpselect.plan.candidates import Candidates, Choice
+from dpselect.plan.counts import COUNTS_AGAIN
+from dpselect.plan.learn import End, Learnt
+from dpselect.plan.plan import Plan, Progress, budget_for, plan
+from dpselect.plan.profile import Groups, Profile
+from dpselect.plan.request import TopKRequest
+from dpselect.sensitivity import Sensitivity
+from dpselect.spec import FileFields, PlanSpec
+
+_LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
+_KNOWN = (
+    "zipf:EXPONENT, uniform, learned (by the dataset), learned:ANSWER.json, the name of a file with public counts, or that of a "
+    "public log with user= and item="
+)
+
+
+def answered(spec: PlanSpec, profile: Profile | None = None, progress: Progress | None = None) -> Plan:
+    """The plan; what is not stated is left to the defaults of `dpselect.plan.plan`."""
+    size: dict[str, Any] = {"k": spec.k, "releases": spec.releases or 1}
+    if spec.schedule is not None:
+        size = {"schedule": [(part.releases, part.k) for part in spec.schedule]}
+    stated: dict[str, Any] = {name: getattr(spec, name) for name in ("order", "rank_by", "rounds", "level", "seed", "mechanisms")}
+    return plan(
+        spec.budget,
+        profile=profile or profile_of(spec),
+        progress=progress,
+        **size,
+        **{name: value for name, value in stated.items() if value is not None},
+        domain="unknown" if spec.unknown_domain else "public",
+        relation=spec.relation,
+        max_items_per_user=spec.max_items_per_user,
+        # By default separately where there is a ledger, since `topk` charges it release by release.
+        charged=spec.charged or ("together" if spec.ledger is None else "separately"),
+        with_counts=bool(spec.with_counts),
+        groups=_groups(spec),
+    )
+
+
+def _groups(spec: PlanSpec) -> Groups | None:
+    if spec.groups is None:
+        return None
+    more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
+    stated = {name: value for name, value in more.items() if value is not None}
+    return Groups(count=spec.groups, max_groups_per_user=spec.max_groups_per_user, **stated)
+
+
+# -- the profile -----------------------------------------------------------------------------------------------------------
+
+
+def profile_of(spec: PlanSpec) -> Profile:
+    """The profile that `shape=` and the numbers beside it stand for.
+
+    Raises:
+        InvalidRequest: they stand for none, contradict each other, or name a file that was not declared public.
+    """
+    if spec.shape is None and not spec.learned:
+        raise InvalidRequest(f"no shape is stated: give shape=, one of {_KNOWN}")
+    if spec.kind_of_shape in ("zipf", "uniform"):
+        if spec.is_log:
+            raise InvalidRequest(f"user= and item= are columns of a log, and shape={spec.shape} is made up: leave them out")
+        if spec.items is None or spec.users is None:
+            raise InvalidRequest(f"shape={spec.shape} needs items= and users=: how many there are, roughly")
+        if spec.column is not None:
+            raise InvalidRequest("column= is about a file of counts: leave it out")
+        return Profile.zipf(exponent_of(spec), spec.items, spec.users, items_per_user=spec.items_per_user or 1.0)
+    if (learnt := _learnt(spec)) is not None:
+        if spec.users is not None or spec.items_per_user is not None or spec.column is not None:
+            raise InvalidRequest(
+                f"shape={spec.shape or 'learned'} states users and their items: leave users=, items_per_user= and column= out"
+            )
+        return learnt.on_curve(items=spec.items)
+    shape = str(spec.shape)
+    missing = "\0" in shape or not os.access(shape, os.F_OK)
+    if missing and (":" in shape or Path(shape).suffix == ""):
+        raise InvalidRequest(f"shape={shape!r} is not a shape: it must be {_KNOWN}")
+    return _published(spec, Path(shape))
+
+
+def exponent_of(spec: PlanSpec) -> float:
+    """Of the Zipf law that `shape=` states; 0 for uniform."""
+    kind, _, exponent = str(spec.shape).partition(":")
+    if kind == "uniform":
+        if exponent:
+            raise InvalidRequest("shape=uniform takes nothing after a colon")
+        return 0.0
+    try:
+        return float(exponent)
+    except ValueError:
+        raise InvalidRequest(f"shape={spec.shape!r} is refused: after zipf: comes the exponent, zipf:1.1 for example") from None
+
+
+def _learnt(spec: PlanSpec) -> Profile | None:
+    """Learnt numbers, of a file or a dataset of a ledger, at an end of their interval; None for any other shape."""
+    kind = spec.kind_of_shape or ""
+    if kind not in _LEARNED:
+        return None
+    file = (spec.shape or "").partition(":")[2]
+    if file:
+        return Learnt.in_answer(file).at(_LEARNED[kind])
+    if spec.ledger is None:
+        raise InvalidRequest("learned= takes what releases of a dataset have learnt: name it, ledger= and dataset=")
+    if isinstance(spec.ledger, Ledger):
+        return Learnt.of_dataset(spec.ledger, str(spec.dataset)).at(_LEARNED[kind])
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        return Learnt.of_dataset(ledger, str(spec.dataset)).at(_LEARNED[kind])
+
+
+def _published(spec: PlanSpec, path: Path) -> Profile:
+    for name in ("items", "users"):
+        if getattr(spec, name) is not None:
+            raise InvalidRequest(f"{name}= does not go with a file of counts, which states it: leave it out")
+    if not spec.is_log:
+        return Profile.of_csv(path, spec.column, public=spec.public, items_per_user=spec.items_per_user)
+    if spec.user is None or spec.item is None:
+        raise InvalidRequest(f"shape={masked(path)} is a log: name its columns, user= and item=")
+    for name in ("column", "items_per_user"):
+        if getattr(spec, name) is not None:
+            raise InvalidRequest(f"{name}= is about a file of counts, and a log states it: leave it out")
+    return Profile.of_log(path, user=spec.user, item=spec.item, public=spec.public, **file_options(spec))
+
+
+def file_options(spec: PlanSpec) -> dict[str, Any]:
+    """How the file of `shape=` is read, as it is stated."""
+    return {name: getattr(spec, name) for name in FileFields.model_fields if name in spec.model_fields_set}
+
+
+# -- the budget that a recall takes ------------------------------------------------------------------------------------------
+
+
+_SEARCHED = 100  # simulated runs of each plan of a search
+_KINDS = 3  # mechanisms that are looked at in it
+
+
+def enough(spec: PlanSpec) -> PlanSpec:
+    """The question with the least epsilon whose plan expects `recall=` or, where a budget is stated, the fewest users.
+
+    Raises:
+        InvalidRequest: both are stated, the profile is not one that has a number of users to find, or nothing is enough.
+    """
+    budgeted = spec.epsilon is not None or spec.rho is not None
+    if budgeted and spec.users is not None:
+        raise InvalidRequest("recall= says how large epsilon=, or users=, has to be: leave one of them out")
+    if budgeted and spec.kind_of_shape not in ("zipf", "uniform"):
+        raise InvalidRequest("recall= finds users for shape=zipf:EXPONENT or shape=uniform: leave epsilon= out for any other")
+    name, start, low, high = ("users", 1e5, 10.0, 1e9) if budgeted else ("epsilon", 1.0, 1e-3, 1e2)
+
+    def tried(amount: float, kinds: Sequence[str] | None) -> Plan:
+        of_it = round(amount) if budgeted else amount
+        return answered(spec.model_copy(update={name: of_it, "rounds": _SEARCHED, "mechanisms": kinds}))
+
+    found = tried(start, spec.mechanisms)
+    kinds = tuple(dict.fromkeys(one.name.partition(",")[0] for one in found.ranked))[:_KINDS]
+    least, _ = budget_for(spec.recall or 0.0, lambda amount: tried(amount, kinds), low, high)
+    return spec.model_copy(update={name: round(least) if budgeted else least})
+
+
+# -- what `topk` would choose by itself ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class QuickPlan:
+    """The default's choice for users that are declared, learnt or assumed, without simulations.
+
+    Attributes:
+        recalls: the share of the true top k that it finds on each of the standard shapes.
+        assumed: the fields that were not stated, of typical users.
+        risk: of all releases together.
+    """
+
+    choice: Choice
+    profile: Profile
+    recalls: tuple[float, ...]
+    assumed: tuple[str, ...]
+    risk: Risk
+
+
+def quick(spec: PlanSpec) -> QuickPlan:
+    """The default's choice. Nothing private is read, nothing is spent.
+
+    Raises:
+        InvalidRequest: the number of public items is missing, or `shape=` states no users.
+        CalibrationError: no amount of noise fits the budget.
+    """
+    if spec.k is None:
+        raise InvalidRequest("no size is stated: give k=, how many items each release has")
+    if bool(spec.unknown_domain) == (spec.items is not None):
+        raise InvalidRequest("quick= needs items=, how many items the public catalogue has, or unknown_domain=; not both")
+    request = TopKRequest(
+        k=spec.k,
+        sensitivity=Sensitivity.of_counts(spec.relation, spec.max_items_per_user),
+        candidates=spec.items,
+        releases=spec.releases or 1,
+        counts=COUNTS_AGAIN if spec.with_counts else None,
+        recounted=bool(spec.with_counts),
+    )
+    profile, assumed = _users(spec)
+    found = Candidates.of(spec.budget, request, limit=spec.max_items_per_user, order=spec.order is not False)
+    choice = found.best(profile)
+    risk = Risk.of(request.releases * choice.mechanism.curve)
+    return QuickPlan(choice, profile, tuple(found.recalls(choice, profile)), assumed, risk)
+
+
+def _users(spec: PlanSpec) -> tuple[Profile, tuple[str, ...]]:
+    declared = {"users": spec.users, "items_per_user": spec.items_per_user}
+    asked = spec if spec.shape is not None or spec.ledger is None else spec.model_copy(update={"learned": True})
+    if asked.kind_of_shape is None:
+        return Profile.typical(spec.users, spec.items_per_user), tuple(name for name, value in declared.items() if value is None)
+    if any(value is not None for value in declared.values()):
+        raise InvalidRequest(
+            f"shape={spec.shape or 'learned'} states users and their items: leave users= and items_per_user= out"
+        )
+    if (learnt := _learnt(asked)) is None:
+        raise InvalidRequest(
+            f"shape={spec.shape} does not go with quick=: give users= and items_per_user=, learned=, or shape=learned:ANSWER.json"
+        )
+    return learnt, ()

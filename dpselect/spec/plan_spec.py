@@ -1,0 +1,334 @@
+"""`PlanSpec`: what is planned for, before any data are read: releases, a horizon of them, or rounds of votes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BeforeValidator, Field, SkipValidation, model_validator
+
+from accounting import Relation
+from accounting.frozen import Count, Positive, Probability, Real
+from dpselect.errors import InvalidRequest
+from dpselect.plan.plan import Charged, Criterion, Part
+from dpselect.spec.base import Column, Flag, Spec, option
+from dpselect.spec.shared_fields import BudgetFields, FileFields, item_columns
+from dpselect.spec.topk_spec import Over
+
+if TYPE_CHECKING:
+    from accounting import Ledger
+else:  # not checked by pydantic: a plan without a ledger does without a database
+    Ledger = Any
+
+Way = Literal["releases", "quick", "periods", "pate"]
+"""What is planned: releases with simulations; what `topk` would choose, without; a horizon; or a labelling job."""
+
+_SHAPE, _NEEDS, _SIMULATED = "The shape of the data", "What is needed of the answer", "Simulations"
+_OVER_TIME, _VOTES = "Releases over time", "Votes of teachers"
+
+
+def parts_of(stated: Any) -> Any:
+    """Parts of a schedule, from text or from pairs (releases, k)."""
+    parts = stated
+    try:
+        if isinstance(parts, str):
+            parts = [tuple(map(int, part.split("x"))) for part in parts.split(",")]
+        if isinstance(parts, Sequence):
+            return tuple(part if isinstance(part, Part | Mapping) else Part(releases=part[0], k=part[1]) for part in parts)
+    except (TypeError, ValueError, IndexError):
+        raise InvalidRequest(
+            f"schedule={str(stated)[:60]!r} is refused: write RELEASESxK,RELEASESxK, 30x10,1x100 for example"
+        ) from None
+    return stated
+
+
+Schedule = Annotated[tuple[Part, ...], BeforeValidator(parts_of)]
+"""Parts of releases, or pairs (releases, k), that share a budget."""
+Rounds = Annotated[Count, Field(ge=100, le=10_000_000)]
+Seed = Annotated[int, Field(ge=0, strict=True)]
+
+
+class ProfileFields(Spec):
+    """What the data look like, by what is public."""
+
+    shape: str | None = option(
+        "What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; learned-low: and "
+        "learned-high: are the ends of what its noise leaves open), a file of public counts or, with user= and item=, a public "
+        "log of events: last year's, if it was published.",
+        ways="periods quick",
+    )
+    log: Flag | None = option(
+        "Whether the file of shape= is a log of events. Default: it is if user= and item= are stated.",
+        _SHAPE,
+        flags="--log/--counts",
+        ways="periods",
+    )
+    items: Count | None = option("How many items there are, for zipf and uniform.", ways="periods quick")
+    users: Count | None = option("How many users there are, for zipf and uniform.", ways="periods quick")
+    items_per_user: Positive | None = option(
+        "Items that a user touches on average, for zipf and uniform. Default: 1.", _SHAPE, ways="periods quick"
+    )
+    column: str | None = option("Column of the file that holds the counts, if it has several.", _SHAPE)
+    public: Flag = option(
+        "The counts or the log in the file were published or made up; without this the file is refused, since a plan that looks "
+        "at private data leaks them, and no ledger is charged for it.",
+        _SHAPE,
+        False,
+        flags="--public --i-declare-public",
+        ways="periods",
+    )
+    learned: Flag = option(
+        "Users as releases of dataset= have learnt them, as the ledger= records: shape=learned. Costs nothing.",
+        _SHAPE,
+        False,
+        ways="quick",
+    )
+    unknown_domain: Flag | None = option(
+        "Whether a public catalogue of items is missing. Default: it exists.",
+        flags="--unknown-domain/--public-domain",
+        ways="periods quick",
+    )
+    groups: Count | None = option("How many groups there are, of each of which the top k is released.", "Groups")
+    groups_per_user: Real | None = option("Groups that a user is in on average, at least 1. Default: 1.", "Groups", ge=1.0)
+    group_exponent: Real | None = option("Of Zipf's law of users per group; 0: all alike. Default: 1.", "Groups", ge=0.0)
+
+
+class OverTimeFields(Spec):
+    """A horizon of periods."""
+
+    periods: Count | None = option(
+        "Plan a horizon of this many periods (dpselect continual), and what k= and the budget find in each.",
+        _OVER_TIME,
+    )
+    count: Over | None = option("With periods=: what a count is of. Default: period.", _OVER_TIME)
+    window: Count | None = option("With count=window: how many periods it has.", _OVER_TIME)
+    time: SkipValidation[Column | None] = option(
+        "With periods=: column of times, where shape= is a log.", _OVER_TIME, metavar="COLUMN"
+    )
+    active: Real | None = option(
+        "With periods= and zipf: the share of periods in which a user is there. Default: 1.",
+        _OVER_TIME,
+    )
+    new_items: Real | None = option("With periods= and zipf: items that come with each period. Default: 0.", _OVER_TIME)
+
+
+class VotesFields(Spec):
+    """Votes of teachers, by what is public of them."""
+
+    pate: Flag = option(
+        "Plan a job of `dpselect pate` instead: releases= rounds, or as many as keep their quality.",
+        _VOTES,
+        False,
+    )
+    teachers: Count | None = option("With pate=: how many teachers vote.", _VOTES)
+    labels: Count | None = option("With pate=: how many labels there are, at least 2.", _VOTES)
+    votes_per_item: Real | None = option("With pate=: labels that are true of an item, on average.", _VOTES)
+    agreement: Real | None = option("With pate=: the share of teachers who vote for a true label.", _VOTES)
+    stray_votes: Real | None = option(
+        "With pate=: votes of a ballot for other labels. Default: 2 (1 - agreement) times the votes for an item.",
+        _VOTES,
+    )
+    correlation: Real | None = option(
+        "With pate=: of two teachers' votes on one label, .09 to .44 on public data sets.",
+        _VOTES,
+    )
+    ballot_spread: Real | None = option(
+        "With pate=: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets.",
+        _VOTES,
+    )
+    label_skew: Real | None = option(
+        "With pate=: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75.",
+        _VOTES,
+    )
+    votes: SkipValidation[str | PathLike[str] | None] = option(
+        "With pate=: an .npz file of votes on public items and their truth, in place of these numbers.",
+        _VOTES,
+        metavar="FILE",
+    )
+    public_votes: Flag = option(
+        "The teachers of votes= were trained on public or made-up records. Without this declaration the file is refused: a plan "
+        "shows figures of the votes, and no ledger is charged for them.",
+        _VOTES,
+        False,
+    )
+
+
+class AnswerFields(Spec):
+    """What is needed of the answer, and how it is worked out."""
+
+    releases: Count | None = option("How many releases share the budget. Default: 1.", ways="quick pate")
+    schedule: Schedule | None = option(
+        "Releases of several sizes, 30x10,1x100 for example, in place of releases= and k=.",
+        _NEEDS,
+        metavar="NxK,...",
+        parse=parts_of,
+    )
+    order: Flag | None = option(
+        "Whether the order of the items is needed or their set suffices. Default: set.",
+        _NEEDS,
+        flags="--order/--set",
+        ways="quick",
+    )
+    charged: Charged | None = option(
+        "All releases as one plan, or one by one as topk does. Default: separately with ledger=.", _NEEDS
+    )
+    with_counts: Flag | None = option(
+        "Whether each release also counts the users of every item, as topk does; says how exactly.",
+        _NEEDS,
+        flags="--with-counts/--no-counts",
+        ways="quick",
+    )
+    mechanisms: SkipValidation[Sequence[str] | None] = option(
+        "Consider this kind only; may be repeated. Default: all.", _NEEDS, flags="--mechanism", metavar="KIND", many=True
+    )
+    rank_by: Criterion | None = option("What the mechanisms are ranked by. Default: recall.", _NEEDS)
+    recall: Real | None = option(
+        "Instead of a budget: the share of true items wanted; says which epsilon it takes. With epsilon=: which users=.", _NEEDS
+    )
+    quick: Flag = option(
+        "Say what topk would choose by itself, and about what it finds: for users= and items_per_user=, learned= or, with "
+        "neither, typical users. No shape, no simulation.",
+        _SHAPE,
+        False,
+        ways="quick",
+    )
+    rounds: Rounds | None = option("Simulated runs for each mechanism, from 100 to 10^7. Default: 1000.", _SIMULATED)
+    level: Probability | None = option("Confidence of the intervals, in (0, 1). Default: 0.95.", _SIMULATED)
+    seed: Seed | None = option(
+        "Seed of the simulations, at least 0; never of a release. Default: 0.", _SIMULATED, ways="periods pate"
+    )
+
+    @model_validator(mode="after")
+    def _states_sizes_once(self) -> Self:
+        if self.schedule is not None and self.releases is not None:
+            raise ValueError("schedule= says how many releases there are: leave releases= out")
+        if self.schedule == ():
+            raise ValueError("schedule= names no releases: give one or more parts with releases and k, or leave it out")
+        return self
+
+
+class PlanFields(VotesFields, OverTimeFields, AnswerFields, ProfileFields):
+    """What is asked of a plan beside the budget and how a log is read: the table [plan] of a file."""
+
+
+class SizeFields(Spec):
+    """How much a release holds."""
+
+    k: Count | None = option("How many items to release, at least 1.", metavar="N", ways="periods quick")
+
+
+class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
+    """Say which mechanism to use, before any data are read.
+
+    Every mechanism that applies is given the noise that spends the whole budget on all releases, and tried on the shape that the
+    data are expected to have. No data are read, and nothing is spent.
+    """
+
+    own_fields: ClassVar[Any] = PlanFields
+
+    epsilon: Real | None = option("What all releases together may cost, in nats.", ways="periods quick pate")
+    delta: Real | None = option(
+        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.",
+        ways="periods quick pate",
+    )
+    rho: Real | None = option("What they may cost under zero-concentrated privacy, in place of epsilon=.", ways="quick pate")
+    ledger: SkipValidation[str | Ledger | None] = option("The ledger that learned= reads.", _SHAPE, metavar="URL", ways="quick")
+    dataset: str | None = option("The dataset, which later pays.", _SHAPE, ways="quick")
+    user: SkipValidation[Column | None] = option(
+        "Column of users, where shape= is a log.", _SHAPE, metavar="COLUMN", ways="periods"
+    )
+    item: SkipValidation[Column | Sequence[Column] | None] = option(
+        "Column of items, where shape= is a log. Several make up one item.",
+        _SHAPE,
+        metavar="COLUMN",
+        parse=item_columns,
+        many=True,
+        ways="periods",
+    )
+    relation: Relation = option(
+        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
+        "Privacy",
+        "add_remove",
+        ways="periods quick",
+    )
+    max_items_per_user: Count | None = option(
+        "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users", ways="quick"
+    )
+    max_groups_per_user: Count | None = option(
+        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.", "Groups"
+    )
+
+    @property
+    def way(self) -> Way:
+        """What is planned."""
+        return "pate" if self.pate else "quick" if self.quick else "releases" if self.periods is None else "periods"
+
+    @property
+    def kind_of_shape(self) -> str | None:
+        """What `shape=` begins with, before a colon; "learned" where that is stated in its place."""
+        return "learned" if self.learned else None if self.shape is None else self.shape.partition(":")[0]
+
+    @property
+    def is_log(self) -> bool:
+        """Whether the file of `shape=` is a log."""
+        named = self.user is not None or self.item is not None
+        return (named if self.log is None else self.log) or Path(self.shape or "").suffix == ".parquet"
+
+    @model_validator(mode="after")
+    def _asks_for_one_thing(self) -> Self:
+        if self.learned and self.shape is not None:
+            raise ValueError("learned= is a shape of its own: leave shape= out")
+        if (self.ledger is None) != (self.dataset is None):
+            raise ValueError("ledger= and dataset= go together: name both, or give a file with [ledger] (config=)")
+        stated = [name for name, field in type(self).model_fields.items() if getattr(self, name) not in (field.default, None)]
+        for name in stated:
+            if self._takes(self.way, name):
+                continue
+            for way, fields in _OWN.items():
+                if name in fields and name != way:
+                    raise ValueError(f"{name}= belongs to plan with {way}=: state that too, or leave it out")
+            why = ", which simulates nothing" if self.quick else ""
+            raise ValueError(f"{name}= does not go with {self.way}={why}: leave one of them out")
+        if self.way == "releases":
+            self._has_a_size()
+        return self
+
+    def _has_a_size(self) -> None:
+        if self.schedule is not None and self.k is not None:
+            raise ValueError("schedule= says how many items each release has: leave k= out")
+        if self.schedule is None and self.k is None:
+            raise ValueError("no size is stated: give k=, how many items each release has, or schedule=")
+        if self.groups is None and (self.groups_per_user, self.group_exponent, self.max_groups_per_user) != (None, None, None):
+            raise ValueError("a plan for groups needs groups=, how many there are (roughly)")
+        if self.groups is not None and self.max_groups_per_user is None:
+            raise ValueError("groups= needs max_groups_per_user=: a release costs as much as that many of one group")
+
+    @classmethod
+    def _takes(cls, way: Way, name: str) -> bool:
+        """Whether a field says something of this."""
+        own = next((one for one, fields in _OWN.items() if name in fields), None)
+        return way == own or (own is None and (way == "releases" or way in cls.said(name, "ways")))
+
+    @classmethod
+    def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
+        """As of any budget; what is stated takes the place of what contradicts it in the file."""
+        gone = set[str]()
+        if stated.get("schedule") is not None and stated.get("releases") is None:
+            gone |= {"releases"}
+        elif stated.get("releases") is not None:
+            gone |= {"schedule"}
+        if stated.get("shape") is not None or stated.get("learned"):  # nothing of another shape may stay
+            gone |= {"shape", "items", "users", "items_per_user", "column", "log", "public", "learned"}
+        elif stated.get("column") is not None:  # what was declared is another column
+            gone |= {"public"}
+        if not file.get("log") or gone & {"log"}:  # columns of what topk reads
+            gone |= {"user", "item"}
+        way: Way = "pate" if stated.get("pate") else "quick" if stated.get("quick") else "releases"
+        way = "periods" if stated.get("periods") is not None else way
+        held = {name: value for name, value in file.items() if name not in gone and cls._takes(way, name)}
+        return super().over(held, stated)
+
+
+_OWN: Mapping[Way, Any] = {"periods": OverTimeFields.model_fields, "pate": VotesFields.model_fields}
