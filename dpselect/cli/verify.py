@@ -22,8 +22,10 @@ from dpselect.cli import continual, options, out
 from dpselect.cli.config import Config, read
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.events import Reading
+from dpselect.events.catalogue import public_list
 from dpselect.events.doors.base import SHORT, literal
 from dpselect.events.engine import Engine, opened
+from dpselect.events.file_options import FILE_OPTIONS
 from dpselect.events.staging import rows, split
 from dpselect.events.time_window import periods
 from dpselect.selection import Label
@@ -181,11 +183,11 @@ def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
 
 def _pipeline(asked: dict[str, Any], reading: Reading) -> Callable[[Path], Any]:
     """The reading, as `topk` does it, of the log's columns under their short names."""
-    catalogue = asked["domain"] and events.read_catalogue(asked["domain"], asked["domain_column"], item=asked["item"])
+    catalogue = asked["domain"] and public_list(asked["domain"], asked["domain_column"], asked["item"], reading, "domain")
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
     within = None if reading.clip is None else catalogue  # users are clipped within the catalogue
     columns: dict[str, Any] = {role: SHORT[role] for role in ("user", "group", "value", "time") if role in reading.asked.columns}
-    file = {"format": "auto", "header": None, "table": None, "query": None, "memory_limit": None}
+    file = {name: Reading.model_fields[name].default for name in (*FILE_OPTIONS, "memory_limit")}  # of our own file
     short = reading.model_copy(update={**columns, **file, "item": items, "within": within})
 
     def scores(log: Path) -> Any:
@@ -214,6 +216,10 @@ def _declared(asked: dict[str, Any]) -> dict[str, float | None]:
 # -- what a replay found ---------------------------------------------------------------------------------------------------
 
 
+_NOTHING = (
+    "No event matched: none of them changed a score, so the declaration was not tried. "
+    "Are ids written alike in log and catalogue?"
+)
 _PRIVATE = (
     "These figures are exact, and private: for the data's keeper alone. They do not prove the declaration: "
     "other users, and other logs, were not tried."
@@ -223,7 +229,7 @@ _PRIVATE = (
 def _report(found: Any, declared: dict[str, float | None], relation: Relation, *, json: bool) -> None:
     """Print what a replay found; the status is 1 where the declaration is broken."""
     if json:
-        said = asdict(found) | {"holds": found.holds, "declared": declared, "notes": [_PRIVATE]}
+        said = asdict(found) | {"holds": found.holds, "declared": declared, "matched": bool(found.linf), "notes": [_PRIVATE]}
         out.emit(out.json_text(said) + "\n")
     else:
         table = Table.grid(Column(), Column(justify="right"), Column(justify="right"), padding=(0, 2))
@@ -233,6 +239,7 @@ def _report(found: Any, declared: dict[str, float | None], relation: Relation, *
         heading = f"Replayed {found.users:,} {'users' if relation == 'add_remove' else 'pairs of users'} ({relation})"
         who = f"the first who breaks it is the user with the salted name {found.offender}."
         verdict = "The declaration holds for all of them." if found.holds else f"Broken in {', '.join(found.broken)}; {who}"
+        verdict = verdict if found.linf or not found.holds else _NOTHING
         note = Text.assemble(("Note: ", "bold yellow"), _PRIVATE)
         out.emit(Group(out.heading(heading), Text(), table, Text(), Text(verdict), note))
     if not found.holds:
@@ -245,7 +252,7 @@ def _horizon_replayed(
     from dpselect.continual.horizon import pipeline
 
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
-    file: Any = {"format": "auto", "header": None}
+    file: Any = {name: Reading.model_fields[name].default for name in FILE_OPTIONS}
     timed = reading.model_copy(update={**file, "user": SHORT["user"], "item": items, "time": SHORT["time"]})
     untimed = timed.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
 

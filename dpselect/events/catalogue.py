@@ -6,6 +6,7 @@ import csv
 import os
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, cast, final
 
@@ -22,6 +23,7 @@ from dpselect.events.doors.formats import (
     EXCEL,
     FORMATS,
     PARQUET,
+    TSV,
     Delimited,
     FileFormat,
     Format,
@@ -40,13 +42,13 @@ Labels = Sequence[Label] | NDArray[np.generic]
 """Public labels of items or groups: a list, a range or an array of them."""
 
 
-def named(catalogue: Labels, *, integers: bool, what: str = "catalogue") -> list[Label]:
-    """The labels of a catalogue of items, or of a list of groups, as it writes them and in their order.
+def named(catalogue: Labels, *, integers: bool, what: str = "catalogue", normalize: Sequence[str] = ()) -> list[Label]:
+    """The labels of a catalogue of items, or of a list of groups, in their order; as it writes them, or as `normalize` does.
 
     What is released is written as the public list has it, whatever was read: else its type would tell whether anything was.
     `integers` says that the log's type, not its values, is of integers; one that is none is refused, as is one named twice.
     """
-    names = listed(catalogue, what)
+    names = list(written_alike(listed(catalogue, what), normalize))
     if integers:
         for name in names:
             _require_integer(name, what)
@@ -96,7 +98,7 @@ def listed(catalogue: Labels, what: str) -> list[Label]:
     return [_plain(name, what) for name in names]
 
 
-def written_alike(names: Sequence[Label], forms: Sequence[Form]) -> tuple[Label, ...]:
+def written_alike(names: Sequence[Label], forms: Sequence[str]) -> tuple[Label, ...]:
     """Labels as those of a log are written before they are compared."""
     return tuple(normalized(name, forms) if isinstance(name, str) else name for name in names)
 
@@ -133,8 +135,20 @@ class _Said(TypedDict, total=False):
 
 
 @final
-class _ListOptions(FileOptions):
+class ListOptions(FileOptions):
     """What is said about a file of labels."""
+
+
+def public_list(stated: Any, column: _Names | None, item: _Names | None, options: FileOptions, what: str) -> tuple[Label, ...]:
+    """The labels of a list, or of a file of them, written as those of the log that is read with these options.
+
+    A file has the log's encoding and null texts, and its delimiter and quote unless it shows another, or has one label per line.
+    """
+    if not isinstance(stated, str | os.PathLike):
+        return written_alike(listed(stated, what), options.normalize)
+    split = column is not None or unpacked_suffix(Path(stated)) in (*CSV.suffixes[:1], *TSV.suffixes)
+    names = ("encoding", "null", "normalize", *(("delimiter", "quote") if split else ()))
+    return tuple(read_catalogue(stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})))
 
 
 def read_catalogue(
@@ -156,7 +170,7 @@ def read_catalogue(
     Raises:
         EventLogError: the file cannot be read, has no such column, holds no label, an empty one, or one twice.
     """
-    source, options = checked(path), _ListOptions(**cast(Any, said))
+    source, options = checked(path), ListOptions(**cast(Any, said))
     what, suffix = f"catalogue {masked(source)}", unpacked_suffix(source)
     formats = {known.name: known for known in FORMATS}
     if options.format != "auto" and options.format not in formats:
@@ -178,7 +192,7 @@ def read_catalogue(
                 labels = _lines(copy, column, what)
             else:
                 assert isinstance(kind, Delimited), "one of the two"
-                labels = _read(copy, kind.stated(options), column, item, what, options)
+                labels = _read(copy, kind, column, item, what, options)
     else:
         labels = _columns(source, kind, column, item, what, options)
     return _as_compared(labels, options, what)
@@ -203,8 +217,9 @@ def _read(
     asked = item if column is None else column
     wanted = [] if asked is None else [asked] if isinstance(asked, str) else list(asked)
     try:
-        if options.delimiter is None:
-            kind = kind.sniffed(path, wanted, what)
+        stated, shown = kind.stated(options), replace(kind.stated(options), delimiter=kind.delimiter).sniffed(path, wanted, what)
+        found = [set(wanted) <= set(form.first_record(path, what, lenient=True)) for form in (stated, shown)]
+        kind = shown if options.delimiter is None or (found[1] and not found[0]) else stated
         names = kind.first_record(path, what)
     except UnicodeDecodeError:
         names = []
@@ -215,13 +230,13 @@ def _read(
     if asked is not None and not isinstance(asked, str):
         parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in asked]
         return [_joined(line) for line in zip(*parts, strict=True)]
-    stated = asked if column is not None or (len(names) > 1 and asked in names) else None
-    labels = _records(path, kind, _place(names, stated, what), len(names), what)
+    meant = asked if column is not None or (len(names) > 1 and asked in names) else None
+    labels = _records(path, kind, _place(names, meant, what), len(names), what)
     if len(names) == 1 and options.delimiter is None:
         _refuse_unsplit([names[0], *map(str, labels)], what)
     if options.header is not None:
         return labels if options.header else [*names, *labels]
-    return labels if stated is not None or _is_header(names[0], labels, asked) else [*names, *labels]
+    return labels if meant is not None or _is_header(names[0], labels, asked) else [*names, *labels]
 
 
 def _refuse_unsplit(lines: list[str], what: str) -> None:

@@ -188,6 +188,7 @@ class Contributions:
     within: the only items that are looked at, as their list writes them; None for all.
     groups: the bound on one user's groups; None where the log has none.
     listed: the only groups that are looked at, likewise; None for all.
+    normalize: how labels were written alike, of the log and of every list that it is compared with.
     """
 
     bound: ContributionLimit | None
@@ -195,6 +196,7 @@ class Contributions:
     within: list[Label] | None = None
     groups: ContributionLimit | None = None
     listed: list[Label] | None = None
+    normalize: tuple[str, ...] = ()
 
     @property
     def sums(self) -> list[str]:

@@ -6,7 +6,8 @@ import codecs
 import re
 import unicodedata
 from abc import ABC
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Self, get_args
 
 from pydantic import Field, SkipValidation, model_validator
@@ -32,7 +33,7 @@ class FileOptions(Frozen, ABC):
             CSV whose header has the names asked for under one of ";", tab, "|" and "::" alone, that one.
         quote: the character around fields of CSV, '"' if None; "" for none.
         encoding: how text in a file is encoded, as Python calls it: "cp1252", "utf-16". None is UTF-8.
-        null: texts that stand for a missing user, item or group.
+        null: texts that stand for a missing user, item, group, value or time.
         split: what stands between several items in one field of text: each is an event of its own.
         normalize: what is done to users, items and groups that are text, in the order stated: "nfc" or "nfkc" (forms of Unicode),
             "casefold" (letter case), "strip" (spaces at both ends). Text that is empty then is missing.
@@ -54,7 +55,7 @@ class FileOptions(Frozen, ABC):
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
     )
     null: SkipValidation[tuple[str, ...]] = Field(
-        default=(), description="Text that stands for a missing user, item or group (NULL); repeatable."
+        default=(), description="Text that stands for a missing label or value (NULL); repeatable."
     )
     split: SkipValidation[str | None] = Field(
         default=None, description="What stands between several items in one field: each is an event of its own."
@@ -135,15 +136,22 @@ def _require_encoding(stated: object) -> None:
         )
 
 
-def normalized(text: str, forms: Sequence[Form]) -> str:
-    """A label as it is compared: text exactly as written, unless `forms` say otherwise."""
-    for form in forms:
-        if form == "nfc":
-            text = unicodedata.normalize("NFC", text)
-        elif form == "nfkc":
-            text = unicodedata.normalize("NFKC", text)
-        elif form == "casefold":
-            text = text.casefold()
-        else:
-            text = text.strip()
+_FORMS: Mapping[str, Callable[[str], str]] = {
+    "nfc": partial(unicodedata.normalize, "NFC"),
+    "nfkc": partial(unicodedata.normalize, "NFKC"),
+    "casefold": str.casefold,
+    "strip": str.strip,
+}
+
+
+def normalized(text: str, forms: Sequence[str]) -> str:
+    """A label as it is compared: text exactly as written, unless `forms` say otherwise.
+
+    They are applied until nothing changes any more, so that a label that was written so already stays as it is.
+    """
+    before = None
+    while text != before:
+        before = text
+        for form in forms:
+            text = _FORMS[form](text)
     return text

@@ -387,6 +387,7 @@ class HeldCounts(Measured):
         max_items_per_user: the bound on one user's items, or None.
         salt: what chose the items kept under the bound; None without a bound.
         within: the only items that were looked at, public; None for all.
+        normalize: how labels were written alike, as those of a catalogue are.
     """
 
     tally: Tally
@@ -394,6 +395,7 @@ class HeldCounts(Measured):
     max_items_per_user: int | None
     salt: str | None
     within: list[Label] | None
+    normalize: tuple[str, ...] = ()
 
     @property
     def report(self) -> ReadReport:
@@ -424,7 +426,7 @@ class HeldCounts(Measured):
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
-            names = named(catalogue, integers=self.tally.typed)
+            names = named(catalogue, integers=self.tally.typed, normalize=self.normalize)
             with self.tally.locked():
                 return names, self.tally.listing(names)
         if not self.tally.integers or not catalogue:

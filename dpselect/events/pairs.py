@@ -163,6 +163,7 @@ def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions,
         public=allowed.within is not None,
         integers=integers,
         report=report,
+        normalize=allowed.normalize,
     )
 
 
@@ -190,6 +191,7 @@ def _result(
         public=names is not None,
         integers=integers,
         report=report,
+        normalize=allowed.normalize,
     )
 
 
@@ -246,7 +248,7 @@ def _require_holdable(reading: Reading) -> None:
 def _held(tally: Tally, allowed: Contributions) -> HeldCounts:
     """What was tallied under these bounds."""
     limit, salt = (None, None) if allowed.bound is None else (allowed.bound.limit, allowed.bound.salt)
-    return HeldCounts(tally, allowed.clips, limit, salt, allowed.within)
+    return HeldCounts(tally, allowed.clips, limit, salt, allowed.within, allowed.normalize)
 
 
 _CLOSED = "the pairs of the log are closed: count them inside the with block, or read the log again with events.pairs"

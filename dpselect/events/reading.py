@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, Self, cast, final
+from typing import Any, Self, final
 
 from pydantic import Field, SkipValidation, model_validator
 
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.catalogue import listed, named, read_catalogue, written_alike
+from dpselect.events.catalogue import ListOptions, listed, named, public_list, written_alike
 from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, summed
-from dpselect.events.doors.base import Asked, Column, Form, Given, Kinds
+from dpselect.events.doors.base import Asked, Column, Given, Kinds
 from dpselect.events.engine import Engine
 from dpselect.events.file_options import FILE_OPTIONS, FileOptions
 from dpselect.events.time_window import Moment, Unit, Window
@@ -31,7 +30,6 @@ _MOST_BUCKETS = 1024
 _MOST_KEPT = 10**12
 _LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
-_OF_LOGS = frozenset({"format", "header", "table", "query", "split"})  # said about the log, not about a list of its groups
 # What a number per user is read by.
 _OF_USERS = frozenset({"user", "item", "value", "salt", "buckets", "memory_limit", *FILE_OPTIONS}) - {"split"}
 
@@ -123,16 +121,11 @@ class Reading(FileOptions):
         for name in ("item", "clip", "value_clip"):
             if isinstance(held.get(name), Sequence) and not isinstance(held[name], str):
                 held[name] = tuple(held[name])
-        forms = held.get("normalize") or ()
-        forms = cast(tuple[Form, ...], (forms,) if isinstance(forms, str) else forms)
+        said = ListOptions(**{name: held[name] for name in FILE_OPTIONS if name in held})
         if held.get("within") is not None:
-            held["within"] = written_alike(listed(held["within"], "catalogue"), forms)
+            held["within"] = written_alike(listed(held["within"], "catalogue"), said.normalize)
         if (groups := held.get("groups")) is not None:
-            files = {name: held[name] for name in FILE_OPTIONS if name in held and name not in _OF_LOGS}
-            known = (
-                read_catalogue(groups, item=str(held.get("group")), **files) if isinstance(groups, str | os.PathLike) else groups
-            )
-            held["groups"] = written_alike(listed(known, "groups"), forms)
+            held["groups"] = public_list(groups, None, str(held.get("group")), said, "groups")
         return held
 
     @model_validator(mode="after")
@@ -211,7 +204,7 @@ class Reading(FileOptions):
             )
         salt = secrets.token_hex(16) if salt is None else salt
         items, groups = (self._bound(field, salt) for field in ("max_items_per_user", "max_groups_per_user"))
-        allowed = Contributions(items, self.measures, groups=groups)
+        allowed = Contributions(items, self.measures, groups=groups, normalize=self.normalize)
         if kinds is None:
             return allowed
         within = None if self.within is None else named(self.within, integers=kinds["item"] == "int")

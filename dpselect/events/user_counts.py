@@ -42,6 +42,7 @@ class EventCounts(Measured):
         public: whether the items were asked for by name, and are public.
         integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.
+        normalize: how labels were written alike, as those of a catalogue are.
     """
 
     labels: tuple[Label, ...]
@@ -53,6 +54,7 @@ class EventCounts(Measured):
     public: bool
     integers: bool
     report: ReadReport
+    normalize: tuple[str, ...] = ()
 
     def scores(self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None) -> Scores:
         """Scores of the items seen, or of a public catalogue.
@@ -78,7 +80,7 @@ class EventCounts(Measured):
         values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
         names = self.labels
         if catalogue is not None:
-            names = tuple(named(catalogue, integers=self.integers))
+            names = tuple(named(catalogue, integers=self.integers, normalize=self.normalize))
             values = aligned(self.labels, values, names)
         domain: Domain = "public" if self.public or catalogue is not None else "observed"
         if domain == "observed":
@@ -114,6 +116,7 @@ class GroupCounts(Measured):
         public: whether the items were.
         integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.
+        normalize: how labels were written alike, as those of a catalogue are.
     """
 
     spans: Mapping[Label, slice]
@@ -130,6 +133,7 @@ class GroupCounts(Measured):
     public: bool
     integers: bool
     report: ReadReport
+    normalize: tuple[str, ...] = ()
 
     def scores(
         self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None
@@ -147,7 +151,7 @@ class GroupCounts(Measured):
         """
         sensitivity, values = self._sensitivity(clip, relation), self._values(clip)
         if catalogue is not None or self.public:
-            names = self.items if catalogue is None else tuple(named(catalogue, integers=self.integers))
+            names = self.items if catalogue is None else tuple(named(catalogue, integers=self.integers, normalize=self.normalize))
             build = self._of_all(values, sensitivity, names)
         else:
             _require_from_zero(self.clips)

@@ -11,14 +11,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from os import PathLike
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, final
 
 from accounting import Budget, Relation
 from accounting.address import without_password
 from dpselect.continual.continual_top_k import ANY_GROUPS
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest
-from dpselect.events.catalogue import listed, read_catalogue
+from dpselect.events.catalogue import public_list
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, WithValues
 from dpselect.mechanisms.base import Pay
@@ -79,7 +78,7 @@ class Question:
         """
         if spec.engine == "spark" and not isinstance(source, str):
             raise InvalidRequest("engine='spark' reads one table or path, without several files")
-        domain = None if spec.domain is None else tuple(_listed(spec.domain, spec.domain_column, spec.item, "domain"))
+        domain = None if spec.domain is None else _listed(spec, spec.domain, spec.domain_column, spec.item, "domain")
         question = cls(source, spec, _reading_of(spec), _budget(spec), domain, **learning_asked(spec.learn))
         if spec.clip is not None and spec.with_counts and not question.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
@@ -238,12 +237,10 @@ def _ends(reading: Reading) -> tuple[float, float]:
     return clip if isinstance(clip, tuple) else (0.0, clip)
 
 
-def _listed(stated: Any, column: str | None, item: Any, what: str) -> Sequence[Label]:
-    """A public list, or that of a file."""
-    if not isinstance(stated, str | PathLike):
-        return listed(stated, what)
+def _listed(spec: TopKSpec, stated: Any, column: str | None, item: Any, what: str) -> tuple[Label, ...]:
+    """A public list, or that of a file, written as the labels of the log are."""
     names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
-    return read_catalogue(Path(stated), column, item=names)
+    return public_list(stated, column, names, spec, what)
 
 
 def _name_of(stated: Any) -> str:
@@ -255,7 +252,7 @@ def _name_of(stated: Any) -> str:
 def _reading_of(spec: TopKSpec) -> Reading:
     """How the log is read."""
     stated = {name: getattr(spec, name) for name in Reading.model_fields if name in type(spec).model_fields}
-    stated["groups"] = None if spec.groups is None else _listed(spec.groups, spec.groups_column, spec.group, "groups")
+    stated["groups"] = None if spec.groups is None else _listed(spec, spec.groups, spec.groups_column, spec.group, "groups")
     if spec.horizon is not None and spec.group is not None and spec.max_groups_per_user is None:
         stated["max_groups_per_user"] = ANY_GROUPS  # a horizon bounds users over all groups
     try:

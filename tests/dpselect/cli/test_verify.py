@@ -141,3 +141,12 @@ def test_sums_and_windows_are_replayed(run: Any, tmp_path: Path) -> None:
     early = json.loads(run(*one, *window, "--value-clip", "-9,100").stdout)
     assert (early["holds"], early["linf"]) == (True, 40.0)  # of one day of u7, who paid 40 on each
     assert run("verify", "replay", log, "--user", "who", "--item", "where", "--value", "paid").exit_code == 2
+
+
+def test_a_replay_that_nothing_matched_says_so(run: Any, tmp_path: Path) -> None:
+    """A catalogue whose labels are written otherwise than the log's tries nothing, and the declaration is not said to hold."""
+    (tmp_path / "log.csv").write_text("who,where\nann,0001\nbob,0002\n")
+    (tmp_path / "items.csv").write_text("where\n1\n2\n")
+    one = ("verify", "replay", tmp_path / "log.csv", "--user", "who", "--item", "where", "--domain", tmp_path / "items.csv")
+    assert "No event matched" in run(*one).stdout
+    assert json.loads(run(*one, "--json").stdout)["matched"] is False

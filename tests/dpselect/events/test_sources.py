@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import itertools
 import json
 import re
 import zipfile
@@ -16,8 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
+from dpselect.events.file_options import normalized
 
 PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
 COUNTS = {"naïve": 3, "café": 1, "a,b": 1}
@@ -342,3 +345,30 @@ def test_catalogues_of_bug_reports() -> None:
     assert len(events.read_catalogue(_shared("cat_semicolon.csv"), item="item_id")) > 1
     assert len(events.read_catalogue(_shared("cat_int.csv"))) > 9
     assert Counter(map(len, map(str, events.read_catalogue(_shared("cat_excel_lost_zeros.csv")))))[1] > 5
+
+
+@pytest.mark.parametrize("forms", list(itertools.permutations(["nfkc", "casefold", "strip"])))
+def test_labels_that_were_written_alike_stay_as_they_are(forms: tuple[str, ...]) -> None:
+    """Writing a label anew twice is writing it once, whatever letters it has: a list that was, and a log that is, match."""
+    for code in (*range(0x3000), *range(0xA640, 0xAC00), *range(0xF900, 0xFFFF), *range(0x1D400, 0x1D800)):
+        once = normalized(f" {chr(code)}\u0345", forms)
+        assert normalized(once, forms) == once
+
+
+def test_catalogues_are_written_as_the_log_is(tmp_path: Path) -> None:
+    """Every way to name a public list matches labels by what `normalize` makes of both; two that become one are refused."""
+    (tmp_path / "log.csv").write_text("user_id;item_id\nann;Café \nbob;CAFÉ\n", encoding="cp1252")
+    (tmp_path / "items.csv").write_text("item_id,name\ncafÉ,x\nzoo,y\n", encoding="cp1252")
+    (tmp_path / "list.txt").write_text("cafÉ\nzoo\n", encoding="cp1252")
+    said: dict[str, Any] = {"normalize": ["strip", "casefold"], "encoding": "cp1252", "delimiter": ";"}
+    counts: Any = events.read(tmp_path / "log.csv", **COLUMNS, **said)
+    with events.hold(tmp_path / "log.csv", **COLUMNS, **said) as held:
+        assert held.scores(["Zoo", "cafÉ "])._table.names == ["zoo", "café"]
+    assert counts.scores(["Zoo", "cafÉ "]).labels == ("zoo", "café")
+    assert counts.scores(["Zoo", "cafÉ "]).values.tolist() == [0, 2]
+    with pytest.raises(EventLogError, match="more than once"):
+        counts.scores(["Zoo", "zoo"])
+    settings: dict[str, Any] = {**COLUMNS, **said, "k": 1, "epsilon": 50.0}
+    for domain in (tmp_path / "items.csv", tmp_path / "list.txt", ["cafÉ", "zoo"]):
+        answer = dps.topk(tmp_path / "log.csv", **settings, domain=domain, with_counts=True)
+        assert answer.items == ("café",)
