@@ -9,10 +9,11 @@ import py_compile
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
+import planted
 import pytest
 from door_edits import DOOR_EDITS
 from edits import EDITS, Edit
@@ -73,52 +74,64 @@ def edited(edit: Edit, copy: Path) -> Iterator[Path]:
     target.write_text(text)
 
 
-# Has imported what the packages import, and none of them: a fork of it finds the edit and has the rest at once.
-_WARM = """
-import importlib, os, sys
-import pytest
-for name in ("scipy.stats", "scipy.optimize", "scipy.integrate", "scipy.signal", "scipy.interpolate", "mpmath", "flint",
-             "pydantic", "hypothesis.stateful", "sqlalchemy.dialects.sqlite", "typer", "rich", "dp_accounting", "duckdb",
-             "filelock", "cryptography.hazmat.primitives.ciphers"):
-    importlib.import_module(name)
-for line in sys.stdin:
-    tests, said, *more = line.rstrip("\\n").split("\\t")
-    if (child := os.fork()) == 0:
-        written = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(written, 1), os.dup2(written, 2)
-        options = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist", "--timeout", "300"]
-        status = pytest.main([*options, *more, "-W", "ignore::pytest.PytestAssertRewriteWarning", tests])
-        sys.stdout.flush()
-        os._exit(status)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
+class Runs:
+    """Processes that run tests on the copy in forks: one that has imported the packages, and if need be one that has not."""
+
+    def __init__(self, copy: Path) -> None:
+        self._given = {
+            name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "DPSELECT_TEST_INSTALLED"))
+        }
+        self._given |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
+        self._copy = copy
+        self._started: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, kind: str) -> subprocess.Popen[str]:
+        """The process of that kind, ready."""
+        if kind not in self._started:
+            command = [sys.executable, "-P", planted.__file__, kind]
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=self._given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            self._started[kind] = process
+        return self._started[kind]
+
+    def status(self, kind: str, edit: Edit, said: Path, options: Sequence[str]) -> int:
+        """What the tests of an edit that is planted in the copy end with."""
+        process = self.start(kind)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(self._copy / edit.file, ROOT / edit.file, edit.tests, said, *options, sep="\t", file=process.stdin, flush=True)
+        return int(process.stdout.readline())
+
+    def end(self) -> None:
+        """Let all processes go."""
+        for process in self._started.values():
+            process.communicate()
 
 
 @pytest.fixture(scope="module")
-def warm(copy: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process that runs the tests named on a line of its input, on the copy, and answers with their status."""
-    given = {name: text for name, text in os.environ.items() if not name.startswith(("PYTEST_", "DPSELECT_TEST_INSTALLED"))}
-    given |= {"PYTHONPATH": str(copy), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-P", "-c", _WARM]
-    with subprocess.Popen(command, cwd=ROOT, env=given, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        yield process
+def runs(copy: Path) -> Iterator[Runs]:
+    """What runs tests, with the packages imported as they are."""
+    made = Runs(copy)
+    made.start("imported")
+    yield made
+    made.end()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("edit", ALL, ids=str)
-def test_an_edit_is_noticed(
-    edit: Edit, edited: Path, warm: subprocess.Popen[str], tmp_path: Path, pytestconfig: pytest.Config
-) -> None:
+def test_an_edit_is_noticed(edit: Edit, edited: Path, runs: Runs, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """With the edit planted in a copy of the packages the named tests fail; an error of collection does not count.
 
     With --fast-half only the cases that are not slow: which edits would the README's command notice?
     """
-    said = tmp_path / "said"
-    assert warm.stdin is not None
-    assert warm.stdout is not None
-    which = "\t-m\tnot slow" if pytestconfig.getoption("fast_half") else ""
-    print(f"{edit.tests}\t{said}{which}", file=warm.stdin, flush=True)
-    status, text = int(warm.stdout.readline()), said.read_text()
+    said, options = tmp_path / "said", ("-m", "not slow") if pytestconfig.getoption("fast_half") else ()
+    status = runs.status("imported", edit, said, options)
+    if status != 1:  # what was computed when a module was imported does not know of an edit
+        status = runs.status("importing", edit, said, options)
+    text = said.read_text()
     assert status == 1, text[-4000:]
     # By the folder's name: pytest shows paths relative to where it runs.
     assert f"{edited.name}/" in text or "AssertionError" in text or "Failed" in text
