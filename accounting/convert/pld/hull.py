@@ -17,6 +17,7 @@ _ULP = 2.0**-52
 _NOTHING = 1e-250  # an infinite loss this likely does not call for a wider grid
 _ORDERS = 1 + np.geomspace(1.0101e-2, 1e6, 160)
 _BLOCK = 4096
+_PASSES = 8  # of a hull: each drops a half to all of what is left to drop, while there is much of it
 _POINTS = 1000  # of the hull of a Renyi bound, from loss 0 on
 MOST_REACH = 650.0  # nats: beyond, e^y leaves the floats, and the divergence there counts as infinite loss
 
@@ -153,13 +154,30 @@ class RenyiLoss(Profiled):
 
 
 def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:
-    """Indices of the lower convex hull of the points and (0, 1), which comes first and is not listed."""
-    kept: list[tuple[int, float, float]] = [(-1, 0.0, 1.0)]
-    for i, (right, height) in enumerate(zip(x.tolist(), y.tolist(), strict=True)):
-        while len(kept) >= 2:
-            (_, a, fa), (_, b, fb) = kept[-2:]
-            if (fb - fa) * (right - b) <= (height - fb) * (b - a):
-                break
-            kept.pop()
-        kept.append((i, right, height))
-    return np.array([i for i, _, _ in kept[1:]], dtype=np.intp)
+    """Indices of the lower convex hull of the points and (0, 1), which comes first and is not listed.
+
+    A point above the chord of its neighbours is no corner, whether they are or not: all such points go at once while there are
+    many, and then one by one, with a second look at the neighbours that each leaves.
+    """
+    kept, a, b = np.arange(len(x) + 1), np.append(0.0, x), np.append(1.0, y)
+    for _ in range(_PASSES):
+        stays = ~_above(a, b)
+        kept, a, b = kept[stays], a[stays], b[stays]
+    right, height, before, after = a.tolist(), b.tolist(), list(range(-1, len(a) - 1)), list(range(1, len(a) + 1))
+    asked, stays = np.flatnonzero(_above(a, b)).tolist(), np.ones(len(a), dtype=np.bool_)
+    while asked:
+        i = asked.pop()
+        low, high = before[i], after[i]
+        if not stays[i] or low < 0 or high == len(right):
+            continue
+        if (height[i] - height[low]) * (right[high] - right[i]) > (height[high] - height[i]) * (right[i] - right[low]):
+            stays[i] = False
+            after[low], before[high] = high, low
+            asked += [low, high]
+    return kept[stays][1:] - 1
+
+
+def _above(x: Floats, y: Floats) -> NDArray[np.bool_]:
+    """Which points lie above the chord of their neighbours; the first and the last do not."""
+    inside = np.diff(y[:-1]) * np.diff(x[1:]) > np.diff(y[1:]) * np.diff(x[:-1])
+    return np.concatenate([[False], inside, [False]])
