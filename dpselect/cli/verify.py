@@ -23,7 +23,7 @@ from dpselect.cli.config import Config, read
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.events import Reading
 from dpselect.events.catalogue import public_list
-from dpselect.events.doors.base import SHORT, literal
+from dpselect.events.doors.base import SHORT, is_condition, literal
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import FILE_OPTIONS
 from dpselect.events.staging import rows, split
@@ -113,6 +113,7 @@ def replay(
     clip_norm: _ClipNorm = None,
     value: options.Value = None,
     value_clip: options.ValueClip = None,
+    where: options.Where = None,
     time: options.Time = None,
     since: options.Since = None,
     until: options.Until = None,
@@ -187,7 +188,7 @@ def _pipeline(asked: dict[str, Any], reading: Reading) -> Callable[[Path], Any]:
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
     within = None if reading.clip is None else catalogue  # users are clipped within the catalogue
     columns: dict[str, Any] = {role: SHORT[role] for role in ("user", "group", "value", "time") if role in reading.asked.columns}
-    file = {name: Reading.model_fields[name].default for name in (*FILE_OPTIONS, "memory_limit")}  # of our own file
+    file = {name: Reading.model_fields[name].default for name in (*FILE_OPTIONS, "where", "memory_limit")}  # of our file
     short = reading.model_copy(update={**columns, **file, "item": items, "within": within})
 
     def scores(log: Path) -> Any:
@@ -252,7 +253,7 @@ def _horizon_replayed(
     from dpselect.continual.horizon import pipeline
 
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
-    file: Any = {name: Reading.model_fields[name].default for name in FILE_OPTIONS}
+    file: Any = {name: Reading.model_fields[name].default for name in (*FILE_OPTIONS, "where")}
     timed = reading.model_copy(update={**file, "user": SHORT["user"], "item": items, "time": SHORT["time"]})
     untimed = timed.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
 
@@ -306,7 +307,7 @@ def _loaded(source: object, reading: Reading) -> Iterator[_ReplayedLog]:
     with opened(reading.memory_limit) as engine:
         log = rows(engine, given)
         engine.run(f"CREATE TABLE loaded AS {log.sql}", what=log.what)
-        short = {role: SHORT[role] for role in given.asked.columns}
+        short = {role: SHORT[role] for role in given.asked.columns if not is_condition(role)}
         present = engine.run(f"SELECT {', '.join(f'count({name})' for name in short.values())} FROM loaded", what=log.what)[0]
         missing = frozenset(role for role, count in zip(short, present, strict=True) if count == 0)
         if missing:
@@ -314,6 +315,7 @@ def _loaded(source: object, reading: Reading) -> Iterator[_ReplayedLog]:
         if log.checked:
             bad = engine.run("SELECT DISTINCT refused FROM loaded WHERE refused IS NOT NULL", what=log.what)
             given.asked.refuse_malformed({row[0] for row in bad}, log.what)
-        engine.run(f"CREATE TABLE replayed AS SELECT {', '.join(short.values())} FROM loaded", what=log.what)
+        kept = " WHERE kept" if given.where else ""
+        engine.run(f"CREATE TABLE replayed AS SELECT {', '.join(short.values())} FROM loaded{kept}", what=log.what)
         engine.run("DROP TABLE loaded", what=log.what)
         yield _ReplayedLog(engine)

@@ -40,6 +40,7 @@ class Options(TypedDict, total=False):
     clip_norm: Norm
     value: Column | None
     value_clip: float | tuple[float, float] | None
+    where: str | Sequence[str]
     time: Column | None
     since: Moment | None
     until: Moment | None

@@ -20,6 +20,7 @@ from dpselect.events.doors.base import Asked, Column, Given, Kinds
 from dpselect.events.engine import Engine
 from dpselect.events.file_options import FILE_OPTIONS, FileOptions
 from dpselect.events.time_window import Moment, Unit, Window
+from dpselect.events.where import columns_of, conditions
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm
 
@@ -31,7 +32,7 @@ _MOST_KEPT = 10**12
 _LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
 # What a number per user is read by.
-_OF_USERS = frozenset({"user", "item", "value", "salt", "buckets", "memory_limit", *FILE_OPTIONS}) - {"split"}
+_OF_USERS = frozenset({"user", "item", "value", "where", "salt", "buckets", "memory_limit", *FILE_OPTIONS}) - {"split"}
 
 
 @final
@@ -66,6 +67,9 @@ class Reading(FileOptions):
             of the largest power of two within the clip, a user's sum one of 2^-24, to the nearest; sums of these are exact.
             NaN, infinities and text that is not a number are refused; single numbers beyond 2^40 times that power are cut to it.
         value_clip: C for sums from 0 to C (a user's negative sum counts as 0), or (low, high) with low <= 0 < high, score units.
+        where: conditions that an event must satisfy to be read, "device = phone" or several: `events.where.Condition` says how
+            values compare. Events without a value in the column satisfy none. A log without any event that does is read like one
+            without events in a window. What is malformed in an event that does not satisfy them is still refused.
         time: the column of times, of which only those in [since, until) are read: timestamps, dates, or ISO 8601 text. Those with
             an offset are instants; those without are what a clock in `time_zone` showed. A window without events is read like any
             other, since a refusal would tell: no item has a user. Events outside it are still checked for what is malformed.
@@ -102,6 +106,7 @@ class Reading(FileOptions):
     clip_norm: SkipValidation[Norm] = Field(default="l2", description="'l2' or 'l1'")
     value: SkipValidation[Column | None] = Field(default=None, description="column of numbers to sum up")
     value_clip: SkipValidation[float | tuple[float, float] | None] = Field(default=None, description="what a sum is cut to")
+    where: SkipValidation[tuple[str, ...]] = Field(default=(), description="conditions on other columns")
     time: SkipValidation[Column | None] = Field(default=None, description="column of times")
     since: SkipValidation[Moment | None] = Field(default=None, description="read events from this time on")
     until: SkipValidation[Moment | None] = Field(default=None, description="read events before this time")
@@ -121,6 +126,8 @@ class Reading(FileOptions):
         for name in ("item", "clip", "value_clip"):
             if isinstance(held.get(name), Sequence) and not isinstance(held[name], str):
                 held[name] = tuple(held[name])
+        if "where" in held:
+            held["where"] = tuple(str(one) for one in conditions(held["where"] or ()))
         said = ListOptions(**{name: held[name] for name in FILE_OPTIONS if name in held})
         if held.get("within") is not None:
             held["within"] = written_alike(listed(held["within"], "catalogue"), said.normalize)
@@ -156,9 +163,10 @@ class Reading(FileOptions):
     @cached_property
     def asked(self) -> Asked:
         """The columns."""
+        where = columns_of(conditions(self.where))
         if self.item is None:
-            return Asked(self.user, None, value=self.value)
-        return Asked.of(self.user, self.item, self.group, self.value, self.time)
+            return Asked(self.user, None, value=self.value, where=where)
+        return Asked.of(self.user, self.item, self.group, self.value, self.time, where)
 
     @cached_property
     def window(self) -> Window | None:
@@ -223,7 +231,7 @@ class Reading(FileOptions):
         """What a door is given to read `source` this way."""
         amount = summed(self.measures)
         said = {name: getattr(self, name) for name in FILE_OPTIONS}
-        return Given(source, self.asked, **said, amount=amount, window=self.window)
+        return Given(source, self.asked, **said, amount=amount, window=self.window, where=conditions(self.where))
 
 
 def _amount(stated: Any) -> Amount:

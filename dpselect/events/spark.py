@@ -19,13 +19,14 @@ from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions, respent, summed
 from dpselect.events.counting import CountedGroups, ItemCounts
-from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, by_name
+from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, by_name, is_label
 from dpselect.events.doors.formats import Format
 from dpselect.events.engine import T, guarded
 from dpselect.events.held import Tally
 from dpselect.events.private import ReadReport, reported
 from dpselect.events.reading import Reading
 from dpselect.events.time_window import FIRST, LAST, MICROSECONDS
+from dpselect.events.where import NUMBER, Condition
 from dpselect.selection import Label
 
 if TYPE_CHECKING:
@@ -411,19 +412,25 @@ class SparkLog:
         places, asked = by_name(given.asked, frame.columns, _WHAT), given.asked
         kinds = {role: frame.dtypes[place][1] for role, place in places.items()}
         names = {role: f"c{place}" for role, place in places.items()}
-        parts = [role for role in places if role not in ("user", "group", "value", "time")]
-        stored = {role: _stored(role, asked.columns[role], kinds[role]) for role in places if role not in ("value", "time")}
+        parts = [role for role in places if role not in ("user", "group") and is_label(role)]
+        stored = {role: _stored(role, asked.columns[role], kinds[role]) for role in places if is_label(role)}
         casts = {role: f"CAST({names[role]} AS {kind})" for role, kind in stored.items()}
         if asked.further:
             casts["item"], stored["item"] = " || ',' || ".join(_record(casts[role]) for role in parts), "STRING"
         self.stored = {role: kind for role, kind in stored.items() if role in ("user", "item", "group")}
         columns = [f"{casts[role]} AS {SHORT[role]}" for role in self.stored]
-        beyond, bad = "false", ""
+        outside, bad = list[str](), ""
+        for role, tests in given.tests().items():
+            kept, malformed = _conditions(names[role], kinds[role], tests)
+            columns += [f"{kept} AS kept_{SHORT[role]}", f"{malformed} AS bad_{SHORT[role]}"]
+            outside.append(f"NOT kept_{SHORT[role]}")
+            bad += f"WHEN bad_{SHORT[role]} THEN '{role}' "
         if given.window is not None:
             moment, wall = _moment(names["time"], kinds["time"], given)
             known = f"IF({moment} BETWEEN {FIRST} AND {LAST}, {moment}, NULL)"
             columns += [f"{names['time']} IS NOT NULL AS timed", f"{known} AS t", f"{wall} AS wall"]
-            beyond, bad = f"t IS NOT NULL AND NOT ({given.window.holds('t', 'wall')})", "WHEN timed AND t IS NULL THEN 'time' "
+            outside.append(f"(t IS NOT NULL AND NOT ({given.window.holds('t', 'wall')}))")
+            bad += "WHEN timed AND t IS NULL THEN 'time' "
         if given.amount is not None:
             columns += [f"{names['value']} IS NOT NULL AS valued", f"{_number(names['value'], kinds['value'], asked)} AS x"]
             bad += "WHEN valued AND v IS NULL THEN 'value' "
@@ -433,8 +440,42 @@ class SparkLog:
             cut = f"IF(abs(x) <= 1.7976931348623157E308D, greatest(-{most}, least({most}, x)), NULL)"
             inner = f"SELECT *, {cut} AS v FROM ({inner})"
         lacking = " OR ".join(f"{SHORT[role]} IS NULL" for role in asked.roles)
-        refused = f"CASE {bad}END" if bad else "CAST(NULL AS STRING)"
+        refused, beyond = f"CASE {bad}END" if bad else "CAST(NULL AS STRING)", " OR ".join(outside) or "false"
         self.sql = f"SELECT *, {beyond} AS beyond, {lacking} AS lacking, {refused} AS refused FROM ({inner})"
+
+
+def _conditions(column: str, kind: str, tests: Sequence[Condition]) -> tuple[str, str]:
+    """SQL of whether a value satisfies all conditions, and of whether it is malformed, as `staging` has both."""
+    fractions = kind in ("float", "double")
+    if not (fractions or kind in _WHOLE or kind in ("boolean", "date") or _is_text(kind) or kind.startswith("decimal(")):
+        raise EventLogError(
+            f"where={tests[0].column!r} of {_WHAT} is of type {kind.split('<')[0]}, which no condition compares: text, "
+            "numbers, dates, "
+            "true and false are"
+        )
+    if fractions and any(one.as_text for one in tests):
+        raise EventLogError(
+            f"where={tests[0].column!r} of {_WHAT} holds fractions, which = and != do not compare: state where they begin "
+            "and end "
+            "with >= and <"
+        )
+    text = f"nullif(CAST({column} AS STRING), '')"
+    number = rf"IF({text} RLIKE r'\A{NUMBER}\z', TRY_CAST({text} AS DOUBLE), NULL)"
+    number = f"CAST({column} AS DOUBLE)" if fractions or kind in _WHOLE else number
+    held = [
+        f"coalesce({text} {one.sign} {_quoted(one.value)}, false)"
+        if one.as_text
+        else f"coalesce({number} {one.sign} {one.number!r}D, false)"
+        for one in tests
+    ]
+    finite = f"coalesce(abs({number}) <= 1.7976931348623157E308D, false)"
+    malformed = "false" if all(one.as_text for one in tests) else f"({text} IS NOT NULL AND NOT {finite})"
+    return " AND ".join(held), malformed
+
+
+def _quoted(text: str) -> str:
+    """A string of Spark's SQL by its code points: no character of it has a meaning there."""
+    return f"decode(unhex('{text.encode().hex()}'), 'UTF-8')"
 
 
 def _fine(amount: Amount) -> str:

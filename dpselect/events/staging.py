@@ -16,11 +16,12 @@ from typing import Final, Protocol, final
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import summed
 from dpselect.events.doors import databases, formats, postgresql, tables
-from dpselect.events.doors.base import LABELS, SHORT, Asked, Given, Kinds, Rows, literal, located
+from dpselect.events.doors.base import LABELS, SHORT, Asked, Given, Kind, Kinds, Rows, is_label, literal, located
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.private import NotPickled, ReadReport, reported
 from dpselect.events.reading import ProgressCallback, Reading
+from dpselect.events.where import NUMBER
 
 
 class Source(Protocol):
@@ -52,12 +53,51 @@ def rows(engine: Engine, given: Given) -> Rows:
         return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True, checked=part.checked)
     for door in SOURCES:
         if door.accepts(given):
-            return _written_alike(engine, door.rows(engine, given), given)
+            return _written_alike(engine, _judged(engine, door.rows(engine, given), given), given)
     kind = type(given.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
         "Polars, DuckDB, or whatever offers an Arrow stream), a postgresql:// address, or '-'"
     )
+
+
+def _judged(engine: Engine, log: Rows, given: Given) -> Rows:
+    """The same events with `kept`, whether one satisfies all conditions, in place of the columns that these are about.
+
+    What cannot be compared as asked is malformed, and refuses the log wherever it stands.
+    """
+    tests, bad = given.tests(), ""
+    if not tests:
+        return log
+    if log.absent is not None:  # nothing else tells a field that no event has from one that never fits
+        shown = ", ".join(f"count({SHORT[role]})" for role in tests)
+        present = engine.run(f"SELECT {shown} FROM ({log.sql})", what=log.what)[0]
+        log.absent(frozenset(role for role, count in zip(tests, present, strict=True) if count == 0))
+    holding = list[str]()
+    for role, conditions in tests.items():
+        kind = log.kinds[role]
+        name = _present(SHORT[role], kind, given)
+        text = f"nullif(CAST({name} AS VARCHAR), '')"
+        number = f"CASE WHEN regexp_full_match({text}, {literal(NUMBER)}) THEN TRY_CAST({text} AS DOUBLE) END"
+        number = f"TRY_CAST({name} AS DOUBLE)" if kind in ("int", "number") else number
+        if kind == "number" and any(one.as_text for one in conditions):
+            raise EventLogError(
+                f"where={given.asked.columns[role]!r} of {log.what} holds fractions, which = and != do not compare: state "
+                "where they "
+                "begin and end with >= and <; whole numbers that pandas wrote as fractions are integers as Int64"
+            )
+        for one in conditions:
+            compared = f"{text} {one.sign} {literal(one.value)}" if one.as_text else f"{number} {one.sign} {one.number!r}::DOUBLE"
+            holding.append(f"coalesce({compared}, false)")
+        if not all(one.as_text for one in conditions):
+            bad += f"WHEN {text} IS NOT NULL AND NOT coalesce(isfinite({number}), false) THEN {literal(role)} "
+    left_out = [SHORT[role] for role in tests]
+    if bad and log.checked:
+        bad, left_out = f"WHEN {_REFUSED} IS NOT NULL THEN {_REFUSED} {bad}", [*left_out, _REFUSED]
+    refused = f", CASE {bad}END AS {_REFUSED}" if bad else ""
+    sql = f"SELECT * EXCLUDE ({', '.join(left_out)}), {' AND '.join(holding)} AS kept{refused} FROM ({log.sql})"
+    kinds = {role: kind for role, kind in log.kinds.items() if role not in tests}
+    return replace(log, sql=sql, kinds=kinds, complete=None, checked=log.checked or bool(bad))
 
 
 def _written_alike(engine: Engine, log: Rows, given: Given) -> Rows:
@@ -73,20 +113,27 @@ def _written_alike(engine: Engine, log: Rows, given: Given) -> Rows:
     def written(sql: str) -> str:
         if given.split is not None:
             sql = f"SELECT * REPLACE (unnest(coalesce(string_split(i, {literal(given.split)}), [NULL])) AS i) FROM ({sql})"
-        columns, nulls = [], ", ".join(map(literal, given.null))
+        columns = []
         for role, kind in log.kinds.items():
-            label = name = SHORT[role]
-            if given.null and kind == "number":
-                same = f"list_contains([TRY_CAST(x AS DOUBLE) for x in [{nulls}]], CAST({name} AS DOUBLE))"
-                label = f"CASE WHEN NOT coalesce({same}, false) THEN {name} END"
-            elif given.null:  # also of integers, as they are written
-                label = f"CASE WHEN CAST({name} AS VARCHAR) NOT IN ({nulls}) THEN {name} END"
+            name = SHORT[role]
+            label = _present(name, kind, given)
             if kind == "str":
                 label = f"nullif({f'normalized({label})' if given.normalize and name not in ('v', 't') else label}, '')"
             columns.append(f"{label} AS {name}")
         return f"SELECT * REPLACE ({', '.join(columns)}) FROM ({sql})" if columns else sql
 
     return replace(log, sql=written(log.sql), complete=None, texts=tuple(written(text) for text in log.texts))
+
+
+def _present(name: str, kind: Kind, given: Given) -> str:
+    """SQL of the values of a column that do not stand for a missing one."""
+    nulls = ", ".join(map(literal, given.null))
+    if not nulls:
+        return name
+    if kind == "number":
+        same = f"list_contains([TRY_CAST(x AS DOUBLE) for x in [{nulls}]], CAST({name} AS DOUBLE))"
+        return f"CASE WHEN NOT coalesce({same}, false) THEN {name} END"
+    return f"CASE WHEN CAST({name} AS VARCHAR) NOT IN ({nulls}) THEN {name} END"  # also of integers, as they are written
 
 
 @final
@@ -164,7 +211,7 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
     """
     make = engine.run if log.once else engine.group
     asked, apart = reading.asked, _apart(log, reading.asked)
-    labels = [SHORT[role] for role in asked.roles if role not in ("value", "time")]
+    labels = [SHORT[role] for role in asked.roles if is_label(role)]
     if log.complete is not None:
         whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)
         sql = f"SELECT DISTINCT {', '.join(labels)} FROM ({log.sql}) WHERE {whole}"
@@ -197,7 +244,7 @@ def _apart(log: Rows, asked: Asked) -> str:
 
 
 def _pairs(reading: Reading) -> str:
-    keys = ", ".join(SHORT[role] for role in reading.asked.roles if role not in ("value", "time"))
+    keys = ", ".join(SHORT[role] for role in reading.asked.roles if is_label(role))
     return f"SELECT {keys}{'' if summed(reading.measures) is None else ', s'} FROM grouped WHERE apart = 0"
 
 
@@ -267,13 +314,15 @@ def told(progress: ProgressCallback | None, done: int, parts: int) -> None:
 
 
 def shaped(log: Rows, given: Given) -> Rows:
-    """The same events: labels in u, i and g, an amount in v, in `refused` what is malformed, and which are not of the window.
+    """The same events: labels in u, i and g, an amount in v, in `refused` what is malformed, and which are not to be counted: not
+    of the window, or not as conditions want them.
 
-    Those outside are still looked at for all that refuses a log: a refusal is free, and the window is the asker's.
+    These are still looked at for all that refuses a log: a refusal is free, and the window and the conditions are the asker's.
     """
     asked, amount, window = given.asked, given.amount, given.window
-    if not asked.further and amount is None and window is None:
+    if not asked.further and amount is None and window is None and not given.where:
         return log
+    beyond = ["NOT kept"] if given.where else []
     bad, further = "", [SHORT[f"item_{number}"] for number in range(2, 2 + len(asked.further))]
     columns, sql = dict[str, str](), log.sql
     if further:
@@ -283,7 +332,7 @@ def shaped(log: Rows, given: Given) -> Rows:
         given.require_unit(kind, log.what)
         moment, wall = window.moment(kind)
         sql = f"SELECT *, {moment} AS moment, {wall} AS wall FROM ({sql})"
-        sql = f"SELECT *, moment IS NOT NULL AND NOT ({window.holds('moment', 'wall')}) AS beyond FROM ({sql})"
+        beyond.append(f"(moment IS NOT NULL AND NOT ({window.holds('moment', 'wall')}))")
         columns["t"] = "moment"
         bad = f"WHEN t IS NOT NULL AND moment IS NULL THEN {literal('time')} "
     if amount is not None:
@@ -291,16 +340,18 @@ def shaped(log: Rows, given: Given) -> Rows:
         fits, most = f"coalesce(isfinite({number}), false)", f"{amount.most!r}::DOUBLE"
         columns["v"] = f"CASE WHEN {fits} THEN greatest(-{most}, least({most}, {number})) END"
         bad += f"WHEN v IS NOT NULL AND NOT {fits} THEN {literal('value')} "
-    replaced = ", ".join(f"{column} AS {name}" for name, column in columns.items())
-    left_out = [*further, *(() if window is None else ("moment", "wall"))]
+    if beyond:
+        sql = f"SELECT *, {' OR '.join(beyond)} AS beyond FROM ({sql})"
+    replaced = f" REPLACE ({', '.join(f'{column} AS {name}' for name, column in columns.items())})" if columns else ""
+    left_out = [*further, *(() if window is None else ("moment", "wall")), *(["kept"] if given.where else [])]
     if log.checked:
         bad, left_out = f"WHEN {_REFUSED} IS NOT NULL THEN {_REFUSED} {bad}", [*left_out, _REFUSED]
     shown = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
     refused = f", CASE {bad}END AS {_REFUSED}" if bad else ""
-    outside = "" if window is None else f"beyond AND {_REFUSED} IS NULL"
+    outside = (f"beyond AND {_REFUSED} IS NULL" if bad else "beyond") if beyond else ""
     return replace(
         log,
-        sql=f"SELECT {shown} REPLACE ({replaced}){refused} FROM ({sql})",
+        sql=f"SELECT {shown}{replaced}{refused} FROM ({sql})",
         kinds=_labels(log, asked),
         complete=None,
         checked=bool(bad),
@@ -416,7 +467,7 @@ def _refuse_malformed(engine: Engine, folder: Path, given: Given, log: Rows) -> 
 
 def _require_events(engine: Engine, folder: Path, given: Given, log: Rows) -> None:
     """Refuse a log without a whole event, as a reading of all of it does: one with events outside its periods is no such log."""
-    whole = " AND ".join(f"{SHORT[role]} IS NOT NULL" for role in given.asked.roles if role not in ("value", "time"))
+    whole = " AND ".join(f"{SHORT[role]} IS NOT NULL" for role in given.asked.roles if is_label(role))
     relations = [_parquet_in(folder, "*/*.parquet")] if any(folder.glob("*/*.parquet")) else []
     relations += [] if log.once else [f"({log.sql})"]
     found = any(engine.run(f"SELECT 1 FROM {relation} WHERE {whole} LIMIT 1", what=log.what) for relation in relations)

@@ -26,6 +26,8 @@ Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 _UNIT = 2**32  # sums are of whole multiples of one part in this many: they are the same in any order
 _MOST = 2.0**53
 _EXACT = f"CAST(floor(greatest(least(v, {_MOST!r}), {-_MOST!r}) * {_UNIT}.0) AS HUGEINT)"
+_MALFORMED = "NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false)"
+_NO_NUMBER = "{} has a value that is not a finite number: correct it, or leave it empty"
 _RULES: Final[dict[Rule, str]] = {
     "sum": f"CAST(sum({_EXACT}) AS DOUBLE) / {_UNIT}.0",
     "mean": f"CAST(sum({_EXACT}) AS DOUBLE) / {_UNIT}.0 / count(*)",
@@ -60,6 +62,7 @@ class UserValues(NotPickled):
 class _Options(TypedDict, total=False):
     user: Column
     value: Column | None
+    where: str | Sequence[str]
     salt: str | None
     format: Format
     header: bool | None
@@ -113,12 +116,13 @@ def read_values(
         raise EventLogError(f"item={reading.item!r} is for events.read: a number per user needs a reading without it")
     given, chosen = reading.given(source), _checked(rule, reading.value, reading.salt)
     with opened(reading.memory_limit) as engine:
-        log, columns = rows(engine, given), given.asked.columns
+        log, columns = rows(engine, given), given.asked.roles
         what, parts = log.what, log.buckets(reading.buckets)
         told(progress, 0, parts)
         engine.run(f"CREATE TABLE given AS {log.sql}", what=what)
         lacks = [f"{SHORT[role]} IS NULL" for role in columns]
-        figures = ", ".join(f"count_if({lack})" for lack in (*lacks, " OR ".join(lacks)))
+        lacking = f"count_if({' OR '.join(lacks)})"
+        figures = ", ".join([*(f"count_if({lack})" for lack in lacks), lacking])
         total, *without, left_out = engine.run(f"SELECT count(*), {figures} FROM given", what=what)[0]
         if log.absent is not None and total:
             log.absent(frozenset(role for role, count in zip(columns, without, strict=True) if count == total))
@@ -130,6 +134,11 @@ def read_values(
         if total == left_out:
             raise EventLogError(f"{what} has no event with a user and a value: check that the columns are those meant")
         whole = " AND ".join(f"NOT {lack}" for lack in lacks)
+        if given.where:  # what is malformed refuses the log also where it is not looked at
+            if rule != "events" and engine.run(f"SELECT 1 FROM given WHERE {whole} AND {_MALFORMED} LIMIT 1", what=what):
+                raise EventLogError(_NO_NUMBER.format(what))
+            whole = f"{whole} AND kept"
+            total, left_out = engine.run(f"SELECT count(*), {lacking} FROM given WHERE kept", what=what)[0]
         found = []
         for number in range(parts):
             relation = f"(SELECT * FROM given WHERE {whole} AND hash(u) % {parts} = {number})"
@@ -155,7 +164,7 @@ def _bucket(engine: Engine, what: str, relation: str, chosen: ContributionLimit 
     parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) + 0.0 AS v"  # no negative zero
     engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=what)
     if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=what)[0][0]:
-        raise EventLogError(f"{what} has a value that is not a finite number: correct it, or leave it empty")
+        raise EventLogError(_NO_NUMBER.format(what))
     parameters: list[object] = []
     if chosen is None:
         sql = f"SELECT {_RULES[rule]} AS v FROM numbers GROUP BY u"

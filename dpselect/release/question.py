@@ -305,6 +305,8 @@ def learns_about(question: Question, learning: Learning) -> str:
     elif window is not None:
         said["open"] = [str(window.since), str(window.until)]
     said["domain"] = None if question.domain is None else _digest(question.domain)
+    if reading.where:
+        said["where"] = list(reading.where)
     if reading.group is not None:
         said["group"] = [reading.group, None if reading.groups is None else _digest(list(reading.groups))]
     said |= {"relation": question.relation, **learning.drawn}

@@ -46,6 +46,7 @@ def topk(
     buckets: int | None = ...,
     memory_limit: str | None = ...,
     user: Column,
+    where: str | Sequence[str] = ...,
     item: Column | Sequence[Column],
     domain: Sequence[Label] | str | PathLike[str] | None = ...,
     domain_column: str | None = ...,

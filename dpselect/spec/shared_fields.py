@@ -147,6 +147,14 @@ class SourceFields(FileFields):
     user: SkipValidation[Column] = option(
         "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN"
     )
+    where: SkipValidation[str | Sequence[str]] = option(
+        "Read only events that satisfy this: 'device = phone', with =, !=, <, <=, > or >=, on any column but the users'. It is "
+        "public; may be repeated, and all have to hold.",
+        "Question",
+        (),
+        metavar="CONDITION",
+        many=True,
+    )
 
 
 class LogFields(SourceFields):

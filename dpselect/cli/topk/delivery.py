@@ -168,6 +168,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     else:
         low, high = reading.value_clip
         yield "sums", f"of {_column(reading.value)}, each user's of each item cut to {low:g} to {high:g}; {left_out(question)}"
+    if reading.where:
+        yield "where", printable(" and ".join(reading.where))
     if reading.time is not None:
         ends = [f"{word} {end}" for word, end in (("from", reading.since), ("to before", reading.until)) if end is not None]
         yield "events", f"{' '.join(ends)} by {_column(reading.time)}, in {reading.time_zone}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 from accounting.address import masked
 from dpselect.errors import EventLogError
+from dpselect.events.where import Condition, columns_of
 
 if TYPE_CHECKING:
     from dpselect.events.contributions import Amount
@@ -20,7 +21,12 @@ if TYPE_CHECKING:
 
 Column = str | int
 # What `Rows.sql` calls the column of each role; further parts of an item are roles of their own.
-SHORT = {"user": "u", "item": "i", "group": "g", **{f"item_{n}": f"i{n}" for n in range(2, 9)}, "value": "v", "time": "t"}
+SHORT = {
+    **{"user": "u", "item": "i", "group": "g"},
+    **{f"item_{n}": f"i{n}" for n in range(2, 9)},
+    **{"value": "v", "time": "t"},
+    **{f"where_{n}": f"f{n}" for n in range(1, 9)},
+}
 # Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
 BYTES_PER_ROW = 20
 _BYTES_PER_BUCKET = 64 * 2**20
@@ -42,6 +48,23 @@ Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
 LABELS = ("user", "item", "group")
 """The roles whose values are labels; further parts of an item are, too."""
+
+
+def is_label(role: str) -> bool:
+    """Whether the role's values are labels, or parts of one."""
+    return role not in ("value", "time") and not is_condition(role)
+
+
+def is_condition(role: str) -> bool:
+    """Whether the role's column is there for a condition alone."""
+    return role.startswith("where_")
+
+
+def stated_as(role: str) -> str:
+    """The field that states the role's column."""
+    return "where" if is_condition(role) else role
+
+
 Form = Literal["nfc", "nfkc", "casefold", "strip"]
 """What may be done to a label that is text before it is compared."""
 
@@ -55,6 +78,7 @@ class Asked:
         further: other columns that make up an item together with `item`.
         value: what is summed up, if anything is.
         time: when an event was, if only some are read.
+        where: what conditions are about.
         elsewhere: roles whose values do not stand in a column, but in the name of a file.
     """
 
@@ -64,17 +88,24 @@ class Asked:
     further: tuple[Column, ...] = ()
     value: Column | None = None
     time: Column | None = None
+    where: tuple[Column, ...] = ()
     elsewhere: frozenset[str] = frozenset()
 
     @classmethod
     def of(
-        cls, user: Column, item: Column | Sequence[Column], group: Column | None, value: Column | None, time: Column | None
+        cls,
+        user: Column,
+        item: Column | Sequence[Column],
+        group: Column | None,
+        value: Column | None,
+        time: Column | None,
+        where: tuple[Column, ...] = (),
     ) -> Self:
         """With one column of items, or several, eight at most, that make up one."""
         parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
         if not 1 <= len(parts) <= 8 or None in parts or user is None:
             raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
-        return cls(user, parts[0], group, tuple(parts[1:]), value, time)
+        return cls(user, parts[0], group, tuple(parts[1:]), value, time, where)
 
     def __post_init__(self) -> None:
         for field, column in self.columns.items():
@@ -82,19 +113,20 @@ class Asked:
                 raise EventLogError(f"{field}={column!r} is not a column: give its name, or its number from 1")
         for one, other in itertools.combinations(self.columns, 2):
             if self.columns[one] == self.columns[other]:
-                raise EventLogError(f"{one} and {other} are the same column, {self.columns[one]!r}: an event needs one of each")
+                require_apart(one, other, f"{self.columns[one]!r}")
 
     @property
     def columns(self) -> dict[str, Column]:
         """The column of every role that was asked for, in the order of `SHORT`."""
         further = {f"item_{number}": column for number, column in enumerate(self.further, start=2)}
         stated = {"user": self.user, "item": self.item, "group": self.group, **further, "value": self.value, "time": self.time}
+        stated |= {f"where_{number}": column for number, column in enumerate(self.where, start=1)}
         return {role: column for role, column in stated.items() if column is not None and role not in self.elsewhere}
 
     @property
     def roles(self) -> list[str]:
         """The roles in which an event needs a value, an item being one."""
-        return [role for role in self.columns if not role.startswith("item_")]
+        return [role for role in self.columns if not role.startswith("item_") and not is_condition(role)]
 
     def without_user(self) -> Self:
         """The columns of items alone: of a public list."""
@@ -121,6 +153,12 @@ class Asked:
             )
         if "value" in found:
             raise EventLogError(f"value={self.value!r} of {what} holds something that is not a finite number: clean it")
+        if compared := sorted(role for role in found if role is not None and is_condition(role)):
+            raise EventLogError(
+                f"where={self.columns[compared[0]]!r} of {what} holds something that cannot be compared as asked: <, <=, > "
+                "and >= "
+                "need numbers throughout, = and != text or whole numbers; clean the column, or select the events before"
+            )
         if labels := sorted(role for role in found if role is not None):
             raise EventLogError(
                 f"{labels[0]}={self.columns[labels[0]]!r} of {what} holds values that are neither text nor whole numbers "
@@ -135,7 +173,7 @@ class Given:
 
     Attributes:
         name: how messages name the source, where it is not by its path.
-        amount, window: what is summed up, and which events are read, if that was asked for.
+        amount, window, where: what is summed up, and which events are read, if that was asked for.
     """
 
     source: object
@@ -153,6 +191,12 @@ class Given:
     name: str | None = None
     amount: Amount | None = None
     window: Window | None = None
+    where: tuple[Condition, ...] = ()
+
+    def tests(self) -> dict[str, list[Condition]]:
+        """The conditions on the column of each role that is there for them."""
+        held = columns_of(self.where)
+        return {f"where_{at}": [one for one in self.where if one.column == name] for at, name in enumerate(held, start=1)}
 
     def called(self, kind: str) -> str:
         """How messages name the file."""
@@ -261,8 +305,8 @@ def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: 
     shown, kinds, lists = list[str](), dict[str, Kind](), list[str]()
     for role, (column, fields) in places.items():
         name = asked.columns[role]
-        sql, stored = _within(engine, relation, column, fields, f"{role}={name!r} is not a column of {what}", what)
-        if _LIST.search(stored) and role not in ("value", "time"):
+        sql, stored = _within(engine, relation, column, fields, f"{stated_as(role)}={name!r} is not a column of {what}", what)
+        if _LIST.search(stored) and is_label(role):
             stored = _LIST.sub("", stored)
             sql = f"CAST({sql} AS {stored}[])" if len(stored) < _MOST_TYPE else sql
             lists.append(role)
@@ -324,9 +368,25 @@ def _time_kind(name: object, stored: str, what: str) -> Kind:
     raise EventLogError(f"time={name!r} of {what} is of type {stored[:40]}: times must be dates, timestamps or ISO 8601 text")
 
 
+def _compared_kind(name: object, stored: str, what: str) -> Kind:
+    if stored in _INTEGERS:
+        return "int"
+    if stored in ("FLOAT", "DOUBLE"):
+        return "number"
+    if stored in ("BOOLEAN", "DATE") or _TEXTS.fullmatch(stored):
+        return "str"
+    raise EventLogError(
+        f"where={name!r} of {what} is of type {stored[:40]}, which no condition compares: text, numbers, dates, true and "
+        "false are; "
+        "events of a stretch of time are read with time=, since= and until="
+    )
+
+
 def _kind(field: str, name: object, stored: str, what: str) -> Kind:
     if field == "time":
         return _time_kind(name, stored, what)
+    if is_condition(field):
+        return _compared_kind(name, stored, what)
     if stored in _INTEGERS:
         return "int"
     if field == "value" and _NUMBERS.fullmatch(stored):
@@ -375,19 +435,31 @@ def by_path(
             places[role] = place_of(role, column, names, what), ()
         else:
             raise EventLogError(
-                f"{role}={column!r} is not a column of {what}: its first line does not name it, and may be data, so is not "
+                f"{stated_as(role)}={column!r} is not a column of {what}: its first line does not name it, and may be data, "
+                "so is not "
                 f"shown; without a header, give column numbers from 1 to {len(names)}; with one, state header= to see its names; "
                 "and state delimiter= if it is another"
             )
     for one, other in itertools.combinations(places, 2):
         if places[one] == places[other]:
-            number = places[one][0] + 1
-            raise EventLogError(f"{one} and {other} are the same column of {what}, number {number}: an event needs one of each")
+            require_apart(one, other, f"number {places[one][0] + 1} of {what}")
     return places
+
+
+def require_apart(one: str, other: str, column: str) -> None:
+    """Refuse one column for two roles. A condition may be about a column that has another role, but for that of users."""
+    if not is_condition(other):
+        raise EventLogError(f"{one} and {other} are the same column, {column}: an event needs one of each")
+    if one == "user":
+        raise EventLogError(
+            f"where= is about the column of users, {column}: which users are looked at is no condition on their events; use a "
+            "column of another kind"
+        )
 
 
 def place_of(field: str, column: object, names: Sequence[object], what: str) -> int:
     """The 0-based position of the one column that has exactly this name; the error says which columns there are."""
+    field = stated_as(field)
     if column not in names:
         shown = ", ".join(repr(name) for name in names[:_MOST_LISTED])
         more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
@@ -398,6 +470,7 @@ def place_of(field: str, column: object, names: Sequence[object], what: str) -> 
 
 
 def _numbered(field: str, column: Column, count: int, what: str) -> int:
+    field = stated_as(field)
     found = _position(column)
     if found is None or found >= count:
         raise EventLogError(

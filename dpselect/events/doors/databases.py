@@ -18,7 +18,7 @@ from uuid import UUID
 from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import SHORT, Given, Rows, by_name, by_path, literal, located, quoted, selected
+from dpselect.events.doors.base import SHORT, Given, Rows, by_name, by_path, is_condition, literal, located, quoted, selected
 from dpselect.events.engine import Engine
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
@@ -127,12 +127,13 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
 
 def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, what: str) -> None:
     """All rows as CSV in which text is quoted, and what is missing is not."""
+    exact = {role for role, tests in given.tests().items() if any(test.as_text for test in tests)}
     for row in _parts(result):
         fields = []
         for role, place in places:
-            text = _printed(row[place], role)
+            text = _printed(row[place], role, exact=role in exact)
             if text is None and row[place] is not None:
-                given.asked.refuse_malformed({role if role in ("time", "value") else role.split("_")[0]}, what)
+                given.asked.refuse_malformed({"item" if role.startswith("item_") else role}, what)
             fields.append("\\N" if text is None else '"' + text.replace('"', '""') + '"')
         file.write(",".join(fields) + "\n")
 
@@ -142,16 +143,21 @@ def _parts(result: Any) -> Iterator[Any]:
         yield from rows
 
 
-def _printed(value: object, role: str) -> str | None:
-    """A value as text, exactly; None for what is missing, or neither text nor a whole number."""
+def _printed(value: object, role: str, *, exact: bool) -> str | None:
+    """A value as text, exactly; None for what is missing, or neither text nor a whole number.
+
+    `exact`: whether a condition compares it as text, which a fraction has none of.
+    """
     if isinstance(value, bool):
-        return None
+        return str(value).lower() if is_condition(role) else None
     if isinstance(value, str | int | UUID):
         return str(value)
     if isinstance(value, Decimal):
         return format(value, "f")
-    if role == "value" and isinstance(value, float):
+    if (role == "value" or (is_condition(role) and not exact)) and isinstance(value, float):
         return repr(value)
+    if is_condition(role) and isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
     if role == "time" and isinstance(value, datetime | date):
         return value.isoformat()
     return None

@@ -32,12 +32,15 @@ from dpselect.events.doors.base import (
     Rows,
     by_name,
     by_path,
+    is_condition,
+    is_label,
     literal,
     located,
     place_of,
     placed,
     quoted,
     selected,
+    stated_as,
 )
 from dpselect.events.engine import Engine, checked, guarded, plain, unpacked_suffix
 
@@ -289,7 +292,7 @@ class _JsonLines:
                 value = f"coalesce(nullif({value}, 'null'), {_json_within(known[first.lower()], path_within)})"
             fields.append(f"{value} AS {SHORT[role]}")
         sql = f"SELECT {', '.join(fields)} FROM {source}"
-        sql = _json_elements(sql, [SHORT[role] for role in names if role not in ("value", "time")])
+        sql = _json_elements(sql, [SHORT[role] for role in names if is_label(role)])
         texts, bad = [], []
         for role in names:
             column = SHORT[role]
@@ -298,7 +301,9 @@ class _JsonLines:
                 fine = f"json_type({column}) IN ('VARCHAR', 'NULL', 'UBIGINT', 'BIGINT')"
                 # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their digits.
                 wide = f"json_type({column}) = 'DOUBLE'"
-                if role != "value":
+                if is_condition(role):
+                    fine = f"{fine} OR json_type({column}) = 'BOOLEAN'"
+                elif role != "value":
                     wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
                 shown = "item" if role.startswith("item_") else role
                 bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {literal(shown)}")
@@ -340,10 +345,10 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     names: dict[str, str] = {}
     for role, column in asked.columns.items():
         if isinstance(column, int):
-            raise EventLogError(f"{role}={column!r} is a position, and {what} has names: give the name of a field")
+            raise EventLogError(f"{stated_as(role)}={column!r} is a position, and {what} has names: give the name of a field")
         names[role] = column
     for one, other in itertools.combinations(names, 2):
-        if names[one].lower() == names[other].lower():
+        if names[one].lower() == names[other].lower() and not (is_condition(other) and names[one] == names[other]):
             raise EventLogError(
                 f"{one}={names[one]!r} and {other}={names[other]!r} of {what} differ in letter case only, which the engine does "
                 "not tell apart: rename one of them"
@@ -359,7 +364,8 @@ def _require_fields(path: Path, asked: Asked, missing: frozenset[str], what: str
             # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
             if all(placed(str(known), names) is None for known in asked.columns.values()):
                 raise EventLogError(
-                    f"{role}={column!r} is not a field of {what}: check the name; the fields' names may be data, so are not shown"
+                    f"{stated_as(role)}={column!r} is not a field of {what}: check the name; the fields' names may be data, "
+                    "so are not shown"
                 )
             place_of(role, column, names, what)  # refuses it, and says which there are
 
@@ -618,9 +624,10 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     kinds = {role: {part.kinds[role] for part in parts} for role in parts[0].kinds}
     mixed = [role for role, found in kinds.items() if len(found) > 1]
     for role in mixed:
-        if role in ("value", "time"):
+        if role in ("value", "time") or "number" in kinds[role]:
             raise EventLogError(
-                f"the column of {role}s has other types in some of the files than in others: give all files one type of it"
+                f"the column of {stated_as(role)}{'s' if role in ('value', 'time') else '='} has other types in some of the "
+                "files than in others: give all files one type of it"
             )
     if len(parts) > 1 and not mixed:
         stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {_union(parts)}", what=what)}

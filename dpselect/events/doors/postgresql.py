@@ -93,8 +93,9 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
     # Decimals of labels are printed, with all their digits.
     stored |= {role: "VARCHAR" for role, place in places.items() if types[place] == _NUMERIC and role != "value"}
     kinds = described(list(stored.items()), given.asked.columns, what)
-    columns = sql.SQL(", ").join(sql.Identifier(names[place]) for place in places.values())
-    target, quoted = engine.unused("database"), [names[places[role]] for role in places if stored[role] == "VARCHAR"]
+    shown = [sql.SQL("{} AS {}").format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])) for role, at in places.items()]
+    columns = sql.SQL(", ").join(shown)
+    target, quoted = engine.unused("database"), [SHORT[role] for role in places if stored[role] == "VARCHAR"]
     force = sql.SQL(", FORCE_QUOTE ({})").format(sql.SQL(", ").join(map(sql.Identifier, quoted))) if quoted else sql.SQL("")
     copy = sql.SQL("COPY (SELECT {} FROM ({}\n) AS log) TO STDOUT (FORMAT csv, ENCODING 'UTF8', NULL '\\N'{})")
     with cursor.copy(copy.format(columns, log, force)) as stream, target.open("xb") as file:
@@ -107,10 +108,15 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
         f"escape = '\"', nullstr = {literal(_NULL)}, allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
         "new_line = '\\n', hive_partitioning = false)"
     )
-    shown = ", ".join(
-        f"CAST({SHORT[role]} AS VARCHAR) AS {SHORT[role]}" if kinds[role] == "str" else SHORT[role] for role in stored
+    typed = ", ".join(
+        f"{_text(SHORT[role], kind)} AS {SHORT[role]}" if kinds[role] == "str" else SHORT[role] for role, kind in stored.items()
     )
-    return Rows(sql=f"SELECT {shown} FROM {relation}", size=target.stat().st_size, what=what, kinds=kinds)
+    return Rows(sql=f"SELECT {typed} FROM {relation}", size=target.stat().st_size, what=what, kinds=kinds)
+
+
+def _text(name: str, kind: str) -> str:
+    """SQL of a column as text; the engine would hand on the t and f of the stream, where a cast is all there is."""
+    return f"CASE {name} WHEN true THEN 'true' WHEN false THEN 'false' END" if kind == "BOOLEAN" else f"CAST({name} AS VARCHAR)"
 
 
 def _stored(cursor: Any, number: int) -> str:

@@ -12,7 +12,21 @@ import numpy as np
 
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import BYTES_PER_ROW, SHORT, Asked, Given, Rows, located, place_of, placed, quoted, selected
+from dpselect.events.doors.base import (
+    BYTES_PER_ROW,
+    SHORT,
+    Asked,
+    Given,
+    Rows,
+    is_condition,
+    is_label,
+    located,
+    place_of,
+    placed,
+    quoted,
+    selected,
+    stated_as,
+)
 from dpselect.events.engine import Engine, guarded
 
 _Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int, list[Any]]]
@@ -28,6 +42,7 @@ _RULES = {
     "time": "times must be dates or timestamps of one zone, or without one, throughout, or text throughout",
 }
 _OBJECT_KINDS = {"string": "string", "empty": "string"}
+_COMPARED_KINDS = {"floating": "float64", "mixed-integer-float": "float64"}
 
 
 def accepts(given: Given) -> bool:
@@ -139,7 +154,7 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
     """
     pandas = importlib.import_module("pandas")
     kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
-    known = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
+    known = _OBJECT_KINDS | (_COMPARED_KINDS if is_condition(field) else _EXTRA_KINDS.get(field, {}))
     try:
         if kind in known:
             converted = pandas.to_datetime(values) if known[kind] == "datetime" else values.astype(known[kind])
@@ -147,13 +162,18 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
             converted = values.map(str, na_action="ignore").astype("string")
         elif kind == "decimal":
             converted = values.map(lambda value: format(value, "f"), na_action="ignore").astype("string")
-        elif kind in ("mixed", "mixed-integer") and field not in ("value", "time"):
+        elif kind in ("boolean", "date") and is_condition(field):
+            converted = values.map(lambda value: str(value).lower(), na_action="ignore").astype("string")
+        elif kind in ("mixed", "mixed-integer") and is_label(field):
             converted = _nested(values)
     except (OverflowError, UnicodeError, ValueError, TypeError):
         converted = None
     if converted is None:
         raise EventLogError(
-            f"{field}={column!r} of {what} holds Python objects of kind {kind!r}: {_RULES.get(field, _LABEL_RULE)}; cast the "
+            f"{stated_as(field)}={column!r} of {what} holds Python objects of kind {kind!r}: "
+            ""
+            ""
+            f"{_RULES.get(field, _LABEL_RULE)}; cast the "
             "column to one of them"
         )
     return converted

@@ -117,6 +117,7 @@ READINGS: dict[str, dict[str, Any]] = {
     "groups": {**CITY, "groups": ["c3", "c1", "zz"], "clip": (1.0, 1.37), "clip_norm": "l1", "max_items_per_user": None},
     "unbounded sums": {"value": "paid", "value_clip": 1e9, "max_items_per_user": None, "salt": None},
     "listed parts": {"item": ["part", "city"], **DAY, "within": ["é,c3", "a,c1", ('b,"c"', "c2"), '"",c0', "no"]},
+    "conditions": {**PAID, "where": ["city != c3", "part != b", "paid < 1e3", "paid >= -7.25"]},
     "nothing of this day": {**CITY, **DAY, "since": "2031-01-01", "until": "2031-01-02"},
 }
 

@@ -1,0 +1,110 @@
+"""Conditions on an event's own columns: which events are looked at. They are public, and mean the same through every source."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, Self, final, get_args
+
+from dpselect.errors import EventLogError
+
+Sign = Literal["=", "!=", "<=", ">=", "<", ">"]
+_SIGNS: Final = get_args(Sign)
+_EQUAL: Final = ("=", "!=")
+_QUOTED = r'"(?:[^"]|"")*"'
+_FORM = re.compile(
+    rf"\s*(?P<column>{_QUOTED}|[^\"=!<>]+?)\s*(?P<sign>!=|<=|>=|=|<|>)\s*(?P<value>{_QUOTED}|[^\"].*?|)\s*", re.DOTALL
+)
+NUMBER = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
+"""A number in decimals, as any engine's regular expression."""
+_MOST, _LONGEST = 8, 1000
+_HOW = "write column = value, with one of =, !=, <, <=, >, >=; a name or a value with one of these in it in double quotes"
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What an event's value in a column has to be. A value that is missing satisfies no condition.
+
+    With = and != values are compared as text, exactly as labels are: "01" is not "1". With <, <=, > and >= they are compared as
+    numbers, to the double next to them, and a log is refused in which some event has there what is none.
+    """
+
+    column: str
+    sign: Sign
+    value: str
+
+    @classmethod
+    def of(cls, text: object) -> Self:
+        """From "column = value".
+
+        Raises:
+            EventLogError: it is not of that form, or the value is no number and is to be compared as one.
+        """
+        found = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST and "\0" not in text else None
+        if found is None:
+            raise EventLogError(f"where={_shown(text)} is no condition: {_HOW}")
+        column, value = _unquoted(found["column"]), _unquoted(found["value"])
+        sign: Sign = found["sign"]  # type: ignore[assignment]
+        if not found["value"].startswith('"') and value.startswith(tuple(_SIGNS)):
+            raise EventLogError(f"where={_shown(text)} has two signs in a row: {_HOW}")
+        if not column or not value:
+            raise EventLogError(
+                f"where={_shown(text)} lacks {'a value' if column else 'a column'}: {_HOW}. Events without a value in a "
+                "column of "
+                "conditions are never read"
+            )
+        made = cls(column, sign, value)
+        if not made.as_text and not (re.fullmatch(NUMBER, value) and math.isfinite(float(value))):
+            raise EventLogError(
+                f"where={_shown(text)} compares with something that is not a number: {sign} is for numbers; events of a "
+                "stretch of "
+                "time are read with since= and until="
+            )
+        return made
+
+    @property
+    def as_text(self) -> bool:
+        """Whether values are compared as text, and not as numbers."""
+        return self.sign in _EQUAL
+
+    @property
+    def number(self) -> float:
+        """What numbers are compared with."""
+        return float(self.value)
+
+    def __str__(self) -> str:
+        return f"{_quoted(self.column)} {self.sign} {_quoted(self.value)}"
+
+
+def conditions(stated: object) -> tuple[Condition, ...]:
+    """One condition, or several that an event must all satisfy; in one order, each once.
+
+    Raises:
+        EventLogError: one is malformed, or there are more than eight.
+    """
+    texts: Sequence[object] = [stated] if isinstance(stated, str) or not isinstance(stated, Sequence) else stated
+    found = {str(one): one for one in (text if isinstance(text, Condition) else Condition.of(text) for text in texts)}
+    if len(found) > _MOST:
+        raise EventLogError(f"where= has {len(found)} conditions, and at most {_MOST} are read: select the events before")
+    return tuple(found[text] for text in sorted(found))
+
+
+def columns_of(where: Sequence[Condition]) -> tuple[str, ...]:
+    """The columns that conditions are about, each once."""
+    return tuple(dict.fromkeys(one.column for one in where))
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace('""', '"') if text.startswith('"') else text
+
+
+def _quoted(text: str) -> str:
+    plain = text == text.strip() and not re.search('[="!<>]', text)
+    return text if plain else '"' + text.replace('"', '""') + '"'
+
+
+def _shown(text: object) -> str:
+    return repr(text)[:80] if isinstance(text, str) else f"<{type(text).__name__}>"

@@ -1,0 +1,265 @@
+"""Conditions on other columns: one meaning through every source, decided by no row, and nothing in them is run."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect import events
+from dpselect.errors import EventLogError
+from dpselect.events.where import Condition, conditions
+
+ROWS: list[tuple[str | None, ...]] = [
+    ("ann", "zoo", "phone", "7"),
+    ("ann", "pier", "o'neil", "10"),
+    ("bob", "zoo", "phone", "12"),
+    ("bob", "pier", "phone", None),
+    ("cat", "park", None, "-3"),
+    ("dan", "zoo", "Phone", "7"),
+    ("eve", "park", 'a "b" = c', "100"),
+]
+NAMES = ["who", "what", "device", "price"]
+ASKED: dict[str, Callable[[Any], bool]] = {
+    "device = phone": lambda row: row[2] == "phone",
+    "device != phone": lambda row: row[2] not in (None, "phone"),
+    "device = o'neil": lambda row: row[2] == "o'neil",
+    'device = "a ""b"" = c"': lambda row: row[2] == 'a "b" = c',
+    "price >= 10": lambda row: row[3] is not None and int(row[3]) >= 10,
+    "price < 7.5": lambda row: row[3] is not None and int(row[3]) < 7.5,
+    "price = 7": lambda row: row[3] == "7",
+    "price = 07": lambda _: False,
+    "what != zoo": lambda row: row[1] != "zoo",
+    "price > 1e9": lambda _: False,
+}
+
+
+def table() -> pd.DataFrame:
+    frame = pd.DataFrame(ROWS, columns=NAMES)
+    return frame.assign(price=pd.array([None if row[3] is None else int(row[3]) for row in ROWS], dtype="Int64"))
+
+
+def _written(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def _parquet(path: Path) -> Path:
+    table().to_parquet(path)
+    return path
+
+
+def _sqlite(path: Path) -> str:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE log (who TEXT, what TEXT, device TEXT, price INTEGER)")
+        connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", ROWS)
+    connection.close()
+    return f"sqlite:///{path}"
+
+
+SOURCES: dict[str, Callable[[Path], Any]] = {
+    "csv": lambda folder: _written(folder / "log.csv", table().to_csv(index=False)),
+    "tsv": lambda folder: _written(folder / "log.tsv", "\n".join("\t".join(v or "" for v in row) for row in [NAMES, *ROWS])),
+    "jsonl": lambda folder: _written(folder / "log.jsonl", table().to_json(orient="records", lines=True)),
+    "parquet": lambda folder: _parquet(folder / "log.parquet"),
+    "both": lambda folder: [SOURCES["csv"](folder), SOURCES["parquet"](folder)],
+    "pandas": lambda _: table(),
+    "objects": lambda _: table().astype(object).where(table().notna(), None),
+    "polars": lambda _: pl.from_pandas(table()),
+    "lazy": lambda _: pl.from_pandas(table()).lazy(),
+    "arrow": lambda _: pa.Table.from_pandas(table()),
+    "relation": lambda _: duckdb.from_arrow(pa.Table.from_pandas(table())),
+    "sqlite": lambda folder: _sqlite(folder / "log.db"),
+}
+
+
+def counted(source: Any, where: Any, **options: Any) -> dict[Any, int]:
+    more = {"table": "log"} if isinstance(source, str) and "://" in source else {}
+    found: Any = events.read(source, user="who", item="what", where=where, **more, **options)
+    return {label: count for label, count in zip(found.labels, found.counts.tolist(), strict=True) if count}
+
+
+def test_sources_are_all_tried() -> None:
+    """Every door has a source above, but for servers, whose tests are with theirs."""
+    assert set(SOURCES) >= {"csv", "tsv", "jsonl", "parquet", "pandas", "polars", "lazy", "arrow", "relation", "sqlite"}
+
+
+_FAST = ("csv", "parquet", "pandas")
+
+
+@pytest.mark.parametrize("kind", [kind if kind in _FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in SOURCES])
+def test_a_condition_means_the_same_through_every_source(kind: str, tmp_path: Path) -> None:
+    """What satisfies it is counted and nothing else; a missing value satisfies none; nothing left is an empty log."""
+    source = SOURCES[kind](tmp_path)
+    for text, holds in ASKED.items():
+        assert counted(source, text) == Counter(row[1] for row in ROWS if holds(row)), text
+
+
+def test_postgresql(postgres: str) -> None:
+    """A server's columns have their own types; a condition is compared here, and nothing of it reaches the server."""
+    import psycopg
+    import sqlalchemy
+
+    with psycopg.connect(host=str(sqlalchemy.make_url(postgres).query["host"]), user="postgres", autocommit=True) as link:
+        link.execute("DROP TABLE IF EXISTS public.log")
+        link.execute("CREATE TABLE public.log (who text, what text, device text, price int, paid boolean, day date)")
+        with link.cursor() as cursor:
+            cursor.executemany("INSERT INTO log VALUES (%s, %s, %s, %s, true, '2024-05-01')", ROWS)
+    for text, holds in ASKED.items():
+        assert counted(postgres, text) == Counter(row[1] for row in ROWS if holds(row)), text
+    for text in ("paid = true", "day = 2024-05-01"):
+        assert counted(postgres, text) == Counter(row[1] for row in ROWS), text
+    assert counted(postgres, "device = '; DROP TABLE log; --") == {}
+    assert counted(postgres, "paid = t") == {}
+
+
+HOSTILE = [
+    "x' OR '1'='1",
+    "'; DROP TABLE grouped; --",
+    "\\' OR 1=1 --",
+    "phone') OR (1=1",
+    "%",
+    "*",
+    "\u2019 OR \u2018",
+    "e'\\x70'",
+]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "pandas", "sqlite"])
+def test_nothing_in_a_condition_is_run(kind: str, value: str, tmp_path: Path) -> None:
+    """A value is compared as it is written, whatever it says; a name is the name of a column, or refused."""
+    made = Condition("device", "=", value)
+    source = SOURCES[kind](tmp_path)
+    assert counted(source, [made]) == {}
+    assert Condition.of(str(made)) == made
+    with pytest.raises(EventLogError, match="where="):
+        counted(source, str(Condition(value, "=", "phone")))
+
+
+def test_conditions_are_written_in_one_way() -> None:
+    """The same conditions are the same question, in whatever order and with whatever spaces; each is kept once."""
+    stated = conditions(["b>=1", '"a"  =  x y ', "b >= 1"])
+    assert [str(one) for one in stated] == ["a = x y", "b >= 1"]
+    assert str(Condition.of('"a = b" != " c"')) == '"a = b" != " c"'
+    one, other = (events.Reading(user="u", item="i", where=where) for where in (["b>=1", "a = x"], ("a=x", "b >= 1")))
+    assert one == other
+    assert one.model_dump(exclude_defaults=True)["where"] == ("a = x", "b >= 1")
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("who = ann", "column of users"),
+        ("none = 1", "where='none' is not a column"),
+        ("device > 3", "cannot be compared as asked"),
+        ("device > x", "not a number"),
+        ("device > nan", "not a number"),
+        ("device ==  x", "two signs"),
+        ("device = ", "lacks a value"),
+        ("= x", "no condition"),
+        ("device", "no condition"),
+        ("device = x\0", "no condition"),
+        (7, "no condition"),
+        ([f"device != {n}" for n in range(9)], "at most 8"),
+    ],
+)
+def test_what_is_refused(where: Any, words: str, tmp_path: Path) -> None:
+    """Before anything is counted, in words that name the field; no value of the log is shown."""
+    with pytest.raises(EventLogError, match=words) as caught:
+        counted(SOURCES["csv"](tmp_path), where)
+    assert "o'neil" not in str(caught.value)
+
+
+def test_fractions_are_not_equal_to_text(tmp_path: Path) -> None:
+    """1.0 is written in as many ways as there are sources: they are compared by size alone, and text of them is refused."""
+    frame = table().assign(price=table()["price"].astype(float))
+    with pytest.raises(EventLogError, match="holds fractions"):
+        counted(frame, "price = 7")
+    assert counted(frame, ["price >= 7", "price < 8"]) == {"zoo": 2}
+    with sqlite3.connect(tmp_path / "real.db") as connection:
+        connection.execute("CREATE TABLE log (who TEXT, what TEXT, price REAL)")
+        connection.execute("INSERT INTO log VALUES ('ann', 'zoo', 1.0)")
+    connection.close()
+    with pytest.raises(EventLogError, match="cannot be compared"):
+        counted(f"sqlite:///{tmp_path / 'real.db'}", "price = 1")
+    assert counted(f"sqlite:///{tmp_path / 'real.db'}", "price >= 1") == {"zoo": 1}
+
+
+def test_a_field_that_no_event_has_is_refused(tmp_path: Path) -> None:
+    """JSON lines have no header: a misspelled field would be an empty release."""
+    with pytest.raises(EventLogError, match="where='devise' is not a column"):
+        counted(SOURCES["jsonl"](tmp_path), "devise = phone")
+
+
+def test_what_is_malformed_refuses_wherever_it_stands(tmp_path: Path) -> None:
+    """Conditions are the asker's: what they leave out is checked like the rest, or refusals would tell where it is."""
+    log = _written(tmp_path / "log.csv", "who,what,device,at,paid\nann,zoo,phone,2024-05-01,1\nbob,pier,desk,never,none\n")
+    window = {"time": "at", "since": "2024-05-01", "until": "2024-05-02"}
+    with pytest.raises(EventLogError, match="not a time"):
+        counted(log, "device = phone", **window)
+    with pytest.raises(EventLogError, match="finite number"):
+        counted(log, "device = phone", value="paid", value_clip=5.0)
+    with pytest.raises(EventLogError, match="finite number"):
+        events.read_values(log, user="who", value="paid", where="device = phone")
+
+
+def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
+    """Bounds, clips, groups, pairs for two looks and numbers of users read what the conditions leave, and that alone."""
+    log, left = SOURCES["csv"](tmp_path), table()[table()["price"].fillna(0) >= 7]
+    ways: list[dict[str, Any]] = [
+        {"max_items_per_user": 1, "salt": "s", "clip": 1.0},
+        {"group": "device", "max_groups_per_user": 1, "salt": "s"},
+        {"value": "price", "value_clip": 20.0},
+        {"item": ["what", "device"]},
+        {"within": ["zoo", "none"]},
+    ]
+    for way in ways:
+        asked = {"user": "who", "item": "what", **way}
+        here, there = (events.read(log, where="price >= 7", **asked), events.read(left, **asked))
+        assert here.counts.tolist() == there.counts.tolist(), way
+        assert here.clipped.tolist() == there.clipped.tolist(), way
+        assert here.report == there.report, way
+    with events.pairs(log, user="who", item="what", where="price >= 7") as pairs:
+        assert int(pairs.read().counts.sum()) == 5
+        assert pairs.items_per_user().tolist() == [1.0, 1.0, 1.0, 2.0]
+    assert counted(log, "device != phone", null=["Phone", "o'neil"]) == {"park": 1}
+    values = events.read_values(log, user="who", value="price", rule="sum", where="device != phone")
+    assert (values.numbers.tolist(), values.rows) == ([7.0, 10.0, 100.0], 3)
+    assert events.read_values(log, user="who", value="price", where="price > 1000").numbers.tolist() == []
+
+
+def test_one_user_changes_nothing_of_others(tmp_path: Path) -> None:
+    """A condition looks at one event: without a user the rest is counted as before."""
+    whole = counted(SOURCES["csv"](tmp_path), "price >= 7")
+    others = table()[table()["who"] != "ann"]
+    rest = counted(others, "price >= 7")
+    assert {item: whole[item] - rest.get(item, 0) for item in whole} == {"zoo": 1, "pier": 1, "park": 0}
+
+
+def test_a_condition_is_part_of_the_question(tmp_path: Path) -> None:
+    """It stands in the record; a retry with another condition is another question, and one written otherwise is the same."""
+    rows = [(f"u{n}", "zoo" if n % 3 else "pier", "phone" if n % 2 else "desk") for n in range(900)]
+    log = pd.DataFrame(rows, columns=["who", "what", "device"])
+    ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with acc.Ledger.open(ledger) as book:
+        book.create_dataset("visits", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
+    asked: dict[str, Any] = {"user": "who", "item": "what", "k": 1, "epsilon": 1.0, "delta": 1e-6, "ledger": ledger}
+    asked |= {"dataset": "visits", "key": "one", "output": tmp_path / "answer.json", "learn": 0}
+    first = dps.topk(log, where="device = phone", **asked)
+    assert first.question.as_data()["reading"]["where"] == ["device = phone"]
+    again = dps.topk(log, where=["device=phone"], **asked)
+    assert again.items == first.items
+    assert again.charge == first.charge
+    with pytest.raises(acc.ledger.KeyConflict, match="another where was asked for"):
+        dps.topk(log, where="device = desk", **asked)
