@@ -8,6 +8,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 import command_pages
+import name_pages
 import notebook_pages
 import sample_report
 import theorem_pages
@@ -78,6 +79,7 @@ def _once(
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", command_pages.expand)
+    app.connect("source-read", name_pages.expand)
     app.connect("source-read", notebook_pages.expand)
     app.connect("source-read", theorem_pages.expand)
     app.connect("autodoc-skip-member", _once)

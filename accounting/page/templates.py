@@ -49,7 +49,7 @@ def _figure(value: object) -> str:
     return f"{value:,.10g}" if isinstance(value, float) else str(value)
 
 
-_FORMULA = re.compile(r"(<math>.*?</math>)|`([^`]+)`")  # of theorems.json, which docs/make_api.py writes
+_FORMULA = re.compile(r"(<math>.*?</math>)|`([^`]+)`")  # of theorems.json, which docs/make_theorems.py writes
 
 
 def _stated(markdown: str) -> Markup:

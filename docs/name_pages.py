@@ -1,0 +1,48 @@
+"""Public names on a page: a line `<!-- names: PACKAGE -->` becomes a table of them, each with its docstring's first sentence."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+DOCS = Path(__file__).parent
+_MARK = re.compile(r"^<!-- names: ([\w.]+) -->$", flags=re.MULTILINE)
+
+
+def expand(_app: object, _page: str, source: list[str]) -> None:
+    """Sphinx's event source-read: replace the marks of a page."""
+    source[0] = expanded(source[0])
+
+
+def expanded(text: str) -> str:
+    """The page with the tables that it asks for."""
+    return _MARK.sub(lambda found: "\n".join(_section(found[1])), text)
+
+
+def _section(package: str) -> Iterator[str]:
+    module = importlib.import_module(package)
+    yield _first(module)
+    yield from ("", "| name | what it is |", "|---|---|")
+    for name in sorted(module.__all__, key=str.lower):
+        yield _line(package, name, getattr(module, name))
+
+
+def _first(value: object) -> str:
+    return (inspect.getdoc(value) or "").split("\n\n")[0].replace("\n", " ")
+
+
+def _line(package: str, name: str, value: object) -> str:
+    """A row of the table: the name leads to its reference."""
+    page = f"reference/{package}.{name}.md"
+    if inspect.ismodule(value):
+        shown = f"[`{name}`]({page})" if (DOCS / page).exists() else f"`{name}`"
+    elif inspect.isclass(value) or inspect.isfunction(value):
+        own = getattr(importlib.import_module("dpselect"), name, None) is value
+        home = "dpselect" if own else package
+        shown = f"{{py:obj}}`{name} <{home}.{name}>`"
+    else:
+        return f"| `{name}` | a constant or type alias |"
+    return f"| {shown} | {_first(value).replace('|', chr(92) + '|')} |"
