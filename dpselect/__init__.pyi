@@ -54,8 +54,6 @@ from .mechanisms import WithValues as WithValues
 from .mechanisms.quantiles import Quantile as Quantile
 from .plan.candidates import Choice as Choice
 from .plan.candidates import default_choice as default_choice
-from .plan.candidates import default_group_choice as default_group_choice
-from .plan.candidates import default_groups as default_groups
 from .plan.candidates import default_mechanism as default_mechanism
 from .plan.counts import Interval as Interval
 from .plan.counts import interval as interval

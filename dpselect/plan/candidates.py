@@ -29,7 +29,6 @@ from dpselect.mechanisms import (
     Mechanism,
     OneshotTopK,
     PeelingTopK,
-    PerGroup,
     PermuteAndFlip,
     ReportNoisyMax,
     SparseHistogram,
@@ -45,7 +44,7 @@ from dpselect.noise import NoiseName
 from dpselect.plan import quality
 from dpselect.plan.counts import CLIPS, CountNoise, without_counts
 from dpselect.plan.fit import EveryGroup, fitted
-from dpselect.plan.profile import Bounding, Levels, Profile, Sample
+from dpselect.plan.profile import Bounding, Levels, Profile
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -116,13 +115,11 @@ class Family:
         member: their class, whose traits say what they are and which settings with a price are tried.
         screen: a quick forecast of recall from (mechanism, levels); None, or an answer of None, where there is none: it is drawn.
         variants: settings that are free of any price, from (mechanism, levels).
-        judge: recall from (mechanism, made-up users, k), where it depends on what each user has and not on counts alone.
     """
 
     member: type[Mechanism]
     screen: Callable[[Any, Levels], float | None] | None = None
     variants: Callable[[Any, Levels], Iterator[Settings]] | None = None
-    judge: Callable[[Any, Sample, int], float] | None = None
 
     @property
     def kind(self) -> str:
@@ -134,12 +131,8 @@ class Family:
         traits = self.member.traits
         yield from (dict(zip(traits.tried, values, strict=True)) for values in itertools.product(*traits.tried.values()))
 
-    def forecast(
-        self, mechanism: Mechanism, levels: Levels, profile: Profile | None = None, *, seed: int = 0, runs: int = _RUNS
-    ) -> float:
+    def forecast(self, mechanism: Mechanism, levels: Levels, *, seed: int = 0, runs: int = _RUNS) -> float:
         """The share of the true top k that a release should find: by the screen, or by draws with a fixed seed."""
-        if self.judge is not None and profile is not None:
-            return self.judge(mechanism, profile.sample(np.random.default_rng([seed, 5])), levels.k)
         found = None if self.screen is None else self.screen(mechanism, levels)
         return quality.judged(mechanism, levels, runs=runs, seed=seed).mean("recall") if found is None else found
 
@@ -302,7 +295,7 @@ class Candidates:
             plain = _plain(rest, request, limit, pure, chance, every)
             found = [*plain, *found, *([] if order else _sets(rest, request, limit, every))]
         if not found:
-            found = [Choice(without_counts(default_mechanism(budget, request, every)), limit)]  # says why there is none
+            found = [Choice(without_counts(_plainest(budget, request, every)), limit)]  # says why there is none
         return cls(request, tuple(found), _counted(budget, request), every)
 
     def recalls(self, choice: Choice, profile: Profile) -> tuple[float, ...]:
@@ -314,7 +307,7 @@ class Candidates:
         known, seen = self.request.candidates is not None, (id(law), choice.bounding)
         if seen not in self._forecasts:
             self._forecasts[seen] = law.levels(self.request.k, choice.bounding, known=known)
-        return family_of(choice.mechanism).forecast(without_counts(choice.mechanism), self._forecasts[seen], law)
+        return family_of(choice.mechanism).forecast(without_counts(choice.mechanism), self._forecasts[seen])
 
     def best(self, profile: Profile) -> Choice:
         """What finds most of the top k among such users; of those that are alike the first."""
@@ -570,6 +563,8 @@ def default_choice(
     budget: Budget,
     request: TopKRequest,
     *,
+    max_groups_per_user: int | None = None,
+    discover: bool = False,
     max_items_per_user: int | None = None,
     clip: float | None = None,
     norm: Norm | None = None,
@@ -584,26 +579,37 @@ def default_choice(
     `Informed` learns it.
 
     Args:
-        budget: of the release, or of all `request.releases` of them.
+        budget: of the release, or of all `request.releases` of them; with groups of all groups, and of what discovers them.
         request: k, candidates and the relation; its sensitivity is that of counts with at most `max_items_per_user` items a user.
+            With groups all of it is within one of them.
+        max_groups_per_user: in how many groups one user is at most, where each gets a release; None without groups.
+        discover: whether groups are read off the log, by the users of each; it takes a fifth of the budget.
         max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
         clip: as stated, with its norm, for one noisy vector; None: chosen.
         norm: of the clip; None: l1 for a pure budget, l2 otherwise.
-        items_per_user: a public guess of how many items users have on average, >= 1.
+        items_per_user: a public guess of how many items users have on average (within a group), >= 1.
         users: a public guess of how many users there are.
         order: whether the order has to be released; without it sets are considered too.
-        profile: users as they were learnt, in place of `users` and `items_per_user`.
+        profile: users (of one group) as they were learnt, in place of `users` and `items_per_user`.
 
     Raises:
-        InvalidRequest: an unknown domain and a budget without delta, or `items_per_user` is less than 1.
+        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or a number is outside its domain.
         CalibrationError: no amount of noise fits the budget.
     """
     require_ways(request, max_items_per_user, clip, items_per_user)
-    found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order)
-    return found.best(Profile.typical(users, items_per_user) if profile is None else profile)
+    every = every_group(budget, request, max_groups_per_user, discover=discover)
+    found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order, every=every)
+    return found.best(Profile.typical(users, items_per_user, in_a_group=every is not None) if profile is None else profile)
 
 
-def default_mechanism(budget: Budget, request: TopKRequest, every: EveryGroup | None = None) -> Mechanism:
+def default_mechanism(
+    budget: Budget,
+    request: TopKRequest,
+    *,
+    kind: str | None = None,
+    max_groups_per_user: int | None = None,
+    discover: bool = False,
+) -> Mechanism:
     """A mechanism that fits `request` and `budget`, chosen by public configuration alone, for scores as `request` declares them.
 
     Of an unknown domain `LimitedDomain` or, where the sensitivity bounds a user's contribution, `SparseHistogram`, whichever
@@ -612,12 +618,20 @@ def default_mechanism(budget: Budget, request: TopKRequest, every: EveryGroup | 
     within the budget. All of them release the order. See `default_choice` for the clip to read a log with.
 
     Args:
-        every: the groups, each of which gets one: the mechanism within a group is returned.
+        kind: of the mechanism; None for these.
+        max_groups_per_user, discover: as for `default_choice`; every group gets one, as a `PerGroup` with the price of all.
 
     Raises:
-        InvalidRequest: an unknown domain and a budget without delta.
+        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or `kind` cannot do it.
         RelationMismatch: an unknown domain under replace_one, and a sensitivity that bounds no user's contribution.
+        CalibrationError: no amount of noise fits the budget.
     """
+    every = every_group(budget, request, max_groups_per_user, discover=discover)
+    one = _plainest(budget, request, every) if kind is None else fitted(kind, budget, request, every=every)
+    return one if every is None else every.around(one)
+
+
+def _plainest(budget: Budget, request: TopKRequest, every: EveryGroup | None) -> Mechanism:
     observed, counted = _seen_alone(request), _counted(budget, request)
     tried = _unknown(budget, request, every=every) if observed else _public(budget, request, every=every)
     found = min((one for one in tried if one is not None), key=_height, default=None)
@@ -643,73 +657,18 @@ def _height(mechanism: Mechanism) -> float:
 # -- for every group -------------------------------------------------------------------------------------------------------
 
 
-def every_group(budget: Budget, request: TopKRequest, most: int, *, discover: bool = False) -> EveryGroup:
-    """The groups of a log, each of which gets a release; what discovers them takes a fifth of the budget.
+def every_group(budget: Budget, request: TopKRequest, most: int | None, *, discover: bool = False) -> EveryGroup | None:
+    """The groups of a log, each of which gets a release; what discovers them takes a fifth of the budget. None without groups.
 
     Raises:
         InvalidRequest: groups are to be discovered with a budget without delta, or `most` is not an integer >= 1.
     """
+    if most is None:
+        return None
     checked_integer("max_groups_per_user", most, "in how many groups one user is at most", error=InvalidRequest)
     sensitivity = request.sensitivity
     found = _discovery(part(budget, _FINDING), sharing(request, _FINDING), most) if discover else None
     return EveryGroup(most, sensitivity.relation, sensitivity.uniform, found)
-
-
-def default_groups(
-    budget: Budget, request: TopKRequest, max_groups_per_user: int, *, kind: str | None = None, discover: bool = False
-) -> PerGroup:
-    """A selection for every group that together spend the budget, for scores as `request` declares them.
-
-    Within a group it is that of `default_mechanism`, with its noise fitted to the price of all groups of one user. Groups that no
-    public list names are discovered by the users of each, clipped to an l2 norm of 1, for a fifth of the budget. Nothing private
-    is looked at. See `default_group_choice` for the clip to read a log with.
-
-    Args:
-        budget: of the whole release, the discovery included.
-        request: a release within one group: k, candidates, and what a user changes there.
-        max_groups_per_user: in how many groups one user is at most, >= 1.
-        kind: of the mechanism within a group; None for the default.
-        discover: whether the groups are read off the log.
-
-    Raises:
-        InvalidRequest: groups are to be discovered with a budget without delta, the mechanism has no single amount of noise, or
-            `max_groups_per_user` is not an integer >= 1.
-        CalibrationError: no amount of noise fits the budget.
-    """
-    every = every_group(budget, request, max_groups_per_user, discover=discover)
-    one = default_mechanism(budget, request, every) if kind is None else fitted(kind, budget, request, every=every)
-    return every.around(one)
-
-
-def default_group_choice(
-    budget: Budget,
-    request: TopKRequest,
-    max_groups_per_user: int,
-    *,
-    discover: bool = False,
-    max_items_per_user: int | None = None,
-    clip: float | None = None,
-    norm: Norm | None = None,
-    items_per_user: float | None = None,
-    profile: Profile | None = None,
-) -> Choice:
-    """The mechanism for every group of a log of distinct-user counts, and the clip to read the log with.
-
-    Chosen as by `default_choice`, for the noise that the groups of one user together cost and without a second look, among users
-    as in a group of other logs where nobody declares how many items of a group they have. `Informed` learns it.
-
-    Args:
-        budget, request, max_groups_per_user, discover: as for `default_groups`; the sensitivity is that of counts.
-        max_items_per_user, clip, norm, items_per_user: as for `default_choice`, within one group.
-        profile: users of one group as they were learnt, in place of `items_per_user`.
-
-    Raises:
-        InvalidRequest, CalibrationError: as for `default_groups` and `default_choice`.
-    """
-    require_ways(request, max_items_per_user, clip, items_per_user)
-    every = every_group(budget, request, max_groups_per_user, discover=discover)
-    found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, every=every)
-    return found.best(Profile.typical(None, items_per_user, in_a_group=True) if profile is None else profile)
 
 
 def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:

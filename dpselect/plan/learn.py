@@ -400,8 +400,7 @@ class Informed:
         learning = Learning(epsilon=epsilon, **about, **wanted)
         for rest in _rests(budget, learning, request):
             try:
-                discover = groups is None
-                every = None if most is None else every_group(rest.vectors, rest.request, most, discover=discover)
+                every = every_group(rest.vectors, rest.request, most, discover=groups is None)
                 found = Candidates.of(rest.vectors, rest.request, selections=rest.selections, pure=rest.pure, every=every, **ways)
             except CalibrationError:  # the whole budget may do without learning, or is named by what refuses it
                 return None

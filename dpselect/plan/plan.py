@@ -612,16 +612,16 @@ class Judge:
             rankings = task.rankings(part.k, task.bounding(choice))
             middle = rankings[len(rankings) // 2][1]
             family, one = family_of(choice.mechanism), resized(choice.mechanism, part.k)
-            tried = [(self._forecast(family, run, task, rankings), run) for run in _variants(family, one, middle)]
+            tried = [(self._forecast(family, run, rankings), run) for run in _variants(family, one, middle)]
             recall, run = max(tried, key=lambda pair: pair[0])
             best.append(run)
             total += part.releases * recall
         return _Look(name, made_by, choice, tuple(best), total / task.releases, exact, settings)
 
-    def _forecast(self, family: Family, run: Mechanism, task: Task, rankings: Sequence[tuple[int, Levels]]) -> float:
+    def _forecast(self, family: Family, run: Mechanism, rankings: Sequence[tuple[int, Levels]]) -> float:
         """The recall, on average over groups."""
         one = without_counts(run)
-        found = [(n, family.forecast(one, levels, task.profile, seed=self.seed, runs=_GLANCED)) for n, levels in rankings]
+        found = [(n, family.forecast(one, levels, seed=self.seed, runs=_GLANCED)) for n, levels in rankings]
         return sum(n * recall for n, recall in found) / sum(n for n, _ in found)
 
     def _reported(self, look: _Look, task: Task, *, full: bool) -> PlannedMechanism:
@@ -674,7 +674,7 @@ class Judge:
         total = 0.0
         for run, part in zip(one.mechanisms, task.parts, strict=True):
             rankings = task.rankings(part.k, task.bounding(one))
-            total += part.releases * self._forecast(family_of(run), run, task, rankings)
+            total += part.releases * self._forecast(family_of(run), run, rankings)
         return total / task.releases
 
 

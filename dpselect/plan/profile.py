@@ -603,24 +603,6 @@ class Profile:
         law[:, -1] += 1 - law.sum(axis=1)
         return float(touching @ law @ _weights(1 + more, clip, norm))
 
-    def sample(self, rng: np.random.Generator, pairs: int = 100_000) -> Sample:
-        """Made-up users, fewer than there are where their pairs would be more: for mechanisms whose quality depends on what each
-        user has, and not on counts alone.
-        """
-        (law, *_) = self.laws(1)
-        loads = Loads.of_mean(1.0) if law.loads is None else law.loads
-        whole = float(law.values @ law.multiplicities) / loads.mean if law.users is None else law.users
-        number = max(1, int(min(whole, pairs / loads.mean)))
-        sizes = rng.choice(loads.sizes, size=number, p=loads.users / loads.users.sum())
-        whose = np.repeat(np.arange(number), np.maximum(1, np.rint(sizes)).astype(np.int64))
-        ends = np.cumsum(law.values * law.multiplicities)
-        level = np.minimum(np.searchsorted(ends, rng.random(len(whose)) * ends[-1], side="right"), len(ends) - 1)
-        starts = np.cumsum(law.multiplicities) - law.multiplicities
-        item = starts[level] + (rng.random(len(whose)) * law.multiplicities[level]).astype(np.int64)
-        found = np.unique(whose * int(law.multiplicities.sum()) + item)
-        user, item = np.divmod(found, int(law.multiplicities.sum()))
-        return Sample(user, item, whole / number)
-
     # -- items -----------------------------------------------------------------------------------------------------------
 
     @classmethod
@@ -895,21 +877,6 @@ class Profile:
 
     def __repr__(self) -> str:
         return f"Profile({self.in_words()!r}, items={self.size})"
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Made-up users.
-
-    Attributes:
-        users, items: (pairs,) distinct pairs of a user and the rank of an item, both from 0, by user.
-        factor: how many users of the profile each of them stands for: counts are this many times as high.
-    """
-
-    users: Indices
-    items: Indices
-    factor: float
 
 
 @final

@@ -25,13 +25,10 @@ from dpselect.plan.candidates import (
     WHOLE_COUNTS,
     Choice,
     default_choice,
-    default_group_choice,
-    default_groups,
     default_mechanism,
     with_counts,
 )
 from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
-from dpselect.plan.fit import fitted
 from dpselect.plan.learn import LEARN, Informed, Learning, Learnt, learning_asked
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import BudgetShare, TopKRequest
@@ -351,25 +348,21 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
         return _planned(question, spec.planned)
     _require_delta(question)
     request = _request(question, whole)
-    bounds: Any = {"max_items_per_user": limit, "clip": clip, "items_per_user": spec.items_per_user}
-    bounds["norm"] = None if clip is None else _norm(question)
+    groups: Any = {}
     if reading.max_groups_per_user is not None:
-        discover = reading.groups is None
-        if spec.kind is None:
-            bounds["profile"] = question.learnt if known is None else known.profile
-            return default_group_choice(question.budget, request, reading.max_groups_per_user, discover=discover, **bounds)
-        asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
-        found: Mechanism = default_groups(question.budget, asked, reading.max_groups_per_user, kind=spec.kind, discover=discover)
-        return Choice(found, limit, clip, _norm(question))
+        groups = {"max_groups_per_user": reading.max_groups_per_user, "discover": reading.groups is None}
     profile = question.learnt if known is None else known.profile
-    if profile is not None or (reading.value is None and spec.kind is None and not _whole_counts_alone(question)):
-        return default_choice(question.budget, request, **bounds, users=spec.users, order=not spec.as_set, profile=profile)
+    chosen = groups or (reading.value is None and not _whole_counts_alone(question))
+    if profile is not None or (chosen and spec.kind is None):
+        bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": None if clip is None else _norm(question)}
+        bounds |= {"items_per_user": spec.items_per_user, "users": None if groups else spec.users, "profile": profile}
+        return default_choice(question.budget, request, **bounds, **groups, order=not spec.as_set)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     kind = spec.kind
     if kind is None and (question.domain is None or spec.min_users is not None):
         shown_by_rank = reading.value is None and spec.min_users is None
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
-    found = default_mechanism(question.budget, asked) if kind is None else fitted(kind, question.budget, asked)
+    found = default_mechanism(question.budget, asked, kind=kind, **groups)
     if question.recounted:
         profile = Profile.typical(spec.users, spec.items_per_user)
         found = with_counts(without_counts(found), CountNoise.of(asked, question.budget), profile, asked)

@@ -3,7 +3,7 @@
     python tests/benchmarks/bench_groups.py [--epsilon 1 4] [--k 5] [--groups 1 2 3 5] [--delta 1e-6] [--runs 3]
 
 A mean over those squares whose first venue has 50 users or more, for several bounds of a user's squares: what the default takes
-(`default_group_choice`), counts as they are, and counts clipped to a norm of 1 by the same rule; beside it, one release per
+(`default_choice`), counts as they are, and counts clipped to a norm of 1 by the same rule; beside it, one release per
 square at an equal part of the budget. Venues are unknown, squares public.
 The log is in ../shared/data (see its README) and is not part of the project.
 """
@@ -55,8 +55,11 @@ def table(options: argparse.Namespace) -> None:
         last = found(alone, every)
         for most in options.groups:
             budget, request = acc.Budget(epsilon=epsilon, delta=options.delta), dps.TopKRequest(k=k)
-            ways = [dps.default_group_choice(budget, request, most), dps.Choice(dps.default_groups(budget, request, most), None)]
-            ways.append(dps.default_group_choice(budget, request, most, max_items_per_user=300, clip=1.0))
+            ways = [
+                dps.default_choice(budget, request, max_groups_per_user=most),
+                dps.Choice(dps.default_mechanism(budget, request, max_groups_per_user=most), None),
+            ]
+            ways.append(dps.default_choice(budget, request, max_groups_per_user=most, max_items_per_user=300, clip=1.0))
             row = [found(way.mechanism, read(most, way.clip, way.max_items_per_user)) for way in ways]
             print(f"{epsilon:>8g}{most:>8}", *(f"{value:7.2f}" for value in (*row, last)), flush=True)
 

@@ -229,8 +229,12 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
     "fitted": lambda budget: [dps.fitted("limited_domain", budget, REQUEST).curve],
     "default_mechanism": lambda budget: [dps.default_mechanism(budget, REQUEST).curve],
     "default_choice": lambda budget: [dps.default_choice(budget, REQUEST).mechanism.curve],
-    "default_groups": lambda budget: [dps.default_groups(budget, REQUEST, 2, kind="limited_domain", discover=True).curve],
-    "default_group_choice": lambda budget: [dps.default_group_choice(budget, REQUEST, 2, discover=True).mechanism.curve],
+    "default_mechanism of groups": lambda budget: [
+        dps.default_mechanism(budget, REQUEST, kind="limited_domain", max_groups_per_user=2, discover=True).curve
+    ],
+    "default_choice of groups": lambda budget: [
+        dps.default_choice(budget, REQUEST, max_groups_per_user=2, discover=True).mechanism.curve
+    ],
     "plan": _planned,
     "plan of groups": partial(_planned, groups=Groups(count=3, max_groups_per_user=2)),
     "plan.plan_runs": lambda budget: [
@@ -252,7 +256,7 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
 }
 
 
-_LONG = {"default_groups", "plan of groups", "pate.plan_votes", "topk with counts"}
+_LONG = {"default_mechanism of groups", "plan of groups", "pate.plan_votes", "topk with counts"}
 
 
 @pytest.mark.parametrize("door", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED])

@@ -50,7 +50,9 @@ def test_two_steps_divide_the_price_of_one_vector(share: float, again: float) ->
 def test_groups_are_found_for_a_fifth_of_the_budget(relation: acc.Relation) -> None:
     """The price of the discovery alone."""
     budget, sensitivity = acc.Budget(rho=0.1, delta=1e-6), dps.Sensitivity.of_counts(relation)
-    found = every_group(budget, TopKRequest(k=5, sensitivity=sensitivity), 3, discover=True).discovery
+    every = every_group(budget, TopKRequest(k=5, sensitivity=sensitivity), 3, discover=True)
+    assert every is not None
+    found = every.discovery
     assert found is not None
     assert found.curve.rho == pytest.approx(0.02, rel=1e-6)
     assert found.curve.delta0 <= 0.2 * 1e-6

@@ -107,10 +107,10 @@ def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, ru
 def test_the_default_clips_where_that_finds_more(k: int, most: int, candidates: int | None, clip: float | None) -> None:
     """As bench_groups.py measures it; the noise spends the budget, and a declared number of items moves the rule."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=k, candidates=candidates)
-    chosen = dps.default_group_choice(budget, request, most, discover=candidates is None)
+    chosen = dps.default_choice(budget, request, max_groups_per_user=most, discover=candidates is None)
     assert chosen.clip == clip
     assert 0.98 * budget.limit <= budget.cost(chosen.mechanism.curve) <= budget.limit
-    assert dps.default_group_choice(budget, request, most, items_per_user=10_000.0).clip is None
+    assert dps.default_choice(budget, request, max_groups_per_user=most, items_per_user=10_000.0).clip is None
 
 
 def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> None:
@@ -187,7 +187,7 @@ def test_groups_without_a_column_are_refused(ask: Any, towns: Path) -> None:
 def test_discovered_groups_fit_a_budget_all_of_whose_delta_is_for_failures(budget: acc.Budget, most: int) -> None:
     """The parts of delta add up to no more than it: a rounding above it would leave no mechanism at all."""
     request = dps.TopKRequest(k=5, sensitivity=dps.Sensitivity())
-    chosen = dps.default_group_choice(budget, request, most, discover=True).mechanism
+    chosen = dps.default_choice(budget, request, max_groups_per_user=most, discover=True).mechanism
     assert budget.admits(chosen.curve)
 
 
