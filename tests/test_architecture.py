@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,12 +25,16 @@ SOURCES = {
 }
 
 
-def _imports(module: str, *, nested: bool) -> set[str]:
-    """Own modules that `module` imports; with `nested` also those inside functions."""
-    tree = ast.parse(SOURCES[module].read_text())
-    nodes = ast.walk(tree) if nested else iter(tree.body)
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(SOURCES[module].read_text())
+
+
+@cache
+def _imports(module: str) -> set[str]:
+    """Own modules that `module` imports, inside functions too."""
     found: set[str] = set()
-    for node in nodes:
+    for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
@@ -40,7 +45,7 @@ def _imports(module: str, *, nested: bool) -> set[str]:
 
 def test_accounting_never_imports_dpselect() -> None:
     """What was promised must be readable without the code that draws: accounting imports nothing of dpselect, anywhere."""
-    guilty = {m: i for m in SOURCES if m.startswith("accounting") for i in _imports(m, nested=True) if i.startswith("dpselect")}
+    guilty = {m: i for m in SOURCES if m.startswith("accounting") for i in _imports(m) if i.startswith("dpselect")}
     assert guilty == {}
 
 
@@ -53,7 +58,7 @@ CLOSING = {
 def test_no_import_cycles() -> None:
     """The import graph of the two packages is acyclic, imports for type checkers and inside functions included."""
     closing = {source: {target for start, target in CLOSING if start == source} for source, _ in CLOSING}
-    graph = {module: _imports(module, nested=True) - {module} - closing.get(module, set()) for module in SOURCES}
+    graph = {module: _imports(module) - {module} - closing.get(module, set()) for module in SOURCES}
     while leaves := [module for module, needs in graph.items() if not needs & graph.keys()]:
         for module in leaves:
             del graph[module]
@@ -77,13 +82,12 @@ def test_a_mechanism_touches_three_places(kind: str) -> None:
 NAMES_KINDS = {"dpselect.plan.fit", "dpselect.cli.pate.command"}
 
 
-@pytest.mark.parametrize("module", sorted(name for name in SOURCES if name.startswith("dpselect")))
-def test_no_other_module_keeps_a_list_of_kinds(module: str) -> None:
+def test_no_other_module_keeps_a_list_of_kinds() -> None:
     """What a mechanism is stands in its traits: no table of kinds elsewhere, which a new mechanism would have to know of."""
-    tree = ast.parse(SOURCES[module].read_text())
-    named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-    own = {kind for kind, member in members().items() if member.__module__ == module}
-    assert module in NAMES_KINDS or named & members().keys() <= own
+    kinds = {kind: member.__module__ for kind, member in members().items()}
+    for module in [name for name in SOURCES if name.startswith("dpselect") and name not in NAMES_KINDS]:
+        named = {node.value for node in ast.walk(_tree(module)) if isinstance(node, ast.Constant) and node.value in kinds}
+        assert {kind for kind in named if kinds[kind] != module} == set(), module
 
 
 @pytest.mark.parametrize("kind", sorted(CURVE_KINDS))
@@ -113,8 +117,8 @@ def test_two_files_have_one_name_only_for_one_idea() -> None:
 def test_a_class_name_stands_for_one_thing() -> None:
     """No two public classes share a name, unless one is the base of the other."""
     bases: dict[str, dict[str, set[str]]] = {}
-    for module, path in SOURCES.items():
-        for node in ast.parse(path.read_text()).body:
+    for module in SOURCES:
+        for node in _tree(module).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 bases.setdefault(node.name, {})[module] = {ast.unparse(base).split(".")[-1].split("[")[0] for base in node.bases}
     shared = {name for name, found in bases.items() if sum(name not in base for base in found.values()) > 1}
