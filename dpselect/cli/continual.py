@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json as jsonlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
-from importlib import import_module
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,20 +17,18 @@ from typer import Argument, Option
 import accounting as acc
 import dpselect as dps
 from accounting.address import masked
-from accounting.errors import missing_extra
 from dpselect.cli import options, out
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.continual import Horizon, Period
 from dpselect.continual.continual_top_k import ANY_GROUPS, Over
-from dpselect.continual.horizon import of_pairs, records
 from dpselect.continual.state import State
 from dpselect.errors import printable
 from dpselect.events import Format
 from dpselect.events.catalogue import Labels, read_catalogue
 from dpselect.events.reading import Reading
-from dpselect.events.staging import split
-from dpselect.events.time_window import Every, Unit, periods
-from dpselect.release.promise import promise, promise_in_words, rounded_up
+from dpselect.events.time_window import Every, Unit
+from dpselect.release.promise import rounded_up
+from dpselect.release.series import HorizonAnswer, HorizonOfLog, counted_users
 
 app = typer.Typer(
     name="continual",
@@ -101,7 +95,7 @@ def start(
     key: Key,
     state_file: StateFile,
     k: options.K,
-    periods_: Periods,
+    periods: Periods,
     epsilon: Epsilon,
     delta: Delta,
     count: Count = "period",
@@ -125,12 +119,12 @@ def start(
     out.require_targets({"--output": output}, ledger)
     listed, of_groups = (None if path is None else read_catalogue(path) for path in (domain, groups))
     clip = dps.HorizonClip(exponent=exponent, cells=cells)
-    settings: dict[str, Any] = {"k": k, "periods": periods_, "count": count, "window": window, "relation": relation}
-    users = _users(settings, clip, with_counts=with_counts, items_per_period=items_per_period)
+    settings: dict[str, Any] = {"k": k, "periods": periods, "count": count, "window": window, "relation": relation}
+    users = counted_users(settings, clip, with_counts=with_counts, items_per_period=items_per_period)
     settings |= {"users": users, "grouped": grouped}
     mechanism = dps.ContinualTopK.fitted(options.budget(epsilon, delta, None), unknown=listed is None, **settings)
     with _horizon(ledger, dataset, key, state_file, mechanism, listed, groups=of_groups) as opened:
-        _show(opened, (), json=json, output=output)
+        show_horizon(HorizonAnswer.of(opened, ()), json=json, output=output)
 
 
 @app.command(cls=SectionedCommand)
@@ -157,7 +151,7 @@ def close(
     )
     with _horizon(ledger, dataset, key, state_file) as opened:
         selection = opened.close(period, events, reading)
-        _show(opened, [Period(period, selection)], json=json, output=output, group=group)
+        show_horizon(HorizonAnswer.of(opened, [Period(period, selection)], group=group), json=json, output=output)
 
 
 @app.command(cls=SectionedCommand)
@@ -173,7 +167,7 @@ def show(
     """Print what was released so far, what is promised, and how many periods are left."""
     out.require_targets({"--output": output}, ledger)
     with _horizon(ledger, dataset, key, state_file) as opened:
-        _show(opened, opened.released(), json=json, output=output)
+        show_horizon(HorizonAnswer.of(opened), json=json, output=output)
 
 
 @app.command(cls=SectionedCommand)
@@ -189,7 +183,7 @@ def recharge(
     """Charge a horizon again on a ledger that was restored to before it, and record every period that its state has released."""
     out.require_targets({"--output": output}, ledger)
     with _horizon(ledger, dataset, key, state_file, recharge=True) as opened:
-        _show(opened, opened.released(), json=json, output=output)
+        show_horizon(HorizonAnswer.of(opened), json=json, output=output)
 
 
 @app.command(cls=SectionedCommand)
@@ -208,7 +202,7 @@ def run(
     k: options.K,
     epsilon: Epsilon,
     delta: Delta,
-    periods_: Annotated[
+    periods: Annotated[
         int | None, Option("--periods", min=1, help="Periods of the horizon. Default: those from --since to --until.")
     ] = None,
     count: Count = "period",
@@ -235,20 +229,19 @@ def run(
     times = {"time": time, "since": since, "until": until, "time_zone": time_zone, "time_unit": time_unit}
     about = {"user": user, "item": columns(item), "format": format, "header": header, **times, **_group(group, groups)}
     listed, clip = None if domain is None else read_catalogue(domain), dps.HorizonClip(exponent=exponent, cells=cells)
-    closed_at_once(
-        events,
+    horizon = HorizonOfLog(
         Reading.model_validate(about),
         every,
         options.budget(epsilon, delta, None),
-        {"k": k, "periods": periods_, "count": count, "window": window, "users": clip, "relation": relation},
-        listed,
-        {"ledger": ledger, "dataset": dataset, "key": key, "path": state_file},
+        {"k": k, "periods": periods, "count": count, "window": window, "relation": relation},
+        clip=clip,
+        unknown=listed is None,
         with_counts=with_counts,
         items_per_period=items_per_period,
         partial_last=partial_last,
-        json=json,
-        output=output,
     )
+    opens = partial(_horizon, ledger, dataset, key, state_file, domain=listed, groups=horizon.reading.groups)
+    show_horizon(horizon.close(events, opens), json=json, output=output)
 
 
 def _group(column: str | None, groups: Path | None) -> dict[str, Any]:
@@ -256,69 +249,6 @@ def _group(column: str | None, groups: Path | None) -> dict[str, Any]:
     if column is None:
         return {} if groups is None else {"groups": groups}
     return {"group": column, "groups": groups, "max_groups_per_user": ANY_GROUPS}
-
-
-def _users(
-    settings: dict[str, Any], clip: dps.HorizonClip, *, with_counts: bool, items_per_period: int | None
-) -> dps.HorizonClip:
-    """What a user may contribute: `clip`, or equal weights whose scores count users."""
-    if not with_counts:
-        if items_per_period is not None:
-            raise dps.InvalidRequest("--items-per-period says how many items count with --with-counts: state both, or neither")
-        return clip
-    if settings["count"] == "running":  # each item of a user counts once: nothing runs out before `cells` of them
-        return dps.HorizonClip(exponent=0.0, cells=clip.cells, per_period=items_per_period)
-    return dps.HorizonClip.counting(settings["periods"], items_per_period or _ITEMS_PER_PERIOD)
-
-
-_ITEMS_PER_PERIOD = 3
-
-
-def closed_at_once(
-    events: Any,
-    reading: Reading,
-    every: Every,
-    budget: acc.Budget,
-    settings: dict[str, Any],
-    domain: Labels | None,
-    paid: dict[str, Any],
-    *,
-    with_counts: bool = False,
-    items_per_period: int | None = None,
-    partial_last: bool = False,
-    json: bool,
-    output: Path | None,
-) -> None:
-    """Close all periods of a log, or those that are left, and print what all of them have released.
-
-    Args:
-        settings: fields of the mechanism; its `periods` may be None, for those of the log, and its `users` missing.
-        paid: ledger, dataset, key and path of the state.
-        with_counts: whether all items of a user weigh the same; `items_per_period` of them, or the reading's bound on items.
-    """
-    grouped, group = reading.group is not None, None if reading.group is None else str(reading.group)
-    if with_counts and items_per_period is None and reading.max_items_per_user is not None:
-        items_per_period, reading = reading.max_items_per_user, reading.model_copy(update={"max_items_per_user": None})
-    reading = of_pairs(reading, grouped=grouped)
-    assert reading.window is not None, "there is a column of times"
-    named = list(periods(reading.window, every, partial=partial_last))
-    if (many := settings["periods"]) is not None and many < len(named):
-        raise dps.InvalidRequest(
-            f"--periods={many} is fewer than the {len(named)} periods from --since to --until: declare at least as many, or none"
-        )
-    stated = {**settings, "periods": many or len(named), "grouped": grouped}
-    clip = settings.get("users", dps.HorizonClip())
-    stated["users"] = _users(stated, clip, with_counts=with_counts, items_per_period=items_per_period)
-    mechanism = dps.ContinualTopK.fitted(budget, unknown=domain is None, **stated)
-    untimed = reading.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
-    # The log first: what cannot be read costs nothing. A horizon that is finished reads it too, and answers for no other log.
-    paid = {**paid, "mechanism": mechanism, "domain": domain, "groups": reading.groups}
-    with split(events, reading, named) as parts, _horizon(**paid) as opened:
-        for number, (name, *_) in enumerate(named, start=1):
-            opened.close(number, parts[name], untimed)
-        released = opened.released()[: len(named)]
-        names = [name for name, *_ in named]
-        _show(opened, released, json=json, output=output, names=names, group=group)
 
 
 @contextmanager
@@ -352,77 +282,12 @@ def columns(item: Sequence[str]) -> Any:
     return item[0] if len(item) == 1 else tuple(item)
 
 
-def _show(
-    opened: Horizon,
-    released: Sequence[Period],
-    *,
-    json: bool,
-    output: Path | None,
-    names: Sequence[str] | None = None,
-    group: str | None = None,
-) -> None:
-    told = _as_data(opened, released, names, group or "group")
+def show_horizon(answer: HorizonAnswer, *, json: bool, output: Path | None = None) -> None:
+    """Print what a horizon has released, and write it to a file."""
     if output is not None:
-        from accounting.files import PRIVATE, new_file
-
-        with new_file(output, "--output", mode=PRIVATE) as stream:
-            stream.write(_WRITTEN.get(output.suffix.lower(), _as_json)(told))
+        answer.write(output)
+    told = answer.as_data()
     out.emit(out.json_text(told) + "\n" if json else _as_text(told))
-
-
-def _as_json(told: dict[str, Any]) -> bytes:
-    return (out.json_text(told) + "\n").encode()
-
-
-def _as_csv(told: dict[str, Any]) -> bytes:
-    text, rows = io.StringIO(), told["table"]
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["period", "rank", "item"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()
-
-
-def _as_parquet(told: dict[str, Any]) -> bytes:
-    try:
-        arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise missing_extra("Parquet is written by pyarrow", "arrow") from None
-    written = io.BytesIO()
-    texts = [{**row, "item": str(row["item"])} for row in told["table"]]  # one type: items may be integers and text
-    parquet.write_table(arrow.Table.from_pylist(texts), written)
-    return written.getvalue()
-
-
-_WRITTEN: dict[str, Callable[[dict[str, Any]], bytes]] = {".csv": _as_csv, ".parquet": _as_parquet}
-
-
-def _as_data(opened: Horizon, released: Sequence[Period], names: Sequence[str] | None, group: str) -> dict[str, Any]:
-    mechanism = opened.mechanism
-    delta = max(1e-6, mechanism.curve.delta0 * 4 / 3)
-    stated = promise(mechanism, acc.Budget(epsilon=1.0, delta=delta))
-    return {
-        "dpselect": dps.__version__,
-        "horizon": {"key": opened.key, "periods": mechanism.periods, "periods_left": opened.periods_left},
-        "count": mechanism.count,
-        "window": mechanism.window,
-        "guarantee": {
-            **asdict(stated),
-            "in_words": promise_in_words(stated),
-            "risk": stated.risk.as_data(stated.relation),
-            "covers": "all periods of the horizon together",
-        },
-        "mechanism": jsonlib.loads(mechanism.to_json()),
-        "released": [
-            {
-                "period": one.number,
-                "name": None if names is None else names[one.number - 1],
-                "deviation": float(mechanism.deviations[one.number - 1]),
-                "selection": jsonlib.loads(one.selection.model_dump_json()),
-            }
-            for one in released
-        ],
-        "table": records(mechanism, released, names=names, group=group),
-    }
 
 
 def _values(told: dict[str, Any], place: int) -> list[str]:

@@ -21,9 +21,10 @@ from accounting.files import new_file
 from dpselect.cli import options, out
 from dpselect.cli.topk import delivery
 from dpselect.errors import InvalidRequest
-from dpselect.release.answer import Answer, answer
+from dpselect.release.answer import Answer
 from dpselect.release.question import Question
 from dpselect.release.record import as_data
+from dpselect.release.run import run
 from dpselect.spec import TopKSpec
 
 _FILE = "checkins.csv"
@@ -49,7 +50,7 @@ def demo(
         made_up.write(log)
         question = Question.of(log, TopKSpec(user="user_id", item="item_id", k=k, epsilon=epsilon, delta=delta))
         with out.reading() as callback:
-            released = answer(question, callback)
+            released = run(question, callback)
     if json:
         ranking = made_up.ranking()
         truth = {

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from typing import TYPE_CHECKING, Any
 
 from accounting import Bound, Budget, Relation, best_epsilon
 from accounting.arguments import WORDS
 from accounting.convert.bounds import Route
 from accounting.risk import Risk
-from dpselect.mechanisms.base import Mechanism
-from dpselect.plan.learn import LearnThenSelect
+
+if TYPE_CHECKING:
+    from accounting.ledger.item import Chargeable
 
 # Where a zCDP budget states no delta: a customary one, so that the price can be compared with others.
 _CUSTOMARY_DELTA = 1e-6
@@ -55,11 +57,11 @@ class Promise:
     risk: Risk
 
 
-def promise(mechanism: Mechanism | LearnThenSelect, budget: Budget) -> Promise:
-    """The price of one release of `mechanism`, at the deltas that `budget` gives reason to look at."""
-    curve = mechanism.curve
+def promise(item: Chargeable, budget: Budget) -> Promise:
+    """The price of one release that is charged as `item`, at the deltas that `budget` gives reason to look at."""
+    curve = item.curve
     points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))
-    return Promise(mechanism.relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
+    return Promise(item.relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
 
 
 def _finite(value: float) -> float | None:
@@ -95,6 +97,12 @@ def promise_in_words(stated: Promise) -> str:
 def risk_in_words(stated: Promise) -> str:
     """What an attacker gains from the release, as a sentence (Theorem R1)."""
     return stated.risk.in_words(stated.relation)
+
+
+def guarantee(stated: Promise) -> dict[str, Any]:
+    """All of it as plain data."""
+    said = {"in_words": promise_in_words(stated), "risk": stated.risk.as_data(stated.relation)}
+    return asdict(stated) | said
 
 
 def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:

@@ -180,7 +180,7 @@ class Question:
         ):
             if held is not None:
                 asked[name] = {"name": called, "sha256": _digest(held)}
-        return {"source": _named(self.source), "reading": how, "release": asked}
+        return {"source": named(self.source), "reading": how, "release": asked}
 
 
 ALL = 1_000_000
@@ -191,10 +191,10 @@ _BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
 _ASKED = ("k", "noise", "kbar", "items_per_user", "users", "as_set", "with_counts", "min_users")
 
 
-def _named(source: object) -> str | list[str]:
+def named(source: object) -> str | list[str]:
     """The log as it was named; a password in a URL is left out."""
     if isinstance(source, list | tuple):
-        return [str(_named(part)) for part in source]
+        return [str(named(part)) for part in source]
     return without_password(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__} in memory"
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import json
 import os
-from collections.abc import Callable
-from dataclasses import asdict, replace
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import accounting as acc
 import dpselect
 from accounting import Budget, OutputError
-from accounting.files import PRIVATE, new_file, read_text
+from accounting.address import masked
+from accounting.errors import missing_extra
+from accounting.files import PRIVATE, new_file, read_text, require_new
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
@@ -49,7 +56,12 @@ def left_out(question: Question) -> str:
 
 def as_json(answer: Answer) -> str:
     """The release and its price, what was asked included; no guarantee is null."""
-    return json.dumps(as_data(answer), indent=2, allow_nan=False, ensure_ascii=True) + "\n"
+    return as_text(as_data(answer))
+
+
+def as_text(data: dict[str, Any]) -> str:
+    """JSON of plain data; no NaN or Infinity, which are not JSON."""
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True) + "\n"
 
 
 def as_data(answer: Answer) -> dict[str, Any]:
@@ -260,7 +272,7 @@ def restored(content: str, question: Question) -> Answer:
     held = json.loads(content)
     mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
     choice, learnt, known = Choice(mechanism, how["max_items_per_user"], how["clip"]), held.get("learnt"), held.get("known")
-    told = learnt or known
+    told, shown = learnt or known, held.get("shown")
     choice = choice if told is None else replace(choice, profile=Profile.of_data(told))
     selection = Selection.from_json(json.dumps(held["selection"]))
     return Answer(
@@ -270,5 +282,116 @@ def restored(content: str, question: Question) -> Answer:
         how["salt"],
         PaidCharge(**held["ledger"]),
         learnt=None if learnt is None else LearnThenSelect.model_validate(learnt["paid"]),
+        shown=None if shown is None else Selection.from_json(json.dumps(shown)),
         known_from=None if known is None else known["entry"],
+        kept=content,
     )
+
+
+# -- where an answer is kept -------------------------------------------------------------------------------------------
+
+
+# What a cell that is calculated begins with, the last ones as on East Asian keyboards; also after what parts cells or rows where
+# a comma does not, as in countries that write decimals with one.
+_FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
+
+
+def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> bytes:
+    held, text = selection.columns(margin), io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(held)
+    for row in zip(*held.values(), strict=True):
+        # Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to.
+        writer.writerow([_FORMULA.sub(r"\1'", cell) if defused and isinstance(cell, str) else cell for cell in row])
+    return text.getvalue().encode()
+
+
+def _as_parquet(selection: Selection, margin: float | None, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
+    written = io.BytesIO()
+    import_module("pyarrow.parquet").write_table(selection.to_arrow(margin), written)
+    return written.getvalue()
+
+
+TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
+"""What the end of a file's name stands for: a table of what was released, beside which the answer is kept as JSON."""
+
+
+@dataclass
+class AnswerFile:
+    """The new private file that an answer is kept in, and in which forms; `failure` says why it is missing.
+
+    Attributes:
+        output: of a table, beside which the answer is kept as JSON; or of one of the `texts`. None keeps it nowhere.
+        defused: whether text in a CSV that begins like a formula gets an apostrophe, for spreadsheets.
+        texts: by the end of the file's name.
+        tables: whether the answer can be a table.
+        check: what else is checked of it before anything is read.
+    """
+
+    output: Path | None
+    defused: bool = False
+    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: {".json": as_json})
+    tables: bool = True
+    check: Callable[[AnswerFile], None] | None = None
+    failure: OutputError | None = None
+
+    @property
+    def record(self) -> Path | None:
+        """Where the answer is kept as JSON: a table has no place for what it cost."""
+        if self.output is None or self.output.suffix.lower() not in TABLES:
+            return self.output
+        return self.output.with_name(self.output.name + ".json")
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """How the name of a file may end."""
+        return (*self.texts, *TABLES) if self.tables else tuple(self.texts)
+
+    def require(self) -> None:
+        """Check, before anything is read or charged, that the answer will have a place."""
+        if self.check is not None:
+            self.check(self)
+        if self.output is None or self.record is None:
+            return
+        if self.output.suffix.lower() not in self.known:
+            raise InvalidRequest(f"output={masked(self.output)} must end in {' or '.join(self.known)}: the name tells the format")
+        if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
+            raise missing_extra("Parquet is written by pyarrow (a .csv needs nothing more)", "arrow")
+        for path in {self.output, self.record}:
+            require_new(path, "output")
+
+    def recorded(self, spec: LedgerFields, asked: Callable[[], dict[str, Any]]) -> str | None:
+        """The answer that the file holds, if the spec's key has paid for it: a retry costs nothing and draws nothing.
+
+        A table that an interruption has lost is written. None if the file is missing or holds another answer.
+        """
+        return recorded(self.record, spec, asked, self._restore)
+
+    def _restore(self, content: str) -> None:
+        """Write the table of a recorded answer, unless it is there."""
+        if self.output is None or self.output == self.record or self.output.exists():
+            return
+        held = {name: json.dumps(part) for name, part in json.loads(content).items()}
+        self._table(Selection.from_json(held["selection"]), Mechanism.from_json(held["mechanism"]))
+
+    def _table(self, selection: Selection, mechanism: Mechanism) -> None:
+        assert self.output is not None
+        margin = None if (around := interval(mechanism)) is None else around.half_width
+        with new_file(self.output, "--output", mode=PRIVATE) as file:
+            file.write(TABLES[self.output.suffix.lower()](selection, margin, defused=self.defused))
+
+    def keep(self, answer: Any) -> str | None:
+        """Write the file, before the ledger is told that the answer was released; its hash is told as well.
+
+        A failure waits until the answer has been seen.
+        """
+        if self.output is None or self.record is None:
+            return None
+        try:
+            written = write_private(self.record, self.texts[self.record.suffix.lower()](answer))
+            if self.record != self.output:
+                self._table(answer.selection, answer.mechanism)
+        except OutputError as error:
+            self.failure = error
+            return None
+        return written

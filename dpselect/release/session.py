@@ -138,8 +138,11 @@ class Session:
         periods = [self._period] if self._period is None or isinstance(self._period, str) else list(self._period)
         return [self._ledger.total(self._dataset.name, period) for period in periods]
 
-    def require(self, mechanism: Mechanism, count: int = 1, *, pay: Pay = "curve", key: str | None = None) -> None:
+    def require(self, item: Chargeable, count: int = 1, *, pay: Pay = "curve", key: str | None = None) -> None:
         """Raise as a release of `count` runs would if it were made now, without charging: before a long computation.
+
+        Args:
+            item: a mechanism, or what `publish` charges.
 
         Raises:
             InvalidRequest: as `select`, of `pay`.
@@ -147,13 +150,14 @@ class Session:
             BudgetExceeded, Unaffordable: the budget does not allow it.
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
-        _settled(_require_mechanism(mechanism), pay)
-        self._require_covered(mechanism, _LATER)
+        if isinstance(item, Mechanism):
+            _settled(item, pay)
+        self._require_covered(item, _LATER)
         terms: Terms = {**self._behalf, "count": count}
         receipt = None if key is None else self._ledger.find(self._dataset.name, key)
-        if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == mechanism.curve:
+        if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == item.curve:
             self._once(receipt)
-        self._ledger.check(self._dataset.name, mechanism, **terms)
+        self._ledger.check(self._dataset.name, item, **terms)
 
     @overload
     def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[False] = False) -> int: ...
@@ -210,13 +214,8 @@ class Session:
             LedgerUnavailable: the charge or the release could not be recorded; nothing is released.
         """
         _require_mechanism(mechanism).check(scores)
-        self._require_covered(mechanism, scores)
-
-        def drawn() -> tuple[Selection, str | None]:
-            selection = mechanism.select(scores)
-            return selection, None if keep is None else keep(selection)
-
-        return self._release(mechanism, 1, notes, drawn, _settled(mechanism, pay))
+        spent = _settled(mechanism, pay)
+        return self.publish(mechanism, lambda: mechanism.select(scores), keep=keep, scores=scores, spent=spent, **notes)
 
     def select_many(
         self, mechanism: Mechanism, matrix: ArrayLike | Rounds, *, pay: Pay = "curve", **notes: Unpack[Notes]
@@ -263,25 +262,35 @@ class Session:
         )
 
     def publish(
-        self, item: Chargeable, draw: Callable[[], T], *, keep: Callable[[T], str | None] | None = None, **notes: Unpack[Notes]
+        self,
+        item: Chargeable,
+        draw: Callable[[], T],
+        *,
+        keep: Callable[[T], str | None] | None = None,
+        scores: Scores | Rounds | None = None,
+        spent: Callable[[T], Curve] | None = None,
+        **notes: Unpack[Notes],
     ) -> T:
-        """Charge a release that is not a selection, `pate.SmoothRelease` for example, then draw it and record it.
+        """Charge a release that need not be a selection, `pate.SmoothRelease` for example, then draw it and record it.
 
         Args:
             item: has a curve, a relation and JSON: all that `draw` gives away is paid for by its curve.
             draw: called once, after the charge.
             keep: as for `select`, of what was drawn.
+            scores: what a mechanism draws from, which says whether users are counted in full.
+            spent: what a drawn release has used of the curve, as `pay="spent"` of `select`; None charges all of it.
 
         Raises:
             BudgetExceeded, Unaffordable, RelationMismatch, AlreadyCharged, LedgerUnavailable: as for `select`.
+            SensitivityMismatch: as for `select`.
         """
-        self._require_covered(item)
+        self._require_covered(item, scores)
 
         def drawn() -> tuple[T, str | None]:
             found = draw()
             return found, None if keep is None else keep(found)
 
-        return self._release(item, 1, notes, drawn)
+        return self._release(item, 1, notes, drawn, spent)
 
     def best_of(self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]) -> Best[T] | None:
         """Charge `mechanism`, run `function` a private number of times, and record that its best run was released.

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import inspect
 import warnings
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from accounting.files import require_new
-from dpselect.errors import InvalidRequest
 from dpselect.events.reading import ProgressCallback
-from dpselect.release.answer import Answer, answer
+from dpselect.release.answer import Answer, DryRun
 from dpselect.release.question import Question
-from dpselect.release.record import UNRECORDED, as_json, recorded, restored, write_private
+from dpselect.release.record import UNRECORDED, AnswerFile
+from dpselect.release.run import dry_run, run_once
 from dpselect.spec import TopKSpec
+
+if TYPE_CHECKING:
+    from dpselect.release.series import HorizonAnswer, Series
 
 
 class Unrecorded(UserWarning):
     """A release that no ledger keeps account of."""
 
 
-def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> Answer:
+class Unkept(UserWarning):
+    """An answer that was drawn, and could not be kept in its file."""
+
+
+def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> Answer | Series | HorizonAnswer | DryRun:
     """The k items with the most distinct users, released with differential privacy: `dpselect topk` in Python.
 
     The mechanism, its noise and how users are bounded are chosen as the command chooses them, second looks included. With a
@@ -29,9 +36,13 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
 
     Args:
         data: a path, a list of paths, a table (pandas, Polars, Arrow, DuckDB) or a URL: as for `dpselect.events.read`.
-        progress: called while the log is read.
+        progress: called while the log is read; with `every` after each period.
         asked: the fields of `dpselect.spec.TopKSpec`, which are the options of the command. Of these `domain` and `groups` may be
-            lists, `ledger` an open ledger, `item` several columns; `output` is a new .json file.
+            lists, `ledger` an open ledger, `item` several columns; `output` is a new file, .json, .csv or .parquet.
+
+    Returns:
+        The `Answer`. With `every` a `Series` of one for each period; with `horizon` as well a `HorizonAnswer`; both have `items`,
+        `values` and `to_pandas()`. With `dry_run` a `DryRun`.
 
     Raises:
         InvalidRequest, InvalidBudget, DomainMismatch, CalibrationError: what is asked for cannot be done.
@@ -39,9 +50,11 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
         BudgetExceeded: the dataset's budget does not pay for it; nothing was charged.
         AlreadyCharged: the key has paid for a release whose answer `output` does not hold.
         KeyConflict: the key has paid for the answer to another question.
+        OutputError: of a series, an answer that was drawn cannot be kept in its file; the error says where it is.
 
     Warns:
         Unrecorded: no ledger is named; once in a process.
+        Unkept: the answer could not be kept in `output`, and is nowhere else than in what is returned.
 
     Example:
         >>> import dpselect as dps
@@ -51,24 +64,44 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
         ('zoo',)
     """
     spec = TopKSpec(**asked)
-    if spec.every is not None or spec.horizon is not None:
-        name = "every" if spec.every is not None else "horizon"
-        raise InvalidRequest(
-            f"{name}= is for the command, dpselect topk --every: here ask for one period, since= and until=, or keep a horizon "
-            "by Session.continual"
-        )
     question = Question.of(data, spec)
-    file = None if spec.output is None else Path(spec.output)
-    if file is not None and file.suffix.lower() != ".json":
-        raise InvalidRequest(f"output={str(file)!r} must end in .json: an answer is kept as JSON")
-    if (before := recorded(file, spec, question.as_data)) is not None:
-        return restored(before, question)
-    if spec.ledger is None:
+    if spec.ledger is None and not spec.dry_run:
         _warn_once()
-    if file is None:
-        return answer(question, progress)
-    require_new(file, "output")
-    return answer(question, progress, lambda made: write_private(file, as_json(made)))
+    place = AnswerFile(None if spec.output is None else Path(spec.output))
+    found = answered(question, place, progress)
+    if place.failure is not None:
+        warnings.warn(f"{place.failure}. The answer is returned, and nowhere else", Unkept, stacklevel=2)
+    return found
+
+
+def answered(
+    question: Question,
+    place: AnswerFile,
+    progress: ProgressCallback | None = None,
+    unkept: Callable[[AnswerFile, Answer], None] | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> Answer | Series | HorizonAnswer | DryRun:
+    """What is asked for, whichever it is: an answer, one for each period, or what it would cost.
+
+    Args:
+        unkept, announce: of a series, as for `run_every`.
+    """
+    spec = question.spec
+    if spec.every is None and spec.horizon is None:
+        return dry_run(question, progress) if spec.dry_run else run_once(question, place, progress)
+    from dpselect.release import series  # what most answers do without
+
+    if spec.horizon is None:
+        if spec.dry_run:
+            return series.dry_every(question, place)
+        return series.run_every(question, place, progress, unkept, announce)
+    if spec.dry_run:
+        return series.dry_horizon(question)
+    place.require()
+    found = series.run_horizon(question)
+    if place.output is not None:
+        found.write(place.output)
+    return found
 
 
 @cache

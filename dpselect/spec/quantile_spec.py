@@ -13,7 +13,7 @@ from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
 from dpselect.events.values import Rule
 from dpselect.spec.base import Column, option
-from dpselect.spec.shared_fields import LedgerFields, SourceFields
+from dpselect.spec.shared_fields import LedgerFields, RunFields, SourceFields
 
 
 def shares_of(stated: Any) -> tuple[float, ...]:
@@ -29,7 +29,7 @@ def shares_of(stated: Any) -> tuple[float, ...]:
     return shares
 
 
-class QuantileSpec(SourceFields, LedgerFields):
+class QuantileSpec(RunFields, SourceFields, LedgerFields):
     """Release quantiles of one number per user: all of them for one budget, in one exact draw.
 
     The points low, low + step, ... up to high are the candidates; they are public, and chosen without looking at the log.

@@ -15,7 +15,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Unit
 from dpselect.selection import Label
-from dpselect.spec.base import Column, Spec, option
+from dpselect.spec.base import Column, Flag, Spec, option
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -108,6 +108,17 @@ class LedgerFields(Spec):
     def periods(self) -> tuple[str, ...]:
         """The periods whose rows are read."""
         return () if self.period is None else (self.period,) if isinstance(self.period, str) else tuple(self.period)
+
+
+class RunFields(Spec):
+    """How it is run."""
+
+    dry_run: Flag = option(
+        "Read the log to its end, and say what would be charged, by which mechanism, and what would be left: nothing is charged, "
+        "drawn or shown of the log. Whether a log can be read may itself be private.",
+        "Output",
+        False,
+    )
 
 
 def item_columns(stated: Any) -> str | tuple[str, ...]:

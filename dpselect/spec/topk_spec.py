@@ -13,7 +13,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
 from dpselect.spec.base import Flag, Spec, option
-from dpselect.spec.shared_fields import BUDGETED, BudgetFields, LedgerFields, LogFields
+from dpselect.spec.shared_fields import BUDGETED, BudgetFields, LedgerFields, LogFields, RunFields
 
 if TYPE_CHECKING:
     from dpselect.mechanisms.base import Mechanism
@@ -102,7 +102,7 @@ class HorizonFields(Spec):
         return self
 
 
-class TopKSpec(HorizonFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
+class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
     """Release the k items with the most distinct users, and the price of it.
 
     The budget (epsilon and delta, or rho) is that of the whole release, or of as many as releases says. The set of items that

@@ -21,7 +21,27 @@ from dpselect.spec import QuantileSpec, TopKSpec, option
 
 ROOT = Path(__file__).resolve().parents[2]
 STUB = ROOT / "dpselect" / "release" / "topk.pyi"
-HEAD = '"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""\n'
+HEAD = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
+
+from collections.abc import Callable
+from typing import Literal, overload
+from dpselect.events.reading import ProgressCallback
+from dpselect.release.answer import Answer, DryRun
+from dpselect.release.question import Question
+from dpselect.release.record import AnswerFile
+from dpselect.release.series import HorizonAnswer, Series
+'''
+OTHERS = """class Unrecorded(UserWarning): ...
+class Unkept(UserWarning): ...
+
+def answered(
+    question: Question,
+    place: AnswerFile,
+    progress: ProgressCallback | None = None,
+    unkept: Callable[[AnswerFile, Answer], None] | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> Answer | Series | HorizonAnswer | DryRun: ...
+"""
 ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3}
 
 
@@ -65,12 +85,13 @@ def test_a_field_more_is_a_keyword() -> None:
 
 def test_the_stub_is_that_of_the_fields(pytestconfig: pytest.Config) -> None:
     """The types of `dps.topk` are those of the fields, each once."""
-    head = HEAD + "from dpselect.events.reading import ProgressCallback\nfrom dpselect.release.answer import Answer\n"
-    found = stubs.stub(TopKSpec, head, "topk", "data: object", "progress: ProgressCallback | None = ...", "Answer")
-    found = found.replace("def topk(", "class Unrecorded(UserWarning): ...\n\ndef topk(")
+    narrow = {"every": "None", "horizon": "None", "dry_run": "Literal[False]"}, "Answer"
+    returns = "Answer | Series | HorizonAnswer | DryRun"
+    found = stubs.stub(TopKSpec, HEAD, "topk", "data: object", "progress: ProgressCallback | None = ...", returns, narrow)
+    found = found.replace("@overload", f"{OTHERS}@overload", 1)
     if pytestconfig.getoption("golden"):
         STUB.write_text(found)
-    written, made = (ast.unparse(ast.parse(text).body[-1]) for text in (STUB.read_text(), found))
+    written, made = ([ast.unparse(node) for node in ast.parse(text).body[-2:]] for text in (STUB.read_text(), found))
     assert written == made
 
 
@@ -126,10 +147,3 @@ def test_contradictions_are_refused(more: dict[str, Any]) -> None:
     """A spec whose fields contradict each other is not made."""
     with pytest.raises(dps.errors.AccountingError, match="="):  # type: ignore[attr-defined]
         TopKSpec(**{**ASKED, **more})
-
-
-@pytest.mark.parametrize("asked", [{"every": "day"}, {"horizon": "h.state"}, {"every": "day", "horizon": "h.state"}])
-def test_series_are_for_the_command(asked: dict[str, Any]) -> None:
-    """`dps.topk` releases once: what asks for a series is refused, never left out."""
-    with pytest.raises(dps.InvalidRequest, match="is for the command"):
-        dps.topk("missing.csv", user="u", item="i", k=1, epsilon=1.0, delta=1e-6, **asked)

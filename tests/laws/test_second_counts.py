@@ -24,8 +24,8 @@ from dpselect.plan.counts import CountNoise
 from dpselect.plan.learn import Informed
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
-from dpselect.release.answer import _second_look, answer
 from dpselect.release.question import Question
+from dpselect.release.run import _second_look, run
 from dpselect.spec import TopKSpec
 
 ITEMS = ("a", "b", "c", "d")
@@ -158,7 +158,7 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: di
         stated: dict[str, Any] = {name: given for name, given in ask.items() if name != "clip"}
         stated |= {"ledger": ledger, "dataset": "log", "key": "once", "domain": ITEMS, "mechanism": planned}
         with pytest.raises(dps.EventLogError, match="clip"):
-            answer(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=1.0, **stated)))
+            run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=1.0, **stated)))
         assert ledger.find("log", "once") is None
 
 

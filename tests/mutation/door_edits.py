@@ -42,7 +42,7 @@ DOOR_EDITS = [
         "session.publish(release.model_copy(update={'sigma': 1.05 * release.sigma}), ",
         TAKEN,
     ),
-    Edit("dpselect/cli/quantile.py", "epsilon=spec.epsilon", "epsilon=0.95 * spec.epsilon", TAKEN),
+    Edit("dpselect/release/user_quantiles.py", "epsilon=spec.epsilon", "epsilon=0.95 * spec.epsilon", TAKEN),
     Edit("dpselect/plan/request.py", "return 1 / self.part", "return Fraction(95, 100) / self.part", SHARE),
     Edit(CALIBRATION, "bracket, charges=share.charges)", "bracket)", SHARE),
     Edit(
@@ -134,7 +134,7 @@ DOOR_EDITS = [
     Edit("accounting/remaining.py", "mu=math.sqrt(total) * (1 + 1e-15)", "mu=math.sqrt(0.9 * total)", SO_FAR),
     Edit("accounting/remaining.py", "math.ceil(total) * budget.release", "math.floor(0.95 * total) * budget.release", SO_FAR),
     Edit("accounting/remaining.py", "can_afford(spent, middle * curve)", "can_afford(spent, (middle - 1) * curve)", FITTING),
-    Edit("dpselect/release/answer.py", "session.require(choice.mechanism, pay=question.pay, key=key)", "pass", USED),
+    Edit("dpselect/release/run.py", "session.require(item, pay=self.pay, key=self.key)", "pass", USED),
     Edit("accounting/report.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
     Edit("accounting/report.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE),
 ]

@@ -1153,7 +1153,7 @@ EDITS = [
     Edit("dpselect/continual/means.py", "[k : _BORDER * k]", "[0 : _BORDER * k]", MEANS),
     Edit("dpselect/continual/means.py", "2 * variance / weights", "variance / weights", MEANS),
     Edit(
-        "dpselect/cli/topk/command.py",
+        "dpselect/release/series.py",
         "if whole.curve.mu <= price.mu:",
         "if whole.curve.mu <= 1.05 * price.mu:",
         "tests/dpselect/cli/topk/test_every.py::test_gaussian_noise_on_a_public_domain_is_averaged",

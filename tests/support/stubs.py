@@ -5,30 +5,36 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Mapping
 
 from dpselect.spec import Spec
 
 _SKIPPED = "SkipValidation"
 
 
-def stub(spec: type[Spec], head: str, function: str, before: str, after: str, returns: str) -> str:
-    """A stub module: `head`, what the types need, and the function."""
+def stub(
+    spec: type[Spec], head: str, function: str, before: str, after: str, returns: str, narrow: tuple[Mapping[str, str], str]
+) -> str:
+    """A stub module: `head`, what the types need, and the function.
+
+    Args:
+        narrow: fields with a narrower type, and what the function returns for these.
+    """
     stated = {name: note for base in reversed(spec.__mro__) for name, note in vars(base).get("__annotations__", {}).items()}
-    fields, used = [], set[str]()
-    for name, field in spec.model_fields.items():
+    fields, used = dict[str, str](), set[str]()
+    for name in spec.model_fields:
         note = ast.parse(str(stated[name]), mode="eval").body
         if isinstance(note, ast.Subscript) and ast.unparse(note.value) == _SKIPPED:
             note = note.slice
         used |= {node.id for node in ast.walk(note) if isinstance(node, ast.Name)}
-        fields.append(f"    {name}: {ast.unparse(note)}" + ("" if field.is_required() else " = ..."))
-    lines = [
-        f"def {function}(",
-        f"    {before},",
-        "    *,",
-        *(f"{field}," for field in fields),
-        f"    {after},",
-        f") -> {returns}: ...",
-    ]
+        fields[name] = ast.unparse(note)
+    lines = []
+    for types, result in ((fields | narrow[0], narrow[1]), (fields, returns)):
+        said = (
+            f"    {name}: {types[name]}" + ("" if field.is_required() else " = ...") for name, field in spec.model_fields.items()
+        )
+        signature = [f"def {function}(", f"    {before},", "    *,", *(f"{one}," for one in said), f"    {after},"]
+        lines += ["@overload", *signature, f") -> {result}: ..."]
     return "\n".join([head, *_imports(used, spec), "", *lines]) + "\n"
 
 

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -21,17 +14,15 @@ from rich.text import Text
 
 from accounting import OutputError
 from accounting.address import masked
-from accounting.errors import missing_extra
-from accounting.files import PRIVATE, new_file
 from dpselect.cli import out
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, interval, without_counts
-from dpselect.release.answer import Answer, cautions
+from dpselect.release.answer import Answer, DryRun, cautions
 from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, risk_in_words, rounded_up
 from dpselect.release.question import Question
-from dpselect.release.record import as_json, left_out, on_record, recorded, rescued, write_private
-from dpselect.selection import Label, Selection
+from dpselect.release.record import AnswerFile, as_json, left_out, on_record, rescued
+from dpselect.selection import Label
 
 _ALL = 0.98  # of the stated budget: a release that costs less has more noise than that asks for
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
@@ -221,118 +212,61 @@ def _settings(mechanism: Mechanism) -> str:
 # -- delivery --------------------------------------------------------------------------------------------------------------
 
 
-# What a cell that is calculated begins with, the last ones as on East Asian keyboards; also after what parts cells or rows where
-# a comma does not, as in countries that write decimals with one.
-_FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
-
-
-def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> bytes:
-    held, text = selection.columns(margin), io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(held)
-    for row in zip(*held.values(), strict=True):
-        # Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to.
-        writer.writerow([_FORMULA.sub(r"\1'", cell) if defused and isinstance(cell, str) else cell for cell in row])
-    return text.getvalue().encode()
-
-
-def _as_parquet(selection: Selection, margin: float | None, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
-    written = io.BytesIO()
-    import_module("pyarrow.parquet").write_table(selection.to_arrow(margin), written)
-    return written.getvalue()
-
-
-# What the end of a file's name stands for: an answer, or a table of what was released, beside which the answer is kept as JSON.
 ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": as_json, ".txt": lambda answer: out.plain(as_text(answer))}
-TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
 
 
 @dataclass
 class Delivery:
-    """Where one answer goes, and in which forms; `failure` says why the file is missing."""
+    """How one answer is shown, and where it is kept."""
 
-    output: Path | None
+    place: AnswerFile
     json: bool
-    defused: bool = False
-    failure: OutputError | None = None
-    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: ANSWERS)
-    shown: Callable[[Any], RenderableType] = lambda answer: as_text(answer)
+    shown: Callable[[Any], RenderableType] = as_text
 
-    def require(self, question: Question) -> None:
-        """Check, before anything is read or charged, that the answer will have a place."""
-        out.require_place(self.output, [*ANSWERS, *TABLES])
-        if self.defused and (self.output is None or self.output.suffix.lower() != ".csv"):
-            raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
-        if self.output is not None and self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
-            raise missing_extra("Parquet is written by pyarrow (a .csv needs nothing more)", "arrow")
-        beside = self.record if self.record != self.output else None
-        ledger = None if question.spec.ledger is None else question.spec.ledger
-        url = ledger if isinstance(ledger, str) else None
-        out.require_targets({"--output": self.output, "the answer beside --output": beside}, url)
+    @classmethod
+    def of(cls, place: AnswerFile, ledger: object, *, json: bool, shown: Callable[[Any], RenderableType] | None = None) -> Self:
+        """To a file, which is none of the ledger's, and to standard output."""
 
-    @property
-    def record(self) -> Path | None:
-        """Where the answer is kept as JSON: a table has no place for what it cost."""
-        if self.output is None or self.output.suffix.lower() not in TABLES:
-            return self.output
-        return self.output.with_name(self.output.name + ".json")
+        def check(place: AnswerFile) -> None:
+            out.require_place(place.output, place.known)
+            if place.defused and (place.output is None or place.output.suffix.lower() != ".csv"):
+                raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
+            beside = place.record if place.record != place.output else None
+            url = ledger if isinstance(ledger, str) else None
+            out.require_targets({"--output": place.output, "the answer beside --output": beside}, url)
 
-    def recorded(self, question: Question) -> str | None:
-        """The answer that the file holds, if the question's key has paid for it: a retry costs nothing and draws nothing.
-
-        A table that an interruption has lost is written. None if the file is missing or holds another answer.
-        """
-        return recorded(self.record, question.spec, question.as_data, self._restore)
-
-    def _restore(self, content: str) -> None:
-        """Write the table of a recorded answer, unless it is there."""
-        if self.output is None or self.output == self.record or self.output.exists():
-            return
-        held = {name: json.dumps(part) for name, part in json.loads(content).items()}
-        self._table(Selection.from_json(held["selection"]), Mechanism.from_json(held["mechanism"]))
-
-    def _table(self, selection: Selection, mechanism: Mechanism) -> None:
-        assert self.output is not None
-        margin = None if (around := interval(mechanism)) is None else around.half_width
-        with new_file(self.output, "--output", mode=PRIVATE) as file:
-            file.write(TABLES[self.output.suffix.lower()](selection, margin, defused=self.defused))
-
-    def keep(self, answer: Any) -> str | None:
-        """Write the file, before the ledger is told that the answer was released; its hash is told as well.
-
-        A failure waits until the answer is on the screen.
-        """
-        if self.output is None or self.record is None:
-            return None
-        try:
-            written = write_private(self.record, self.texts[self.record.suffix.lower()](answer))
-            if self.record != self.output:
-                self._table(answer.selection, answer.mechanism)
-        except OutputError as error:
-            self.failure = error
-            return None
-        return written
+        return cls(replace(place, check=check), json, shown or as_text)
 
     def show(self, answer: Any) -> None:
         """Print the answer. If that fails, it lies in a file, and the error says where."""
+        output, failure = self.place.output, self.place.failure
+        text = self.place.texts[".json"]
         try:
-            out.emit(self.texts[".json"](answer) if self.json else self.shown(answer))
+            if answer.kept is not None:  # as it is in the file
+                out.emit(answer.kept)
+                return
+            out.emit(text(answer) if self.json else self.shown(answer))
         except out.NotShown as error:
-            lies = f"the answer lies in {masked(self.output)}"
-            if self.output is None or self.failure is not None:
+            lies = f"the answer lies in {masked(output)}"
+            if output is None or failure is not None:
                 lies = "the answer is lost; name a file with --output"
                 if answer.charge is not None:  # what was paid for gets a place
-                    lies = rescued(self.texts[".json"](answer), answer.charge.entry)
+                    lies = rescued(text(answer), answer.charge.entry)
             raise out.NotShown(f"{error}; {lies}. {_paid(answer)}") from None
         except BaseException as error:
-            lies = f"the answer lies in {masked(self.output)}" if self.output is not None and self.failure is None else ""
+            lies = f"the answer lies in {masked(output)}" if output is not None and failure is None else ""
             error.add_note(Note("; ".join(words for words in (lies, _paid(answer)) if words)))
             raise
-        if self.failure is not None:
-            raise OutputError(f"{self.failure}. The answer is printed, and nowhere else: copy it. {_paid(answer)}")
+        if failure is not None:
+            raise OutputError(f"{failure}. The answer is printed, and nowhere else: copy it. {_paid(answer)}")
 
 
 def _paid(answer: Any) -> str:
     if (charge := answer.charge) is None:
         return "no ledger was charged"
     return f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"
+
+
+def show_dry_run(found: DryRun, *, json: bool) -> None:
+    """What a release would cost."""
+    out.emit(out.json_text(found.as_data()) + "\n" if json else Group(*map(Text, map(printable, found.lines()))))

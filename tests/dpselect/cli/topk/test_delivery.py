@@ -313,7 +313,7 @@ def test_parquet_without_its_library_is_refused_before_the_charge(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extra is named."""
-    monkeypatch.setattr("dpselect.cli.topk.delivery.find_spec", {}.get)
+    monkeypatch.setattr("dpselect.release.record.find_spec", {}.get)
     done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "top.parquet")])
     assert done.exit_code == 1
     assert ".[arrow]" in done.stderr

@@ -207,7 +207,7 @@ def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
         ({"output": "top.json"}, "--every needs --output"),
         ({"output": "top-{period}.txt"}, "--every needs --output"),
         ({"period": "2024-05-01"}, "leave it out"),
-        ({"engine": "duckdb"}, "leave out --engine duckdb"),
+        ({"engine": "duckdb"}, "leave out --engine=duckdb"),
         (
             {"dataset": "whole"},
             "has one budget for all rows: declare one with `dpselect ledger init --window day`, or add --horizon",

@@ -1,0 +1,487 @@
+"""`run`: the one path from a question to a private answer. Check, stage, charge, draw, record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, final
+from uuid import uuid4
+
+import numpy as np
+from numpy.typing import NDArray
+
+import accounting as acc
+import dpselect as dps
+from dpselect import events
+from dpselect.continual.history import History
+from dpselect.errors import InvalidRequest
+from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
+from dpselect.events.contributions import MOST_EXACT
+from dpselect.mechanisms.base import Mechanism, Pay, Rounds
+from dpselect.plan.candidates import Choice
+from dpselect.plan.counts import without_counts
+from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt
+from dpselect.release.answer import Answer, DryRun, PaidCharge, told
+from dpselect.release.question import Question, choose, choose_later, learns_about, listed_groups
+from dpselect.release.record import AnswerFile, restored
+from dpselect.scores import Scores, SecondLook
+from dpselect.selection import Label, Selection
+from dpselect.sensitivity import Norm, Sensitivity
+from dpselect.spec import LedgerFields
+
+if TYPE_CHECKING:
+    from accounting.ledger.item import Chargeable
+
+# Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
+
+T = TypeVar("T")
+A = TypeVar("A")
+Keep = Callable[[A], str | None]
+"""Puts an answer where it is not lost, before the ledger is told that it was released. The text that it returns, a hash of what
+was kept, is part of the ledger's record. What it raises ends the release."""
+
+
+# -- the executor: whatever is released ------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Ready(Generic[T]):
+    """How a release is drawn, from a log that has been read: after the charge nothing is read but what is staged.
+
+    Attributes:
+        draw: called once, after the charge.
+        salt: of the bound on contributions.
+        scores: what a mechanism draws from, checked already.
+        spent: as for `Session.publish`.
+    """
+
+    draw: Callable[[], T]
+    salt: str | None = None
+    scores: Scores | Rounds | None = None
+    spent: Callable[[T], acc.Curve] | None = None
+
+
+@final
+@dataclass(frozen=True)
+class Payer:
+    """Who pays for one release, and under which key.
+
+    Attributes:
+        session: None where no ledger is named.
+        label: what the ledger writes down of what is charged.
+    """
+
+    session: dps.Session | None
+    key: str
+    label: str
+    pay: Pay = "curve"
+
+    @classmethod
+    def of(cls, spec: LedgerFields, label: str, *, time_zone: str | None = None, pay: Pay = "curve") -> Self:
+        """What a spec says; rows are read by the clock of `time_zone`."""
+        session, key = None, spec.key or uuid4().hex  # whatever interrupts it can name it
+        if spec.ledger is not None and spec.dataset is not None:
+            terms: Any = {name: getattr(spec, name) for name in ("actor", "team", "purpose")}
+            terms |= {"period": spec.periods or None, "time_zone": time_zone}
+            if isinstance(spec.ledger, str):
+                session = dps.Session.open(spec.ledger, spec.dataset, **terms)
+            else:
+                session = dps.Session(spec.ledger, spec.dataset, **terms)
+        return cls(session, key, spec.label or label, pay)
+
+    @property
+    def charge(self) -> PaidCharge | None:
+        """That which was made; None without a ledger."""
+        receipt = None if self.session is None else self.session.ledger.find(self.session.dataset.name, self.key)
+        return None if receipt is None else PaidCharge.of(receipt)
+
+    def left(self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False) -> str | None:
+        """The budget, what is spent so far and how many more releases like this one fit: one line, of the fullest account.
+
+        Args:
+            price: of the release, where it is not that of the mechanism alone.
+            after: as if it had been charged.
+        """
+        if self.session is None:
+            return None
+        found, name = self.session.affordable(mechanism, one_by_one=True), self.session.dataset.name
+        curve = mechanism.curve if price is None else price
+        spent = found.spent.plus(found.budget.price(curve)) if after else found.spent
+        found = replace(found, curve=found.curve if price is None else price, spent=spent)
+        return f"{name}, {found.account}: {found}" if found.account else f"{name}: {found}"
+
+    @contextmanager
+    def staged(self, item: Chargeable, stage: Callable[[ExitStack], Ready[T]]) -> Iterator[Ready[T]]:
+        """Hold the price against the budget, then read the log. What interrupts the block says whether it was charged.
+
+        Args:
+            item: what will be charged.
+            stage: reads all that can fail; what it opens goes with the block.
+        """
+        session = self.session
+        with told(session and session.ledger, session and session.dataset.name, self.key), ExitStack() as stack:
+            if session is not None:
+                session.require(item, pay=self.pay, key=self.key)  # before a long read; the charge itself is checked again
+            yield stage(stack)
+
+    def release(
+        self,
+        item: Chargeable,
+        stage: Callable[[ExitStack], Ready[T]],
+        answered: Callable[[T, PaidCharge | None], A],
+        keep: Keep[A] | None,
+    ) -> A:
+        """Check the budget, stage, charge, draw, keep, record: in this order.
+
+        Args:
+            item, stage: as for `staged`.
+            answered: what was drawn, as an answer that is kept.
+        """
+        made = list[A]()
+        with self.staged(item, stage) as staged:
+
+            def kept(drawn: T) -> str | None:
+                made.append(answered(drawn, self.charge))
+                return None if keep is None else keep(made[0])
+
+            if self.session is None:
+                kept(staged.draw())
+            else:
+                notes: Any = {"key": self.key, "label": self.label, "salt": staged.salt, "scores": staged.scores}
+                self.session.publish(item, staged.draw, keep=kept, spent=staged.spent, **notes)
+        return made[0]
+
+
+# -- the top k ---------------------------------------------------------------------------------------------------------
+
+
+@final
+@dataclass(frozen=True)
+class Planned:
+    """What answers a question: a mechanism, or those of which one is chosen once numbers of users are learnt.
+
+    Attributes:
+        choice: None where it is still to be learnt.
+        informed: what learns first.
+        known: what the ledger holds of users, which chose it for nothing.
+        remember: what earlier releases of a series make of a choice.
+    """
+
+    choice: Choice | None
+    informed: Informed | None = None
+    known: Learnt | None = None
+    remember: Callable[[Choice], tuple[Choice, History | None]] = lambda choice: (choice, None)
+
+    @classmethod
+    def of(cls, question: Question, session: dps.Session | None) -> Self:
+        """By what is public; nothing is read.
+
+        Raises:
+            InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the charge would be another
+                period's.
+        """
+        if session is not None:
+            _require_periods(question, session.dataset.window)
+        whole = None if session is None else session.dataset.budget
+        known = None if session is None else learnt_before(question, session.ledger, session.dataset.name)
+        informed = choose_later(question, whole) if known is None else None
+        if informed is not None:
+            return cls(None, informed)
+        choice = choose(question, whole, known)  # which names what the budget does not pay for even so
+        if known is None:
+            _require_learnt(question)
+        return cls(choice, known=known)
+
+    @property
+    def mechanisms(self) -> tuple[Mechanism, ...]:
+        """That which draws the answer, or all of which it is chosen."""
+        if self.choice is not None:
+            return (self.choice.mechanism,)
+        assert self.informed is not None
+        return tuple(choice.mechanism for choice in self.informed.candidates.choices)
+
+    @property
+    def item(self) -> Chargeable:
+        """What is charged."""
+        if self.choice is None:
+            assert self.informed is not None
+            return self.informed.item
+        choice, memory = self.remember(self.choice)
+        return choice.mechanism if memory is None else memory
+
+
+@final
+@dataclass(frozen=True)
+class _Drawn:
+    """A selection, and how it was drawn."""
+
+    selection: Selection
+    choice: Choice
+    salt: str | None
+    shown: Selection | None = None
+
+
+def run(
+    question: Question,
+    progress: ProgressCallback | None = None,
+    keep: Keep[Answer] | None = None,
+    *,
+    planned: Planned | None = None,
+    staged: object = None,
+) -> Answer:
+    """Choose by what is public, read the log, charge, draw, record.
+
+    Args:
+        keep: called with the answer before the ledger is told that it was released.
+        planned: what answers it, if that is known.
+        staged: the events of the source within the question's window, if they have been cut out of it.
+    """
+    payer = payer_of(question)
+    plan = Planned.of(question, payer.session) if planned is None else planned
+
+    def answered(drawn: _Drawn, charge: PaidCharge | None) -> Answer:
+        learnt, known = None if plan.informed is None else plan.informed.item, plan.known
+        left = payer.left(drawn.choice.mechanism, None if learnt is None else learnt.curve)
+        entry = None if known is None else known.entry
+        made: Any = {"charge": charge, "left": left, "learnt": learnt, "shown": drawn.shown, "known_from": entry}
+        return Answer(question, drawn.selection, drawn.choice, drawn.salt, **made)
+
+    def kept(answer: Answer) -> str | None:
+        written = None if keep is None else keep(answer)
+        return written if answer.learnt is None else " ".join(filter(None, (answer.claim, written)))
+
+    answer = payer.release(plan.item, partial(stage, question, plan, progress, staged), answered, kept)
+    return answer if payer.pay == "curve" else replace(answer, left=payer.left(answer.mechanism))
+
+
+def run_once(question: Question, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer:
+    """The answer that is kept under the question's key, before anything is read; or a new one, which is kept."""
+    if (before := place.recorded(question.spec, question.as_data)) is not None:
+        return restored(before, question)
+    place.require()
+    return run(question, progress, place.keep)
+
+
+def dry_run(question: Question, progress: ProgressCallback | None = None) -> DryRun:
+    """What `run` would charge, and what would be left: the log is read to its end, and nothing is charged, drawn or shown of it.
+
+    Raises:
+        as `run`, up to its charge.
+    """
+    payer = payer_of(question)
+    plan = Planned.of(question, payer.session)
+    with payer.staged(plan.item, partial(stage, question, plan, progress, None)):
+        left = payer.left(plan.mechanisms[0], plan.item.curve, after=True)
+        return DryRun(plan.item, plan.mechanisms, question.budget, () if left is None else (left,))
+
+
+def payer_of(question: Question) -> Payer:
+    """Who pays for the answer."""
+    zone = question.reading.time_zone
+    label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
+    return Payer.of(question.spec, label, time_zone=zone, pay=question.pay)
+
+
+def _require_learnt(question: Question) -> None:
+    """InvalidRequest where a stated share for learning was left out: what is asked for is done or refused."""
+    spec = question.spec
+    if question.learn and question.learnt is None and (spec.users is None or spec.items_per_user is None):
+        raise InvalidRequest(
+            f"learn={question.learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
+            "learn=0 to learn nothing"
+        )
+
+
+def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learnt | None:
+    """Numbers that the ledger holds of an earlier release of the dataset; None where it holds none that were learnt of the same
+    columns, catalogue and relation and about as much time, or where nothing is to be learnt, or all anew.
+
+    They are released, so that to choose by them costs nothing, whatever they say: what is chosen is charged its own price. A
+    retry of a key looks at what was there when the key was charged, and asks the same.
+
+    Raises:
+        InvalidRequest: what was recorded as learnt cannot be read.
+    """
+    spec = question.spec
+    if not question.learns or question.learn_again:
+        return None
+    paid = None if spec.key is None else ledger.find(dataset, spec.key)
+    users, items = spec.users is None, spec.items_per_user is None
+    about: Any = {"groups": question.reading.max_groups_per_user, "listed": listed_groups(question.reading)}
+    every, some = Learning(epsilon=1.0, **about), Learning(epsilon=1.0, users=users, items=items, **about)
+    for drawn in (every, *([some] if users != items else [])):
+        start = CLAIM + learns_about(question, drawn)
+        entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
+        if entry is not None and (users or items):
+            found = Learnt.in_claim(entry.label or "", entry.seq)
+            return replace(found, profile=found.profile.declaring(spec.users, spec.items_per_user))
+    return None
+
+
+def stage(
+    question: Question, plan: Planned, progress: ProgressCallback | None, staged: object, stack: ExitStack
+) -> Ready[_Drawn]:
+    """Read the log: its pairs where something is to be learnt of users first, else the scores that are drawn from."""
+    if plan.choice is not None:
+        choice, memory = plan.remember(plan.choice)
+        scores, salt = _read(question, choice, progress, staged, stack)
+        (choice.mechanism if memory is None else memory).check(scores)  # type: ignore[arg-type]
+        used = None if question.pay == "curve" else lambda drawn: choice.mechanism.spent(drawn.selection)
+        return Ready(lambda: _drawn(choice, memory, scores, salt), salt, scores, used)
+    informed, groups, items = plan.informed, None, np.empty(0)
+    assert informed is not None
+    log = stack.enter_context(events.pairs(*_source(question, staged), progress=progress))
+    if question.reading.group is None:
+        items = log.items_per_user(question.domain)
+    else:
+        groups, items = log.items_per_group(question.domain)
+
+    def draw() -> _Drawn:
+        found = informed.chosen(informed.item.learning.learn(items, informed.declared, groups=groups))
+        choice, memory = plan.remember(found)
+        return _drawn(choice, memory, *_read(question, choice, None, None, stack, log))
+
+    return Ready(draw)
+
+
+def _drawn(choice: Choice, memory: History | None, scores: Scores | Rounds, salt: str | None) -> _Drawn:
+    if memory is None:
+        return _Drawn(choice.mechanism.select(scores), choice, salt)
+    assert isinstance(scores, Scores)
+    shown = memory.select(scores)
+    return _Drawn(memory.best(shown), choice, salt, shown)
+
+
+# -- read -------------------------------------------------------------------------------------------------------------
+
+
+def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
+    """The log, and how it is read there."""
+    source, reading = question.source, question.reading
+    if staged is not None:
+        return staged, _of_parquet(reading)
+    if question.spec.engine == "spark":
+        source = spark.found(str(source), reading.format, header=reading.header)
+        reading = reading.model_copy(update={"format": "auto", "header": None})
+    return source, reading
+
+
+def _read(
+    question: Question,
+    choice: Choice,
+    progress: ProgressCallback | None,
+    staged: object,
+    stack: ExitStack,
+    log: events.Pairs | None = None,
+) -> tuple[Scores | Rounds, str | None]:
+    """The scores that the mechanism draws from, and the salt of the bound; what an engine keeps goes with the stack.
+
+    The log is read once: `log` is what was made of it, if something was; otherwise it is kept here for a second look.
+    """
+    domain, relation = question.domain, question.relation
+    within = None if choice.clip is None else domain  # users are clipped within the catalogue
+    look: Any = {
+        "max_items_per_user": choice.max_items_per_user,
+        "clip": choice.clip,
+        "clip_norm": choice.norm,
+        "within": within,
+    }
+    if log is None:
+        source, reading = _source(question, staged)
+        twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(choice)
+        if twice and reading.group is None:
+            log = stack.enter_context(events.pairs(source, reading, progress=progress))
+        else:
+            reading = reading.model_copy(update=look)
+    if log is not None:
+        counts: EventCounts | GroupCounts | HeldCounts = (
+            log.read(**look) if _in_memory(question) else stack.enter_context(log.hold(**look))
+        )
+    elif _in_memory(question):
+        counts = events.read(source, reading, progress=progress)
+    else:
+        counts = stack.enter_context(events.hold(source, reading, progress=progress))
+    scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
+    second = None if log is None else _second_look(question, choice, log, {**look, "salt": counts.salt})
+    if second is None or not isinstance(scores, Scores | HeldScores):
+        return scores, counts.salt
+    if isinstance(scores, HeldScores):
+        return scores.with_second(second), counts.salt
+    whole: Any = {"sensitivity": scores.sensitivity, "labels": scores.labels, "domain": scores.domain, "sums": scores.sums}
+    return Scores(scores.values, **whole, kind=scores.kind, second=second), counts.salt
+
+
+def _counted_again(choice: Choice) -> dps.WithValues | None:
+    """The mechanism, if it takes values from a second look."""
+    return choice.mechanism if isinstance(choice.mechanism, dps.WithValues) and choice.mechanism.clip is not None else None
+
+
+def _weighed_again(choice: Choice) -> bool:
+    """Whether the mechanism weighs users' items in a second round."""
+    return isinstance(without_counts(choice.mechanism), dps.TwoRoundHistogram)
+
+
+def _second_look(question: Question, choice: Choice, log: events.Pairs, first: dict[str, Any]) -> SecondLook | None:
+    """How users are clipped anew within released items, to select or to count, and how their items are weighed in a second round;
+    None where that is not wanted. `first` is how the scores were read.
+    """
+    relation, valued = question.relation, _counted_again(choice)
+    if choice.again is None and valued is None and not _weighed_again(choice):
+        return None
+
+    def weigh(labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
+        # Of the items that the scores count, or what a user weighs would depend on which items occur (Theorem H11).
+        return log.weighed(labels, numbers, norm, **first)
+
+    def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
+        found = log.read(max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels)
+        assert isinstance(found, EventCounts), "groups are looked at once"
+        return found
+
+    def select(labels: Sequence[Label]) -> Scores:
+        return read(labels, choice.again, choice.norm).scores(relation=relation, clip=choice.again)
+
+    def count(labels: Sequence[Label]) -> tuple[Scores, float]:
+        assert valued is not None
+        found = read(labels, valued.clip, valued.norm)
+        clipped = found.scores(relation=relation, clip=valued.clip)
+        # Whole multiples of the clip's unit below 2^53 of them: a rounded sum would move by more than is paid for.
+        lost = int(found.counts.sum()) - int(found.clipped[0].sum()) * found.clips[0].unit
+        return clipped, float(min(lost, MOST_EXACT * found.clips[0].unit))
+
+    again = None if valued is None else count
+    if choice.again is None:
+        return SecondLook(select, Sensitivity.of_counts(relation), again, weigh if _weighed_again(choice) else None)
+    return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
+
+
+def _of_parquet(reading: events.Reading) -> events.Reading:
+    """How the part of a log that was cut out by time is read."""
+    whole = {"time": None, "since": None, "until": None, "time_unit": None, "table": None, "query": None}
+    return reading.model_copy(update={**whole, "format": "auto", "header": None})
+
+
+def _in_memory(question: Question) -> bool:
+    """Whether counts come to this process: those of groups and sums that may be negative do, whatever engine is asked for."""
+    clip = question.reading.value_clip
+    low = clip[0] if isinstance(clip, tuple) else 0.0
+    engine = question.spec.engine
+    return engine == "memory" or (engine == "spark" and (low < 0 or question.reading.group is not None))
+
+
+def _require_periods(question: Question, of: str) -> None:
+    """Refuse to charge the events of some days to the budget of others."""
+    read = question.reading.window
+    if read is None or of == "whole":
+        return
+    if read.since is None or read.until is None:
+        raise InvalidRequest(f"the dataset has a budget for each {of}: give since= and until=, to say which are read")
+    from accounting.ledger.stored_text import period_of
+
+    touched = {period_of(of, day) for day in read.days()}  # type: ignore[arg-type]
+    if set(question.spec.periods) != touched:
+        names = f"{min(touched)} to {max(touched)}" if len(touched) > 3 else ", ".join(sorted(touched))
+        raise InvalidRequest(f"since= and until= read {names}, and period= says otherwise: charge what is read, all of it")

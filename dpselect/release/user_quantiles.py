@@ -1,0 +1,145 @@
+"""`quantile`: quantiles of one number per user, `dpselect quantile` in Python. Its keywords are the fields of `QuantileSpec`."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any, Self, final
+
+import dpselect as dps
+from accounting import Budget
+from dpselect.events.reading import ProgressCallback, Reading
+from dpselect.events.values import Rule
+from dpselect.release.answer import DryRun, PaidCharge
+from dpselect.release.promise import Promise, guarantee, promise
+from dpselect.release.question import UNASKED, named
+from dpselect.release.record import RECORDED, UNRECORDED, AnswerFile, as_text
+from dpselect.release.run import Payer, Ready
+from dpselect.selection import Selection
+from dpselect.spec import QuantileSpec
+
+
+@final
+@dataclass(frozen=True)
+class Quantiles:
+    """What is asked of a log: public configuration, nothing that was read. `of` makes one."""
+
+    source: Any
+    spec: QuantileSpec
+    reading: Reading
+    rule: Rule
+    mechanism: dps.JointQuantiles
+
+    @classmethod
+    def of(cls, source: Any, spec: QuantileSpec) -> Self:
+        """What a spec asks of a log.
+
+        Raises:
+            InvalidRequest, InvalidMechanism, EventLogError: parts contradict each other.
+        """
+        shares = (spec.quantiles,) if isinstance(spec.quantiles, float) else tuple(spec.quantiles)
+        grid = {"low": spec.low, "high": spec.high, "step": spec.step}
+        mechanism = dps.JointQuantiles(quantiles=shares, **grid, epsilon=spec.epsilon, relation=spec.relation)
+        mechanism.check(mechanism.scores([]))  # said before a long read
+        stated = {name: getattr(spec, name) for name in Reading.model_fields if name in QuantileSpec.model_fields}
+        return cls(source, spec, Reading(**stated), spec.rule or ("events" if spec.value is None else "pick"), mechanism)
+
+    def as_data(self) -> dict[str, Any]:
+        """What is asked, as plain data: an answer that is kept says which question it answers."""
+        reading = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED)
+        release = {"rule": self.rule, "mechanism": json.loads(self.mechanism.to_json())}
+        return {"source": named(self.source), "reading": reading, "release": release}
+
+    @property
+    def payer(self) -> Payer:
+        """Who pays for the answer."""
+        return Payer.of(self.spec, "dpselect quantile", time_zone=self.reading.time_zone)
+
+    def stage(self, progress: ProgressCallback | None, _: ExitStack) -> Ready[_Drawn]:
+        """Read the log: the numbers that are drawn from."""
+        held = dps.events.read_values(self.source, self.reading, rule=self.rule, progress=progress)
+        scores = self.mechanism.scores(held.numbers)
+        self.mechanism.check(scores)
+        return Ready(lambda: (self.mechanism.select(scores), held.salt), held.salt, scores)
+
+
+_Drawn = tuple[Selection, str | None]
+
+
+@final
+@dataclass(frozen=True)
+class QuantileAnswer:
+    """A release of quantiles, with everything public about it.
+
+    Attributes:
+        question: what was asked.
+        selection: the grid points that were drawn.
+        salt: what chose one of a user's numbers; None where none is chosen.
+        charge: what paid for it; None without a ledger.
+        kept: the JSON that an earlier call has kept of it; None of one that was drawn now.
+    """
+
+    question: Quantiles
+    selection: Selection
+    salt: str | None
+    charge: PaidCharge | None = None
+    kept: str | None = None
+
+    @property
+    def mechanism(self) -> dps.JointQuantiles:
+        """What drew the answer."""
+        return self.question.mechanism
+
+    @property
+    def values(self) -> dict[float, float]:
+        """The quantiles, by their shares, in the numbers' unit."""
+        return dict(zip(self.mechanism.quantiles, self.mechanism.values(self.selection), strict=True))
+
+    @property
+    def guarantee(self) -> Promise:
+        """What the release promises."""
+        return promise(self.mechanism, Budget(epsilon=self.mechanism.epsilon))
+
+    def as_data(self) -> dict[str, Any]:
+        """The release and its price as plain data."""
+        return {
+            "dpselect": dps.__version__,
+            "quantiles": [{"quantile": share, "value": value} for share, value in self.values.items()],
+            "guarantee": guarantee(self.guarantee),
+            "question": self.question.as_data(),
+            "selection": json.loads(self.selection.to_json()),
+            "mechanism": json.loads(self.mechanism.to_json()),
+            "curve": json.loads(self.mechanism.curve.to_json()),
+            "one_number_per_user": {"rule": self.question.rule, "salt": self.salt},
+            "ledger": None if self.charge is None else asdict(self.charge),
+            "notes": [UNRECORDED if self.charge is None else RECORDED],
+        }
+
+    @classmethod
+    def restored(cls, content: str, question: Quantiles) -> Self:
+        """The answer that was kept as JSON, to a question that is the same."""
+        held = json.loads(content)
+        selection = Selection.from_json(json.dumps(held["selection"]))
+        return cls(question, selection, held["one_number_per_user"]["salt"], PaidCharge(**held["ledger"]), content)
+
+
+TEXTS = {".json": lambda answer: as_text(answer.as_data())}
+
+
+def answered(question: Quantiles, place: AnswerFile, progress: ProgressCallback | None = None) -> QuantileAnswer | DryRun:
+    """The answer that is kept under the question's key, before anything is read; or a new one; or what it would cost."""
+    payer, stage, mechanism = question.payer, partial(question.stage, progress), question.mechanism
+    if question.spec.dry_run:
+        with payer.staged(mechanism, stage):
+            left = payer.left(mechanism, after=True)
+            return DryRun(mechanism, (mechanism,), Budget(epsilon=mechanism.epsilon), () if left is None else (left,))
+    if (before := place.recorded(question.spec, question.as_data)) is not None:
+        return QuantileAnswer.restored(before, question)
+    place.require()
+
+    def made(drawn: _Drawn, charge: PaidCharge | None) -> QuantileAnswer:
+        return QuantileAnswer(question, *drawn, charge)
+
+    return payer.release(mechanism, stage, made, place.keep)
