@@ -210,8 +210,9 @@ def recorded(
             return None
         about = f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq})"
         if (other := _differing(held["question"], asked())) or not _is_paid(held, receipt):
+            named = f"{other}=" if other and "_" in other else other
             raise acc.ledger.KeyConflict(
-                f"{about}, whose answer --output holds: another {other or 'mechanism'} was asked for then. Ask as you did then, "
+                f"{about}, whose answer --output holds: another {named or 'mechanism'} was asked for then. Ask as you did then, "
                 "or under a new key and with a new file"
             )
         _record(ledger, payment, content, receipt, restore)
