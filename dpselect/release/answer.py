@@ -17,6 +17,7 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
+from dpselect.release.doubts import doubts
 from dpselect.release.promise import Promise, guarantee, promise, promise_in_words, risk_in_words
 from dpselect.release.question import Question, learns_about
 from dpselect.selection import Label, Selection
@@ -125,6 +126,11 @@ class Answer:
         return promise(self.paid, self.question.budget)
 
     @property
+    def cautions(self) -> list[str]:
+        """What to beware of in the question, and in what was released."""
+        return [*cautions(self.question), *doubts(self.question, self.choice, self.selection, self.learnt)]
+
+    @property
     def claim(self) -> str:
         """What the ledger records of the numbers that were learnt."""
         assert self.learnt is not None
@@ -147,7 +153,7 @@ class Answer:
         """What is promised and what it cost, in words, and what to beware of."""
         told = [line for line in (self.lost, self.left) if line is not None]
         stated = self.guarantee
-        return [promise_in_words(stated), f"Risk: {risk_in_words(stated)}.", *cautions(self.question), *told]
+        return [promise_in_words(stated), f"Risk: {risk_in_words(stated)}.", *self.cautions, *told]
 
     def __repr__(self) -> str:
         held = self.selection.columns()

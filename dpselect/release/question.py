@@ -323,7 +323,7 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
     known: Any = {"users": spec.users, "items_per_user": spec.items_per_user}
     if question.reading.group is not None:
         known |= {"max_groups_per_user": question.reading.max_groups_per_user, "groups": listed_groups(question.reading)}
-    request, order = _request(question, whole), not spec.as_set
+    request, order = request_of(question, whole), not spec.as_set
     return Informed.of(question.budget, request, share=question.learns, **known, limit=limit, order=order)
 
 
@@ -347,7 +347,7 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
     if spec.planned is not None:
         return _planned(question, spec.planned)
     _require_delta(question)
-    request = _request(question, whole)
+    request = request_of(question, whole)
     groups: Any = {}
     if reading.max_groups_per_user is not None:
         groups = {"max_groups_per_user": reading.max_groups_per_user, "discover": reading.groups is None}
@@ -377,7 +377,8 @@ def _require_delta(question: Question) -> None:
         )
 
 
-def _request(question: Question, whole: Budget | None) -> TopKRequest:
+def request_of(question: Question, whole: Budget | None) -> TopKRequest:
+    """What a plan is asked; `whole` is the budget of the dataset that pays."""
     spec = question.spec
     return TopKRequest(
         k=question.k,

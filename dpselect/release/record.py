@@ -27,7 +27,7 @@ from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
-from dpselect.release.answer import Answer, PaidCharge, cautions
+from dpselect.release.answer import Answer, PaidCharge
 from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words
 from dpselect.release.question import Question, learns_about, opened
 from dpselect.selection import Selection
@@ -100,9 +100,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
             "salt": answer.salt,
         },
         "ledger": None if answer.charge is None else asdict(answer.charge),
-        "notes": [
-            note for note in (left_out(question), on_record(question), *cautions(question), answer.lost, answer.left) if note
-        ],
+        "notes": [note for note in (left_out(question), on_record(question), *answer.cautions, answer.lost, answer.left) if note],
     }
 
 

@@ -18,7 +18,7 @@ from dpselect.cli import out
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, interval, without_counts
-from dpselect.release.answer import Answer, DryRun, cautions
+from dpselect.release.answer import Answer, DryRun
 from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, risk_in_words, rounded_up
 from dpselect.release.question import Question
 from dpselect.release.record import AnswerFile, as_json, left_out, on_record, rescued
@@ -49,7 +49,7 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
         out.heading("How it was made"),
         out.facts(_means(answer)),
         Text(),
-        *(Text.assemble(("Warning: ", "bold yellow"), words) for words in cautions(question)),
+        *(Text.assemble(("Warning: ", "bold yellow"), words) for words in answer.cautions),
         *([] if answer.left is None else [Text.assemble(("Budget: ", "bold"), answer.left)]),
         Text.assemble(("Warning: " if question.spec.ledger is None else "Note: ", "bold yellow"), on_record(question)),
     )
