@@ -1,7 +1,10 @@
+from .arrivals import Arrivals as Arrivals
 from .best_of import PlannedRuns as PlannedRuns
 from .best_of import plan_runs as plan_runs
 from .charts import plot_chart as plot_chart
 from .charts import plot_plan as plot_plan
+from .horizon_plan import HorizonPlan as HorizonPlan
+from .horizon_plan import plan_horizon as plan_horizon
 from .plan import Estimate as Estimate
 from .plan import Part as Part
 from .plan import Plan as Plan

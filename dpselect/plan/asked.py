@@ -90,6 +90,31 @@ def profile_of(spec: PlanSpec) -> Profile:
     return _published(spec, Path(shape))
 
 
+def arriving(spec: PlanSpec) -> Profile:
+    """The profile with events over time, for a plan of a horizon.
+
+    Raises:
+        InvalidRequest: as for `profile_of`, or a made-up profile is given a column of times.
+    """
+    periods, columns = spec.periods or 1, {name: getattr(spec, name) for name in ("user", "item", "time")}
+    made_up: dict[str, Any] = spec.given("active", "new_items")
+    if spec.kind_of_shape not in ("zipf", "uniform", *_LEARNED):
+        if not spec.shape or None in columns.values():
+            raise InvalidRequest(
+                "a horizon is planned on shape=zipf:EXPONENT, or on a public log: name it, user=, item= and time="
+            )
+        if made_up or spec.given("items", "users", "items_per_user"):
+            raise InvalidRequest(
+                "a log states its users and items: leave items=, users=, items_per_user=, active=, new_items= out"
+            )
+        return Profile.of_log(spec.shape, **columns, periods=periods, public=spec.public, **file_options(spec))
+    if any(column is not None for column in columns.values()):
+        raise InvalidRequest(f"user=, item= and time= are columns of a log, and shape={spec.shape} is made up: leave them out")
+    later = round(made_up.pop("new_items", 0.0) * (periods - 1))
+    whole = spec if spec.items is None else spec.model_copy(update={"items": spec.items + later})
+    return profile_of(whole).arriving(periods, new_items=later, seed=spec.seed or 0, **made_up)
+
+
 def exponent_of(spec: PlanSpec) -> float:
     """Of the Zipf law that `shape=` states; 0 for uniform."""
     kind, _, exponent = str(spec.shape).partition(":")

@@ -30,6 +30,7 @@ from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.doors.base import Column
+from dpselect.plan.arrivals import Arrivals
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -66,7 +67,7 @@ SELECT rank AS i, t, count(*) AS n FROM pairs JOIN loads USING (u) JOIN best USI
 _USERS = f"""
 SELECT rank AS i, dense_rank() OVER (ORDER BY u) - 1 AS u FROM pairs JOIN best USING (i) WHERE rank < {_KEPT} ORDER BY rank
 """
-_MOST_ITEMS = 50_000_000
+_MOST_ITEMS = _MOST_EVENTS = 50_000_000
 _MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
 _SCATTERED, _SCATTER = 2000, 0.04  # first ranks of an uneven shape, and the standard deviation of their logarithms
 _HEAD = 0.8  # the exponent that a flat head takes off
@@ -470,6 +471,7 @@ class Profile:
         law: "counts" of a log or published; "curve", a smooth made-up one, around which counts of a real log scatter; "curves",
             where popularity is not known and a few curves stand for it.
         quantiles: items per user that shares `SHARES` of the users do not exceed, where the profile was made of these.
+        arrivals: events over time; None where the profile does not say when users come.
     """
 
     values: Floats
@@ -479,6 +481,7 @@ class Profile:
     users: float | None = None
     law: Law = field(default="counts", kw_only=True)
     quantiles: Quantiles | None = field(default=None, kw_only=True)
+    arrivals: Arrivals | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         for array in (self.values, self.multiplicities):
@@ -654,8 +657,7 @@ class Profile:
         """
         _require_number("exponent", exponent, low=0.0, rule="a finite number >= 0; about 1 is usual for what people like")
         for name, value in (("items", items), ("users", users)):
-            if not _is_count(value):
-                raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
+            _require_count(name, value)
         if users > MOST_USERS:
             raise InvalidRequest(f"users={users} is more than {MOST_USERS:,}: plan for fewer")
         if items > _MOST_ITEMS:
@@ -719,13 +721,22 @@ class Profile:
 
     @classmethod
     def of_log(
-        cls, path: Path | str, *, user: Column, item: Column | Sequence[Column], public: bool = False, **files: Any
+        cls,
+        path: Path | str,
+        *,
+        user: Column,
+        item: Column | Sequence[Column],
+        time: Column | None = None,
+        periods: int | None = None,
+        public: bool = False,
+        **files: Any,
     ) -> Self:
         """The shape of a log that was published or made up, last year's for example: it also says who touches which items.
 
         Args:
             path: a file, one row per event, of any format that `events.read` reads.
             user, item: its columns; several make up one item.
+            time, periods: the column of times, and into how many periods of one length they are cut, for a plan of a horizon.
             public: your statement that the log is public or made up.
             files: further fields of `events.Reading` about files, such as delimiter, encoding, null or normalize.
 
@@ -742,8 +753,43 @@ class Profile:
                 f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
                 "made up, declare it (public=True)"
             )
-        counts, multiplicities, loads, users = _users_in(Path(path), {"user": user, "item": item, **files})
-        return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users)
+        if (time is None) != (periods is None):
+            raise InvalidRequest("time= names the column of times, periods= into how many they are cut: give both or neither")
+        columns = {"user": user, "item": item, **files}
+        counts, multiplicities, loads, users = _users_in(Path(path), columns)
+        when = None
+        if periods is not None:
+            _require_count("periods", periods)
+            when = Arrivals.of_log(Path(path), columns, time, periods)
+        return cls(counts, multiplicities, f"the public log {Path(path).name}", loads, users, arrivals=when)
+
+    def arriving(self, periods: int, *, active: float = 1.0, new_items: int = 0, seed: int = 0) -> Profile:
+        """The same with made-up events over time, drawn once, for a plan of a horizon: users have their items in all periods
+        together.
+
+        Args:
+            periods: how many.
+            active: the share of periods, in (0, 1], in which a user has events at all.
+            new_items: how many of the items, of any rank, come after the first period.
+            seed: of this draw; it releases nothing.
+
+        Raises:
+            InvalidRequest: an argument is outside its domain, or there are more than 50,000,000 events.
+        """
+        _require_count("periods", periods)
+        _require_number("active", active, low=math.ulp(0.0), high=1.0, rule="a share of periods in (0, 1]")
+        law = self.on_curve()
+        _require_number("new_items", new_items, low=0, high=law.size - 1, rule=f"an integer from 0 to {law.size - 1:,}")
+        loads = Loads.of_mean(1.0) if law.loads is None else law.loads
+        users = round(float(law.values @ law.multiplicities) / loads.mean if law.users is None else law.users)
+        if users * loads.mean > _MOST_EVENTS:
+            raise InvalidRequest(f"users={users:,} with {loads.mean:g} items each are too many events to make up: try fewer")
+        rng = np.random.default_rng(seed)
+        sizes = np.maximum(1, np.rint(rng.choice(loads.sizes, size=users, p=loads.users / loads.users.sum()))).astype(np.int64)
+        made: dict[str, Any] = {"active": active, "later": int(new_items), "rng": rng}
+        found = Arrivals.drawn(np.repeat(np.arange(users), sizes), law.dense(), periods, **made)
+        words = f"{self.in_words()}, each in {max(1, round(active * periods))} of {periods} periods"
+        return replace(self, description=words, arrivals=found)
 
     @property
     def size(self) -> int:
@@ -930,6 +976,11 @@ def _loads(stated: float | Mapping[int, float], least: float = math.ulp(0.0)) ->
     rule += ", or a mapping {number of items: how many users have it}"
     _require_number("items_per_user", stated, low=least, high=_MOST_EACH, rule=rule)
     return Loads.of_mean(float(stated))
+
+
+def _require_count(name: str, value: object) -> None:
+    if not _is_count(value):
+        raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
 
 
 def _require_number(name: str, value: float, *, low: float, high: float = sys.float_info.max, rule: str) -> None:

@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.continual import state as states
 from dpselect.continual.horizon import close
-from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
+from dpselect.plan import Arrivals, HorizonPlan, Profile, plan_horizon
 from dpselect.sampling import sampler
 
 FILMS = Path(__file__).resolve().parents[3] / "shared" / "data" / "times" / "movietweetings100k.parquet"
@@ -117,10 +118,11 @@ def one_by_one(
 def planned(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, count: Any, k: int, domain: str) -> HorizonPlan:
     """What a plan says of this log, for the default bound on users."""
     numbers = [pd.factorize(log[name])[0].astype(np.int64) for name in ("user", "item")]
-    arrivals = Arrivals(numbers[0], numbers[1], period.astype(np.int64), asked.releases, "the log")
+    arrivals = Arrivals(numbers[0], numbers[1], period.astype(np.int64), asked.releases)
+    profile = replace(Profile.typical(), description="the log", arrivals=arrivals)
     budget, window = acc.Budget(epsilon=asked.epsilon, delta=asked.delta), asked.window if count == "window" else None
     unknown, clips = domain == "unknown", [dps.HorizonClip()]
-    return plan_horizon(budget, k, arrivals, count=count, window=window, unknown=unknown, clips=clips)
+    return plan_horizon(budget, k, profile, count=count, window=window, unknown=unknown, clips=clips)
 
 
 def table(asked: argparse.Namespace) -> Iterator[str]:
@@ -199,7 +201,8 @@ def year(asked: argparse.Namespace) -> Iterator[str]:
     day for at most 10 pages of a user, pages public, shown from a noisy 90 users on. The page views are made up.
     """
     days, pages, least, daily = 365, 10, 90, 0.015
-    log = Arrivals.made_up(exponent=1.0, items=20_000, users=asked.year, periods=days, items_per_user=40.0, active=0.05)
+    log = Profile.zipf(1.0, 20_000, asked.year, items_per_user=40.0).arriving(days, active=0.05).arrivals
+    assert log is not None
     views = pd.DataFrame({"u": log.users, "i": log.items, "p": log.periods}).drop_duplicates().sample(frac=1, random_state=0)
     views = views[views.groupby(["u", "p"]).cumcount() < pages].sort_values("p", kind="stable")
     noise, rng = float(np.sqrt(pages / (2 * daily))), np.random.default_rng(1)

@@ -25,9 +25,9 @@ from accounting.ledger import Ledger
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 from dpselect import pate
 from dpselect.cli.app import app
-from dpselect.continual import Arrivals, Horizon, plan_horizon
+from dpselect.continual import Horizon
 from dpselect.pate.labelling import Labelling
-from dpselect.plan import Groups, Profile, plan_runs
+from dpselect.plan import Groups, Profile, plan_horizon, plan_runs
 from dpselect.release.session import Schedule
 
 # -- doors that charge a ledger -----------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_topk_takes_the_share_that_it_states_of_both_parts(form: str, tmp_path: 
 REQUEST = dps.TopKRequest(k=3)
 LOOK = Profile.zipf(1.0, items=200, users=5000)
 MODEL = pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8)
-ARRIVALS = Arrivals.made_up(exponent=1.0, items=20, users=100, periods=2)
+ARRIVING = Profile.zipf(1.0, 20, 100).arriving(2)
 Curves = list[acc.Curve]
 
 
@@ -241,9 +241,7 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
         one.mechanism.curve
         for one in plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), budget, best=0.3, relation="add_remove")
     ],
-    "continual.plan_horizon": lambda budget: [
-        plan_horizon(budget, 2, ARRIVALS, clips=[dps.HorizonClip(cells=10)]).mechanism.curve
-    ],
+    "plan.plan_horizon": lambda budget: [plan_horizon(budget, 2, ARRIVING, clips=[dps.HorizonClip(cells=10)]).mechanism.curve],
     "ContinualTopK.fitted": lambda budget: [dps.ContinualTopK.fitted(budget, k=2, periods=3).curve],
     "pate.calibrated": lambda budget: [
         20 * pate.calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, rounds=20).curve
@@ -278,7 +276,7 @@ COMMANDS: dict[str, set[str]] = {
     "quantile": {"dpselect quantile"},
     "continual start": {"ContinualTopK.fitted", "Session.continual"},
     "continual run": {"ContinualTopK.fitted", "Session.continual"},
-    "plan": {"plan", "plan.plan_runs", "continual.plan_horizon", "pate.plan_votes"},
+    "plan": {"plan", "plan.plan_runs", "plan.plan_horizon", "pate.plan_votes"},
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},

@@ -24,10 +24,10 @@ from dpselect.cli import options, out
 from dpselect.cli.config import Config, read
 from dpselect.cli.from_model import command, flags
 from dpselect.cli.pate.plan import answer_pate
-from dpselect.continual.horizon_plan import Arrivals, HorizonPlan, plan_horizon
 from dpselect.errors import InvalidRequest, printable
-from dpselect.plan.asked import QuickPlan, answered, enough, exponent_of, profile_of, quick
+from dpselect.plan.asked import QuickPlan, answered, arriving, enough, profile_of, quick
 from dpselect.plan.charts import Chart, explore, write_page
+from dpselect.plan.horizon_plan import HorizonPlan, plan_horizon
 from dpselect.plan.plan import (
     Plan,
     PlannedMechanism,
@@ -370,7 +370,7 @@ def _plan_horizon(spec: PlanSpec, *, json: bool) -> None:
     found = plan_horizon(
         spec.budget,
         spec.k,
-        _arrivals(spec, spec.periods or 1),
+        arriving(spec),
         count=spec.count or "period",
         window=spec.window,
         unknown=bool(spec.unknown_domain),
@@ -378,26 +378,6 @@ def _plan_horizon(spec: PlanSpec, *, json: bool) -> None:
         seed=spec.seed or 0,
     )
     out.emit(out.json_text(_horizon_data(found)) + "\n" if json else _horizon_shown(found))
-
-
-def _arrivals(spec: PlanSpec, periods: int) -> Arrivals:
-    """The log that the words stand for."""
-    columns: Any = {"user": spec.user, "item": spec.item, "time": spec.time}
-    made_up: Any = spec.given("active", "new_items")
-    if spec.kind_of_shape == "zipf":
-        if any(column is not None for column in columns.values()):
-            raise InvalidRequest(
-                f"user=, item= and time= are columns of a log, and shape={spec.shape} is made up: leave them out"
-            )
-        if spec.items is None or spec.users is None:
-            raise InvalidRequest(f"shape={spec.shape} needs items= and users=: how many there are, roughly")
-        made_up |= {"items": spec.items, "users": spec.users, "items_per_user": spec.items_per_user or 1.0}
-        return Arrivals.made_up(exponent=exponent_of(spec), periods=periods, seed=spec.seed or 0, **made_up)
-    if not spec.shape or None in columns.values():
-        raise InvalidRequest("a horizon is planned on shape=zipf:EXPONENT, or on a public log: name it, user=, item= and time=")
-    if made_up or spec.given("items", "users", "items_per_user"):
-        raise InvalidRequest("a log states its users and items: leave items=, users=, items_per_user=, active=, new_items= out")
-    return Arrivals.from_log(spec.shape, periods=periods, public=spec.public, **columns)
 
 
 def _horizon_data(plan: HorizonPlan) -> dict[str, Any]:

@@ -11,9 +11,9 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.continual import Arrivals, plan_horizon
 from dpselect.continual import state as states
 from dpselect.continual.horizon import close
+from dpselect.plan import Arrivals, Profile, plan_horizon
 from dpselect.sampling import sampler
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -21,9 +21,14 @@ FEW: list[Any] = [dps.HorizonClip()]
 KINDS: Any = {"user": "int", "item": "int"}
 
 
-def made_up(**changed: Any) -> Arrivals:
-    stated = {"exponent": 1.0, "items": 300, "users": 6000, "periods": 5, "items_per_user": 3.0, "active": 0.5, "new_items": 5.0}
-    return Arrivals.made_up(**(stated | changed))
+def made_up(exponent: float = 1.0, users: int = 6000, **changed: Any) -> Profile:
+    stated: Any = {"periods": 5, "active": 0.5, "new_items": 20}
+    return Profile.zipf(exponent, 320, users, items_per_user=3.0).arriving(**(stated | changed))
+
+
+def events_of(profile: Profile) -> Arrivals:
+    assert profile.arrivals is not None
+    return profile.arrivals
 
 
 def found(mechanism: dps.ContinualTopK, log: Arrivals, seed: int, catalogue: list[int] | None) -> list[float]:
@@ -44,8 +49,9 @@ def found(mechanism: dps.ContinualTopK, log: Arrivals, seed: int, catalogue: lis
 @pytest.mark.parametrize(("count", "window", "unknown"), [("period", None, True), ("running", None, False), ("window", 3, True)])
 def test_what_is_planned_is_found(count: Any, window: int | None, unknown: bool) -> None:
     """Within .08 of the mean of one horizon, whose noise is about .02."""
-    log = made_up()
-    plan = plan_horizon(BUDGET, 20, log, count=count, window=window, unknown=unknown, clips=FEW)
+    profile = made_up()
+    log = events_of(profile)
+    plan = plan_horizon(BUDGET, 20, profile, count=count, window=window, unknown=unknown, clips=FEW)
     catalogue = None if unknown else list(range(int(log.items.max()) + 1))
     real = np.array(found(plan.mechanism, log, 0, catalogue))
     assert abs(real.mean() - plan.mean) < 0.08
@@ -56,7 +62,7 @@ def test_what_is_planned_is_found(count: Any, window: int | None, unknown: bool)
 
 
 def test_it_says_where_nothing_is_gained_and_where_it_is() -> None:
-    strong = plan_horizon(BUDGET, 2, made_up(exponent=2.0, users=8000), count="running", clips=FEW)
+    strong = plan_horizon(BUDGET, 2, made_up(exponent=2.0, users=12_000), count="running", clips=FEW)
     assert strong.way == "either"
     assert next(strong.lines()).startswith("Nothing is gained")
     many = plan_horizon(BUDGET, 20, made_up(), count="running", clips=[*FEW, dps.HorizonClip(exponent=0.0, cells=50)])
@@ -73,29 +79,29 @@ def test_a_public_log(tmp_path: Path) -> None:
     log.assign(when=pd.to_datetime(log["when"], unit="D")).to_parquet(tmp_path / "log.parquet")
     columns: Any = {"user": "who", "item": "what", "time": "when", "periods": 2}
     for name in ("log.csv", "log.parquet"):
-        read = Arrivals.from_log(tmp_path / name, **columns, public=True)
+        read = events_of(Profile.of_log(tmp_path / name, **columns, public=True))
         rows = zip(read.periods.tolist(), read.users.tolist(), read.items.tolist(), strict=True)
         assert sorted(rows) == [(1, 0, 0), (1, 1, 0), (2, 0, 1)]
     with pytest.raises(dps.InvalidRequest, match="public"):
-        Arrivals.from_log(tmp_path / "log.csv", **columns)
+        Profile.of_log(tmp_path / "log.csv", **columns)
     with pytest.raises(dps.InvalidRequest, match="columns"):
-        Arrivals.from_log(tmp_path / "log.csv", **(columns | {"time": "nothing"}), public=True)
+        Profile.of_log(tmp_path / "log.csv", **(columns | {"time": "nothing"}), public=True)
 
 
 def test_what_is_made_up() -> None:
-    log = made_up(seed=3)
+    log = events_of(made_up(seed=3))
     events = len(log.users)
     assert 2.5 < events / 6000 < 3.5
     assert (log.periods.min(), log.periods.max(), log.items.max() + 1 <= 320) == (1, 5, True)
     assert pd.Series(log.periods).groupby(log.users).nunique().max() <= 2
     assert len(set(log.items[log.periods == 1].tolist())) <= 300
-    assert len(log.crowd(3).users) == 3 * events
+    assert len(log.multiplied(3).users) == 3 * events
     assert log.merged(2).number == 3
     assert set(log.merged(2).periods.tolist()) == {1, 2, 3}
 
 
 @pytest.mark.parametrize(
-    "changed", [{"users": 0}, {"exponent": -1.0}, {"active": 0.0}, {"items_per_user": 0.5}, {"users": 10**9}]
+    "changed", [{"users": 0}, {"periods": 0}, {"active": 0.0}, {"active": 1.5}, {"new_items": 320}, {"users": 10**9}]
 )
 def test_what_cannot_be_made_up(changed: dict[str, Any]) -> None:
     with pytest.raises(dps.InvalidRequest, match=next(iter(changed))):
@@ -103,7 +109,21 @@ def test_what_cannot_be_made_up(changed: dict[str, Any]) -> None:
 
 
 def test_what_cannot_be_planned() -> None:
-    with pytest.raises(dps.InvalidRequest, match="arrivals"):
+    with pytest.raises(dps.InvalidRequest, match="profile"):
         plan_horizon(BUDGET, 3, pd.DataFrame())  # type: ignore[arg-type]
+    with pytest.raises(dps.InvalidRequest, match="arriving"):
+        plan_horizon(BUDGET, 3, Profile.zipf(1.0, 30, 100))
+    with pytest.raises(dps.InvalidRequest, match="periods="):
+        Profile.of_log("log.csv", user="u", item="i", time="t", public=True)
     with pytest.raises(dps.InvalidRequest, match="clips"):
         plan_horizon(BUDGET, 3, made_up(), clips=[])
+
+
+def test_any_profile_may_have_events_over_time() -> None:
+    """Published counts and users that were learnt are tried as Zipf's law is: each item as popular as the profile says."""
+    counts = [900.0, 400.0, 200.0, 100.0]
+    published = events_of(Profile.of_counts(counts, public=True, items_per_user=1.0).arriving(4))
+    assert np.bincount(published.items) == pytest.approx(np.array(counts), rel=0.25)
+    learnt = Profile.typical(users=500).arriving(3)
+    assert len(np.unique(events_of(learnt).users)) == 500
+    assert learnt.users == 500

@@ -3,182 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
-from typing import Any, Final, Literal, Self, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Budget, Relation
-from accounting.address import masked
 from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, HorizonClip, Over
 from dpselect.continual.history import TESTED, mean_thresholds, single_test
 from dpselect.continual.means import Means
-from dpselect.errors import EventLogError, InvalidRequest
-from dpselect.events.doors.base import Asked, Column
-from dpselect.events.engine import opened
-from dpselect.events.reading import Reading
-from dpselect.events.staging import rows
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.release import public_grid
+from dpselect.plan.arrivals import Arrivals, Integers
 from dpselect.plan.fit import fitted
+from dpselect.plan.profile import Floats, Profile
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
-Integers = NDArray[np.int64]
-_READ = """
-WITH log AS (SELECT u, i, {time} AS t FROM ({log})), ends AS (SELECT min(t) AS first, max(t) AS last FROM log)
-SELECT dense_rank() OVER (ORDER BY u) - 1 AS u, dense_rank() OVER (ORDER BY i) - 1 AS i, {place} AS p
-FROM log, ends WHERE u IS NOT NULL AND i IS NOT NULL AND t IS NOT NULL
-"""
-_MOST_EVENTS = 50_000_000
-
-
-@final
-@dataclass(eq=False, repr=False)
-class Arrivals:
-    """Events as (user, item, period), all by number; never those of the data of a release.
-
-    Attributes:
-        users, items: (n,) whose event it is and of what, from 0.
-        periods: (n,) when, from 1.
-        number: how many periods there are.
-        description: where they come from, in words.
-    """
-
-    users: Integers
-    items: Integers
-    periods: Integers
-    number: int
-    description: str
-
-    @classmethod
-    def from_log(
-        cls, path: Path | str, *, user: Column, item: Column, time: Column, periods: int, public: bool = False, **files: Any
-    ) -> Self:
-        """Those of a log that was published or made up, last year's for example, cut into periods of one length.
-
-        Args:
-            path: a file, one row per event, of any format that `events.read` reads.
-            user, item, time: its columns; times are numbers, timestamps or dates.
-            periods: how many; the first begins with the first event, and the last ends with the last.
-            public: your statement that the log is public or made up.
-            files: further fields of `events.Reading` about files, such as delimiter, encoding, null or normalize.
-
-        Raises:
-            InvalidRequest: `public` is not True, or the file cannot be read, holds no event or has no such columns.
-        """
-        if public is not True:
-            raise InvalidRequest(
-                f"the log {masked(path)} may be private: a plan that looks at a private log leaks it. If it was published or "
-                "made up, declare it (public=True)"
-            )
-        _require_count("periods", periods)
-        try:
-            given = (reading := Reading(user=user, item=item, **files)).given(path)
-            given = replace(given, asked=Asked.of(user, item, None, None, time))
-            with opened(reading.memory_limit) as engine:
-                log = rows(engine, given)
-                (kind,) = engine.run(f"SELECT any_value(typeof(t)) FROM ({log.sql})", what=log.what)[0]
-                text = "coalesce(TRY_CAST(t AS DOUBLE), epoch_us(CAST(t AS TIMESTAMP)))"
-                moment = "t" if kind in _NUMBERS else text if kind == "VARCHAR" else "epoch_us(CAST(t AS TIMESTAMP))"
-                place = f"least({periods}, 1 + CAST(floor((t - first) * {periods}.0 / (last - first + 1)) AS BIGINT))"
-                found = engine.columns(_READ.format(log=log.sql, time=moment, place=place), what=log.what)
-        except EventLogError as error:
-            raise InvalidRequest(str(error)) from None
-        if len(found["u"]) == 0:
-            raise InvalidRequest(f"{masked(path)} holds no event with a user, an item and a time: name another log")
-        who, what, when = (np.ascontiguousarray(found[name], dtype=np.int64) for name in ("u", "i", "p"))
-        return cls(who, what, when, periods, f"the public log {Path(path).name}")
-
-    @classmethod
-    def made_up(
-        cls,
-        *,
-        exponent: float,
-        items: int,
-        users: int,
-        periods: int,
-        items_per_user: float = 1.0,
-        active: float = 1.0,
-        new_items: float = 0.0,
-        seed: int = 0,
-    ) -> Self:
-        """Events by Zipf's law, drawn once.
-
-        Args:
-            exponent: of Zipf's law of users per item, >= 0.
-            items: how many items there are in the first period.
-            users: how many users there are in all.
-            periods: how many periods.
-            items_per_user: events of a user in all periods together: a mean, around which users are spread geometrically.
-            active: the share of periods, in (0, 1], in which a user has events at all.
-            new_items: how many items come with each further period, of any rank.
-            seed: of this draw; it releases nothing.
-
-        Raises:
-            InvalidRequest: an argument is outside its domain, or there are more than 50,000,000 events.
-        """
-        for name, count in (("items", items), ("users", users), ("periods", periods)):
-            _require_count(name, count)
-        for name, number, holds, rule in (
-            ("exponent", exponent, exponent >= 0, "a number >= 0"),
-            ("items_per_user", items_per_user, items_per_user >= 1, "a mean >= 1, over all periods"),
-            ("active", active, 0 < active <= 1, "a share of periods in (0, 1]"),
-            ("new_items", new_items, new_items >= 0, "a number >= 0, for each period"),
-        ):
-            if not holds or not np.isfinite(number):
-                raise InvalidRequest(f"{name}={number!r} must be {rule}")
-        if users * items_per_user > _MOST_EVENTS:
-            raise InvalidRequest(f"users={users:,} with {items_per_user:g} items each are too many events to make up: try fewer")
-        rng = np.random.default_rng(seed)
-        owner = np.repeat(np.arange(users), rng.geometric(1 / items_per_user, users))
-        # A user's events fall into this many periods, at a distance that visits all periods before one again.
-        days = max(1, round(active * periods))
-        strides = np.array([step for step in range(1, periods + 1) if np.gcd(step, periods) == 1], dtype=np.int64)
-        start, stride = rng.integers(0, periods, users), strides[rng.integers(0, len(strides), users)]
-        when = (start[owner] + stride[owner] * rng.integers(0, days, len(owner))) % periods + 1
-        all_items = items + round(new_items * (periods - 1))
-        since = np.ones(all_items, dtype=np.int64)
-        later = rng.permutation(all_items)[items:]
-        since[later] = rng.integers(2, max(periods, 2) + 1, len(later)) if len(later) else 0
-        chances = np.cumsum(np.arange(1, all_items + 1, dtype=np.float64) ** -exponent)
-        what, open_ = np.zeros(len(owner), dtype=np.int64), np.arange(len(owner))
-        while len(open_):
-            what[open_] = np.searchsorted(chances, rng.random(len(open_)) * chances[-1])
-            open_ = open_[since[what[open_]] > when[open_]]
-        words = (
-            f"Zipf's law with exponent {exponent:g}, {items:,} items and {new_items:g} more each period, {users:,} users with "
-        )
-        words += f"{items_per_user:g} items in {days} of {periods} periods"
-        return cls(owner, what, when, periods, words)
-
-    def crowd(self, factor: int) -> Arrivals:
-        """`factor` users like each."""
-        copies = np.arange(factor).repeat(len(self.users)) * (self.users.max(initial=0) + 1)
-        many: Any = [np.tile(column, factor) for column in (self.users, self.items, self.periods)]
-        return Arrivals(many[0] + copies, many[1], many[2], self.number, f"{factor} times the users of {self.description}")
-
-    def merged(self, periods: int) -> Arrivals:
-        """The same events in periods that are this many times as long."""
-        longer = (self.periods - 1) // periods + 1
-        words = f"{self.description}, {periods} periods at once"
-        return Arrivals(self.users, self.items, longer, -(-self.number // periods), words)
-
-
-_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE")
-
-
-def _require_count(name: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise InvalidRequest(f"{name}={value!r} must be an integer >= 1")
-
-
-Floats = NDArray[np.float64]
 _TRIED = ((1.5, 20), (0.0, 10), (0.0, 50), (1.0, 20), (1.0, 50), (1.5, 10), (1.5, 50), (2.0, 10))
 CLIPS: Final = tuple(HorizonClip(exponent=p, cells=n) for p, n in _TRIED)
 _MOST_ITEMS = 20  # of a user, in a release that is charged by itself
@@ -240,7 +86,7 @@ class HorizonPlan:
 def plan_horizon(
     budget: Budget,
     k: int,
-    arrivals: Arrivals,
+    profile: Profile,
     *,
     count: Over = "period",
     window: int | None = None,
@@ -257,7 +103,8 @@ def plan_horizon(
     Args:
         budget: of the whole horizon.
         k: how many items each period releases.
-        arrivals: a log like the one to come, over as many periods.
+        profile: of a log like the one to come, with events over as many periods: `Profile.of_log(..., time=, periods=)`, or
+            `arriving(periods)` of any other profile.
         count, window, relation: as for `ContinualTopK`.
         unknown: whether items are read off the log; False for a public catalogue of all its items.
         clips: the ways to bound users that are tried.
@@ -267,8 +114,12 @@ def plan_horizon(
         CalibrationError: the budget pays for no amount of noise.
         InvalidMechanism, InvalidRequest: a setting is refused.
     """
-    if not isinstance(arrivals, Arrivals):
-        raise InvalidRequest(f"arrivals must be Arrivals of a public or made-up log, not {type(arrivals).__name__}")
+    arrivals = getattr(profile, "arrivals", None)
+    if not isinstance(profile, Profile) or arrivals is None:
+        raise InvalidRequest(
+            "profile must be a dpselect.Profile that says when users come: Profile.of_log(..., time=, periods=), or "
+            "profile.arriving(periods) for one that is made up"
+        )
     if not clips:
         raise InvalidRequest("clips is empty: name a HorizonClip, or leave it out")
 
@@ -297,7 +148,7 @@ def plan_horizon(
         remembered=tuple(alone[1].tolist()),
         clips=tuple((users, mean) for mean, users in found),
         longer=tuple(longer),
-        log=arrivals.description,
+        log=profile.in_words(),
     )
 
 
