@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from numbers import Real
 from typing import Any, NoReturn, Self, final
 
@@ -511,6 +511,7 @@ def two_steps(
     )
 
 
+@lru_cache(maxsize=256)
 def _tried(
     kind: type[Mechanism],
     budget: Budget,
