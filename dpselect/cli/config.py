@@ -24,6 +24,8 @@ from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
 from dpselect.plan.plan import Part
 from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, PlanFields, PlanSpec, ReleaseFields, Spec, typed
+from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
+from dpselect.spec.replay_spec import ReplayFields
 
 
 class ConfigTable(Frozen):
@@ -113,12 +115,22 @@ class PlanTable(table(PlanFields)):  # type: ignore[misc]
 
 
 @final
+class ContinualTable(table(PeriodFields, StateFields, EveryFields)):  # type: ignore[misc]
+    """[continual]: a horizon of releases."""
+
+
+@final
+class VerifyTable(table(ReplayFields)):  # type: ignore[misc]
+    """[verify]: which users are left out of a replay."""
+
+
+@final
 class Config(ConfigTable):
     """The whole file. Every table and every key may be left out.
 
     Args:
-        data, release, budget, ledger, plan: its tables. `budget` is what all planned releases together may cost: epsilon with or
-            without delta, or rho with or without delta; nats.
+        data, release, budget, ledger, plan, continual, verify: its tables. `budget` is what all planned releases together may
+            cost: epsilon with or without delta, or rho with or without delta; nats.
     """
 
     data: DataTable = Field(default=DataTable(), description="a table")
@@ -126,6 +138,8 @@ class Config(ConfigTable):
     budget: Budget | None = Field(default=None, description="a table with epsilon or rho, and perhaps delta")
     ledger: LedgerTable | None = Field(default=None, description="a table with url and dataset")
     plan: PlanTable = Field(default=PlanTable(), description="a table")
+    continual: ContinualTable = Field(default=ContinualTable(), description="a table")
+    verify: VerifyTable = Field(default=VerifyTable(), description="a table")
 
     @property
     def releases(self) -> int:
@@ -156,9 +170,10 @@ class Config(ConfigTable):
             held |= {} if table is None else table.stated()
         if self.release.mechanism is not None and "mechanism" in spec.model_fields:
             held.setdefault("releases", self.releases)
-        if spec.own_fields is not None:  # a name that other tables have too is the spec's own there
-            own = next(table for _, table in self if isinstance(table, ConfigTable) and spec.own_fields in table.of)
-            held = {name: value for name, value in held.items() if name not in spec.own_fields.model_fields} | own.stated()
+        for mixin in spec.own_fields:  # a name that other tables have too is the spec's own there
+            own = next(table for _, table in self if isinstance(table, ConfigTable) and mixin in table.of)
+            held = {name: value for name, value in held.items() if name not in mixin.model_fields}
+            held |= {name: value for name, value in own.stated().items() if name in mixin.model_fields}
         return {name: value for name, value in held.items() if name in spec.model_fields and value is not None}
 
     def planned(self, spec: PlanSpec, release: Mapping[str, Any]) -> Self:
@@ -210,6 +225,8 @@ _TABLES: dict[str, type[Frozen]] = {
     "ledger": LedgerTable,
     "plan": PlanTable,
     "plan.schedule": Part,
+    "continual": ContinualTable,
+    "verify": VerifyTable,
 }
 
 

@@ -98,10 +98,6 @@ Catalogue = Annotated[
 LedgerUrl = Annotated[
     str | None, Option(help="Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.")
 ]
-Where = Annotated[
-    list[str] | None,
-    question(metavar="CONDITION", help="Read the events that satisfy this alone, as for topk; may be repeated."),
-]
 ValueClip = Annotated[
     str | None,
     question(

@@ -13,13 +13,14 @@ from typing import Annotated, Any, final
 from rich.console import Group
 from rich.table import Column, Table
 from rich.text import Text
-from typer import Argument, Exit, Option, Typer
+from typer import Argument, Exit, Typer
 
 import dpselect as dps
 from accounting import Relation
 from dpselect import InvalidRequest, Sensitivity, events, verify
-from dpselect.cli import continual, options, out
-from dpselect.cli.config import Config, read
+from dpselect.cli import options, out
+from dpselect.cli.config import read
+from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.events import Reading
 from dpselect.events.catalogue import public_list
@@ -29,7 +30,8 @@ from dpselect.events.file_options import FILE_OPTIONS
 from dpselect.events.staging import rows, split
 from dpselect.events.time_window import periods
 from dpselect.selection import Label
-from dpselect.spec import item_columns, value_clip_of
+from dpselect.sensitivity import Norm
+from dpselect.spec import HorizonReplaySpec, ReplaySpec
 from dpselect.verify.log_replay import EVERYBODY
 
 app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
@@ -40,151 +42,30 @@ def _verify() -> None:
     """Check what a release rests on. What these commands print is computed from private data without noise: keep it."""
 
 
-@app.command(cls=SectionedCommand)
-def horizon(
-    events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for continual run.")],
-    user: continual.User,
-    item: continual.Item,
-    time: continual.Time,
-    every: continual.Length,
-    since: continual.Since,
-    until: continual.Until,
-    count: continual.Count = "period",
-    window: continual.Window = None,
-    relation: continual.Relation = "add_remove",
-    exponent: continual.Exponent = 1.5,
-    cells: continual.Cells = 20,
-    time_zone: continual.TimeZone = "UTC",
-    time_unit: continual.TimeUnit = None,
-    n_users: Annotated[int, Option(min=1, help="How many users to leave out, one at a time; half of them the heaviest.")] = 20,
-    seed: Annotated[int, Option(min=0, help="Seed of the choice of the other half. It releases nothing.")] = 0,
-    name_salt: Annotated[
-        str | None, Option(help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing.")
-    ] = None,
-    format: continual.FileFormat = "auto",
-    header: options.Header = None,
-    json: options.Json = False,
-    _debug: options.Debug = False,
-) -> None:
-    """Count all periods of a log again without each of some users, and hold the changes of all measurements against the price.
-
-    What is checked is everything between the log and the noise: periods, bounds on users over all of them, pairs that count once.
-    Users appear by a salted name only. The status is 1 where somebody moves more than is paid for.
-    """
-    times = {"time": time, "since": since, "until": until, "time_zone": time_zone, "time_unit": time_unit}
-    about = {"user": user, "item": continual.columns(item), "format": format, "header": header}
-    reading = Reading.model_validate({**about, **times})
-    assert reading.window is not None, "there is a column of times"
-    named = list(periods(reading.window, every))
-    bounds = dps.HorizonClip(exponent=exponent, cells=cells)
-    settings: Any = {"count": count, "window": window, "users": bounds, "relation": relation}
-    mechanism = dps.ContinualTopK(k=1, periods=len(named), scale=1.0, **settings)
-    from dpselect.continual.continual_top_k import declared  # the help does without it
-
-    found = _horizon_replayed(mechanism, events, reading, named, salt=name_salt, users=n_users, seed=seed)
-    stated = declared(mechanism)
-    _report(found, {"l0": stated.l0, "l2": stated.l2}, relation, json=json)
-
-
-_ClipNorm = Annotated[
-    str | None, options.users(metavar="NORM", help="That norm: l2 or l1. Default: the planned mechanism's, or l2.")
-]
-_NameSalt = Annotated[
-    str | None,
-    options.output(help="Secret that users' names are salted with. Default: a fresh one, and a name tells nothing."),
-]
-
-
-@app.command(cls=SectionedCommand)
-def replay(
+def _replay(
     events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
-    user: options.User = None,
-    item: options.Item = None,
-    domain: Annotated[Path | None, options.items(help="A public catalogue of items.")] = None,
-    domain_column: options.CatalogueColumn = None,
-    group: Annotated[
-        str | None, options.groups(metavar="COLUMN", help="Column of groups: its name, or its number from 1.")
-    ] = None,
-    groups: options.Groups = None,
-    groups_column: options.GroupsColumn = None,
-    max_groups_per_user: options.MaxGroupsPerUser = None,
-    max_items_per_user: options.MaxItemsPerUser = None,
-    clip: Annotated[float | None, options.users(metavar="C", help="Scale each user's counts to a norm of at most C.")] = None,
-    clip_norm: _ClipNorm = None,
-    value: options.Value = None,
-    value_clip: options.ValueClip = None,
-    where: options.Where = None,
-    time: options.Time = None,
-    since: options.Since = None,
-    until: options.Until = None,
-    time_zone: Annotated[str, options.time(metavar="ZONE", help="Zone of times that state none.")] = "UTC",
-    time_unit: options.TimeUnit = None,
-    salt: Annotated[str | None, options.users(help="Salt of these choices. Default: a fresh random one.")] = None,
-    relation: options.Neighbours = None,
-    n_users: Annotated[int, Option(min=1, help="How many users to leave out, one at a time; half of them the heaviest.")] = 100,
-    seed: Annotated[int, options.output(min=0, help="Seed of the choice of the other half. It releases nothing.")] = 0,
-    name_salt: _NameSalt = None,
-    format: options.LogFormat = None,
-    header: options.Header = None,
-    table: options.DatabaseTable = None,
-    query: options.DatabaseQuery = None,
-    memory_limit: options.MemoryLimit = None,
-    config: options.Config = None,
+    spec: ReplaySpec,
+    config: Path | None,
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
-    """Read the log again without each of some users, and hold the changes against what the reading declares.
-
-    What is checked is everything between the log and the mechanism: columns, bounds, clips and groups as topk uses them. Users
-    appear by a salted name only. The status is 1 where the declaration is broken.
-    """
-    asked = _whole({name: value for name, value in locals().items() if name not in ("config", "json", "_debug")}, config)
-    found, declared = _replayed(asked)
-    _report(found, declared, asked["relation"], json=json)
-
-
-_USUAL = {"relation": "add_remove", "format": "auto", "clip_norm": "l2"}
-
-
-def _whole(stated: dict[str, Any], file: Path | None) -> dict[str, Any]:
-    """The options, on top of the tables of a file that say how a log is read."""
-    base = Config() if file is None else read(file)
-    planned = base.release.mechanism
-    norm = {"clip_norm": "l1"} if planned is not None and planned.covers.l1 is not None else {}
-    asked: dict[str, Any] = dict.fromkeys(stated) | _USUAL | norm | options.given(dict(base.data)) | options.given(stated)
-    for name in ("user", "item"):
-        if asked.get(name) is None:
-            raise InvalidRequest(f"--{name} is missing: give it, or {name} in [data] of the file given with --config")
-    asked |= {"item": item_columns(asked["item"]), "value_clip": asked["value_clip"] and value_clip_of(asked["value_clip"])}
-    if asked["group"] is None and any(asked[name] is not None for name in ("groups", "groups_column", "max_groups_per_user")):
-        raise InvalidRequest("--groups, --groups-column and --max-groups-per-user are about the column --group: name it too")
-    for column, public in (("domain_column", "domain"), ("groups_column", "groups")):
-        if asked[column] is not None and asked[public] is None:
-            raise InvalidRequest(f"{options.flags(column)}={asked[column]!r} is a column of no file: give --{public} too")
-    if (asked["value"] is None) != (asked["value_clip"] is None):
-        raise InvalidRequest("--value names a column, --value-clip the most that a user may add to an item: give both or neither")
-    return asked
+    planned = None if config is None else read(config).release.mechanism
+    usual: Norm = "l2" if planned is None or planned.covers.l1 is None else "l1"
+    norm = spec.clip_norm or usual
+    bounded = spec.group is not None or spec.max_items_per_user is not None
+    salt = spec.salt or (secrets.token_hex(16) if bounded else None)  # of what is kept, the same for all logs
+    groups = None if spec.groups is None else public_list(spec.groups, spec.groups_column, str(spec.group), spec, "groups")
+    reading = spec.reading(groups=groups, clip_norm=norm, salt=salt)
+    with _loaded(events[0] if len(events) == 1 else events, reading) as log, out.counted("replaying users") as told:
+        users, names = spec.n_users or 100, spec.name_salt or secrets.token_hex(16)
+        found = verify.replay(_pipeline(spec, reading), log, salt=names, users=users, seed=spec.seed, progress=told)
+    _report(found, _declared(spec, norm), spec.relation, json=json)
 
 
-def _replayed(asked: dict[str, Any]) -> tuple[Any, dict[str, float | None]]:
-    """The replay, and what was declared."""
-    source = asked["events"][0] if len(asked["events"]) == 1 else asked["events"]
-    # How the log is read; what chooses the items and groups that are kept is the same for all logs.
-    stated = {name: asked[name] for name in Reading.model_fields if name in asked and name not in ("groups", "buckets")}
-    if asked["groups"] is not None:
-        stated["groups"] = events.read_catalogue(asked["groups"], asked["groups_column"], item=asked["group"])
-    if asked["salt"] is None and (asked["group"] is not None or asked["max_items_per_user"] is not None):
-        stated["salt"] = secrets.token_hex(16)
-    reading = Reading(**stated)
-    pipeline, names = _pipeline(asked, reading), asked["name_salt"] or secrets.token_hex(16)
-    with _loaded(source, reading) as log, out.counted("replaying users") as told:
-        found = verify.replay(pipeline, log, salt=names, users=asked["n_users"], seed=asked["seed"], progress=told)
-    return found, _declared(asked)
-
-
-def _pipeline(asked: dict[str, Any], reading: Reading) -> Callable[[Path], Any]:
+def _pipeline(spec: ReplaySpec, reading: Reading) -> Callable[[Path], Any]:
     """The reading, as `topk` does it, of the log's columns under their short names."""
-    catalogue = asked["domain"] and public_list(asked["domain"], asked["domain_column"], asked["item"], reading, "domain")
+    named = tuple(map(str, spec.item)) if isinstance(spec.item, tuple | list) else str(spec.item)
+    catalogue = None if spec.domain is None else public_list(spec.domain, spec.domain_column, named, reading, "domain")
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
     within = None if reading.clip is None else catalogue  # users are clipped within the catalogue
     columns: dict[str, Any] = {role: SHORT[role] for role in ("user", "group", "value", "time") if role in reading.asked.columns}
@@ -192,26 +73,48 @@ def _pipeline(asked: dict[str, Any], reading: Reading) -> Callable[[Path], Any]:
     short = reading.model_copy(update={**columns, **file, "item": items, "within": within})
 
     def scores(log: Path) -> Any:
-        return events.read(log, short).scores(None if within else catalogue, relation=asked["relation"], clip=asked["clip"])
+        return events.read(log, short).scores(None if within else catalogue, relation=spec.relation, clip=spec.clip)
 
     return scores
 
 
-def _declared(asked: dict[str, Any]) -> dict[str, float | None]:
+def _declared(spec: ReplaySpec, norm: Norm) -> dict[str, float | None]:
     """What a user may change, None for any amount."""
-    clip, relation, most = asked["clip"], asked["relation"], asked["max_items_per_user"]
+    relation, most = spec.relation, spec.max_items_per_user
     stated = Sensitivity.of_counts(relation, most)
-    if asked["value_clip"] is not None:
-        low, high = asked["value_clip"]
+    if isinstance(spec.value_clip, tuple):
+        low, high = spec.value_clip
         stated = Sensitivity.of_sums(low, high, relation, most)
-    if clip is not None:
-        stated = Sensitivity.of_clipped(clip, asked["clip_norm"], relation, most)
+    if spec.clip is not None:
+        stated = Sensitivity.of_clipped(spec.clip, norm, relation, most)
     declared: dict[str, float | None] = {"linf": stated.linf, "l0": stated.l0}
     declared |= {
         name: None if math.isinf(norm) else norm for name, norm in (("l1", stated.l1_of(None)), ("l2", stated.l2_of(None)))
     }
     users = 2 if relation == "replace_one" else 1
-    return declared if asked["group"] is None else declared | {"groups": users * asked["max_groups_per_user"]}
+    return declared if spec.max_groups_per_user is None else declared | {"groups": users * spec.max_groups_per_user}
+
+
+def _horizon(
+    events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for continual run.")],
+    spec: HorizonReplaySpec,
+    json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    from dpselect.continual.continual_top_k import ContinualTopK, declared  # the help does without it
+
+    reading = spec.reading()
+    assert reading.window is not None, "there is a column of times"
+    named = list(periods(reading.window, spec.every or "day"))
+    settings: Any = {"count": spec.count, "window": spec.window, "users": spec.users, "relation": spec.relation}
+    mechanism = ContinualTopK(k=1, periods=len(named), scale=1.0, **settings)
+    found = _horizon_replayed(mechanism, events, reading, named, spec)
+    stated = declared(mechanism)
+    _report(found, {"l0": stated.l0, "l2": stated.l2}, spec.relation, json=json)
+
+
+app.command("replay", cls=SectionedCommand)(command(ReplaySpec, _replay))
+app.command("horizon", cls=SectionedCommand)(command(HorizonReplaySpec, _horizon))
 
 
 # -- what a replay found ---------------------------------------------------------------------------------------------------
@@ -248,7 +151,7 @@ def _report(found: Any, declared: dict[str, float | None], relation: Relation, *
 
 
 def _horizon_replayed(
-    mechanism: dps.ContinualTopK, events: str, reading: Reading, named: list[Any], *, salt: str | None, users: int, seed: int
+    mechanism: dps.ContinualTopK, events: str, reading: Reading, named: list[Any], spec: HorizonReplaySpec
 ) -> verify.Replay:
     from dpselect.continual.horizon import pipeline
 
@@ -268,7 +171,8 @@ def _horizon_replayed(
         everybody = [str(name) for name in log.users()]
         choices = secrets.token_hex(16)
         run = pipeline(mechanism, parts, untimed, counted.labels, everybody, choices)
-        return verify.replay(run, log, salt=salt or secrets.token_hex(16), users=users, seed=seed, progress=told)
+        names = spec.name_salt or secrets.token_hex(16)
+        return verify.replay(run, log, salt=names, users=spec.n_users or 20, seed=spec.seed, progress=told)
 
 
 # -- the log without one of its users ------------------------------------------------------------------------------------

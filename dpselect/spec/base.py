@@ -27,6 +27,7 @@ def _flag(value: object) -> object:
 
 
 Flag = Annotated[bool, BeforeValidator(_flag)]
+Seed = Annotated[int, Field(ge=0, strict=True)]
 
 
 def option(
@@ -60,8 +61,8 @@ class Spec(Frozen):
     """Base of all specs."""
 
     error_class: ClassVar[Any] = InvalidRequest  # also where a mixin has another
-    own_fields: ClassVar[Any] = None
-    """The mixin whose fields stand in a table of a file that is this spec's own."""
+    own_fields: ClassVar[tuple[Any, ...]] = ()
+    """Mixins whose fields stand in tables of a file that are this question's own, and not what the names mean elsewhere."""
 
     @classmethod
     def _own_error(cls, data: Any, validate: Callable[[Any], Any]) -> Any:

@@ -13,7 +13,7 @@ from accounting import Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidRequest
 from dpselect.plan.plan import Charged, Criterion, Part
-from dpselect.spec.base import Column, Flag, Spec, option
+from dpselect.spec.base import Column, Flag, Seed, Spec, option
 from dpselect.spec.shared_fields import BudgetFields, FileFields, item_columns
 from dpselect.spec.topk_spec import Over
 
@@ -47,7 +47,6 @@ def parts_of(stated: Any) -> Any:
 Schedule = Annotated[tuple[Part, ...], BeforeValidator(parts_of)]
 """Parts of releases, or pairs (releases, k), that share a budget."""
 Rounds = Annotated[Count, Field(ge=100, le=10_000_000)]
-Seed = Annotated[int, Field(ge=0, strict=True)]
 
 
 class ProfileFields(Spec):
@@ -226,7 +225,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
     data are expected to have. No data are read, and nothing is spent.
     """
 
-    own_fields: ClassVar[Any] = PlanFields
+    own_fields: ClassVar[Any] = (PlanFields,)
 
     epsilon: Real | None = option("What all releases together may cost, in nats.", ways="periods quick pate")
     delta: Real | None = option(

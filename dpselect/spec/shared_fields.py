@@ -11,7 +11,7 @@ from pydantic import SkipValidation, model_validator
 
 from accounting import Budget, InvalidBudget, Relation
 from accounting.frozen import Real
-from dpselect.errors import InvalidRequest
+from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Unit
 from dpselect.selection import Label
@@ -19,6 +19,7 @@ from dpselect.spec.base import Column, Flag, Spec, option
 
 if TYPE_CHECKING:
     from accounting import Ledger
+    from dpselect.events.reading import Reading
 else:  # not checked by pydantic: a question without a ledger does without a database
     Ledger = Any
 
@@ -72,7 +73,7 @@ class BudgetFields(Spec):
         return Budget(epsilon=self.epsilon, delta=self.delta or 0.0, rho=self.rho)
 
 
-class LedgerFields(Spec):
+class PayerFields(Spec):
     """Who pays, and what the ledger writes down of it."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
@@ -81,9 +82,6 @@ class LedgerFields(Spec):
         env="DPSELECT_LEDGER",
     )
     dataset: str | None = option("Dataset of the ledger whose budget pays.")
-    period: SkipValidation[str | Sequence[str] | None] = option(
-        "Period whose rows the log holds, where the dataset has a budget per period; may be repeated.", "Ledger", many=True
-    )
     team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger")
     purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger")
     actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger")
@@ -94,7 +92,8 @@ class LedgerFields(Spec):
 
     @model_validator(mode="after")
     def _names_who_pays(self) -> Self:
-        stated = [name for name in LedgerFields.model_fields if getattr(self, name) not in (None, ())]
+        asked = (*PayerFields.model_fields, *LedgerFields.model_fields)
+        stated = [name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())]
         if stated and (self.ledger is None or self.dataset is None):
             theirs = [f"{name}=" for name in stated if name not in ("ledger", "dataset")]
             why = f" ({', '.join(theirs)} is theirs)" if theirs else ""
@@ -103,6 +102,14 @@ class LedgerFields(Spec):
                 "visits"
             )
         return self
+
+
+class LedgerFields(PayerFields):
+    """Who pays for one release, and for which rows."""
+
+    period: SkipValidation[str | Sequence[str] | None] = option(
+        "Period whose rows the log holds, where the dataset has a budget per period; may be repeated.", "Ledger", many=True
+    )
 
     @property
     def periods(self) -> tuple[str, ...]:
@@ -151,6 +158,20 @@ class FileFields(Spec, FileOptions):
         "Memory of the engine before it spills to disk, 2GiB for example.", "Reading the log", metavar="SIZE"
     )
 
+    def reading(self, **stated: Any) -> Reading:
+        """How the log is read, with what is stated here in place of the spec's own.
+
+        Raises:
+            InvalidRequest: fields contradict each other; nothing has been read.
+        """
+        from dpselect.events.reading import Reading  # the help of a command does without it
+
+        fields = {name: getattr(self, name) for name in Reading.model_fields if name in type(self).model_fields}
+        try:
+            return Reading(**fields | stated)
+        except EventLogError as error:
+            raise InvalidRequest(str(error)) from None
+
 
 class SourceFields(FileFields):
     """How any log is read. Rules of what is read are those of `events.Reading`, which is made of these."""
@@ -168,8 +189,8 @@ class SourceFields(FileFields):
     )
 
 
-class LogFields(SourceFields):
-    """How a log of items is read, and what one user may contribute."""
+class ItemFields(SourceFields):
+    """How a log of items is read."""
 
     item: SkipValidation[Column | Sequence[Column]] = option(
         "Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) make up one item.",
@@ -178,12 +199,64 @@ class LogFields(SourceFields):
         parse=item_columns,
         many=True,
     )
+
+
+class CatalogueFields(Spec):
+    """A public list of items."""
+
     domain: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
         "A public catalogue of items, made without looking at the log. Without it delta= is needed.", metavar="FILE"
     )
     domain_column: str | None = option(
         "Column of the catalogue that holds the items, if it has several.", "Items", metavar="COLUMN"
     )
+
+    @model_validator(mode="after")
+    def _names_the_catalogue(self) -> Self:
+        if self.domain_column is not None and self.domain is None:
+            raise ValueError(f"domain_column={self.domain_column!r} is a column of no catalogue: give domain= too")
+        return self
+
+
+class GroupFields(Spec):
+    """Groups of events, each with items of its own."""
+
+    group: SkipValidation[Column | None] = option(
+        "Release the k items of every group of this column: each city, country or day.", "Groups", metavar="COLUMN"
+    )
+    groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
+        "A public list of groups, made without looking at the log. Without it they are discovered.", "Groups", metavar="FILE"
+    )
+    groups_column: str | None = option(
+        "Column of that list that holds the groups, if it has several.", "Groups", metavar="COLUMN"
+    )
+
+    @model_validator(mode="after")
+    def _names_the_column(self) -> Self:
+        if self.groups_column is not None and self.groups is None:
+            raise ValueError(f"groups_column={self.groups_column!r} is a column of no list: give groups= too")
+        if self.group is None and self.groups is not None:
+            raise ValueError("groups= and groups_column= are about the column group=: name it too")
+        return self
+
+
+class TimeFields(Spec):
+    """When events were."""
+
+    time: SkipValidation[Column | None] = option(
+        "Column of times: timestamps, dates, or ISO 8601 text.", "Time", metavar="COLUMN"
+    )
+    since: SkipValidation[Any] = option("Read events from this time on; it is public.", "Time", metavar="TIME")
+    until: SkipValidation[Any] = option("Read events before this time; it is public.", "Time", metavar="TIME")
+    time_zone: str = option(
+        "Zone of times that state none, Europe/Berlin for example. Default: UTC.", "Time", "UTC", metavar="ZONE"
+    )
+    time_unit: SkipValidation[Unit | None] = option("Unit of times that are numbers since 1970, in UTC: s, ms or us.", "Time")
+
+
+class LogFields(TimeFields, GroupFields, CatalogueFields, ItemFields):
+    """How a log of items is read, and what one user may contribute."""
+
     max_items_per_user: SkipValidation[int | None] = option(
         "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users"
     )
@@ -194,15 +267,6 @@ class LogFields(SourceFields):
         metavar="C",
     )
     salt: str | None = option("Salt of that choice. Default: a fresh random one, which is printed.", "Bounds on users")
-    group: SkipValidation[Column | None] = option(
-        "Release the k items of every group of this column: each city, country or day.", "Groups", metavar="COLUMN"
-    )
-    groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
-        "A public list of groups, made without looking at the log. Without it they are discovered.", "Groups", metavar="FILE"
-    )
-    groups_column: str | None = option(
-        "Column of that list that holds the groups, if it has several.", "Groups", metavar="COLUMN"
-    )
     max_groups_per_user: SkipValidation[int | None] = option(
         "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.", "Groups"
     )
@@ -215,27 +279,14 @@ class LogFields(SourceFields):
         metavar="[LOW,]HIGH",
         parse=value_clip_of,
     )
-    time: SkipValidation[Column | None] = option(
-        "Column of times: timestamps, dates, or ISO 8601 text.", "Time", metavar="COLUMN"
-    )
-    since: SkipValidation[Any] = option("Read events from this time on; it is public.", "Time", metavar="TIME")
-    until: SkipValidation[Any] = option("Read events before this time; it is public.", "Time", metavar="TIME")
-    time_zone: str = option(
-        "Zone of times that state none, Europe/Berlin for example. Default: UTC.", "Time", "UTC", metavar="ZONE"
-    )
-    time_unit: SkipValidation[Unit | None] = option("Unit of times that are numbers since 1970, in UTC: s, ms or us.", "Time")
     relation: Relation = option(
         "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy", "add_remove"
     )
 
     @model_validator(mode="after")
-    def _names_what_lists_are_of(self) -> Self:
-        for name, of in (("groups_column", "groups"), ("domain_column", "domain")):
-            if getattr(self, name) is not None and getattr(self, of) is None:
-                what = "list" if of == "groups" else "catalogue"
-                raise ValueError(f"{name}={getattr(self, name)!r} is a column of no {what}: give {of}= too")
-        if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
-            raise ValueError("groups=, groups_column= and max_groups_per_user= are about the column group=: name it too")
+    def _bounds_what_there_is(self) -> Self:
+        if self.group is None and self.max_groups_per_user is not None:
+            raise ValueError("max_groups_per_user= is about the column group=: name it too")
         if (self.value is None) != (self.value_clip is None):
             raise ValueError("value= names a column, value_clip= the most that a user may add to an item: give both or neither")
         return self

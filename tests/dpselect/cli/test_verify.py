@@ -96,7 +96,7 @@ def test_a_reader_that_keeps_one_more_is_found_by_name(run: Any, visits: Path, m
         (("--max-groups-per-user", 1), "--group: name it"),
         (("--group", "town"), "--group needs --max-groups-per-user"),
         (("--domain-column", "x"), "give --domain too"),
-        (("--clip-norm", "linf", "--clip", 1), "--clip-norm='linf'"),
+        (("--clip-norm", "linf", "--clip", 1), "'--clip-norm': Value error, 'linf'"),
         (("--relation", "replace_one", "--n-users", 1), "at least 2"),
     ],
 )

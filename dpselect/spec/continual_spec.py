@@ -1,0 +1,158 @@
+"""`ContinualSpec` and its like: a horizon of releases, for one price over all of its periods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from pydantic import SkipValidation, model_validator
+
+from accounting import Budget, InvalidBudget, Relation
+from accounting.frozen import Count, Real
+from dpselect.continual.continual_top_k import HorizonClip
+from dpselect.events.file_options import FileOptions
+from dpselect.events.time_window import Every
+from dpselect.selection import Label
+from dpselect.spec.base import Column, Flag, Spec, option
+from dpselect.spec.shared_fields import CatalogueFields, GroupFields, ItemFields, PayerFields, TimeFields
+from dpselect.spec.topk_spec import Over
+
+if TYPE_CHECKING:
+    from accounting import Ledger
+else:  # not checked by pydantic
+    Ledger = Any
+
+_COUNTS = "What is counted"
+
+
+class WeightFields(Spec):
+    """What a count is of, and what a user may contribute to all of them."""
+
+    count: Over = option("Users of each period, of all so far (running), or of the last window= periods.", _COUNTS, "period")
+    window: Count | None = option("Periods of a window, with count=window.", _COUNTS)
+    exponent: Real = option("How much more a user's first items count: 0 to 4.", "Bounds on users", 1.5)
+    cells: Count = option("How many items of a user count at most (per period: items in periods).", "Bounds on users", 20)
+
+    @property
+    def users(self) -> HorizonClip:
+        """What a user may contribute."""
+        return HorizonClip(exponent=self.exponent, cells=self.cells)
+
+
+class EveryFields(Spec):
+    """How long periods are."""
+
+    every: Every | None = option("How long a period is.", default=...)
+
+
+class StateFields(Spec):
+    """Where a horizon is kept."""
+
+    state: SkipValidation[str | PathLike[str] | None] = option(
+        "The private state of the horizon. As private as the log; never restore a backup.", default=..., metavar="FILE"
+    )
+
+
+class HorizonTimeFields(EveryFields, TimeFields):
+    """Which periods there are."""
+
+    time: SkipValidation[Column | None] = option(
+        "Column of times: timestamps, dates, or ISO 8601 text.", default=..., metavar="COLUMN"
+    )
+    since: SkipValidation[Any] = option("Where the first period starts; public.", default=..., metavar="TIME")
+    until: SkipValidation[Any] = option("Where the last period of the log ends; public.", default=..., metavar="TIME")
+
+
+class KeptFields(StateFields, PayerFields):
+    """A horizon that is kept: who pays for it, and where its private state is."""
+
+    ledger: SkipValidation[str | Ledger | None] = option(
+        "URL of the ledger, or path of its SQLite file.", default=..., metavar="URL", env="DPSELECT_LEDGER"
+    )
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", default=...)
+    key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=...)
+    output: SkipValidation[str | PathLike[str] | None] = option(
+        "Also write it to this new file: a table as .csv or .parquet, else all as JSON.", "Output", metavar="FILE"
+    )
+
+
+class PeriodFields(WeightFields):
+    """What is counted in periods."""
+
+    with_counts: Flag = option(
+        "Count all items of a user alike, so that what is shown are numbers of users, with intervals.", _COUNTS, False
+    )
+    items_per_period: Count | None = option("With with_counts=: how many items of a user count in a period. Default: 3.", _COUNTS)
+
+
+class HorizonBudgetFields(PeriodFields):
+    """What is released every period, and for what."""
+
+    k: Count = option("How many items to release, at least 1.", default=..., metavar="N")
+    epsilon: Real = option("Budget of the whole horizon, in nats.", default=...)
+    delta: Real = option("Part of the budget: the probability that may fall outside epsilon.", default=...)
+    relation: Relation = option(
+        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy", "add_remove"
+    )
+
+    @model_validator(mode="after")
+    def _states_a_budget(self) -> Self:
+        if not self.epsilon > 0:
+            raise InvalidBudget(f"epsilon={self.epsilon:g} must be a finite number above 0, in nats; 1 is a common choice")
+        if not 0 < self.delta < 1:
+            raise InvalidBudget(
+                f"delta={self.delta:g} must lie strictly between 0 and 1: 1e-6 for example, far less than 1 / users"
+            )
+        if self.items_per_period is not None and not self.with_counts:
+            raise ValueError("items_per_period= says how many items count with with_counts=: state both, or neither")
+        return self
+
+    @property
+    def budget(self) -> Budget:
+        """The budget that is stated."""
+        return Budget(epsilon=self.epsilon, delta=self.delta)
+
+
+class StartSpec(HorizonBudgetFields, CatalogueFields, KeptFields, FileOptions):
+    """Reserve a horizon and make its state, before any data are read: its first period commits the charge.
+
+    A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back that has no closed period.
+    """
+
+    own_fields: ClassVar[Any] = (PeriodFields, StateFields)
+
+    periods: Count = option("How many periods the horizon has. Fixed: declare more rather than fewer.", default=...)
+    grouped: Flag = option("Events have groups: release the top k of each.", "Groups", False)
+    groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
+        "A public list of groups; others are not counted. Default: all.", "Groups", metavar="FILE"
+    )
+
+
+class CloseSpec(ItemFields, KeptFields):
+    """Count the new events of a period and release its top k. The same call again prints the same answer."""
+
+    own_fields: ClassVar[Any] = (StateFields,)
+
+    group: SkipValidation[Column | None] = option("Column of groups: the top k of each.", "Groups", metavar="COLUMN")
+
+
+class ShowSpec(KeptFields):
+    """Print what was released so far, what is promised, and how many periods are left."""
+
+    own_fields: ClassVar[Any] = (StateFields,)
+
+
+class RechargeSpec(KeptFields):
+    """Charge a horizon again on a ledger that was restored to before it, and record every period that its state has released."""
+
+    own_fields: ClassVar[Any] = (StateFields,)
+
+
+class ContinualSpec(HorizonBudgetFields, HorizonTimeFields, GroupFields, CatalogueFields, ItemFields, KeptFields):
+    """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
+
+    own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields)
+
+    periods: Count | None = option("Periods of the horizon. Default: those from since= to until=.")
+    partial_last: Flag = option("Let the last period end at until=, before its own end; it is closed for good.", "Time", False)
