@@ -73,7 +73,7 @@ class _Verbs(GuardedGroup):
             formatter.write_dl([(name, verb.help) for name, verb in _VERBS.items()])
 
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="dpselect",
     cls=_Verbs,
     help="Which items are the most popular, told with differential privacy and with the price of telling.",

@@ -30,7 +30,7 @@ from dpselect.events.time_window import Every, Unit
 from dpselect.release.promise import rounded_up
 from dpselect.release.series import HorizonAnswer, HorizonOfLog, counted_users
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="continual",
     cls=GuardedGroup,
     help="Release the top k of a log at the end of every period, for one price over the whole horizon.",

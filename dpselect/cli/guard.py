@@ -229,7 +229,7 @@ _TIMES = "--time at --every day --since 2026-03-01 --until 2026-03-31"
 _URL = "--ledger sqlite:///privacy.db"
 _PAYS = f"{_URL} --dataset visits"
 
-CALLS: Final = {
+CALLS: Final[dict[str, tuple[str, ...]]] = {
     "topk": (
         f"topk {_LOG} --k 10 --epsilon 1 --delta 1e-6",
         f"topk {_LOG} --k 10 --epsilon 1 --domain shops.csv --with-counts",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,15 +25,15 @@ def _remember_debug(context: Context, asked: bool) -> bool:
 
 
 # An option in each section of the help.
-question = partial(Option, rich_help_panel="Question")
-privacy = partial(Option, rich_help_panel="Privacy")
-items = partial(Option, rich_help_panel="Items")
-users = partial(Option, rich_help_panel="Bounds on users")
-groups = partial(Option, rich_help_panel="Groups")
-time = partial(Option, rich_help_panel="Time")
-ledger = partial(Option, rich_help_panel="Ledger")
-output = partial(Option, rich_help_panel="Output")
-reading = partial(Option, rich_help_panel="Reading the log")
+question: Callable[..., Any] = partial(Option, rich_help_panel="Question")
+privacy: Callable[..., Any] = partial(Option, rich_help_panel="Privacy")
+items: Callable[..., Any] = partial(Option, rich_help_panel="Items")
+users: Callable[..., Any] = partial(Option, rich_help_panel="Bounds on users")
+groups: Callable[..., Any] = partial(Option, rich_help_panel="Groups")
+time: Callable[..., Any] = partial(Option, rich_help_panel="Time")
+ledger: Callable[..., Any] = partial(Option, rich_help_panel="Ledger")
+output: Callable[..., Any] = partial(Option, rich_help_panel="Output")
+reading: Callable[..., Any] = partial(Option, rich_help_panel="Reading the log")
 
 Debug = Annotated[
     bool,

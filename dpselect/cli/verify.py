@@ -34,7 +34,7 @@ from dpselect.sensitivity import Norm
 from dpselect.spec import HorizonReplaySpec, ReplaySpec
 from dpselect.verify.log_replay import EVERYBODY
 
-app = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
+app: Typer = Typer(cls=GuardedGroup, no_args_is_help=True, **PLAIN)
 
 
 @app.callback()

@@ -257,7 +257,7 @@ class Horizon:
     ) -> None:
         self._ledger, self._dataset, self._key, self._path = ledger, dataset, key, Path(path)
         self._terms: Terms = {**terms, "key": key}
-        self.mechanism = _checked(mechanism, dataset)
+        self.mechanism: ContinualTopK = _checked(mechanism, dataset)
         of_groups = None if groups is None else named(groups, integers=False, what="groups")
         listed = _listed(mechanism, domain, of_groups)
         receipt, exists = ledger.find(dataset.name, key), self._path.exists()

@@ -256,7 +256,7 @@ class State(NotPickled):
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._kinds: Kinds = {}  # of the events in `fresh`, if there are any
-        self.meta = self._read_meta()
+        self.meta: Meta = self._read_meta()
 
     @classmethod
     def in_memory(cls, mechanism: ContinualTopK, domain: Sequence[Label] | None = None) -> Self:

@@ -54,8 +54,8 @@ class Engine:
     """
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, memory: str) -> None:
-        self.folder = folder
-        self.abandoned = False  # a query never ended
+        self.folder: Path = folder
+        self.abandoned: bool = False  # a query never ended
         self._connection = connection
         self._memory = memory
         self._lock = threading.Lock()

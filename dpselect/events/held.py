@@ -234,7 +234,10 @@ class HeldScores(Rounds):
     __slots__ = ("_table", "second", "sensitivity", "sums")
 
     def __init__(self, table: Table, *, sensitivity: Sensitivity, second: SecondLook | None = None, sums: bool = False) -> None:
-        self._table, self.sensitivity, self.second, self.sums = table, sensitivity, second, sums
+        self._table = table
+        self.sensitivity: Sensitivity = sensitivity
+        self.second: SecondLook | None = second
+        self.sums: bool = sums
 
     def with_second(self, second: SecondLook) -> HeldScores:
         """The same scores with this `second`."""

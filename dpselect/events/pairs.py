@@ -318,7 +318,8 @@ class Pairs(NotPickled):
     __slots__ = ("_kept", "_state", "reading")
 
     def __init__(self, kept: _Kept, reading: Reading) -> None:
-        self._kept, self.reading = kept, reading
+        self._kept = kept
+        self.reading: Reading = reading
         self._state = ProcessState("", owner="the pairs of a log", remedy="read the log in each process with events.pairs")
 
     def read(self, **look: Unpack[_Look]) -> EventCounts | GroupCounts:

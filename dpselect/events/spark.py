@@ -417,7 +417,7 @@ class SparkLog:
         casts = {role: f"CAST({names[role]} AS {kind})" for role, kind in stored.items()}
         if asked.further:
             casts["item"], stored["item"] = " || ',' || ".join(_record(casts[role]) for role in parts), "STRING"
-        self.stored = {role: kind for role, kind in stored.items() if role in ("user", "item", "group")}
+        self.stored: dict[str, str] = {role: kind for role, kind in stored.items() if role in ("user", "item", "group")}
         columns = [f"{casts[role]} AS {SHORT[role]}" for role in self.stored]
         outside, bad = list[str](), ""
         for role, tests in given.tests().items():
@@ -441,7 +441,7 @@ class SparkLog:
             inner = f"SELECT *, {cut} AS v FROM ({inner})"
         lacking = " OR ".join(f"{SHORT[role]} IS NULL" for role in asked.roles)
         refused, beyond = f"CASE {bad}END" if bad else "CAST(NULL AS STRING)", " OR ".join(outside) or "false"
-        self.sql = f"SELECT *, {beyond} AS beyond, {lacking} AS lacking, {refused} AS refused FROM ({inner})"
+        self.sql: str = f"SELECT *, {beyond} AS beyond, {lacking} AS lacking, {refused} AS refused FROM ({inner})"
 
 
 def _conditions(column: str, kind: str, tests: Sequence[Condition]) -> tuple[str, str]:

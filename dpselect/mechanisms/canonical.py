@@ -399,11 +399,13 @@ class Classes:
     """
 
     def __init__(self, ranked: Ranked, k: int, gamma: float, top_set: TopSet) -> None:
-        self.ranked, self.k, self.gamma = ranked, k, gamma
+        self.ranked: Ranked = ranked
+        self.k: int = k
+        self.gamma: float = gamma
         # With gamma = 1 the top set is class t = k of the only row.
-        self.separate_top = gamma < 1 or k == ranked.size
+        self.separate_top: bool = gamma < 1 or k == ranked.size
         rows = np.arange(k if gamma < 1 else 1)
-        self.first = k + 1 if self.separate_top else k
+        self.first: int = k + 1 if self.separate_top else k
         self._missing = np.append(rows + 1, min(k + 1, ranked.size) if top_set == "gap" else k)
         self._offset = np.append(rows + 2 if gamma < 1 else rows + 1, k)
         self._free = np.append(k - 1 - rows, 0)
@@ -495,11 +497,12 @@ class RowClasses:
         k, gamma = asked.k, asked.gamma
         held = np.repeat(np.arange(k if gamma < 1 else 1), candidates - k)
         lowest = np.tile(np.arange(k + 1, candidates + 1), k if gamma < 1 else 1)
-        self.n = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
-        self.r = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
-        self.held, self.lowest = np.append(held, k), np.append(lowest, k)
+        self.n: Indices = np.append(lowest - held - 2 if gamma < 1 else lowest - 1, 0)
+        self.r: Indices = np.append(k - held - 1 if gamma < 1 else np.full(len(lowest), k - 1), 0)
+        self.held: Indices = np.append(held, k)
+        self.lowest: Indices = np.append(lowest, k)
         top = k if asked.top_set == "tied" else min(k + 1, candidates)
-        self.missing = np.append(held + 1, top)
+        self.missing: Indices = np.append(held + 1, top)
 
     def size(self, place: int) -> arb:
         """A ball around how many sets one class holds, at Arb's working precision."""

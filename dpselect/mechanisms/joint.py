@@ -136,7 +136,7 @@ class Counts:
     def __init__(self, ranked: Ranked, k: int) -> None:
         self._ranked, self._size, self._k = ranked, ranked.size, k
         self._top = ranked.half_below_top(np.arange(1, k + 1))
-        self.largest_loss = math.nextafter(float(-ranked.half_below_top([ranked.size])[0]) + _TINY, math.inf)
+        self.largest_loss: float = math.nextafter(float(-ranked.half_below_top([ranked.size])[0]) + _TINY, math.inf)
 
     def between(self, low: Floats, high: Floats) -> tuple[Indices, Indices]:
         """(levels, k) bounds on the counts at every level from low to high, elementwise; (levels,) each. Theorem M10."""
@@ -309,7 +309,7 @@ class AllowedRanks:
         self._counts, self._rate = Counts(ranked, k), rate
         self._all = np.full(k, ranked.size)
         self._places = np.arange(k)
-        self.last = min(self._counts.largest_loss, 0.5 * cut)
+        self.last: float = min(self._counts.largest_loss, 0.5 * cut)
         self._cells = self._refined()
 
     def draw(self, count: int, source: Sampler) -> Indices:

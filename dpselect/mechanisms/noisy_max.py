@@ -50,7 +50,7 @@ def winner_probabilities(scores: Scores, noise: Noise, scale: float) -> dict[Any
     return dict(enumerate(law.tolist()))
 
 
-winner_traits = partial(Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True)
+winner_traits: partial[Traits] = partial(Traits, answers="one_item", ordered=True, most=1, domain="public", groups=True)
 """What a `NoisyWinner` is, but for its noise and its law."""
 
 
@@ -106,7 +106,7 @@ class EpsilonWinner(NoisyWinner, ABC):
         return by_name(self.noise_name), self.scale
 
 
-noisy_traits = partial(Traits, answers="top_k", noise=SCALE, most="k", domain="public", groups=True)
+noisy_traits: partial[Traits] = partial(Traits, answers="top_k", noise=SCALE, most="k", domain="public", groups=True)
 """What a `NoisyTopK` is, but for what it shows and its law."""
 
 

@@ -49,12 +49,12 @@ class GroupedScores(Rounds):
     def __init__(self, groups: Mapping[Any, Scores], *, max_groups_per_user: int, presence: Scores | None = None) -> None:
         self._scores: Mapping[Label, Scores] = dict(groups) if isinstance(groups, dict) else groups
         _require_groups(self._scores)
-        self.presence = presence
+        self.presence: Scores | None = presence
         if presence is not None and (presence.domain != "observed" or set(presence.labels or ()) != set(self._scores)):
             raise InvalidScores("presence must be scores of domain='observed', labelled by the groups and by nothing else")
         if type(max_groups_per_user) is not int or max_groups_per_user < 1:
             raise InvalidScores(f"max_groups_per_user={max_groups_per_user!r} must be an integer >= 1: bound it in the log first")
-        self.max_groups_per_user = max_groups_per_user
+        self.max_groups_per_user: int = max_groups_per_user
 
     def __len__(self) -> int:
         """One: the groups are released together."""

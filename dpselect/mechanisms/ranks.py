@@ -37,7 +37,7 @@ class Ranked:
     def __init__(self, scores: Scores) -> None:
         self._values: Numbers = scores.dense()
         self._ascending: Numbers = np.sort(self._values)  # type: ignore[assignment]
-        self.size = len(self._values)
+        self.size: int = len(self._values)
 
     def below_top(self, ranks: Any) -> Floats:
         """Score of each rank minus the highest score; any shape."""

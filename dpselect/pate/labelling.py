@@ -110,9 +110,13 @@ class Labelling:
             raise InvalidRequest(f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its curve")
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
-        self.session, self.ballots, self.folder = session, ballots, folder
-        self.mechanism, self.key, self.pay = ballots.settled(mechanism), key, pay
-        self.batch_size = checked_integer("batch_size", batch_size, "rounds that are charged together", error=InvalidRequest)
+        self.session: Session = session
+        self.ballots: Ballots = ballots
+        self.folder: Path = folder
+        self.mechanism: Mechanism = ballots.settled(mechanism)
+        self.key: str = key
+        self.pay: Pay = pay
+        self.batch_size: int = checked_integer("batch_size", batch_size, "rounds that are charged together", error=InvalidRequest)
         self.answers, self.stopped = [], None
         self._votes, self._own = votes, own
         periods = session._behalf["period"]
@@ -127,8 +131,8 @@ class Labelling:
             "salt": salt,
             "pay": pay,
         }
-        self.fingerprint = hashlib.sha256(json.dumps(self._terms, sort_keys=True).encode()).hexdigest()
-        self.state = ""
+        self.fingerprint: str = hashlib.sha256(json.dumps(self._terms, sort_keys=True).encode()).hexdigest()
+        self.state: str = ""
 
     # -- begin or resume ---------------------------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Annotated, Self, final
+from typing import Annotated, ClassVar, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -129,7 +129,7 @@ class VotesModel(Frozen):
             for .75. Between 0 and 1.2 on six public data sets. It decides what naming the most frequent labels is worth.
     """
 
-    error_class = InvalidRequest
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     teachers: Count = Field(description="an integer >= 1")
     labels: Count = Field(ge=2, description="an integer >= 2")
     votes_per_item: Positive = Field(description="a number above 0, at most the number of labels")

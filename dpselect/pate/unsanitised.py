@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Annotated, Final, Literal, NamedTuple, NoReturn, Self, Unpack, final
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple, NoReturn, Self, Unpack, final
 
 import numpy as np
 import scipy
@@ -477,7 +477,7 @@ class SmoothRelease(Frozen):
         InvalidMechanism: a value is outside its domain.
     """
 
-    error_class = InvalidMechanism
+    error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
     kind: Literal["smooth_release"] = "smooth_release"
     order: Real = Field(gt=1, description="a number above 1")
     beta: Positive = Field(description="a number above 0 and below ln(order / (order - 1)) / 2")
@@ -587,7 +587,7 @@ class SanitisedEpsilon(Frozen):
         rounds: how many rounds.
     """
 
-    error_class = InvalidRequest
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     epsilon: NonNegative = Field(description="a number >= 0, in nats")
     delta: Probability = Field(description="a probability")
     rdp: NonNegative = Field(description="a number >= 0, in nats")

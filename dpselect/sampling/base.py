@@ -497,7 +497,8 @@ class _Generated(Sampler):
     """Words from a `numpy.random.Generator`."""
 
     def __init__(self, generator: np.random.Generator, *, constant_work: bool = False) -> None:
-        self._generator, self.constant_work = generator, constant_work
+        self._generator = generator
+        self.constant_work: bool = constant_work
 
     def words(self, count: int) -> Words:
         return self._generator.integers(0, 2**64, size=count, dtype=np.uint64)

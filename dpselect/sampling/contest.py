@@ -49,8 +49,10 @@ class LazyUniform:
     __slots__ = ("_source", "bits", "count", "level")
 
     def __init__(self, source: WordSource, *, level: int = 0, word: int | None = None) -> None:
-        self._source, self.level = source, level
-        self.bits, self.count = (0, 0) if word is None else (word, _WORD)
+        self._source = source
+        self.level: int = level
+        self.bits: int = 0 if word is None else word
+        self.count: int = 0 if word is None else _WORD
 
     def extend(self) -> None:
         """Draw one more word."""

@@ -34,7 +34,7 @@ _sgd = partial(Option, rich_help_panel="DP-SGD")
 _reserved = partial(Option, rich_help_panel="Reservations")
 _JSON = "The curve as JSON, or @FILE."
 
-app = Typer(
+app: Typer = Typer(
     name="ledger",
     cls=GuardedGroup,
     help="Keep a privacy budget that many processes spend and an auditor can check.",
