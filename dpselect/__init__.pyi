@@ -48,6 +48,7 @@ from .mechanisms import StabilityTest as StabilityTest
 from .mechanisms import StableTopK as StableTopK
 from .mechanisms import StableTopKFixed as StableTopKFixed
 from .mechanisms import TargetSize as TargetSize
+from .mechanisms import TopOfGroups as TopOfGroups
 from .mechanisms import TopStable as TopStable
 from .mechanisms import TwoRoundHistogram as TwoRoundHistogram
 from .mechanisms import WithValues as WithValues

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from accounting import AccountingError, Ledger, zero
 from accounting.ledger import ClaimConflict, Dataset, Terms
+from dpselect.cells import cell, parts_of
 from dpselect.continual import means
 from dpselect.continual.continual_top_k import ANY_GROUPS, UNIT, ContinualTopK, Floats, Integers, declared
-from dpselect.continual.state import Closed, Meta, State, cell, cells_of, parts_of
+from dpselect.continual.state import Closed, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named
+from dpselect.events.contributions import cells_of
 from dpselect.events.doors.base import Kinds, literal, located
 from dpselect.events.engine import Engine, opened
 from dpselect.events.reading import Reading, reading_of, require_items

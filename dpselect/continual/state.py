@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
-from dpselect.events.doors.base import Kind, Kinds, literal
+from dpselect.events.doors.base import Kind, Kinds
 from dpselect.events.engine import guarded, without_progress_bar
 from dpselect.events.private import NotPickled
 from dpselect.mechanisms.release import public_grid
@@ -142,7 +142,6 @@ _WORDS = {True: "CAST({0} & 18446744073709551615 AS UBIGINT) AS {0}", False: "md
 _LOW = 2**32 - 1
 _THE_STATE = "the state of the horizon"
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
-_CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || CAST(g AS VARCHAR) || CAST(i AS VARCHAR)"
 Coins = Callable[[Integers, Integers], NDArray[np.uint64]]
 """(2, n) words of fair bits for (n,) cells, by the numbers of their users and items."""
 
@@ -196,23 +195,6 @@ def _salted(salt: str, period: int) -> Coins:
         return np.array([_mixed(cells ^ key) for key in keys], dtype=np.uint64)
 
     return words
-
-
-def cell(group: Label, item: Label) -> str:
-    """The label of the cell of a group and an item: no two are written alike. `_CELL` is the same in SQL."""
-    return f"{len(str(group))}:{group}{item}"
-
-
-def parts_of(label: Label) -> tuple[str, str]:
-    """The group and the item of a cell."""
-    size, _, text = str(label).partition(":")
-    return text[: int(size)], text[int(size) :]
-
-
-def cells_of(relation: str, groups: Sequence[Label] | None) -> str:
-    """SQL of (user, cell) pairs of a relation with the columns u, g and i; of these groups alone, if they are listed."""
-    listed = "" if groups is None else f" WHERE CAST(g AS VARCHAR) IN ({', '.join(literal(str(group)) for group in groups)})"
-    return f"SELECT u, {_CELL} AS i FROM {relation}{listed}"
 
 
 @final

@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Relation
+from dpselect.cells import CELL
 from dpselect.errors import EventLogError
+from dpselect.events.doors.base import literal
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -165,6 +167,12 @@ class Amount:
         return Sensitivity.of_sums(self.low, self.high, relation, items_per_user)
 
 
+def cells_of(relation: str, groups: Sequence[Label] | None) -> str:
+    """SQL of (user, cell) pairs of a relation with the columns u, g and i; of these groups alone, if they are listed."""
+    listed = "" if groups is None else f" WHERE CAST(g AS VARCHAR) IN ({', '.join(literal(str(group)) for group in groups)})"
+    return f"SELECT u, {CELL} AS i FROM {relation}{listed}"
+
+
 Measure = Clip | Amount
 """What of a user is added up beside the count: a share of one, or an amount."""
 
@@ -189,6 +197,7 @@ class Contributions:
     groups: the bound on one user's groups; None where the log has none.
     listed: the only groups that are looked at, likewise; None for all.
     normalize: how labels were written alike, of the log and of every list that it is compared with.
+    cells: whether cells of a group and an item are counted in place of items, and bounded over all groups together.
     """
 
     bound: ContributionLimit | None
@@ -197,6 +206,7 @@ class Contributions:
     groups: ContributionLimit | None = None
     listed: list[Label] | None = None
     normalize: tuple[str, ...] = ()
+    cells: bool = False
 
     @property
     def sums(self) -> list[str]:

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.events.catalogue import DECIMAL
-from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, respent, summed
-from dpselect.events.doors.base import Kind
+from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, cells_of, respent, summed
+from dpselect.events.doors.base import Kind, Kinds
 from dpselect.events.engine import opened
 from dpselect.events.held import Tally
 from dpselect.events.private import ReadReport
@@ -83,11 +83,12 @@ class EmbeddedPairs:
         totals, pairs = self._tally(allowed)
         found = self._items(totals, allowed) if allowed.groups is None else self._cells(allowed)
         report = self._staged.report(pairs, int(found.counts.sum()))
-        return report, found, allowed, self._staged.kinds["item"] == "int"
+        return report, found, allowed, self._item(allowed) == "int"
 
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
         """The same counts, which stay in the engine; of pairs that are not for several counts nothing else does."""
-        allowed, kind = reading.contributions(self._staged.kinds), self._staged.kinds["item"]
+        allowed = reading.contributions(self._staged.kinds)
+        kind = self._item(allowed)
         number, text, listed = next(self._numbers), kind == "str", list[str]()
         table, (totals, pairs) = f"counted_{number}", self._tally(allowed)
         summed = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
@@ -135,7 +136,7 @@ class EmbeddedPairs:
                 sql, parameters = allowed.bound.kept(kept, "held")
                 kept = f"({sql})"
         asked = "SELECT unnest(?) AS i, unnest(?) AS d, unnest(range(?)) AS place"
-        item, texts = _stored(self._staged.kinds["item"]), [str(label) for label in labels]
+        item, texts = _stored(self._item(allowed)), [str(label) for label in labels]
         self._run(
             f"CREATE OR REPLACE TEMP TABLE asked AS SELECT CAST(i AS {item}) AS i, CAST(d AS HUGEINT) AS d, place FROM ({asked})",
             [texts, numbers.tolist(), len(texts)],
@@ -180,7 +181,7 @@ class EmbeddedPairs:
             return found, self._number(f"SELECT sum(n) FROM {found}")
         looked = self._looked_at(allowed)
         sums = "".join(f", CAST(0 AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
-        self._run(f"CREATE OR REPLACE TABLE totals AS SELECT {allowed.cell}{sums} FROM pairs LIMIT 0")
+        self._run(f"CREATE OR REPLACE TABLE totals AS SELECT {allowed.cell}{sums} FROM {looked} LIMIT 0")
         if allowed.groups is not None:
             self._run("CREATE OR REPLACE TABLE presence AS SELECT g, CAST(0 AS BIGINT) AS w FROM pairs LIMIT 0")
         parts, pairs = 1 if allowed.groups is None else self._staged.buckets, 0
@@ -189,16 +190,25 @@ class EmbeddedPairs:
             told(self._progress, number + 1, parts)
         return "totals", pairs
 
+    @property
+    def kinds(self) -> Kinds:
+        """What users, items and groups are, by the types of the source."""
+        return self._staged.kinds
+
+    def _item(self, allowed: Contributions) -> Kind:
+        return "str" if allowed.cells else self._staged.kinds["item"]
+
     def _looked_at(self, allowed: Contributions) -> str:
-        """SQL of the pairs of the items and groups that are listed."""
+        """SQL of the pairs of the items and groups that are listed; or of their cells, of which those are."""
         looked = "pairs"
-        for name, column, role, labels in (
-            ("listed_items", "i", "item", allowed.within),
-            ("listed_groups", "g", "group", allowed.listed),
-        ):
-            if labels is not None:
-                self._list(name, column, labels, _stored(self._staged.kinds[role]))
-                looked = f"(SELECT * FROM {looked} SEMI JOIN {name} USING ({column}))"
+        if allowed.listed is not None:
+            self._list("listed_groups", "g", allowed.listed, _stored(self._staged.kinds["group"]))
+            looked = f"(SELECT * FROM {looked} SEMI JOIN listed_groups USING (g))"
+        if allowed.cells:
+            looked = f"({cells_of(looked, None)})"
+        if allowed.within is not None:
+            self._list("listed_items", "i", allowed.within, _stored(self._item(allowed)))
+            looked = f"(SELECT * FROM {looked} SEMI JOIN listed_items USING (i))"
         return looked
 
     def _list(self, name: str, column: str, labels: Sequence[Label], kind: str) -> None:

@@ -20,7 +20,7 @@ from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
 from dpselect.events.contributions import Contributions, signed
 from dpselect.events.counting import CountedGroups, EmbeddedPairs, ItemCounts
-from dpselect.events.doors.base import Column, Form
+from dpselect.events.doors.base import Column, Form, Kinds
 from dpselect.events.doors.formats import Format
 from dpselect.events.held import HeldCounts, Tally
 from dpselect.events.private import NotPickled, ReadReport
@@ -266,10 +266,12 @@ class _Look(TypedDict, total=False):
     within: Labels | None
     groups: Labels | str | os.PathLike[str] | None
     max_groups_per_user: int | None
+    cells: bool
 
 
 class _Options(_HoldOptions, total=False):
     group: Column | None
+    cells: bool
     groups: Labels | str | os.PathLike[str] | None
     max_groups_per_user: int | None
 
@@ -290,6 +292,9 @@ class _Kept(Protocol):
     def weighed(
         self, reading: Reading, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
     ) -> NDArray[np.int64]: ...
+
+    @property
+    def kinds(self) -> Kinds: ...
 
     def items_per_group(self, reading: Reading) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
 
@@ -344,6 +349,11 @@ class Pairs(NotPickled):
             tally, allowed = self._kept.tally(reading)
         return _held(replace(tally, run=self._while_open(tally.run), drop=partial(self._drop, tally.drop)), allowed)
 
+    @property
+    def integers(self) -> frozenset[str]:
+        """Those of "user", "item" and "group" whose labels are integers by the types of the source."""
+        return frozenset(role for role, kind in self._kept.kinds.items() if kind == "int")
+
     def items_per_user(self, within: Labels | None = None) -> NDArray[np.float64]:
         """(users,) how many different items each user has, in rising order; of a list those that it names. **Private.**"""
         reading = self._reading({"within": within})
@@ -368,7 +378,7 @@ class Pairs(NotPickled):
             EventLogError: as for `read`; the pairs are closed; or a bound comes without the salt that chose, or groups.
         """
         reading = self._reading(look)
-        if reading.group is not None:
+        if reading.group is not None and not reading.cells:
             raise EventLogError("group= is for counts: items of groups are not weighed anew")
         if reading.max_items_per_user is not None and reading.salt is None:
             raise EventLogError("salt=None would keep other items of a user than were counted: pass the salt of those counts")

@@ -54,6 +54,8 @@ class Reading(FileOptions):
             under the bound. None takes those of the log, which are private: `PerGroup` then needs a `discovery`.
         max_groups_per_user: keep at most this many groups of each user, chosen as items are, with the group in place of the item;
             needed with `group`. `max_items_per_user` and `clip` then hold within each of a user's groups.
+        cells: with `group`, count cells of a group and an item (`dpselect.cells`) in place of items: a user's bound and clip then
+            hold for all of its groups together, and there is none on groups.
         max_items_per_user: keep at most this many distinct items of each user: those with the smallest first 64 bits of
             sha256(length(user) ":" user ":" length(item) ":" item ":" salt), lengths in code points, integers in decimal; ties
             by item. The choice for one user depends on no other user, nor on the order of the log.
@@ -100,6 +102,7 @@ class Reading(FileOptions):
     group: SkipValidation[Column | None] = Field(default=None, description="column of groups")
     groups: SkipValidation[tuple[Label, ...] | None] = Field(default=None, description="public list of groups", repr=False)
     max_groups_per_user: SkipValidation[int | None] = Field(default=None, description="groups of each user to keep at most")
+    cells: SkipValidation[bool] = Field(default=False, description="whether cells of groups and items are counted")
     max_items_per_user: SkipValidation[int | None] = Field(default=None, description="items of each user to keep at most")
     salt: SkipValidation[str | None] = Field(default=None, description="text: salt of that choice")
     clip: SkipValidation[float | tuple[float, ...] | None] = Field(default=None, description="norms to clip counts to")
@@ -151,7 +154,9 @@ class Reading(FileOptions):
         else:
             if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
                 raise EventLogError("groups= and max_groups_per_user= are about the column group=: name it, or leave them out")
-            if self.group is not None and self.max_groups_per_user is None:
+            if self.cells and (self.group is None or self.value is not None):
+                raise EventLogError("cells= counts users of a group and an item: name the group, group=, and leave value= out")
+            if self.group is not None and self.max_groups_per_user is None and not self.cells:
                 raise EventLogError(
                     "group= needs max_groups_per_user=: a release costs that many times what it costs for one group, and a user "
                     "in any number of groups could not be hidden"
@@ -212,10 +217,11 @@ class Reading(FileOptions):
             )
         salt = secrets.token_hex(16) if salt is None else salt
         items, groups = (self._bound(field, salt) for field in ("max_items_per_user", "max_groups_per_user"))
-        allowed = Contributions(items, self.measures, groups=groups, normalize=self.normalize)
+        bounded = None if self.cells else groups
+        allowed = Contributions(items, self.measures, groups=bounded, normalize=self.normalize, cells=self.cells)
         if kinds is None:
             return allowed
-        within = None if self.within is None else named(self.within, integers=kinds["item"] == "int")
+        within = None if self.within is None else named(self.within, integers=kinds["item"] == "int" and not self.cells)
         listed = None if self.groups is None else named(self.groups, integers=kinds["group"] == "int", what="groups")
         return replace(allowed, within=within, listed=listed)
 

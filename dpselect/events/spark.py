@@ -188,6 +188,8 @@ class SparkPairs:
         given, frame = reading.given(source), cast(Any, source)
         given.require_no_file("a Spark table")
         given.require_as_written("a Spark table")
+        if reading.cells:
+            raise EventLogError("cells= is not counted on Spark: give the table's events as Parquet")
         if frame.isStreaming:
             raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
         self._session = frame.sparkSession
@@ -201,6 +203,11 @@ class SparkPairs:
                 self._pairs = f"SELECT * FROM {self._cluster.computed(self._cluster.frame(self._pairs))}"
             self._figures = _figures(self._cluster, given, log.sql, may_be_empty=may_be_empty)
             stack.pop_all()
+
+    @property
+    def kinds(self) -> Kinds:
+        """What users, items and groups are, by the types of the table."""
+        return {role: "str" if kind == "STRING" else "int" for role, kind in self._stored.items()}
 
     @property
     def integers(self) -> bool:

@@ -56,6 +56,15 @@ CASES += [
 ]
 
 
+CASES += [
+    Case(dps.TopOfGroups(k=k, mechanism=mechanism), ((2, 3), (3, 2)), domain=domain)  # type: ignore[arg-type]
+    for k, mechanism, domain in (
+        (1, _FIND, "observed"),
+        (2, dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=TWO), "public"),
+    )
+]
+
+
 def _rounds(**settings: Any) -> dps.TwoRoundHistogram:
     return dps.TwoRoundHistogram(**{"scale": 1.6, "mask": 0.5, "sensitivity": TWO} | settings)
 

@@ -14,6 +14,7 @@ from scipy.stats import norm
 
 import accounting as acc
 import dpselect as dps
+from dpselect.cells import CELL, cell, parts_of
 from dpselect.continual import history as histories
 from dpselect.continual import horizon
 from dpselect.continual import means as over_time
@@ -21,6 +22,7 @@ from dpselect.continual import state as states
 from dpselect.continual.continual_top_k import UNIT, declared, strategy, thresholds
 from dpselect.continual.horizon import estimate, weighted
 from dpselect.continual.state import Increment, measure, true_measurements
+from dpselect.events.contributions import cells_of
 from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import sampler
 
@@ -736,9 +738,9 @@ def test_no_user_in_any_groups_moves_the_measurements_further_than_the_norm() ->
     for period in range(1, 4):
         new = np.array([(user, item // 2, item % 2 + user * 2) for when, user, item in events if when == period])
         state._connection.register("events", {"u": new[:, 0], "g": new[:, 1] % 2, "i": new[:, 2]})
-        state.load([f"({states.cells_of('events', None)})"], {"user": "int", "item": "str"})
+        state.load([f"({cells_of('events', None)})"], {"user": "int", "item": "str"})
         increments.append(state.take(period))
-    names = [states.parts_of(label) for (label,) in state._run("SELECT i FROM items ORDER BY iid")]
+    names = [parts_of(label) for (label,) in state._run("SELECT i FROM items ORDER BY iid")]
     owner, squares = np.array([int(item) // 2 for _, item in names]), np.zeros(users)
     assert {group for group, _ in names} == {"0", "1"}
     unit = public_grid(mechanism.scale) * float(UNIT) ** 2
@@ -753,10 +755,10 @@ def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
     parts = ["", "1", ":", "1:", "a,b", "ü", "\U0001f600:", "12"]
     state = states.State.in_memory(of("running", None, grouped=True))
     state._connection.register("pairs", pd.DataFrame(list(itertools.product(parts, parts)), columns=["g", "i"]).assign(u=1))
-    found = state._run(f"SELECT g, i, c FROM (SELECT g, i, {states._CELL} AS c FROM pairs)")
+    found = state._run(f"SELECT g, i, c FROM (SELECT g, i, {CELL} AS c FROM pairs)")
     assert len({written for *_, written in found}) == len(parts) ** 2
     for group, item, written in found:
-        assert (states.cell(group, item), states.parts_of(written)) == (written, (group, item))
+        assert (cell(group, item), parts_of(written)) == (written, (group, item))
 
 
 @pytest.mark.parametrize("counted", [("period", None), ("running", None), ("window", 2)])

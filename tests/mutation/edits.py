@@ -1065,9 +1065,9 @@ EDITS = [
         f"{HORIZON}::test_scores_of_a_stationary_log_are_stationary_numbers_of_users",
     ),
     Edit(
-        "dpselect/continual/state.py",
-        """_CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || """,
-        """_CELL: Final = "'1:' || """,
+        "dpselect/cells.py",
+        """CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || """,
+        """CELL: Final = "'1:' || """,
         f"{HORIZON}::test_cells_of_a_group_and_an_item_are_never_written_alike",
     ),
     Edit(

@@ -1,0 +1,29 @@
+"""Cells of a table: the label of a group and an item together, as text that no other two are written alike."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from dpselect.selection import Label
+
+_FORM = re.compile(r"(\d+):(.*)", re.DOTALL)
+CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || CAST(g AS VARCHAR) || CAST(i AS VARCHAR)"
+"""`cell` in SQL, of the columns g and i."""
+
+
+def cell(group: Label, item: Label) -> str:
+    """The label of the cell of a group and an item."""
+    return f"{len(str(group))}:{group}{item}"
+
+
+def parts_of(label: Label) -> tuple[str, str]:
+    """The group and the item of a cell.
+
+    Raises:
+        ValueError: it is the label of no cell.
+    """
+    found = _FORM.fullmatch(str(label))
+    if found is None or int(found[1]) > len(found[2]):
+        raise ValueError("the label of no cell")
+    return found[2][: int(found[1])], found[2][int(found[1]) :]

@@ -1,0 +1,150 @@
+"""The top k of every group off one selection of cells of a group and an item: one norm for all that a user has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, Self, final
+
+import numpy as np
+from numpy.typing import ArrayLike
+from pydantic import Field, model_validator
+
+from accounting import Curve
+from accounting.frozen import Count
+from dpselect.cells import parts_of
+from dpselect.errors import InvalidScores, NoClosedForm
+from dpselect.mechanisms.base import AnyMechanism, Around, Traits
+from dpselect.sampling import Sampler
+from dpselect.scores import Numbers, Scores
+from dpselect.selection import Label, Selection, Selections, label_key
+
+_REASON = "fewer items than requested were found in a group"
+
+
+@final
+class TopOfGroups(Around):
+    """The k best items of every group, off one selection of all cells.
+
+    Scores are those of cells, labelled by `dpselect.cells.cell(group, item)`, in which one user is bounded over all groups
+    together. `mechanism` releases what it finds among them, best first, and the k first of each group are kept: a function of
+    what it released, so that groups cost nothing, however many there are and a user is in. A group that nothing was found in does
+    not show. Scores without labels are those of a single group.
+    Guarantee: mechanism.curve, Theorem H12.
+
+    Args:
+        k: how many items of each group at most, >= 1.
+        mechanism: what selects among cells, in order: a `SparseHistogram` or `TwoRoundHistogram` with k=None for cells that are
+            read off the log, or one that releases as many as a public list has.
+
+    Example:
+        >>> import dpselect as dps
+        >>> few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
+        >>> cells = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=few)
+        >>> mechanism = dps.TopOfGroups(k=1, mechanism=cells)
+        >>> labels = ["4:Romezoo", "4:Romepier", "4:Oslozoo"]
+        >>> seen = dps.Scores([9000.0, 5000.0, 700.0], labels=labels, sensitivity=few, domain="observed")
+        >>> {group: one.labels for group, one in mechanism.select(seen).by_group().items()}
+        {'Oslo': ('zoo',), 'Rome': ('zoo',)}
+    """
+
+    kind: Literal["top_of_groups"] = "top_of_groups"
+    traits: ClassVar[Traits] = Traits(
+        answers="groups",
+        noise=None,
+        ordered=True,
+        most=None,  # as many as there are groups
+        domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
+        values=lambda mechanism: mechanism.mechanism.releases_values,
+        zeros=lambda mechanism: mechanism.mechanism._counts_only,
+        groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
+    )
+    k: Count = Field(description="an integer >= 1")
+    mechanism: AnyMechanism = Field(description="a selection by scores that releases an order")
+
+    @model_validator(mode="after")
+    def _orders_cells(self) -> Self:
+        if not (self.mechanism.traits.ranks_counts and self.mechanism.ordered):
+            name = type(self.mechanism).__name__
+            raise ValueError(f"mechanism={name} releases no order of items by their scores: pass a SparseHistogram for example")
+        return self
+
+    @property
+    def curve(self) -> Curve:
+        return self.mechanism.curve
+
+    @property
+    def shared_group_curve(self) -> Curve | None:
+        return self.mechanism.shared_group_curve
+
+    def _check_scores(self, scores: Scores) -> None:
+        super()._check_scores(scores)
+        if scores.labels is not None and not all(map(_is_cell, scores.labels)):
+            raise InvalidScores("scores must be labelled by cells, as dpselect.cells.cell(group, item) writes them")
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        found = self.mechanism._select(scores, source)
+        named = [("", "")] * len(found) if found.labels is None else [parts_of(label) for label in found.labels]
+        kept = self._kept([group for group, _ in named])
+        short = [group for group in {group for group, _ in named} if sum(named[at][0] == group for at in kept) < self.k]
+        complete = bool(kept) and not short
+        return Selection(
+            indices=None if found.positions is None else tuple(found.positions[at] for at in kept),
+            ordered=True,
+            requested=self.k,
+            complete=complete,
+            reason=None if complete else _REASON,
+            values=None if found.values is None else tuple(found.values[at] for at in kept),
+            labels=None if found.labels is None else tuple(named[at][1] for at in kept),
+            groups=None if found.labels is None else tuple(named[at][0] for at in kept),
+        )
+
+    def _kept(self, groups: Iterable[Label]) -> list[int]:
+        """Places of the k first of each group, group by group in the order of their names."""
+        places = dict[Label, list[int]]()
+        for place, group in enumerate(groups):
+            places.setdefault(group, []).append(place)
+        return [place for group in sorted(places, key=label_key) for place in places[group][: self.k]]
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        found = self.mechanism._select_many(matrix, source)
+        values = None if found.values is None else np.asarray(found.values)[:, : self.k]
+        return Selections(found.indices[:, : self.k], ordered=True, requested=self.k, reason=_REASON, values=values)
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        law = dict[Any, float]()
+        for outcome, chance in self.mechanism._probabilities(scores).items():
+            shown, _ = self._shown(scores, (outcome,) if isinstance(outcome, int) else tuple(outcome))
+            law[shown] = law.get(shown, 0.0) + chance
+        return law
+
+    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
+        """The probability of every (items, cells of the values), for the cells between `edges` (score units).
+
+        Raises:
+            NoClosedForm: the domain is too large to enumerate, or the mechanism has no such law.
+            DpSelectError: as for `select`.
+        """
+        self.check(scores)
+        inner: Any = self.mechanism
+        if not hasattr(inner, "cell_probabilities"):
+            raise NoClosedForm(f"{type(inner).__name__} has no law of its values")
+        law = dict[Any, float]()
+        for (outcome, seen), chance in inner.cell_probabilities(scores, edges).items():
+            shown, places = self._shown(scores, tuple(outcome))
+            held = shown, tuple(seen[at] for at in places)
+            law[held] = law.get(held, 0.0) + chance
+        return law
+
+    def _shown(self, scores: Scores, order: tuple[int, ...]) -> tuple[tuple[Any, ...], list[int]]:
+        """What is kept of positions in this order, as pairs of group and position where there are groups; and their places."""
+        groups = [""] * len(order) if scores.labels is None else [parts_of(scores.labels[place])[0] for place in order]
+        places = self._kept(groups)
+        return tuple(order[at] if scores.labels is None else (groups[at], order[at]) for at in places), places
+
+
+def _is_cell(label: Label) -> bool:
+    try:
+        parts_of(label)
+    except ValueError:
+        return False
+    return True
