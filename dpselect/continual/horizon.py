@@ -25,7 +25,7 @@ from dpselect.continual.state import Closed, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named
-from dpselect.events.contributions import cells_of
+from dpselect.events.counting import cells_of
 from dpselect.events.doors.base import Kinds, literal, located
 from dpselect.events.engine import Engine, opened
 from dpselect.events.reading import Reading, reading_of, require_items

@@ -16,9 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import Relation
-from dpselect.cells import CELL
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import literal
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -165,12 +163,6 @@ class Amount:
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
         """What one user may change. Theorem H9."""
         return Sensitivity.of_sums(self.low, self.high, relation, items_per_user)
-
-
-def cells_of(relation: str, groups: Sequence[Label] | None) -> str:
-    """SQL of (user, cell) pairs of a relation with the columns u, g and i; of these groups alone, if they are listed."""
-    listed = "" if groups is None else f" WHERE CAST(g AS VARCHAR) IN ({', '.join(literal(str(group)) for group in groups)})"
-    return f"SELECT u, {CELL} AS i FROM {relation}{listed}"
 
 
 Measure = Clip | Amount

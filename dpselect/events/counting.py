@@ -11,9 +11,10 @@ from typing import Any, final
 import numpy as np
 from numpy.typing import NDArray
 
+from dpselect.cells import CELL
 from dpselect.events.catalogue import DECIMAL
-from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, cells_of, respent, summed
-from dpselect.events.doors.base import Kind, Kinds
+from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, respent, summed
+from dpselect.events.doors.base import Kind, Kinds, literal
 from dpselect.events.engine import opened
 from dpselect.events.held import Tally
 from dpselect.events.private import ReadReport
@@ -293,6 +294,12 @@ class EmbeddedPairs:
         starts = np.searchsorted(found["g"], np.arange(len(groups) + 1))
         sums = np.array([found[name] for name in ("n", *allowed.sums)], dtype=np.int64)
         return CountedGroups(groups, items, starts, found["i"], sums[0], sums[1:], self._engine.columns(present, what=what)["w"])
+
+
+def cells_of(relation: str, groups: Sequence[Label] | None) -> str:
+    """SQL of (user, cell) pairs of a relation with the columns u, g and i; of these groups alone, if they are listed."""
+    listed = "" if groups is None else f" WHERE CAST(g AS VARCHAR) IN ({', '.join(literal(str(group)) for group in groups)})"
+    return f"SELECT u, {CELL} AS i FROM {relation}{listed}"
 
 
 def _stored(kind: Kind) -> str:

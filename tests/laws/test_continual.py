@@ -22,7 +22,7 @@ from dpselect.continual import state as states
 from dpselect.continual.continual_top_k import UNIT, declared, strategy, thresholds
 from dpselect.continual.horizon import estimate, weighted
 from dpselect.continual.state import Increment, measure, true_measurements
-from dpselect.events.contributions import cells_of
+from dpselect.events.counting import cells_of
 from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import sampler
 
