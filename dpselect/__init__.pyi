@@ -65,6 +65,7 @@ from .plan.plan import plan as plan
 from .plan.profile import Profile as Profile
 from .plan.request import TopKRequest as TopKRequest
 from .release.answer import Answer as Answer
+from .release.ask_quantile import quantile as quantile
 from .release.session import Session as Session
 from .release.topk import topk as topk
 from .scores import Scores as Scores

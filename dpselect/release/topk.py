@@ -15,6 +15,7 @@ from dpselect.release.question import Question
 from dpselect.release.record import UNRECORDED, AnswerFile
 from dpselect.release.run import dry_run, run_once
 from dpselect.spec import TopKSpec
+from dpselect.spec.base import Spec
 
 if TYPE_CHECKING:
     from dpselect.release.series import HorizonAnswer, Series
@@ -66,7 +67,7 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
     spec = TopKSpec(**asked)
     question = Question.of(data, spec)
     if spec.ledger is None and not spec.dry_run:
-        _warn_once()
+        warn_once()
     place = AnswerFile(None if spec.output is None else Path(spec.output))
     found = answered(question, place, progress)
     if place.failure is not None:
@@ -105,11 +106,12 @@ def answered(
 
 
 @cache
-def _warn_once() -> None:
+def warn_once() -> None:
+    """That no ledger keeps account; once in a process."""
     warnings.warn(UNRECORDED, Unrecorded, stacklevel=3)
 
 
-def keywords(spec: type[TopKSpec]) -> list[inspect.Parameter]:
+def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
     """The fields of a spec as keywords of a function."""
     return [
         inspect.Parameter(

@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 STUB = ROOT / "dpselect" / "release" / "topk.pyi"
 HEAD = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
 
+import inspect
 from collections.abc import Callable
 from typing import Literal, overload
 from dpselect.events.reading import ProgressCallback
@@ -30,9 +31,21 @@ from dpselect.release.answer import Answer, DryRun
 from dpselect.release.question import Question
 from dpselect.release.record import AnswerFile
 from dpselect.release.series import HorizonAnswer, Series
+from dpselect.spec.base import Spec
+'''
+PROGRESS = "progress: ProgressCallback | None = ..."
+HEAD_OF_QUANTILES = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
+
+from typing import Literal, overload
+from dpselect.events.reading import ProgressCallback
+from dpselect.release.answer import DryRun
+from dpselect.release.user_quantiles import QuantileAnswer
 '''
 OTHERS = """class Unrecorded(UserWarning): ...
 class Unkept(UserWarning): ...
+
+def warn_once() -> None: ...
+def keywords(spec: type[Spec]) -> list[inspect.Parameter]: ...
 
 def answered(
     question: Question,
@@ -87,12 +100,17 @@ def test_the_stub_is_that_of_the_fields(pytestconfig: pytest.Config) -> None:
     """The types of `dps.topk` are those of the fields, each once."""
     narrow = {"every": "None", "horizon": "None", "dry_run": "Literal[False]"}, "Answer"
     returns = "Answer | Series | HorizonAnswer | DryRun"
-    found = stubs.stub(TopKSpec, HEAD, "topk", "data: object", "progress: ProgressCallback | None = ...", returns, narrow)
-    found = found.replace("@overload", f"{OTHERS}@overload", 1)
-    if pytestconfig.getoption("golden"):
-        STUB.write_text(found)
-    written, made = ([ast.unparse(node) for node in ast.parse(text).body[-2:]] for text in (STUB.read_text(), found))
-    assert written == made
+    topk = stubs.stub(TopKSpec, HEAD, "topk", "data: object", PROGRESS, returns, narrow).replace(
+        "@overload", f"{OTHERS}@overload", 1
+    )
+    head = HEAD_OF_QUANTILES.replace("TopKSpec", "QuantileSpec")
+    only = {"dry_run": "Literal[False]"}, "QuantileAnswer"
+    quantile = stubs.stub(QuantileSpec, head, "quantile", "data: object", PROGRESS, "QuantileAnswer | DryRun", only)
+    for file, found in ((STUB, topk), (STUB.with_name("ask_quantile.pyi"), quantile)):
+        if pytestconfig.getoption("golden"):
+            file.write_text(found)
+        written, made = ([ast.unparse(node) for node in ast.parse(text).body[-2:]] for text in (file.read_text(), found))
+        assert written == made
 
 
 def test_python_and_the_command_ask_the_same() -> None:

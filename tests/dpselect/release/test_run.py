@@ -1,0 +1,251 @@
+"""The executor: one order for all releases, the same from the command and from Python, and a dry run that costs nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner, Result
+
+import accounting as acc
+import dpselect as dps
+from dpselect.cli import app
+from dpselect.plan.learn import Learning
+from dpselect.release.answer import DryRun
+from dpselect.sampling.base import EntropySampler
+
+BASE: dict[str, Any] = {"user": "who", "item": "shop", "k": 2, "epsilon": 2.0, "delta": 1e-6, "salt": "pepper"}
+TIMES: dict[str, Any] = {"time": "at", "since": "2024-05-01", "until": "2024-05-04"}
+EVERY: dict[str, Any] = {**BASE, **TIMES, "every": "day", "max_items_per_user": 3, "dataset": "days", "key": "d"}
+QUANTILES: dict[str, Any] = {"user": "who", "value": "price", "quantiles": 0.5, "low": 0, "high": 90, "step": 1, "epsilon": 1.0}
+SURFACES = {
+    "topk": {**BASE, "max_items_per_user": 5},
+    "learns_nothing": {**BASE, "max_items_per_user": 5, "learn": 0.0},
+    "counts": {**BASE, "max_items_per_user": 5, "domain": "shops.csv", "with_counts": True},
+    "groups": {**BASE, "group": "town", "max_groups_per_user": 1},
+    "every": EVERY,
+    "every_learns_nothing": {**EVERY, "learn": 0.0},
+    "quantile": {**QUANTILES, "salt": "pepper"},
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a log of 400 users of up to four shops over three days, and public shops."""
+    rng = np.random.default_rng(1)
+    rows = [
+        f"u{user},s{shop},{('york', 'leeds')[user % 3 == 0]},2024-05-0{1 + int(rng.integers(3))}T10:00:00,{int(rng.integers(90))}"
+        for user in range(400)
+        for shop in sorted({min(int(rng.zipf(1.6)), 9) for _ in range(4)})
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(["who,shop,town,at,price", *rows]) + "\n")
+    (tmp_path / "shops.csv").write_text("shop\n" + "".join(f"s{number}\n" for number in range(1, 12)))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def sampled(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Puts the same seeded generator in place of the operating system's, in this process."""
+
+    def inject() -> None:
+        rng = np.random.default_rng(7)
+        monkeypatch.setattr(EntropySampler, "words", lambda _, count: rng.integers(0, 2**64, size=count, dtype=np.uint64))
+
+    return inject
+
+
+def made(name: str) -> str:
+    """A ledger with one budget, and a dataset with one for each day."""
+    url = f"sqlite:///{name}.db"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=30.0, delta=1e-3), "add_remove")
+        ledger.create_dataset("days", acc.Budget(epsilon=30.0, delta=1e-3), "add_remove", window="day")
+    return url
+
+
+def recorded(url: str, dataset: str) -> list[tuple[Any, ...]]:
+    """What a ledger holds, but for times and keys."""
+    with acc.Ledger.open(url) as ledger:
+        return [
+            (entry.seq, entry.action, entry.period, entry.curve, entry.mechanism, entry.label, entry.actor, entry.team)
+            for entry in ledger.entries(dataset)
+        ]
+
+
+def words(asked: dict[str, Any]) -> list[str]:
+    """Options of a command that ask the same."""
+    found = []
+    for name, value in asked.items():
+        option = f"--{name.replace('_', '-')}"
+        found += [option] if value is True else [option, str(value)]
+    return found
+
+
+def command(asked: dict[str, Any]) -> Result:
+    return CliRunner().invoke(app, ["quantile" if "quantiles" in asked else "topk", "log.csv", *words(asked)])
+
+
+def called(asked: dict[str, Any]) -> Any:
+    return (dps.quantile if "quantiles" in asked else dps.topk)("log.csv", **asked)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", SURFACES.values(), ids=SURFACES)
+def test_the_command_and_python_release_the_same(place: Path, sampled: Callable[[], None], asked: dict[str, Any]) -> None:
+    """With one salt and one sampler both give the same answer, and the same entries of the ledger but for time and key."""
+    series = "every" in asked
+    about = {"dataset": "log", "key": "one", "team": "maps", "purpose": "atlas", "actor": "ada", "label": "a trial", **asked}
+    name = "{period}.json" if series else "answer.json"
+    answers: list[list[dict[str, Any]]] = []
+    for surface, ask in (("command", command), ("python", called)):
+        url = made(surface)
+        sampled()
+        found = ask({**about, "ledger": url, "output": f"{surface}-{name}"})
+        assert not isinstance(found, Result) or found.exit_code == 0, found.stderr
+        answers.append([json.loads(file.read_text()) for file in sorted(place.glob(f"{surface}-*.json"))])
+    assert len(answers[0]) == (3 if series else 1)
+    assert answers[0] == answers[1]
+    dataset = str(about["dataset"])
+    assert recorded("sqlite:///command.db", dataset) == recorded("sqlite:///python.db", dataset) != []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", [*SURFACES.values(), {**EVERY, "dataset": "log", "horizon": "h.state", "salt": None}])
+def test_a_dry_run_costs_nothing_and_says_the_price(place: Path, asked: dict[str, Any]) -> None:
+    """It states the curve that the run then charges, leaves no file and no entry, and draws nothing."""
+    url = made("dry")
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if "horizon" in asked:
+        del asked["max_items_per_user"]
+    output = {"output": "{period}.json" if "every" in asked and "horizon" not in asked else "answer.json"}
+    about = {"dataset": "log", "key": "one", **asked, **output, "ledger": url}
+    before = {path.name for path in place.iterdir()}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EntropySampler, "words", lambda _, count: pytest.fail("drew") if count else np.zeros(0, dtype=np.uint64))
+        dry = called({**about, "dry_run": True})
+    assert isinstance(dry, DryRun)
+    assert {path.name for path in place.iterdir()} == before
+    assert recorded(url, str(about["dataset"])) == []
+    assert dry.left, "a ledger pays"
+    called(about)
+    charged = next(entry for entry in recorded(url, str(about["dataset"])) if entry[1] in ("charge", "reserve"))
+    assert acc.Curve.from_json(charged[3]) == dry.item.curve
+
+
+def test_a_dry_run_of_the_command_says_so(place: Path) -> None:
+    """As text and as JSON; without a ledger nothing would be charged."""
+    asked = {**BASE, "learn": 0, "domain": "shops.csv", "max_items_per_user": 5}
+    text = command({**asked, "dry_run": True})
+    assert text.exit_code == 0, text.stderr
+    assert "no ledger is named" in " ".join(text.stdout.split())
+    assert "may itself be private" in " ".join(text.stdout.split())
+    told = json.loads(command({**asked, "dry_run": True, "json": True}).stdout)
+    assert told["dry_run"] is True
+    assert len(told["mechanisms"]) == 1
+    shops = (place / "log.csv").read_text()
+    assert not any(f'"s{number}"' in json.dumps(told) for number in range(1, 12)), shops[:9]
+
+
+@pytest.mark.parametrize(
+    ("fault", "changed"),
+    [
+        ("a column that is not there", {"item": "shoop"}),
+        ("a time that is none, outside the window", {"since": "2024-05-01", "until": "2024-05-02", "time": "at"}),
+    ],
+)
+def test_a_dry_run_refuses_what_a_run_refuses(place: Path, fault: str, changed: dict[str, Any]) -> None:
+    """With the same words, and neither charges anything."""
+    url = made("bad")
+    if "time" in changed:
+        with (place / "log.csv").open("a") as log:
+            log.write("u9,s1,york,soon,1\n")
+    asked: dict[str, Any] = {**BASE, "salt": None, "learn": 0.0, **changed, "ledger": url, "dataset": "log", "key": "one"}
+    said = []
+    for dry in (False, True):
+        with pytest.raises(dps.EventLogError) as refused:
+            dps.topk("log.csv", **asked, dry_run=dry)
+        said.append(str(refused.value))
+    assert said[0] == said[1], fault
+    assert recorded(url, "log") == []
+
+
+@pytest.mark.parametrize("learn", [None, 0.0])
+def test_a_dry_run_does_not_tell_whether_somebody_is_in_a_window(place: Path, learn: float | None) -> None:
+    """A window without events, and one with some, give the same dry run; and an empty one is released like any other."""
+    asked: dict[str, Any] = {**BASE, "time": "at", "learn": learn, "salt": None}
+    told = [
+        dps.topk("log.csv", **asked, since=since, until=until, dry_run=True).as_data()
+        for since, until in (("2024-05-01", "2024-05-02"), ("2031-01-01", "2031-01-02"))
+    ]
+    assert told[0] == told[1]
+    assert dps.topk("log.csv", **asked, since="2031-01-01", until="2031-01-02").items == ()
+
+
+def test_a_dry_run_of_a_budget_that_does_not_pay_is_refused(place: Path) -> None:
+    """As a run is, before a log is read."""
+    url = made("poor")
+    asked: dict[str, Any] = {**BASE, "ledger": url, "dataset": "log", "epsilon": 40.0, "salt": None}
+    for learn in (None, 0.0):
+        with pytest.raises(acc.BudgetExceeded):
+            dps.topk("no such log", **asked, learn=learn, dry_run=True)
+
+
+@pytest.mark.slow
+def test_a_series_learns_once(place: Path) -> None:
+    """The first period pays for what it learns of users; those after it are chosen by that, for nothing, also in a later run."""
+    url = made("series")
+    asked: dict[str, Any] = {**BASE, "salt": None, **TIMES, "every": "day", "ledger": url, "dataset": "days", "key": "d"}
+    asked["output"] = "top-{period}.json"
+    first = dps.topk("log.csv", **{**asked, "until": "2024-05-03"})
+    both = dps.topk("log.csv", **asked)
+    assert [one.state for one in first.releases] == ["released"] * 2
+    assert [one.state for one in both.releases] == ["recorded"] * 2 + ["released"]
+    answers = list(both.answers.values())
+    assert answers[0].learnt is not None
+    assert [answer.known_from for answer in answers] == [None, 2, 2]
+    assert [answer.learnt for answer in answers[1:]] == [None, None]
+    assert {row["period"] for row in both.rows} == {"2024-05-01", "2024-05-02", "2024-05-03"}
+    assert len(both.items) == len(both.to_pandas()) == len(both.rows)
+    with acc.Ledger.open(url) as ledger:
+        kinds = [json.loads(entry.mechanism)["kind"] for entry in ledger.entries("days") if entry.action == "charge"]
+    assert kinds[0] == "learn_then_select"
+    assert "learn_then_select" not in kinds[1:]
+
+
+def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read for learning is read before; a draw that fails after the charge leaves it, and a retry draws nothing."""
+    url = made("fails")
+    asked: dict[str, Any] = {**BASE, "salt": None, "ledger": url, "dataset": "log", "key": "one"}
+    with pytest.raises(dps.EventLogError):
+        dps.topk("missing.csv", **asked)
+    assert recorded(url, "log") == []
+    monkeypatch.setattr(Learning, "learn", lambda *_, **__: 1 / 0)
+    with pytest.raises(ZeroDivisionError) as failed:
+        dps.topk("log.csv", **asked)
+    assert "is charged and stays charged (committed)" in str(failed.value.__notes__)
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    with pytest.raises(acc.ledger.AlreadyCharged):
+        dps.topk("log.csv", **asked)
+    assert [entry[1] for entry in recorded(url, "log")] == ["charge"]
+
+
+def test_a_used_key_is_refused_before_the_log_is_read(place: Path) -> None:
+    """Learning too: the plan of a retry is the plan that was charged, since it is made again by the same public numbers."""
+    url = made("used")
+    asked: dict[str, Any] = {**BASE, "salt": None, "ledger": url, "dataset": "log", "key": "one"}
+    dps.topk("log.csv", **asked)
+    with pytest.raises(acc.ledger.AlreadyCharged):
+        dps.topk("missing.csv", **asked)
+
+
+def test_a_plan_lists_what_it_may_choose(place: Path) -> None:
+    """All mechanisms whose curves are charged for, where users are learnt first."""
+    dry = dps.topk("log.csv", **{**BASE, "salt": None}, dry_run=True)
+    assert len(dry.mechanisms) > 1
+    assert "chosen once numbers of users are learnt" in repr(dry)
