@@ -237,6 +237,10 @@ CALLS: Final[dict[str, tuple[str, ...]]] = {
         "--every day --horizon may.state",
         f"topk {_LOG} --k 9 --epsilon .1 --delta 1e-7 {_PAYS} --key may --output may.json",
     ),
+    "check": (
+        f"check {_LOG} --domain shops.csv",
+        f"check {_LOG} --null NULL --normalize casefold --normalize strip --json",
+    ),
     "quantile": (
         "quantile events.csv --user who --quantiles .5 --low 0 --high 500 --step 1 --epsilon 1",
         "quantile events.csv --user who --value price --rule sum --quantiles .25,.5,.75 --low 0 --high 1000 --step 5 --epsilon 1",

@@ -43,7 +43,7 @@ SOURCES: Final[tuple[Source, ...]] = (postgresql, databases, formats, tables)
 
 _REFUSED = "refused"  # a column: the role whose value is malformed, for events that refuse the log
 # The bit of events outside the window, above those of the at most five roles that an event may lack.
-_OUTSIDE = 32
+OUTSIDE = 32
 
 
 def rows(engine: Engine, given: Given) -> Rows:
@@ -148,6 +148,7 @@ class Staged:
         stated: whether that was asked for.
         counted: whether the table `totals` was made.
         rows, without, left_out: of the events to count: all, those without each role, those without any.
+        how: how its fields are found, in words, where that is not plain.
     """
 
     what: str
@@ -158,6 +159,7 @@ class Staged:
     rows: int
     without: Mapping[str, int]
     left_out: int
+    how: str
 
     def report(self, pairs: int, kept: int) -> ReadReport:
         """What was read, of which `kept` pairs are counted."""
@@ -199,7 +201,15 @@ def prepared(
         engine.run(f"CREATE VIEW pairs AS {_pairs(reading)}", what=log.what)
     stated = reading.buckets is not None
     return Staged(
-        log.what, log.kinds, log.buckets(reading.buckets), stated, counted, figures.rows, figures.without, figures.left_out
+        log.what,
+        log.kinds,
+        log.buckets(reading.buckets),
+        stated,
+        counted,
+        figures.rows,
+        figures.without,
+        figures.left_out,
+        log.how,
     )
 
 
@@ -233,13 +243,13 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
 
 
 def _apart(log: Rows, asked: Asked) -> str:
-    """SQL of what keeps an event from being counted: a bit for each role that it lacks, and `_OUTSIDE`."""
+    """SQL of what keeps an event from being counted: a bit for each role that it lacks, and `OUTSIDE`."""
     names = [SHORT[role] for role in asked.roles]
     fine = [f"{name} IS NOT NULL" for name in names]
     bits = [f"CASE WHEN {name} IS NULL THEN {1 << place} ELSE 0 END" for place, name in enumerate(names)]
     if log.outside:
         fine.append(f"NOT coalesce({log.outside}, false)")
-        bits.append(f"CASE WHEN {log.outside} THEN {_OUTSIDE} ELSE 0 END")
+        bits.append(f"CASE WHEN {log.outside} THEN {OUTSIDE} ELSE 0 END")
     return f"CAST(CASE WHEN {' AND '.join(fine)} THEN 0 ELSE {' + '.join(bits)} END AS TINYINT)"
 
 
@@ -296,14 +306,14 @@ class _Figures:
         else:
             refused = _REFUSED if log.checked else "NULL"
             found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=log.what)
-        inside = [(apart, count) for apart, _, count in found if apart < _OUTSIDE]
+        inside = [(apart, count) for apart, _, count in found if apart < OUTSIDE]
         bits = {role: 1 << place for place, role in enumerate(asked.roles)}
         self.rows = sum(count for _, count in inside)
         self.without = {role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()}
         self.left_out = sum(count for apart, count in inside if apart)
         self.scanned = sum(count for *_, count in found)
         self.missing = frozenset(role for role, bit in bits.items() if all(apart & bit for apart, *_ in found))
-        self.complete = any(apart % _OUTSIDE == 0 for apart, *_ in found)
+        self.complete = any(apart % OUTSIDE == 0 for apart, *_ in found)
         self.refused = {role for _, role, _ in found}
 
 

@@ -3,6 +3,7 @@ from .base import Flag as Flag
 from .base import Spec as Spec
 from .base import option as option
 from .base import typed as typed
+from .check_spec import CheckSpec as CheckSpec
 from .continual_spec import CloseSpec as CloseSpec
 from .continual_spec import ContinualSpec as ContinualSpec
 from .continual_spec import RechargeSpec as RechargeSpec

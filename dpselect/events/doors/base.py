@@ -253,6 +253,7 @@ class Rows:
         absent: refuses roles in which no event of the log has a value, if the source does not have their columns.
         texts: the same query for each of several files whose labels are text.
         outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
+        how: how fields are found, in words, where that is not plain.
     """
 
     sql: str
@@ -267,6 +268,7 @@ class Rows:
     absent: Callable[[frozenset[str]], None] | None = None
     texts: tuple[str, ...] = ()
     outside: str = ""
+    how: str = ""
 
     def buckets(self, asked: int | None) -> int:
         """Into how many buckets to cut: a function of size alone, so that it does not change what is counted."""

@@ -116,8 +116,9 @@ class Delimited:
         listed = header is True or not set(asked.columns.values()).isdisjoint(first)
         split = what if self.delimiter in ("\t", ",") and len(first) > 1 else f"{what} (split at {form.delimiter!r})"
         places = by_name(asked, first, split, header=has_header, listed=listed)
+        how = f"fields split at {form.delimiter!r}, {'with' if has_header else 'without'} a header line"
         sql = form._sql(path, len(first), places, has_header=has_header)
-        return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,))
+        return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,), how=how)
 
     def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
         """With another delimiter, if the header has all these names under that one alone; no row is looked at."""
@@ -550,6 +551,7 @@ def _several(engine: Engine, given: Given) -> Rows:
     known = [part.complete for part in parts if part.complete is not None]
     return Rows(
         sql=_union(parts),
+        how="; ".join(dict.fromkeys(part.how for part in parts if part.how)),
         size=sum(part.size for part in parts),
         what=what,
         kinds=parts[0].kinds,

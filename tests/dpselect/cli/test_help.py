@@ -47,6 +47,7 @@ def test_there_is_something_to_check() -> None:
         "dpselect",
         "dpselect topk",
         "dpselect quantile",
+        "dpselect check",
         "dpselect continual",
         "dpselect plan",
         "dpselect schema",

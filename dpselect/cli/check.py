@@ -1,0 +1,81 @@
+"""`dpselect check`: what is private about a log, for whoever may see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from rich.console import Group
+from rich.text import Text
+from typer import Argument
+
+from dpselect.cli import options, out
+from dpselect.cli.from_model import command, spelled
+from dpselect.continual.continual_top_k import ANY_GROUPS
+from dpselect.errors import printable
+from dpselect.events import ProgressCallback, Reading
+from dpselect.events.catalogue import public_list
+from dpselect.events.check import LogCheck
+from dpselect.events.check import check as checked
+from dpselect.spec import CheckSpec
+
+_PRIVATE = (
+    "Private. These figures are exact and name users: they are for whoever may see the data, and are neither published nor "
+    "passed on. Nothing was drawn, charged or written."
+)
+_TYPES = {"str": "text, compared exactly as written", "int": "integers", "number": "numbers"}
+
+
+def _check(
+    events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
+    spec: CheckSpec,
+    json: options.Json = False,
+    _debug: options.Debug = False,
+) -> None:
+    with out.reading() as progress:
+        found = _checked(events[0] if len(events) == 1 else tuple(events), spec, progress)
+    doubts = [spelled(words, CheckSpec) for words in found.doubts]
+    if json:
+        out.emit(out.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts}) + "\n")
+        return
+    notes = [Text.assemble(("Look at: ", "bold yellow"), printable(words)) for words in doubts]
+    facts = out.facts((name, printable(value)) for name, value in _facts(found))
+    private = Text.assemble(("PRIVATE. ", "bold red"), _PRIVATE.removeprefix("Private. "))
+    out.emit(Group(private, Text(), facts, Text(), *(notes or [Text("Nothing is doubtful.")])))
+
+
+check = command(CheckSpec, _check)
+
+
+def _checked(source: object, spec: CheckSpec, progress: ProgressCallback | None) -> LogCheck:
+    names = tuple(map(str, spec.item)) if isinstance(spec.item, tuple | list) else str(spec.item)
+    stated = {name: getattr(spec, name) for name in Reading.model_fields if name in type(spec).model_fields}
+    if spec.groups is not None:
+        stated["groups"] = public_list(spec.groups, spec.groups_column, str(spec.group), spec, "groups")
+    if spec.group is not None and spec.max_groups_per_user is None:
+        stated["max_groups_per_user"] = ANY_GROUPS
+    domain = None if spec.domain is None else public_list(spec.domain, spec.domain_column, names, spec, "domain")
+    return checked(source, Reading(**stated), domain, progress=progress)
+
+
+def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
+    yield "log", found.what + (f"; {found.how}" if found.how else "")
+    for role, kind in found.kinds.items():
+        yield f"{role}s", _TYPES[kind]
+    yield (
+        "events",
+        f"{found.rows:,}" + "".join(f"; {number:,} without {role}" for role, number in found.without.items() if number),
+    )
+    if found.outside:
+        yield "outside", f"{found.outside:,} events that the window leaves out"
+    yield "users", f"{found.users:,}"
+    yield "items", f"{found.items:,}" + ("" if found.groups is None else f" in {found.groups:,} groups")
+    spread = ", ".join(f"{number:,} ({100 * float(share):g} % of users)" for share, number in found.items_per_user.items())
+    yield "items per user", f"at most {spread}"
+    yield "heaviest", ", ".join(f"{user!r}: {number:,}" for user, number in found.heaviest)
+    if found.catalogue is not None:
+        listed = found.catalogue
+        yield "catalogue", f"{listed.occurring:,} of {listed.listed:,} listed items occur, with {listed.users:,} users"
+    for one in found.alike:
+        examples = "; ".join(" = ".join(map(repr, labels)) for labels in one.examples)
+        yield f"{one.role}s alike", f"{one.labels:,} differ {one.how} alone: {examples}"

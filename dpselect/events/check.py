@@ -1,0 +1,243 @@
+"""`check`: how a log is read and what is doubtful about it, in exact figures, for whoever may see the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, final
+
+from dpselect.events.doors.base import LABELS, SHORT, literal
+from dpselect.events.engine import Engine, opened
+from dpselect.events.file_options import normalized
+from dpselect.events.private import NotPickled
+from dpselect.events.reading import ProgressCallback, Reading, require_items
+from dpselect.events.staging import OUTSIDE, prepared
+from dpselect.selection import Label
+
+_SHARES: Final = (0.5, 0.9, 0.99)
+_SHOWN = 5  # examples, and heaviest users
+_NULLS = (
+    "null",
+    "\\n",
+    "n/a",
+    "#n/a",
+    "na",
+    "nan",
+    "nat",
+    "<na>",
+    "none",
+    "nil",
+    "undefined",
+    "(null)",
+    "-",
+    "--",
+    "?",
+    "unknown",
+)
+_LISTS = ("|", ";", ",")
+_MOST = 0.5  # a share of labels from which on all are taken to be so
+_FAR = 5  # times what hardly any user has
+_ALIKE = "CASE WHEN strlen({0}) = length({0}) THEN lower(trim({0}, ' \t\r\n')) ELSE alike({0}) END"
+# What else ids are written like, as SQL of a text, and the remedy.
+_SPELLINGS: Final[Mapping[str, tuple[str, str]]] = {
+    "by letter case, Unicode form or spaces": (_ALIKE, "state normalize='nfkc', 'casefold', 'strip'"),
+    "by zeros in front, which a spreadsheet takes away": (
+        "coalesce(nullif(ltrim({0}, '0'), ''), {0})",
+        "write the ids as text in both",
+    ),
+    "by '.0', which pandas adds where an id is missing": (
+        "regexp_replace({0}, '^(-?[0-9]+)[.]0+$', '\\1')",
+        "cast the column to Int64 in pandas before it is written",
+    ),
+}
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Alike(NotPickled):
+    """Labels that differ in how they are written alone: how many there are, and some of them. **Private**."""
+
+    role: str
+    how: str
+    labels: int
+    examples: list[list[str]]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Matches(NotPickled):
+    """How a public list meets the log: labels of the list, those that occur, users of these; and those that would occur if they
+    were written otherwise, by what differs. **Private**.
+    """
+
+    listed: int
+    occurring: int
+    users: int
+    otherwise: dict[str, int]
+
+
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class LogCheck(NotPickled):
+    """What a reading finds, without noise. **Private**: for whoever may see the data, never for a release.
+
+    Attributes:
+        what, how: the log, and how its fields are found.
+        kinds: what each column holds: "str" is text, compared exactly as it is written.
+        rows: events in the log.
+        without: events that lack a value, by role.
+        outside: events that are not of the window; they are not among the rows.
+        users, items, groups: how many different ones have a whole event; groups are None where none were asked for.
+        items_per_user: items (of a group, where there are groups) that a share of the users does not exceed, by that share.
+        heaviest: the users with the most items, and how many those are.
+        nulls: labels that look like a missing value: role, label, and how many pairs of a user and an item have it.
+        alike: labels that differ by letter case, Unicode form, spaces, zeros in front or ".0" alone.
+        catalogue: how the public list meets the log; None without one.
+        doubts: what to look at, in words; empty where nothing is.
+    """
+
+    what: str
+    how: str
+    kinds: dict[str, str]
+    rows: int
+    without: dict[str, int]
+    outside: int
+    users: int
+    items: int
+    groups: int | None
+    items_per_user: dict[str, int]
+    heaviest: list[tuple[Label, int]]
+    nulls: list[tuple[str, str, int]]
+    alike: list[Alike]
+    catalogue: Matches | None
+    doubts: list[str] = field(default_factory=list)
+
+    def as_data(self) -> dict[str, Any]:
+        """The same for JSON."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        return "LogCheck(<private figures hidden>)"
+
+
+def check(
+    source: object, reading: Reading, catalogue: Sequence[Label] | None = None, *, progress: ProgressCallback | None = None
+) -> LogCheck:
+    """Read a log as a release would, and say what is there. Nothing is drawn, charged or written.
+
+    Raises:
+        EventLogError: as a release would, for what it would refuse.
+    """
+    require_items(reading)
+    with opened(reading.memory_limit) as engine:
+        staged = prepared(engine, source, reading, progress, may_be_empty=True)
+        asked = _Asked(engine, staged.what)
+        engine.define("alike", lambda text: normalized(text, ("nfkc", "casefold", "strip")))
+        roles = [role for role in LABELS if role in staged.kinds]
+        outside = asked.number(f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}") if reading.window is not None else 0
+        owner = "u, g" if reading.group is not None else "u"
+        per_user = f"SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}"
+        shares = asked.rows(f"SELECT {', '.join(f'quantile_disc(t, {share})' for share in _SHARES)}, max(t) FROM ({per_user})")[0]
+        named = [*(f"{share:g}" for share in _SHARES), "1"]
+        heaviest = asked.rows(f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_SHOWN}")
+        texts = [role for role in roles if staged.kinds[role] == "str"]
+        found = LogCheck(
+            what=staged.what,
+            how=staged.how,
+            kinds=dict(staged.kinds),
+            rows=staged.rows,
+            without=dict(staged.without),
+            outside=outside,
+            users=asked.number("SELECT count(DISTINCT u) FROM pairs"),
+            items=asked.number("SELECT count(DISTINCT i) FROM pairs"),
+            groups=asked.number("SELECT count(DISTINCT g) FROM pairs") if reading.group is not None else None,
+            items_per_user={share: int(number or 0) for share, number in zip(named, shares, strict=True)},
+            heaviest=[(user, int(number)) for user, number in heaviest],
+            nulls=[one for role in texts for one in asked.nulls(role)],
+            alike=[one for role in texts for one in asked.alike(role)],
+            catalogue=None if catalogue is None else asked.matches(catalogue),
+        )
+        lists = asked.lists() if "item" in texts and reading.split is None else None
+        found.doubts.extend(_doubts(found, reading, lists))
+        return found
+
+
+@final
+class _Asked:
+    """Questions about the pairs of a log in the engine."""
+
+    def __init__(self, engine: Engine, what: str) -> None:
+        self._engine, self._what = engine, what
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._engine.run(sql, what=self._what)
+
+    def number(self, sql: str) -> int:
+        return int(self.rows(sql)[0][0] or 0)
+
+    def nulls(self, role: str) -> list[tuple[str, str, int]]:
+        name, known = SHORT[role], ", ".join(map(literal, _NULLS))
+        where = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
+        found = self.rows(f"SELECT {name}, count(*) AS n FROM pairs WHERE {where} GROUP BY {name} ORDER BY n DESC, {name}")
+        return [(role, str(label), int(number)) for label, number in found]
+
+    def alike(self, role: str) -> Iterator[Alike]:
+        name = SHORT[role]
+        labels = f"SELECT DISTINCT {name} AS l FROM pairs WHERE {name} IS NOT NULL"
+        for how, (key, _) in _SPELLINGS.items():
+            same = f"SELECT {key.format('l')} AS k, list(l ORDER BY l) AS many FROM ({labels}) GROUP BY k HAVING count(*) > 1"
+            number = self.number(f"SELECT sum(len(many)) FROM ({same})")
+            if number:
+                examples = self.rows(f"SELECT many[:{_SHOWN}] FROM ({same}) ORDER BY k LIMIT {_SHOWN}")
+                yield Alike(role, how, number, [list(row[0]) for row in examples])
+
+    def lists(self) -> str | None:
+        """What stands in most of the items, as between several of them."""
+        labels = "SELECT DISTINCT i FROM pairs"
+        shares = ", ".join(f"avg(CAST(contains(i, {literal(one)}) AS DOUBLE))" for one in _LISTS)
+        found = self.rows(f"SELECT {shares} FROM ({labels})")[0]
+        return next((one for one, share in zip(_LISTS, found, strict=True) if share is not None and share > _MOST), None)
+
+    def matches(self, catalogue: Sequence[Label]) -> Matches:
+        texts = [str(label) for label in catalogue]
+        self._engine.run("CREATE TABLE listed AS SELECT unnest(?) AS l", [texts], what=self._what)
+        self.rows("CREATE TABLE seen AS SELECT DISTINCT CAST(i AS VARCHAR) AS l FROM pairs")
+        occurring = self.number("SELECT count(*) FROM listed SEMI JOIN seen USING (l)")
+        users = self.number("SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN (SELECT l FROM listed)")
+        otherwise = dict[str, int]()
+        for how, (key, _) in _SPELLINGS.items():
+            missing = f"SELECT {key.format('l')} AS k FROM (SELECT l FROM listed ANTI JOIN seen USING (l))"
+            number = self.number(
+                f"SELECT count(*) FROM ({missing}) SEMI JOIN (SELECT {key.format('l')} AS k FROM seen) USING (k)"
+            )
+            otherwise |= {how: number} if number else {}
+        return Matches(len(texts), occurring, users, otherwise)
+
+
+def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:
+    """What to look at before a release, the worst first."""
+    if not found.users:
+        yield "no event can be counted: none has a user and an item" + (" within the window" if reading.window else "")
+    listed = found.catalogue
+    if listed is not None and found.users and listed.occurring <= _MOST * listed.listed:
+        yield f"of {listed.listed:,} listed items {listed.occurring:,} occur in the log: are ids written alike in both?"
+    if listed is not None:
+        for how, number in listed.otherwise.items():
+            yield f"{number:,} listed items are written otherwise in the log, {how}: {_SPELLINGS[how][1]}"
+    for one in found.alike:
+        yield f"{one.labels:,} {one.role}s are written in several ways, {one.how}: {_SPELLINGS[one.how][1]}, or leave them apart"
+    for role, label, number in found.nulls[:_SHOWN]:
+        yield f"{role} {label!r} ({number:,} pairs) looks like a missing value: state null='{label}' if it is one"
+    if lists is not None:
+        yield f"most items hold {lists!r}: state split={lists!r} if each is a list of items"
+    for role, number in found.without.items():
+        if number > _MOST * found.rows:
+            yield f"{number:,} of {found.rows:,} events have no {role}: is the column the one meant?"
+    if found.outside > _MOST * (found.rows + found.outside):
+        of = f"{found.outside:,} of {found.rows + found.outside:,} events"
+        yield f"{of} lie outside the window: are since=, until= and time_unit= right?"
+    if found.users > 1 and found.users == found.rows:
+        yield "every event has a user of its own: is user= the column of users, and not of events?"
+    total = sum(number for _, number in found.heaviest[:1])
+    if total > _MOST * found.items and total > _FAR * found.items_per_user["0.99"]:
+        yield f"one user has {total:,} of the {found.items:,} items: a robot, or a missing id written as a label?"

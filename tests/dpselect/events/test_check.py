@@ -1,0 +1,99 @@
+"""The check of a log says how it is read and what is doubtful, in exact and private figures; it releases and writes nothing."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from dpselect.errors import EventLogError
+from dpselect.events import Reading
+from dpselect.events.check import LogCheck, check
+
+COLUMNS: dict[str, Any] = {"user": "u", "item": "i"}
+
+
+def checked(rows: list[tuple[Any, ...]], catalogue: list[Any] | None = None, **options: Any) -> LogCheck:
+    table = pa.table({name: [row[at] for row in rows] for at, name in enumerate("uit"[: len(rows[0])])})
+    return check(table, Reading(**COLUMNS, **options), catalogue)
+
+
+def test_figures_are_those_of_the_log() -> None:
+    """Rows, users, items, what is missing, what a window leaves out, how items spread over users, and who has most."""
+    rows: list[Any] = [(f"u{user}", f"i{item}", "2024-01-05") for user in range(10) for item in range(user + 1)]
+    rows += [(None, "i1", "2024-01-05"), ("u1", None, "2024-01-05"), ("late", "i1", "2025-01-05")]
+    found = checked(rows, time="t", since="2024-01-01", until="2024-02-01")
+    assert (found.rows, found.users, found.items, found.outside, found.groups) == (57, 10, 10, 1, None)
+    assert found.without == {"user": 1, "item": 1, "time": 0}
+    assert found.items_per_user == {"0.5": 5, "0.9": 9, "0.99": 10, "1": 10}
+    assert found.heaviest[:2] == [("u9", 10), ("u8", 9)]
+    assert (found.nulls, found.alike, found.catalogue, found.doubts) == ([], [], None, [])
+
+
+def test_labels_that_are_written_in_several_ways_are_named() -> None:
+    """By letter case, Unicode form or spaces; by zeros in front; by ".0": with the remedy of each."""
+    rows = [("ann", "Café"), ("Ann ", "cafe\u0301"), ("bob", "007"), ("cy", "7"), ("dan", "8.0"), ("eve", "8"), ("eve", "x")]
+    found = checked(rows)
+    assert [(one.role, one.labels, one.examples) for one in found.alike] == [
+        ("user", 2, [["Ann ", "ann"]]),
+        ("item", 2, [["Café", "cafe\u0301"]]),
+        ("item", 2, [["007", "7"]]),
+        ("item", 2, [["8", "8.0"]]),
+    ]
+    assert sum("normalize=" in line for line in found.doubts) == 2
+    assert sum("Int64" in line for line in found.doubts) == 1
+
+
+@pytest.mark.parametrize("label", ["NULL", "\\N", "N/A", " nan ", "", "(null)"])
+def test_labels_that_look_like_a_missing_value_are_named(label: str) -> None:
+    """With how many pairs have them, unless they were said to be missing."""
+    found = checked([("a", label), ("b", label), ("c", "x")])
+    assert found.nulls == [("item", label, 2)]
+    assert any(f"null='{label}'" in line for line in found.doubts)
+    assert checked([("a", label), ("c", "x")], null=label).nulls == []
+
+
+def test_a_catalogue_is_held_against_the_log() -> None:
+    """How many of its items occur, and how many would if they were written otherwise."""
+    rows = [("a", "007"), ("b", "Zoo"), ("c", "9.0"), ("d", "pier"), ("e", "pier")]
+    found = checked(rows, ["7", "zoo", "9", "pier", "moon"]).catalogue
+    assert found is not None
+    assert (found.listed, found.occurring, found.users) == (5, 1, 2)
+    assert list(found.otherwise.values()) == [1, 1, 1]
+    integers = check(pa.table({"u": [1, 2], "i": [7, 8]}), Reading(**COLUMNS), [7, "8", 9]).catalogue
+    assert integers is not None
+    assert integers.occurring == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "words"),
+    [
+        ([("a", "x|y"), ("b", "y|z"), ("b", "x")], {}, "split='|'"),
+        ([(str(number), "x") for number in range(9)], {}, "of users, and not of events"),
+        ([("a", "x", "2030-01-01"), ("a", "y", "2024-01-01"), ("b", "y", "2031-01-01")], {"until": "2025-01-01"}, "outside"),
+        ([("a", None), ("b", None), ("b", "x")], {}, "have no item"),
+        ([("a", "x", "2030-01-01")], {"until": "2025-01-01"}, "within the window"),
+        ([("bot", str(item)) for item in range(99)] + [(f"u{n}", "1") for n in range(200)], {}, "a robot"),
+    ],
+)
+def test_what_is_doubtful_is_said(rows: list[Any], options: dict[str, Any], words: str) -> None:
+    """Lists in one field, ids of events as users, windows that leave most out, users who have nearly all."""
+    window: dict[str, Any] = {**options, "time": "t"} if options else {}
+    assert any(words in line for line in checked(rows, **window).doubts)
+
+
+def test_what_a_release_refuses_is_refused() -> None:
+    """With its words: a time that is none."""
+    with pytest.raises(EventLogError, match="not a time"):
+        checked([("a", "x", "soon")], time="t", since="2024-01-01")
+
+
+def test_what_was_found_is_not_shown_or_kept_by_accident() -> None:
+    """Its repr has no figures, and it is not pickled."""
+    found = checked([("secret", "x")])
+    assert "secret" not in repr(found)
+    assert "1" not in repr(found)
+    with pytest.raises(TypeError, match="private"):
+        pickle.dumps(found)
