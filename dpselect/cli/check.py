@@ -15,8 +15,8 @@ from dpselect.continual.continual_top_k import ANY_GROUPS
 from dpselect.errors import printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.catalogue import public_list
-from dpselect.events.check import LogCheck
-from dpselect.events.check import check as checked
+from dpselect.events.log_check import LogCheck
+from dpselect.events.log_check import check as checked
 from dpselect.spec import CheckSpec
 
 _PRIVATE = (

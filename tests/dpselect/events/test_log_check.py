@@ -10,7 +10,7 @@ import pytest
 
 from dpselect.errors import EventLogError
 from dpselect.events import Reading
-from dpselect.events.check import LogCheck, check
+from dpselect.events.log_check import LogCheck, check
 
 COLUMNS: dict[str, Any] = {"user": "u", "item": "i"}
 
