@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
-from typer import Argument, Option
+from typer import Argument
 
 import accounting as acc
 import dpselect as dps
 from accounting.address import masked
 from dpselect.cli import options, out
+from dpselect.cli.from_model import command
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
+from dpselect.cli.topk.delivery import show_dry_run
 from dpselect.continual import Horizon, Period
-from dpselect.continual.continual_top_k import ANY_GROUPS, Over
+from dpselect.continual.continual_top_k import ANY_GROUPS
 from dpselect.continual.state import State
 from dpselect.errors import printable
-from dpselect.events import Format
-from dpselect.events.catalogue import Labels, read_catalogue
-from dpselect.events.reading import Reading
-from dpselect.events.time_window import Every, Unit
+from dpselect.events.catalogue import public_list
 from dpselect.release.promise import rounded_up
-from dpselect.release.series import HorizonAnswer, HorizonOfLog, counted_users
+from dpselect.release.run import Payer
+from dpselect.release.series import HorizonAnswer, HorizonOfLog, counted_users, dry_close
+from dpselect.spec import CloseSpec, ContinualSpec, RechargeSpec, ShowSpec, StartSpec
+from dpselect.spec.continual_spec import KeptFields
 
 app: typer.Typer = typer.Typer(
     name="continual",
@@ -38,248 +41,108 @@ app: typer.Typer = typer.Typer(
     **PLAIN,
 )
 
-LedgerUrl = Annotated[str, Option("--ledger", help="URL of the ledger, or path of its SQLite file.")]
-Payer = Annotated[str, Option("--dataset", help="Dataset of the ledger whose budget pays.")]
-Key = Annotated[str, Option("--key", help="Name of the horizon: the idempotency key of its charge.")]
-StateFile = Annotated[
-    Path,
-    Option("--state", metavar="FILE", help="The private state of the horizon. As private as the log; never restore a backup."),
-]
-User = Annotated[str, Option("--user", metavar="COLUMN", help="Column of users, as for topk.")]
-Item = Annotated[list[str], Option("--item", metavar="COLUMN", help="Column of items; may be repeated.")]
-Periods = Annotated[
-    int, Option("--periods", min=1, help="How many periods the horizon has. Fixed: declare more rather than fewer.")
-]
-Count = Annotated[Over, Option("--count", help="Users of each period, of all so far (running), or of the last --window periods.")]
-Window = Annotated[int | None, Option("--window", min=1, help="Periods of a window, with --count window.")]
-Epsilon = Annotated[float, Option("--epsilon", help="Budget of the whole horizon, in nats.")]
-Delta = Annotated[float, Option("--delta", help="Part of the budget: the probability that may fall outside epsilon.")]
-Relation = Annotated[acc.Relation, Option("--relation", help="What neighbouring logs differ by, as for topk.")]
-Exponent = Annotated[float, Option("--exponent", help="How much more a user's first items count: 0 to 4.")]
-Cells = Annotated[int, Option("--cells", min=1, help="How many items of a user count at most (per period: items in periods).")]
-GroupColumn = Annotated[str | None, Option("--group", metavar="COLUMN", help="Column of groups: the top k of each.")]
-Groups = Annotated[
-    Path | None, Option("--groups", metavar="FILE", help="A public list of groups; others are not counted. Default: all.")
-]
-WithCounts = Annotated[
-    bool,
-    Option("--with-counts", help="Count all items of a user alike, so that what is shown are numbers of users, with intervals."),
-]
-ItemsPerPeriod = Annotated[
-    int | None,
-    Option("--items-per-period", min=1, help="With --with-counts: how many items of a user count in a period. Default: 3."),
-]
-PartialLast = Annotated[
-    bool, Option("--partial-last", help="Let the last period end at --until, before its own end; it is closed for good.")
-]
-Domain = Annotated[
-    Path | None, Option("--domain", metavar="FILE", help="A public catalogue of items. Without it: those of the log.")
-]
-FileFormat = Annotated[Format, Option("--format", help="Format of the log; auto goes by the name of the file.")]
-Time = Annotated[str, Option("--time", metavar="COLUMN", help="Column of times, as for topk.")]
-Length = Annotated[Every, Option("--every", help="How long a period is.")]
-Since = Annotated[str, Option("--since", help="Where the first period starts; public.")]
-Until = Annotated[str, Option("--until", help="Where the last period of the log ends; public.")]
-TimeZone = Annotated[str, Option("--time-zone", help="Zone of times that state none, and of periods.")]
-TimeUnit = Annotated[Unit | None, Option("--time-unit", help="What times that are numbers count since 1970.")]
-Output = Annotated[
-    Path | None,
-    Option("--output", metavar="FILE", help="Also write it to this new file: a table as .csv or .parquet, else all as JSON."),
-]
+
+def _start(spec: StartSpec, json: options.Json = False, _debug: options.Debug = False) -> None:
+    groups = None if spec.groups is None else public_list(spec.groups, None, "group", spec, "groups")
+    domain = None if spec.domain is None else public_list(spec.domain, spec.domain_column, "item", spec, "domain")
+    settings: dict[str, Any] = {name: getattr(spec, name) for name in ("k", "periods", "count", "window", "relation")}
+    bound: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
+    users = counted_users(settings, spec.users, **bound)
+    settings |= {"users": users, "grouped": spec.grouped}
+    mechanism = dps.ContinualTopK.fitted(spec.budget, unknown=domain is None, **settings)
+    with _horizon(spec, mechanism, domain=domain, groups=groups) as opened:
+        _show(HorizonAnswer.of(opened, ()), spec, json=json)
 
 
-@app.command(cls=SectionedCommand)
-def start(
-    ledger: LedgerUrl,
-    dataset: Payer,
-    key: Key,
-    state_file: StateFile,
-    k: options.K,
-    periods: Periods,
-    epsilon: Epsilon,
-    delta: Delta,
-    count: Count = "period",
-    window: Window = None,
-    relation: Relation = "add_remove",
-    exponent: Exponent = 1.5,
-    cells: Cells = 20,
-    with_counts: WithCounts = False,
-    items_per_period: ItemsPerPeriod = None,
-    grouped: Annotated[bool, Option("--grouped", help="Events have groups: release the top k of each.")] = False,
-    groups: Groups = None,
-    domain: Domain = None,
-    json: options.Json = False,
-    output: Output = None,
-    _debug: options.Debug = False,
-) -> None:
-    """Reserve a horizon and make its state, before any data are read: its first period commits the charge.
-
-    A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back that has no closed period.
-    """
-    out.require_targets({"--output": output}, ledger)
-    listed, of_groups = (None if path is None else read_catalogue(path) for path in (domain, groups))
-    clip = dps.HorizonClip(exponent=exponent, cells=cells)
-    settings: dict[str, Any] = {"k": k, "periods": periods, "count": count, "window": window, "relation": relation}
-    users = counted_users(settings, clip, with_counts=with_counts, items_per_period=items_per_period)
-    settings |= {"users": users, "grouped": grouped}
-    mechanism = dps.ContinualTopK.fitted(options.budget(epsilon, delta, None), unknown=listed is None, **settings)
-    with _horizon(ledger, dataset, key, state_file, mechanism, listed, groups=of_groups) as opened:
-        show_horizon(HorizonAnswer.of(opened, ()), json=json, output=output)
-
-
-@app.command(cls=SectionedCommand)
-def close(
+def _close(
     period: Annotated[int, Argument(metavar="PERIOD", help="Number of the period: the first that is not closed.")],
     events: Annotated[str, Argument(metavar="EVENTS", help="The new events of the period: a log, as for topk.")],
-    ledger: LedgerUrl,
-    dataset: Payer,
-    key: Key,
-    state_file: StateFile,
-    user: User,
-    item: Item,
-    group: GroupColumn = None,
-    format: FileFormat = "auto",
-    header: options.Header = None,
+    spec: CloseSpec,
     json: options.Json = False,
-    output: Output = None,
     _debug: options.Debug = False,
 ) -> None:
-    """Count the new events of a period and release its top k. The same call again prints the same answer."""
-    out.require_targets({"--output": output}, ledger)
-    reading = Reading.model_validate(
-        {"user": user, "item": columns(item), "format": format, "header": header, **_group(group, None)}
-    )
-    with _horizon(ledger, dataset, key, state_file) as opened:
+    reading = spec.reading(max_groups_per_user=None if spec.group is None else ANY_GROUPS)
+    with _horizon(spec) as opened:
         selection = opened.close(period, events, reading)
-        show_horizon(HorizonAnswer.of(opened, [Period(period, selection)], group=group), json=json, output=output)
+        group = None if spec.group is None else str(spec.group)
+        _show(HorizonAnswer.of(opened, [Period(period, selection)], group=group), spec, json=json)
 
 
-@app.command(cls=SectionedCommand)
-def show(
-    ledger: LedgerUrl,
-    dataset: Payer,
-    key: Key,
-    state_file: StateFile,
-    json: options.Json = False,
-    output: Output = None,
-    _debug: options.Debug = False,
-) -> None:
-    """Print what was released so far, what is promised, and how many periods are left."""
-    out.require_targets({"--output": output}, ledger)
-    with _horizon(ledger, dataset, key, state_file) as opened:
-        show_horizon(HorizonAnswer.of(opened), json=json, output=output)
+def _released(spec: ShowSpec, json: options.Json = False, _debug: options.Debug = False) -> None:
+    with _horizon(spec) as opened:
+        _show(HorizonAnswer.of(opened), spec, json=json)
 
 
-@app.command(cls=SectionedCommand)
-def recharge(
-    ledger: LedgerUrl,
-    dataset: Payer,
-    key: Key,
-    state_file: StateFile,
-    json: options.Json = False,
-    output: Output = None,
-    _debug: options.Debug = False,
-) -> None:
-    """Charge a horizon again on a ledger that was restored to before it, and record every period that its state has released."""
-    out.require_targets({"--output": output}, ledger)
-    with _horizon(ledger, dataset, key, state_file, recharge=True) as opened:
-        show_horizon(HorizonAnswer.of(opened), json=json, output=output)
+def _recharge(spec: RechargeSpec, json: options.Json = False, _debug: options.Debug = False) -> None:
+    with _horizon(spec, recharge=True) as opened:
+        _show(HorizonAnswer.of(opened), spec, json=json)
 
 
-@app.command(cls=SectionedCommand)
-def run(
+def _run(
     events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for topk.")],
-    ledger: LedgerUrl,
-    dataset: Payer,
-    key: Key,
-    state_file: StateFile,
-    user: User,
-    item: Item,
-    time: Time,
-    every: Length,
-    since: Since,
-    until: Until,
-    k: options.K,
-    epsilon: Epsilon,
-    delta: Delta,
-    periods: Annotated[
-        int | None, Option("--periods", min=1, help="Periods of the horizon. Default: those from --since to --until.")
-    ] = None,
-    count: Count = "period",
-    window: Window = None,
-    relation: Relation = "add_remove",
-    exponent: Exponent = 1.5,
-    cells: Cells = 20,
-    with_counts: WithCounts = False,
-    items_per_period: ItemsPerPeriod = None,
-    group: GroupColumn = None,
-    groups: Groups = None,
-    domain: Domain = None,
-    partial_last: PartialLast = False,
-    time_zone: TimeZone = "UTC",
-    time_unit: TimeUnit = None,
-    format: FileFormat = "auto",
-    header: options.Header = None,
+    spec: ContinualSpec,
     json: options.Json = False,
-    output: Output = None,
     _debug: options.Debug = False,
 ) -> None:
-    """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
-    out.require_targets({"--output": output}, ledger)
-    times = {"time": time, "since": since, "until": until, "time_zone": time_zone, "time_unit": time_unit}
-    about = {"user": user, "item": columns(item), "format": format, "header": header, **times, **_group(group, groups)}
-    listed, clip = None if domain is None else read_catalogue(domain), dps.HorizonClip(exponent=exponent, cells=cells)
-    horizon = HorizonOfLog(
-        Reading.model_validate(about),
-        every,
-        options.budget(epsilon, delta, None),
-        {"k": k, "periods": periods, "count": count, "window": window, "relation": relation},
-        clip=clip,
-        unknown=listed is None,
-        with_counts=with_counts,
-        items_per_period=items_per_period,
-        partial_last=partial_last,
-    )
-    opens = partial(_horizon, ledger, dataset, key, state_file, domain=listed, groups=horizon.reading.groups)
-    show_horizon(horizon.close(events, opens), json=json, output=output)
+    out.require_targets({"--output": _path(spec.output)}, str(spec.ledger))
+    named = tuple(map(str, spec.item)) if isinstance(spec.item, tuple | list) else str(spec.item)
+    domain = None if spec.domain is None else public_list(spec.domain, spec.domain_column, named, spec, "domain")
+    groups = None if spec.groups is None else public_list(spec.groups, spec.groups_column, str(spec.group), spec, "groups")
+    reading = spec.reading(groups=groups, max_groups_per_user=None if spec.group is None else ANY_GROUPS)
+    settings: dict[str, Any] = {name: getattr(spec, name) for name in ("k", "periods", "count", "window", "relation")}
+    about: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
+    about |= {"clip": spec.users, "unknown": domain is None, "partial_last": spec.partial_last}
+    horizon = HorizonOfLog(reading, spec.every or "day", spec.budget, settings, **about)
+    if spec.dry_run:
+        with _session(spec) as session:
+            show_dry_run(dry_close(horizon, events, Payer(session, str(spec.key), "")), json=json)
+        return
+    opens = partial(_horizon, spec, domain=domain, groups=horizon.reading.groups)
+    _show(horizon.close(events, opens), spec, json=json)
 
 
-def _group(column: str | None, groups: Path | None) -> dict[str, Any]:
-    """What a reading is told of groups."""
-    if column is None:
-        return {} if groups is None else {"groups": groups}
-    return {"group": column, "groups": groups, "max_groups_per_user": ANY_GROUPS}
+for name, spec, body in (
+    ("start", StartSpec, _start),
+    ("close", CloseSpec, _close),
+    ("show", ShowSpec, _released),
+    ("recharge", RechargeSpec, _recharge),
+    ("run", ContinualSpec, _run),
+):
+    app.command(name, cls=SectionedCommand)(command(spec, body))
+
+
+def _path(stated: str | PathLike[str] | None) -> Path | None:
+    return None if stated is None else Path(stated)
 
 
 @contextmanager
-def _horizon(
-    ledger: str,
-    dataset: str,
-    key: str,
-    path: Path,
-    mechanism: dps.ContinualTopK | None = None,
-    domain: Labels | None = None,
-    *,
-    groups: Labels | None = None,
-    recharge: bool = False,
-    label: str = "dpselect continual",
-    **behalf: str | None,
-) -> Iterator[Horizon]:
-    """The horizon of these options; its mechanism is the state's, where none is stated."""
+def _session(spec: KeptFields) -> Iterator[dps.Session]:
+    """The session that pays."""
+    terms: Any = {name: getattr(spec, name) for name in ("actor", "team", "purpose")}
+    if isinstance(spec.ledger, acc.Ledger):
+        yield dps.Session(spec.ledger, str(spec.dataset), **terms)
+        return
+    url = str(spec.ledger) if "://" in str(spec.ledger) else f"sqlite:///{spec.ledger}"
+    with acc.Ledger.open(url, create=False) as book:
+        yield dps.Session(book, str(spec.dataset), **terms)
+
+
+@contextmanager
+def _horizon(spec: KeptFields, mechanism: dps.ContinualTopK | None = None, **about: Any) -> Iterator[Horizon]:
+    """The horizon that a spec names; its mechanism is the state's, where none is stated."""
+    out.require_targets({"--output": _path(spec.output)}, str(spec.ledger))
+    path = Path(str(spec.state))
     if mechanism is None:
         if not path.exists():
-            raise dps.HorizonError(f"--state={masked(path)} does not exist: start the horizon first")
+            raise dps.HorizonError(f"state={masked(path)} does not exist: start the horizon first")
         with State.opened(path) as made:
             mechanism = made.meta.mechanism
-    url = ledger if "://" in ledger else f"sqlite:///{ledger}"
-    with acc.Ledger.open(url, create=False) as book:
-        session = dps.Session(book, dataset, **behalf)
-        about: dict[str, Any] = {"domain": domain, "groups": groups, "label": label, "recharge": recharge}
-        yield session.continual(mechanism, state=path, key=key, **about)
+    with _session(spec) as session:
+        yield session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or "dpselect continual", **about)
 
 
-def columns(item: Sequence[str]) -> Any:
-    return item[0] if len(item) == 1 else tuple(item)
+def _show(answer: HorizonAnswer, spec: KeptFields, *, json: bool) -> None:
+    show_horizon(answer, json=json, output=_path(spec.output))
 
 
 def show_horizon(answer: HorizonAnswer, *, json: bool, output: Path | None = None) -> None:

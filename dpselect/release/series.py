@@ -36,7 +36,7 @@ from dpselect.release.answer import Answer, DryRun
 from dpselect.release.promise import guarantee, promise
 from dpselect.release.question import Question, opened
 from dpselect.release.record import AnswerFile, as_json, as_text, rescued, restored
-from dpselect.release.run import Planned, Ready, learnt_before, payer_of, run, stage
+from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
 from dpselect.selection import Label, Selection
 from dpselect.spec import ReleaseFields
 
@@ -574,8 +574,12 @@ def run_horizon(question: Question) -> HorizonAnswer:
 
 def dry_horizon(question: Question) -> DryRun:
     """What `run_horizon` would charge; see `run.dry_run`."""
-    horizon, payer = _of_log(question), payer_of(question)
-    mechanism, source = horizon.mechanism, question.source
+    return dry_close(_of_log(question), question.source, payer_of(question))
+
+
+def dry_close(horizon: HorizonOfLog, source: Any, payer: Payer) -> DryRun:
+    """What closing all periods of a log would charge; see `run.dry_run`."""
+    mechanism = horizon.mechanism
 
     def read(stack: ExitStack) -> Ready[None]:
         stack.enter_context(horizon.cut(source))
@@ -583,7 +587,7 @@ def dry_horizon(question: Question) -> DryRun:
 
     with payer.staged(mechanism, read):
         left = payer.left(mechanism, after=True)
-        return DryRun(mechanism, (mechanism,), question.budget, () if left is None else (left,))
+        return DryRun(mechanism, (mechanism,), horizon.budget, () if left is None else (left,))
 
 
 def _of_log(question: Question) -> HorizonOfLog:

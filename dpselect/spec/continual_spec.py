@@ -15,7 +15,7 @@ from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
 from dpselect.spec.base import Column, Flag, Spec, option
-from dpselect.spec.shared_fields import CatalogueFields, GroupFields, ItemFields, PayerFields, TimeFields
+from dpselect.spec.shared_fields import CatalogueFields, GroupFields, ItemFields, PayerFields, RunFields, TimeFields
 from dpselect.spec.topk_spec import Over
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class RechargeSpec(KeptFields):
     own_fields: ClassVar[Any] = (StateFields,)
 
 
-class ContinualSpec(HorizonBudgetFields, HorizonTimeFields, GroupFields, CatalogueFields, ItemFields, KeptFields):
+class ContinualSpec(RunFields, HorizonBudgetFields, HorizonTimeFields, GroupFields, CatalogueFields, ItemFields, KeptFields):
     """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
 
     own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields)

@@ -349,3 +349,37 @@ def test_the_measurements_are_held_against_the_price(tmp_path: Path, monkeypatch
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 1
     assert json.loads(result.stdout)["broken"][-1] == "l2"
+
+
+def test_a_horizon_is_stated_by_a_file(paid: list[str], tmp_path: Path) -> None:
+    """Tables say what options say, [continual] what is a horizon's own; a dry run of it charges nothing and makes no state."""
+    toml, log = tmp_path / "july.toml", tmp_path / "all.csv"
+    log.write_text(log.read_text().replace(",", ";").replace("place1", "PLACE1"))
+    times = 'time = "at"\nsince = "2024-07-01"\nuntil = "2024-07-04"\n'
+    toml.write_text(
+        f'[data]\nuser = "who"\nitem = "where"\ndelimiter = ";"\nnormalize = ["casefold"]\n{times}'
+        f'[ledger]\nurl = "{paid[1]}"\ndataset = "visits"\nkey = "july"\n'
+        "[release]\nk = 2\n[budget]\nepsilon = 4.0\ndelta = 1e-6\n"
+        f'[continual]\nstate = "{paid[-1]}"\nevery = "day"\ncount = "running"\n'
+    )
+    assert "epsilon 4" in told("run", str(log), "--config", str(toml), "--dry-run").replace("3.99999", "4")
+    assert not (tmp_path / "state").exists()
+    first = told("run", str(log), "--config", str(toml), "--json")
+    assert first["released"][0]["selection"]["labels"] == ["place1"]
+    assert (first["count"], first["mechanism"]["k"]) == ("running", 2)
+    assert told("show", "--config", str(toml), "--json")["released"] == [one | {"name": None} for one in first["released"]]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "--ledger is missing"),
+        (
+            ("--state", "s", "--ledger", "l.db", "--dataset", "d", "--key", "k", "--k", "1", "--epsilon", "1"),
+            "--delta is missing",
+        ),
+    ],
+)
+def test_what_is_missing_is_named(words: tuple[str, ...], said: str) -> None:
+    """An option that is needed, and neither typed nor in a file, is named with its words."""
+    assert said in told("start", *words, status=2)

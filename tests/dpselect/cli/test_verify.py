@@ -150,3 +150,13 @@ def test_a_replay_that_nothing_matched_says_so(run: Any, tmp_path: Path) -> None
     one = ("verify", "replay", tmp_path / "log.csv", "--user", "who", "--item", "where", "--domain", tmp_path / "items.csv")
     assert "No event matched" in run(*one).stdout
     assert json.loads(run(*one, "--json").stdout)["matched"] is False
+
+
+def test_a_log_of_a_replay_is_read_with_the_options_of_files(run: Any, visits: Path) -> None:
+    """Delimiter, normalising and the tables [data] and [verify] of a file are those of any log."""
+    visits.write_text(visits.read_text().replace(",", ";").replace("i0", "I0"))
+    toml = visits.with_name("r.toml")
+    toml.write_text('[data]\nuser = "who"\nitem = "where"\nmax_items_per_user = 2\n[verify]\nn_users = 3\nname_salt = "s"\n')
+    done = run("verify", "replay", visits, "--config", toml, "--delimiter", ";", "--normalize", "casefold", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["users"] == 3

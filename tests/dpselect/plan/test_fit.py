@@ -188,7 +188,7 @@ def test_an_unknown_domain_is_refused_where_the_proof_needs_a_public_one() -> No
     """Every mechanism for public domains refuses an unknown one, with the remedy."""
     for kind in KINDS:
         if members()[kind].traits.domain == "public":
-            with pytest.raises(DomainMismatch, match="--domain"):
+            with pytest.raises(DomainMismatch, match="domain="):
                 fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), request(kind, candidates=None))
 
 
@@ -196,7 +196,7 @@ def test_replace_one_is_refused_where_there_is_no_guarantee() -> None:
     """LimitedDomain has none, and says what to do; with a public domain the remedy is the other relation."""
     swapped = dps.Sensitivity(relation="replace_one")
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    with pytest.raises(acc.RelationMismatch, match="--domain"):
+    with pytest.raises(acc.RelationMismatch, match="domain="):
         default_mechanism(budget, TopKRequest(k=1, sensitivity=swapped))
     with pytest.raises(acc.RelationMismatch, match="add_remove"):
         fitted("limited_domain", budget, TopKRequest(k=1, sensitivity=swapped, candidates=9))
