@@ -70,7 +70,7 @@ SELECT rank AS i, dense_rank() OVER (ORDER BY u) - 1 AS u FROM pairs JOIN best U
 _MOST_ITEMS = _MOST_EVENTS = 50_000_000
 _MOST_EACH = 1_000_000  # items of a user on average, whose law is laid out in full
 _SCATTERED, _SCATTER = 2000, 0.04  # first ranks of an uneven shape, and the standard deviation of their logarithms
-_HEAD = 0.8  # the exponent that a flat head takes off
+_TAKEN_OFF = 0.8  # the exponent that a flat head takes off
 _LEFT_OUT = 1e-9  # users with more items than all but so few of them are left out
 _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
 _SINGLE = 16  # numbers of items of a user that have a bin of their own
@@ -815,7 +815,7 @@ class Profile:
 
     def flattened(self, ranks: float) -> Profile:
         """Another law: the head is flat up to about this many ranks, with the same sum, as that of public logs is."""
-        flat = self.values * (self._middles / (self._middles + ranks)) ** _HEAD
+        flat = self.values * (self._middles / (self._middles + ranks)) ** _TAKEN_OFF
         return self._with_my_sum(flat, f"flat for {ranks:g} ranks")
 
     def uneven(self, rng: np.random.Generator) -> Profile:

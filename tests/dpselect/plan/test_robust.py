@@ -105,8 +105,8 @@ def test_a_stated_exponent_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> 
     """The forecast begins at what is found where counts fall more slowly than somebody guessed."""
     shape, budget = Profile.zipf(1.0, 2000, 5000, items_per_user=3.0), acc.Budget(epsilon=0.2, delta=1e-6)
     lowest = []
-    for share in (module._FLATTER, 1.0):
-        monkeypatch.setattr(module, "_FLATTER", share)
+    for powers in (module._POWERS, (1.0, 1.0, 1.0)):
+        monkeypatch.setattr(module, "_POWERS", powers)
         forecast = plan(budget, 50, profile=shape, domain="public", rounds=100, mechanisms=["oneshot_top_k"]).recommended.forecast
         assert forecast is not None
         lowest.append(forecast[0])
