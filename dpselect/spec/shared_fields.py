@@ -166,7 +166,8 @@ class FileFields(Spec, FileOptions):
         """
         from dpselect.events.reading import Reading  # the help of a command does without it
 
-        fields = {name: getattr(self, name) for name in Reading.model_fields if name in type(self).model_fields}
+        known = LogFields.model_fields.keys() & Reading.model_fields  # a spec may call something else as a reading does
+        fields = {name: getattr(self, name) for name in known if name in type(self).model_fields}
         try:
             return Reading(**fields | stated)
         except EventLogError as error:
