@@ -17,6 +17,7 @@ from dpselect.cli import app
 from dpselect.cli.guard import CALLS
 
 _MARK = re.compile(r"^<!-- command: ([\w ]+) -->$", flags=re.MULTILINE)
+_FEW = 3  # choices that stand behind their option
 _OPTION = re.compile(r"(?<![\w`-])(--[a-z][a-z-]*[a-z])(?![\w`])")
 
 
@@ -38,7 +39,7 @@ def _command(name: str) -> Iterator[str]:
     yield from (_with_code(paragraph) for paragraph in paragraphs)
     if calls := CALLS.get(name, ()):
         lines = "\n".join(_call(call) for call in calls)
-        yield f"```text\n{lines}\n```"
+        yield f"```bash\n{lines}\n```"
     for below in getattr(command, "commands", ()):
         yield f"### `dpselect {name} {below}`"
         yield from _command(f"{name} {below}")
@@ -77,6 +78,8 @@ def _row(parameter: Any) -> str:
         shown[-1] = " ".join(filter(None, [shown[-1], _value(parameter)]))
     names = ", ".join(f"`{name}`" for name in shown).replace("|", "\\|")
     said = [_with_code(parameter.help or "")]
+    if len(choices := _choices(parameter)) > _FEW:
+        said.append(f"One of {', '.join(f'`{choice}`' for choice in choices)}.")
     if parameter.envvar:
         said.append(f"Environment variable: `{parameter.envvar}`.")
     return f"| {names} | {' '.join(said)} |"
@@ -84,12 +87,20 @@ def _row(parameter: Any) -> str:
 
 def _value(parameter: Any) -> str:
     """What stands behind an option: its placeholder, or the words that it takes."""
-    kind = getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
     if parameter.is_flag or parameter.metavar:
         return parameter.metavar or ""
-    if get_origin(kind) is Literal:
-        return "|".join(map(str, get_args(kind)))
-    return {int: "N", float: "X", Path: "FILE"}.get(kind, "TEXT")
+    if choices := _choices(parameter):
+        return "|".join(choices) if len(choices) <= _FEW else "NAME"
+    return {int: "N", float: "X", Path: "FILE"}.get(_kind(parameter), "TEXT")
+
+
+def _choices(parameter: Any) -> list[str]:
+    kind = _kind(parameter)
+    return list(map(str, get_args(kind))) if get_origin(kind) is Literal else []
+
+
+def _kind(parameter: Any) -> Any:
+    return getattr(getattr(parameter, "type_descriptor", None), "annotation", None)
 
 
 def _with_code(text: str) -> str:
