@@ -52,7 +52,7 @@ def test_curve_covers_every_neighbouring_pair(case: Case) -> None:
     """Exact Renyi, hockey-stick and pure divergences of all neighbouring pairs of a box stay below the curve.
 
     Where there is a delta0, so do the Renyi divergences of the relabelled laws that the curve is about (Theorem A1). The box is
-    the largest for two cases of each mechanism; for the others the smallest of two or more candidates, at a third of the epsilons.
+    the largest for two cases of each mechanism; for the others the smallest of two or more, at a third of the epsilons.
     """
     candidates, highest = _first_box(case)
     assert _covered(case, candidates, highest, each=1 if case in FAST else 3) == [], (candidates, highest)
