@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # What takes longest to import of all that the packages use.
 HEAVY = (
     "scipy.fft",
@@ -59,6 +61,7 @@ def test_help_waits_for_no_arrays() -> None:
     assert done.stdout == "set()\n"
 
 
+@pytest.mark.slow
 def test_a_command_ends_without_looking_for_garbage() -> None:
     """The process gives everything back at its end, and does not search what its imports made for circles before."""
     script = """
@@ -74,6 +77,7 @@ except SystemExit as left:
     assert done.stdout.endswith("\n0 True\n")
 
 
+@pytest.mark.slow
 def test_platforms_without_fork_release_and_charge(tmp_path: Path) -> None:
     """Windows has neither os.fork nor fcntl: nothing but the lock of a labelling job asks for more than both have."""
     script = """

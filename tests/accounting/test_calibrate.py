@@ -263,7 +263,7 @@ def test_tables_are_calibrated_too() -> None:
     assert budget.admits(RenyiTable(orders=[4, 16, 64], values=[4 * found, 16 * found, 64 * found]))
 
 
-@pytest.mark.parametrize("number", range(len(RISING) + len(FALLING)))
+@pytest.mark.parametrize("number", spread(range(len(RISING) + len(FALLING)), 3))
 def test_a_smooth_cost_is_met_in_few_probes(number: int) -> None:
     """Costs are read as a curve through the nearest probes: at most 20 evaluations find the end within one part in 10^9."""
     family, seen = [*RISING, *FALLING][number], []

@@ -122,6 +122,7 @@ def test_a_fork_inside_a_refinement_does_not_hang() -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
+@pytest.mark.slow
 def test_threads_refine_side_by_side() -> None:
     """Many threads refining at once give coins of the right chance, and leave Arb's precision as it was."""
     before, source = ctx.prec, EntropySampler()

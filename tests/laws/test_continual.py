@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.stats import norm
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -76,13 +77,16 @@ def moved(mechanism: dps.ContinualTopK, items: int) -> np.ndarray:
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 @pytest.mark.parametrize(
     "users",
-    [
-        ONE_CELL,
-        dps.HorizonClip(exponent=1.0, cells=3),
-        dps.HorizonClip(exponent=0.0, cells=8),
-        dps.HorizonClip(exponent=1.0, cells=3, per_period=2),
-        dps.HorizonClip.counting(4, 1),
-    ],
+    spread(
+        [
+            ONE_CELL,
+            dps.HorizonClip(exponent=1.0, cells=3),
+            dps.HorizonClip(exponent=1.0, cells=3, per_period=2),
+            dps.HorizonClip(exponent=0.0, cells=8),
+            dps.HorizonClip.counting(4, 1),
+        ],
+        3,
+    ),
     ids=str,
 )
 def test_no_user_moves_the_measurements_further_than_the_norm(count: str, window: int | None, users: dps.HorizonClip) -> None:
@@ -176,7 +180,7 @@ def worst_weights(cells: int, most: float) -> list[np.ndarray]:
     return found
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
+@pytest.mark.parametrize("epsilon", spread([1.0, 4.0], 1))
 @pytest.mark.parametrize(
     ("count", "window", "relation"),
     [("period", None, "add_remove"), ("running", None, "replace_one"), ("window", 7, "add_remove")],
@@ -443,7 +447,7 @@ def test_a_pair_counts_once_and_in_windows_again_after_them() -> None:
 
 
 @pytest.mark.parametrize(("count", "window"), COUNTS)
-@pytest.mark.parametrize("text", [False, True])
+@pytest.mark.parametrize("text", spread([True, False], 1))
 def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | None, text: bool) -> None:
     """T2: of random events, given in two overlapping tables, each pair counts once a period, and again only as its count says."""
     mechanism, rng = of(count, window, periods=6, users=dps.HorizonClip(exponent=0.0, cells=400)), np.random.default_rng(6)
@@ -613,7 +617,7 @@ def test_means_pass_lone_items_with_the_chance_that_is_charged(relation: Any, sc
         assert passes(more[0] / norm_, scale * deviations_of_means(release)[0] / norm_, weights) > 0.99 * share
 
 
-@pytest.mark.parametrize("scale", [0.7, 1.5])
+@pytest.mark.parametrize("scale", spread([0.7, 1.5], 1))
 @pytest.mark.parametrize("user", [(1, 1), (1, 0), (0, 1)], ids=["both", "first", "second"])
 @pytest.mark.parametrize("others", [(0, 0), (0, 1), (1, 0)], ids=["lone", "lone, then shared", "shared, then not"])
 def test_one_item_of_a_memory(scale: float, user: tuple[int, int], others: tuple[int, int]) -> None:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom, laplace, norm
+from spread import spread
 
 import accounting as acc
 from accounting.errors import InvalidArgument
@@ -79,7 +80,10 @@ def test_the_advantage_is_the_total_variation_distance(size: float) -> None:
 
 @pytest.mark.parametrize(
     "curve",
-    [acc.ZCDP(rho=0.1), acc.RenyiTable(orders=[8.0], values=[0.2]), 30 * acc.BoundedRange(epsilon=0.08), acc.ZCDP(rho=20.0)],
+    spread(
+        [acc.ZCDP(rho=0.1), acc.RenyiTable(orders=[8.0], values=[0.2]), 30 * acc.BoundedRange(epsilon=0.08), acc.ZCDP(rho=20.0)],
+        2,
+    ),
     ids=["zcdp", "table", "bounded range", "useless"],
 )
 def test_the_trade_off_is_one(curve: acc.Curve) -> None:
@@ -132,6 +136,7 @@ def test_arrays_are_taken_where_a_number_is() -> None:
         curve.epsilon([[1e-6], [1e-6, 1e-5]])  # type: ignore[list-item]
 
 
+@pytest.mark.slow
 def test_a_plot_has_two_axes_and_no_gaps() -> None:
     """The trade-off from 0 to 1 above chance, and epsilon falling with delta."""
     pytest.importorskip("matplotlib").use("Agg")

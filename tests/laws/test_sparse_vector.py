@@ -128,7 +128,7 @@ def test_what_answers_cost_beside_a_threshold_that_tells_nothing_is_attained(alo
 
 
 @pytest.mark.parametrize("signs", [(1,), (-1,), (1, -1)])
-@pytest.mark.parametrize("level", [-1.0, 0.0, 2.0])
+@pytest.mark.parametrize("level", spread([0.0, -1.0, 2.0], 1))
 def test_a_whole_sparse_vector_with_many_answers_stays_below_its_curve(signs: tuple[int, ...], level: float) -> None:
     """Theorem V10, exactly: 24 equal answers, up to 12 above, each moved by 1 up or down in turn, threshold averaged over."""
     c, scale, answers = 12, 8.0, 4.0

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mechanism_laws import misfit
 from scipy import integrate
 from scipy.special import ndtr
+from spread import spread
 from two_round_logs import UNIT, Log, kept, scores, spent, weighed
 
 import accounting as acc
@@ -261,7 +262,7 @@ def test_weights_need_the_salt_of_the_counts() -> None:
         grouped.weighed(["i1"], np.array([1]), 1.0)
 
 
-@pytest.mark.parametrize("k", [None, 2])
+@pytest.mark.parametrize("k", spread([2, None], 1))
 def test_held_scores_have_the_law_of_scores_in_memory(k: int | None) -> None:
     """Items that pass the mask are told by their counts, looked up and weighed in the engine: the law is that of all of them."""
     log = [frozenset({0, 1}), frozenset({0}), frozenset({0, 2}), frozenset({1}), frozenset({0, 1, 2})]

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -33,7 +34,7 @@ def released(history: dps.History, seed: int = 0, **counts: float) -> dps.Select
     return history.select(counted(**counts), rng=np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+@pytest.mark.parametrize("noise", spread(["laplace", "gaussian"], 1))
 def test_what_was_shown_stays(noise: str) -> None:
     """A known item is shown at a count of 1 and at none, with its noisy score; an unknown one still needs a threshold."""
     history = of(noise=noise)

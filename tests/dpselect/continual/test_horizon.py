@@ -134,6 +134,7 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any, more: Any,
     assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
 
 
+@pytest.mark.slow
 def test_a_column_keeps_its_type(start: Any) -> None:
     """Items that were integers are not read as text later: 7 and "7" would be one item and two labels."""
     made = start()
@@ -143,6 +144,7 @@ def test_a_column_keeps_its_type(start: Any) -> None:
     assert made.periods_left == 3
 
 
+@pytest.mark.slow
 def test_text_that_writes_integers_is_text_in_every_period(start: Any, tmp_path: Path) -> None:
     """A CSV of integers, which reading stores as such, goes with one in which some labels are words."""
     made = start()
@@ -619,6 +621,7 @@ CITIES = pd.DataFrame(
 IN_GROUPS: Any = {**COLUMNS, "group": "g"}
 
 
+@pytest.mark.slow
 def test_a_horizon_of_groups(start: Any) -> None:
     """The top k of each group that occurs, with one price, and again by what several periods have added."""
     made = start(GROUPED)

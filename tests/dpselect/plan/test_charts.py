@@ -49,6 +49,7 @@ def charts(found: Plan) -> tuple[Chart, ...]:
     return explore(found, SHAPE)
 
 
+@pytest.mark.slow
 def test_all_four_curves(charts: tuple[Chart, ...]) -> None:
     """Against epsilon, k, the number of releases, and the price; the plan's own place is among the points."""
     assert [chart.key for chart in charts] == ["epsilon", "k", "releases", "price"]
@@ -82,6 +83,7 @@ def test_another_shape_is_refused(found: Plan) -> None:
         explore(found, SHAPE, mechanisms=0)
 
 
+@pytest.mark.slow
 def test_figures_are_written(charts: tuple[Chart, ...], tmp_path: Path) -> None:
     """A PNG and an SVG of every chart, with a line of the plan and one for each mechanism."""
     written = [path for chart in charts for path in chart.save(tmp_path)]

@@ -126,6 +126,7 @@ def test_noise_follows_the_range() -> None:
     assert noise_settings(wide)[1] == pytest.approx(2 * noise_settings(narrow)[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [3, *(pytest.param(k, marks=pytest.mark.slow) for k in (1, 10, 40))])
 def test_the_split_of_delta_is_nearly_the_best(k: int) -> None:
     """No split of delta between failure and conversion has a threshold lower by more than 2 %."""
@@ -171,6 +172,7 @@ def test_the_default_for_a_public_domain(budget: acc.Budget, k: int, kind: str, 
     assert (chosen.kind, chosen.noise) == (kind, noise)
 
 
+@pytest.mark.slow
 def test_the_default_has_the_smaller_deviation() -> None:
     """The default's noise has the smaller standard deviation of the two; exponential keeps to epsilon without any delta."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spread import spread
 
 import dpselect as dps
 from dpselect.plan.candidates import family_of
@@ -88,7 +89,7 @@ def means(found: Outcomes, weights: np.ndarray) -> dict[str, float]:
     return numbers | ({} if found.in_place is None else {"in_place": float(weights @ found.in_place)})
 
 
-@pytest.mark.parametrize("mechanism", DRAWN, ids=repr)
+@pytest.mark.parametrize("mechanism", spread(DRAWN, 12), ids=repr)
 def test_qualities_are_those_of_the_exact_law(mechanism: dps.Mechanism) -> None:
     """Quality by draws agrees with the enumerated law within its false alarm."""
     truth, found = expected(mechanism, K), planned(mechanism, K)
@@ -110,7 +111,7 @@ SCREENED: list[tuple[dps.Mechanism, float]] = [
 ]
 
 
-@pytest.mark.parametrize(("mechanism", "off"), SCREENED, ids=repr)
+@pytest.mark.parametrize(("mechanism", "off"), spread(SCREENED, 8), ids=repr)
 def test_the_quick_formula_is_near_the_mechanisms_own_draws(mechanism: dps.Mechanism, off: float) -> None:
     """Within .02 for noise that is drawn once, .03 for peeling, and .05 where a threshold is noisy or draws are few."""
     screen = family_of(mechanism).screen
@@ -133,6 +134,7 @@ def test_a_wrong_noise_would_be_seen() -> None:
     assert abs(truth["recall"] - found["recall"]) > 2 * TOLERANCE
 
 
+@pytest.mark.slow
 def test_a_long_tail_is_not_forgotten() -> None:
     """With a hundred thousand hopeless items their maximum still matters: grouped draws agree with the mechanism's own."""
     counts = np.concatenate([[60.0, 50, 45], np.zeros(100_000)])

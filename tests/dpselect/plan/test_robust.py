@@ -22,6 +22,7 @@ def found() -> Plan:
     return plan(BUDGET, 10, 30, profile=SMOOTH, domain="unknown", rounds=1000)
 
 
+@pytest.mark.slow
 def test_a_gap_that_only_a_smooth_shape_has_does_not_win(found: Plan) -> None:
     """Best on the shape by a hair and much worse around it is not recommended."""
     test = found.named("stability_test")
@@ -49,6 +50,7 @@ def test_fresh_recall_is_what_fresh_data_show() -> None:
     assert best.fresh_recall == pytest.approx(np.mean(recalls), abs=0.08)
 
 
+@pytest.mark.slow
 def test_other_criteria_are_not_reordered() -> None:
     """Ranked by the probability of the exact set, the order is that of the shape itself."""
     exact = plan(BUDGET, 10, 30, profile=SMOOTH, domain="unknown", rounds=1000, rank_by="exact_set")
@@ -56,6 +58,7 @@ def test_other_criteria_are_not_reordered() -> None:
     assert chances == sorted(chances, reverse=True)
 
 
+@pytest.mark.slow
 def test_a_shape_too_small_to_vary_has_no_fresh_recall() -> None:
     """Where samples have fewer than k items with users, nothing is predicted for them, and the plan is made all the same."""
     rare = Profile.of_counts([0.5] * 10, public=True)

@@ -122,7 +122,7 @@ def test_a_set_may_find_more(run: Any, log: Path, tmp_path: Path) -> None:
     assert set(shown["selection"]["labels"]) == {"hit", "fair"}
 
 
-@pytest.mark.parametrize("more", [("--engine", "duckdb"), ("--learn", 0)])
+@pytest.mark.parametrize("more", [("--learn", 0), pytest.param(("--engine", "duckdb"), marks=pytest.mark.slow)])
 def test_where_nothing_is_learnt_the_answer_says_so(run: Any, log: Path, more: tuple[object, ...]) -> None:
     """One line, and why; none where all that matters is declared or a mechanism is named."""
     told = json.loads(run("topk", log, *ASK, *more, "--json").stdout)
@@ -152,6 +152,7 @@ def test_what_was_learnt_is_used_again_for_nothing(run: Any, log: Path, tmp_path
     assert "holds no learnt numbers" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_stream_is_read_twice(log: Path) -> None:
     """Arrow batches that can be read once are kept for the second reading."""
     csv, pa = pytest.importorskip("pyarrow.csv"), pytest.importorskip("pyarrow")
@@ -236,6 +237,7 @@ def test_learning_pays_once(run: Any, log: Path, url: str, tmp_path: Path) -> No
     assert paid(url, tmp_path, "september").choice.profile == anew.choice.profile
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("log")
 def test_what_was_learnt_of_something_else_is_not_taken(run: Any, url: str, tmp_path: Path) -> None:
     """Another catalogue and other columns are learnt anew; what is declared takes the place of what was learnt."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spread import spread
 from typer.testing import CliRunner
 
 import accounting as acc
@@ -116,6 +117,7 @@ def test_the_relation_reaches_the_mechanism(ask: Any, catalogue: Path, relation:
     assert released["mechanism"]["scale"] == pytest.approx({"add_remove": 1, "replace_one": 2}[relation])
 
 
+@pytest.mark.slow
 def test_the_salt_is_reported_where_it_chose(ask: Any) -> None:
     """A bound on contributions reports its salt, stated or fresh; without a bound there is none."""
     bounded = ("--k", 1, *CERTAIN, "--max-items-per-user", 1)
@@ -189,7 +191,7 @@ def test_no_private_number_is_shown(ask: Any, style: tuple[str, ...]) -> None:
     assert not shown & {613, 419, 2066, 1033, 1032, 3}
 
 
-@pytest.mark.parametrize("label", ["\x1b[31mred", "[bold]loud[/bold]", "a\nb", "caf\u00e9"])
+@pytest.mark.parametrize("label", spread(["\x1b[31mred", "[bold]loud[/bold]", "a\nb", "caf\u00e9"], 1))
 def test_labels_cannot_command_the_terminal(run: Any, tmp_path: Path, label: str) -> None:
     """A label is shown letter by letter: no escape sequence, no markup, no line break of its own."""
     path = tmp_path / "log.jsonl"
@@ -241,6 +243,7 @@ def test_a_log_in_several_places(run: Any, log: Path, tmp_path: Path) -> None:
     assert "standard input" in refused.stderr
 
 
+@pytest.mark.slow
 def test_an_address_is_not_repeated(run: Any) -> None:
     """A password in an address stands in no message."""
     for address in ("postgresql://ann:secret@/none?host=/nowhere", "mysql://ann:secret@host/name"):
@@ -250,6 +253,7 @@ def test_an_address_is_not_repeated(run: Any) -> None:
         assert "secret" not in result.stderr
 
 
+@pytest.mark.slow
 def test_sums_of_several_columns_within_a_window(run: Any, tmp_path: Path) -> None:
     """--value sums up a column, several --item columns are one item, and only the window is read; text and JSON say so."""
     log = tmp_path / "log.csv"
