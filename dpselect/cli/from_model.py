@@ -73,8 +73,13 @@ def spelled(text: str, spec: type[Spec]) -> str:
 
 
 @cache
+def _hints(spec: type[Spec]) -> dict[str, Any]:
+    return get_type_hints(spec)
+
+
+@cache
 def _options(spec: type[Spec]) -> dict[str, spelling.Option]:
-    hints = get_type_hints(spec)
+    hints = _hints(spec)
     return {
         name: spelling.Option(flags(spec, name)[0].partition("/")[0], typed(hints[name]) is bool) for name in spec.model_fields
     }
@@ -91,7 +96,7 @@ def _in_sections(spec: type[Spec]) -> list[str]:
 def _option(spec: type[Spec], name: str) -> inspect.Parameter:
     field, parse = spec.model_fields[name], spec.said(name, "parse")
     many = spec.said(name, "many") or (get_origin(field.annotation) is tuple and parse is None)
-    kind = list[str] if many else str if parse else typed(get_type_hints(spec)[name])
+    kind = list[str] if many else str if parse else typed(_hints(spec)[name])
     annotation = bool if kind is bool and field.default is False else kind | None
     env = spec.said(name, "env")
     made = Option(

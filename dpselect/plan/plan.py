@@ -71,7 +71,7 @@ _SAMPLES = 4  # of users
 # about 1, and the laws of logs have .5 to .8. Or a head that is flat for half a rank for each item of a user, and _SINGLE more:
 # nobody touches every popular item. The mean of these promises .15 too much at most, on three public logs that set these numbers
 # and on two others.
-_POWERS, _HEAD, _SINGLE = (0.55, 0.65, 0.8), 0.5, 4.0
+_POWERS, _HEAD, _SINGLE = (0.55, 0.65, 0.75), 0.5, 4.0
 _MADE_UP = 0.15  # of recall: what is further behind on a made-up profile is settled
 _GRACE = 0.02  # of recall in the worst case: this much of it may be given up for a better one on average
 _CLOSE = 0.01  # recalls that differ by less are about as good, and the one that survives a wrong guess is the safer choice
