@@ -25,6 +25,7 @@ from dpselect.mechanisms.base import INSTEAD
 from dpselect.plan.plan import Part
 from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, PlanFields, PlanSpec, ReleaseFields, Spec, typed
 from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
+from dpselect.spec.label_spec import BallotFields, RoundFields
 from dpselect.spec.replay_spec import ReplayFields
 
 
@@ -120,6 +121,11 @@ class ContinualTable(table(PeriodFields, StateFields, EveryFields)):  # type: ig
 
 
 @final
+class PateTable(table(RoundFields, BallotFields)):  # type: ignore[misc]
+    """[pate]: how votes become labels."""
+
+
+@final
 class VerifyTable(table(ReplayFields)):  # type: ignore[misc]
     """[verify]: which users are left out of a replay."""
 
@@ -129,8 +135,8 @@ class Config(ConfigTable):
     """The whole file. Every table and every key may be left out.
 
     Args:
-        data, release, budget, ledger, plan, continual, verify: its tables. `budget` is what all planned releases together may
-            cost: epsilon with or without delta, or rho with or without delta; nats.
+        data, release, budget, ledger, plan, continual, pate, verify: its tables. `budget` is what all planned releases together
+            may cost: epsilon with or without delta, or rho with or without delta; nats.
     """
 
     data: DataTable = Field(default=DataTable(), description="a table")
@@ -139,6 +145,7 @@ class Config(ConfigTable):
     ledger: LedgerTable | None = Field(default=None, description="a table with url and dataset")
     plan: PlanTable = Field(default=PlanTable(), description="a table")
     continual: ContinualTable = Field(default=ContinualTable(), description="a table")
+    pate: PateTable = Field(default=PateTable(), description="a table")
     verify: VerifyTable = Field(default=VerifyTable(), description="a table")
 
     @property
@@ -226,6 +233,7 @@ _TABLES: dict[str, type[Frozen]] = {
     "plan": PlanTable,
     "plan.schedule": Part,
     "continual": ContinualTable,
+    "pate": PateTable,
     "verify": VerifyTable,
 }
 

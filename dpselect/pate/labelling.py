@@ -78,6 +78,7 @@ class Labelling:
         salt: public text by which ballots were cut.
         votes: digest of what the ballots were read from: a job is resumed with the same votes.
         own: the file of the session's ledger, where it was made for this job and lies in its folder.
+        label: what the ledger writes down of every batch.
 
     Attributes:
         answers: of the rounds that are labelled, in order from the first.
@@ -104,6 +105,7 @@ class Labelling:
         salt: str = "",
         votes: str = "",
         own: Path | None = None,
+        label: str = "dpselect pate",
     ) -> None:
         mechanism.check_many(ballots)
         if pay == "spent" and not mechanism.pays_as_it_goes:
@@ -118,7 +120,7 @@ class Labelling:
         self.pay: Pay = pay
         self.batch_size: int = checked_integer("batch_size", batch_size, "rounds that are charged together", error=InvalidRequest)
         self.answers, self.stopped = [], None
-        self._votes, self._own = votes, own
+        self._votes, self._own, self._label_of_charges = votes, own, label
         periods = session._behalf["period"]
         self._terms = {
             "key": key,
@@ -292,7 +294,7 @@ class Labelling:
     def _label(self, batch: int) -> list[Answer]:
         ledger, name, rows = self.session.ledger, self.session.dataset.name, self._rows(batch)
         kept = self._read(batch)
-        terms = self.session._terms(rows.stop - rows.start, {"key": self._key(batch), "label": "dpselect pate"})
+        terms = self.session._terms(rows.stop - rows.start, {"key": self._key(batch), "label": self._label_of_charges})
         receipt = (ledger.charge if self.pay == "curve" else ledger.reserve)(name, self._item(batch), **terms)
         if receipt.state == "reserved":
             ledger.commit(name, receipt.key)

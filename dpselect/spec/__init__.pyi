@@ -9,6 +9,7 @@ from .continual_spec import ContinualSpec as ContinualSpec
 from .continual_spec import RechargeSpec as RechargeSpec
 from .continual_spec import ShowSpec as ShowSpec
 from .continual_spec import StartSpec as StartSpec
+from .label_spec import LabelSpec as LabelSpec
 from .plan_spec import PlanFields as PlanFields
 from .plan_spec import PlanSpec as PlanSpec
 from .quantile_spec import QuantileSpec as QuantileSpec

@@ -12,16 +12,15 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, fields
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, cast
 
 import numpy as np
 from rich.console import Console, Group
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.text import Text
-from typer import Argument, Exit, Option, echo
+from typer import Argument, Exit, echo
 
 import dpselect
 from accounting import AccountingError, Budget, Ledger, Relation, best_epsilon
@@ -30,21 +29,26 @@ from accounting.files import PRIVATE, new_file, require_new
 from accounting.risk import Risk
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate
 from dpselect.cli import options, out
+from dpselect.cli.from_model import command
 from dpselect.cli.guard import SPENT, Terminated
+from dpselect.cli.topk.delivery import show_dry_run
 from dpselect.errors import Note, printable
 from dpselect.mechanisms.base import Pay
-from dpselect.pate.ballots import Ballots, Missing, Split, Vote
+from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session
 from dpselect.pate.outlook import Outlook, require_better_than_constant
 from dpselect.pate.votes_file import VotesFile
 from dpselect.plan.fit import knob_of
+from dpselect.release.answer import DryRun
 from dpselect.release.promise import rounded_up
+from dpselect.release.run import Payer
 from dpselect.release.session import Session
 from dpselect.selection import Label
+from dpselect.spec.label_spec import LabelSpec, RoundFields, Voting
 
 FORMATS = (".npz", ".csv", ".jsonl")
-Kind = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
-CLASSES: Final[dict[Kind, Any]] = {
+_CUSTOMARY_DELTA = 1e-6
+CLASSES: Final[dict[Voting, Any]] = {
     "gnmax": pate.GNMax,
     "confident": pate.ConfidentGNMax,
     "binary": pate.BinaryVoting,
@@ -59,29 +63,23 @@ class PateRequest:
     """What is asked for; public configuration, nothing that was read."""
 
     votes: Path
-    output: Path
-    mechanism: Kind
-    settings: dict[str, Any]
-    budget: Budget | None
-    teachers: int | None = None
-    labels: int | None = None
-    votes_per_item: float | None = None
-    agreement: float | None = None
-    label_skew: float | None = None
-    like: Path | None = None
-    public_votes: bool = False
-    stacked: bool = False
-    missing: Missing = "refuse"
-    split: Split = "position"
-    salt: str = ""
-    batch_size: int = 100
-    ledger: str | None = None
-    dataset: str | None = None
-    period: str | None = None
-    key: str | None = None
-    resume: bool = False
-    anyway: bool = False
-    pay: Pay = "curve"
+    spec: LabelSpec
+
+    @property
+    def output(self) -> Path:
+        """Where the labels go."""
+        return Path(self.spec.output)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Fields of the mechanism that are stated."""
+        known = {name for member in CLASSES.values() for name in member.model_fields}
+        return self.spec.given(*(name for name in RoundFields.model_fields if name in known))
+
+    @property
+    def pay(self) -> Pay:
+        """As for `Session.select`."""
+        return "spent" if self.spec.pay_for_what_came_out else "curve"
 
     @property
     def folder(self) -> Path:
@@ -91,7 +89,7 @@ class PateRequest:
     @property
     def own(self) -> Path | None:
         """The job's own ledger, where no other one pays."""
-        return self.folder / "ledger.db" if self.ledger is None else None
+        return self.folder / "ledger.db" if self.spec.ledger is None else None
 
     @property
     def record(self) -> Path:
@@ -112,76 +110,69 @@ def labelled(
     request: PateRequest,
     progress: ProgressCallback | None = None,
     announce: Callable[[Ballots, pate.Outlook], None] | None = None,
-) -> PateAnswer:
+) -> PateAnswer | DryRun:
     """Label the rounds, or what is left of them, and write the labels. `announce` is called before anything is charged."""
     # Raise InvalidRequest unless the name of the file tells a format that labels are written in.
     if request.output.suffix.lower() not in FORMATS:
-        raise InvalidRequest(f"--output {masked(request.output)} must end in {', '.join(FORMATS)}: the name tells the format")
-    if (request.ledger is None) != (request.dataset is None):
-        raise InvalidRequest("--ledger and --dataset go together: name both, or none to keep a ledger beside the output")
-    if request.ledger is None and request.pay != "curve":
-        raise InvalidRequest("--pay-for-what-came-out needs --ledger and --dataset: the job's own ledger pays for nothing else")
-    if request.ledger is None and request.period is not None:
-        raise InvalidRequest("--period belongs to a dataset of a ledger: name it with --ledger and --dataset")
-    votes = VotesFile.read(
-        request.votes,
-        teachers=request.teachers,
-        labels=request.labels,
-        stacked=request.stacked,
-        missing=request.missing,
-        split=request.split,
-    )
+        raise InvalidRequest(f"output={masked(request.output)} must end in {', '.join(FORMATS)}: the name tells the format")
+    named = ("teachers", "labels", "stacked", "missing", "split")
+    votes = VotesFile.read(request.votes, **{name: getattr(request.spec, name) for name in named})
     profile = _profile(request, votes.ballots)
     mechanism = _mechanism(request, votes.ballots, _relation(request))
-    ballots = votes.fitting(mechanism, request.salt)
+    ballots = votes.fitting(mechanism, request.spec.salt)
     _check_start(request)
     expected = pate.outlook(mechanism, teachers=ballots.teachers)
-    if not (expected.works or request.anyway or request.resume):
+    if not (expected.works or request.spec.anyway or request.spec.resume):
         # What would be bought, and what else could be done.
         remedy = "state less noise"
-        if request.budget is not None:
+        if request.spec.budget is not None:
             fitting = _rounds_that_work(request, ballots)
             fewer = f"label at most {fitting} rounds" if fitting else "no number of rounds works at this budget"
-            remedy = f"{fewer}, raise --epsilon, or train more teachers (`dpselect plan --pate`)"
+            remedy = f"{fewer}, raise epsilon=, or train more teachers (`dpselect plan --pate`)"
         described = str(expected).replace("\n", "; ")
         raise pate.PoorOutlook(
-            f"--mechanism {request.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
-            f"teachers: {described}. Remedy: {remedy}; --anyway labels them all the same"
+            f"mechanism={request.spec.mechanism} would release little but noise for {ballots.rounds} rounds and "
+            f"{ballots.teachers} teachers: {described}. Remedy: {remedy}; anyway=True labels them all the same"
         )
-    if profile is not None and not (request.anyway or request.resume):
+    if profile is not None and not (request.spec.anyway or request.spec.resume):
         require_better_than_constant(mechanism.with_teachers(ballots.teachers), profile)
     if announce is not None:
         announce(ballots, expected)
+    if request.spec.dry_run:
+        return _dry_run(request, ballots.settled(mechanism), ballots.rounds)
     with Labelling.held(request.folder):
         return _run(request, votes, ballots, ballots.settled(mechanism), expected, progress)
 
 
+def _dry_run(request: PateRequest, mechanism: Mechanism, rounds: int) -> DryRun:
+    """What all rounds would be charged, and what would be left of the dataset's budget."""
+    price = rounds * mechanism
+    budget = request.spec.budget or Budget(epsilon=1.0, delta=max(_CUSTOMARY_DELTA, min(0.5, 2 * price.curve.delta0)))
+    if request.spec.ledger is None:
+        return DryRun(price, (mechanism,), budget)
+    with _session(request, mechanism, rounds) as session:
+        payer = Payer(session, request.spec.key or uuid.uuid4().hex, "")
+        session.require(price, key=payer.key)
+        left = payer.left(mechanism, price.curve, after=True)
+        return DryRun(price, (mechanism,), budget, () if left is None else (left,))
+
+
 def _profile(request: PateRequest, ballots: Ballots) -> pate.VotesModel | pate.TrialVotes | None:
     """What is publicly known of such votes, to compare the job with naming the most frequent labels; never the votes at hand."""
-    numbers = {"votes_per_item": request.votes_per_item, "agreement": request.agreement, "label_skew": request.label_skew}
-    stated = {name: value for name, value in numbers.items() if value is not None}
-    if (request.like is not None) != request.public_votes:
-        raise InvalidRequest(
-            "--like FILE and --public-votes go together: the second declares that the teachers of that file learnt from public "
-            "or made-up records, since figures of its votes are shown and no ledger is charged for them"
-        )
-    if request.like is not None:
-        if stated:
-            raise InvalidRequest(f"--like says what {options.flags(*stated)} say: leave them out")
-        return VotesFile.trial(request.like)
+    stated = request.spec.given("votes_per_item", "agreement", "label_skew")
+    if request.spec.like is not None:
+        return VotesFile.trial(Path(request.spec.like))
     if not stated:
         return None
-    if missing := [name for name in ("votes_per_item", "agreement") if name not in stated]:
-        raise InvalidRequest(f"{options.flags(*stated)} needs {options.flags(*missing)}: all are about what is true of an item")
     return pate.VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated)
 
 
 def _rounds_that_work(request: PateRequest, ballots: Ballots) -> int:
     """The most rounds, up to 1 in 100, whose outlook is not poor; 0 for none."""
-    member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels}
+    member, settings = CLASSES[request.spec.mechanism], {**request.settings, "labels": ballots.labels}
 
     def works(rounds: int) -> bool:
-        fitting = pate.fitted(member, cast(Budget, request.budget), rounds=rounds, **settings)
+        fitting = pate.fitted(member, cast(Budget, request.spec.budget), rounds=rounds, **settings)
         return pate.outlook(fitting, teachers=ballots.teachers).works
 
     low, high = 0, ballots.rounds
@@ -206,14 +197,15 @@ def _run(
             mechanism,
             ballots,
             request.folder,
-            key=request.key or (Labelling.key_of(request.folder) if request.resume else uuid.uuid4().hex),
-            batch_size=request.batch_size,
+            key=request.spec.key or (Labelling.key_of(request.folder) if request.spec.resume else uuid.uuid4().hex),
+            batch_size=request.spec.batch_size,
             pay=request.pay,
-            salt=request.salt,
+            salt=request.spec.salt,
             votes=votes.digest,
             own=request.own,
+            label=request.spec.label or "dpselect pate",
         )
-        (job.resume if request.resume else job.begin)()
+        (job.resume if request.spec.resume else job.begin)()
         job.run(progress)
         if job.answers:
             write_output(request.output, job.answers, ballots.names, request.record)
@@ -221,7 +213,7 @@ def _run(
 
 
 def _check_start(request: PateRequest) -> None:
-    Labelling.check_start(request.folder, resume=request.resume)
+    Labelling.check_start(request.folder, resume=request.spec.resume)
     if not _is_ours(request.output, request.record):
         require_new(request.output, "--output")
 
@@ -230,48 +222,55 @@ def _check_start(request: PateRequest) -> None:
 def _session(request: PateRequest, mechanism: Mechanism, rounds: int) -> Iterator[Session]:
     """Who pays: a dataset of a ledger, or one with the budget of this job."""
     if request.own is not None:
-        with own_session(request.own, mechanism, rounds, request.batch_size, resume=request.resume) as session:
+        with own_session(request.own, mechanism, rounds, request.spec.batch_size, resume=request.spec.resume) as session:
             yield session
         return
-    with Ledger.open(str(request.ledger), create=False) as ledger:
-        yield Session(ledger, str(request.dataset), period=request.period)
+    spec = request.spec
+    terms: Any = {"period": next(iter(spec.periods), None), "actor": spec.actor, "team": spec.team, "purpose": spec.purpose}
+    with _ledger(spec) as ledger:
+        yield Session(ledger, str(spec.dataset), **terms)
+
+
+@contextmanager
+def _ledger(spec: LabelSpec) -> Iterator[Ledger]:
+    if isinstance(spec.ledger, Ledger):
+        yield spec.ledger
+    else:
+        with Ledger.open(str(spec.ledger), create=False) as ledger:
+            yield ledger
 
 
 def _relation(request: PateRequest) -> Relation:
     """That of the records which the ledger protects; a changed ballot costs the same under either."""
-    if request.ledger is None:
+    if request.spec.ledger is None:
         return "replace_one"
-    with Ledger.open(request.ledger, create=False) as ledger:
-        return ledger.dataset(str(request.dataset)).relation
+    with _ledger(request.spec) as ledger:
+        return ledger.dataset(str(request.spec.dataset)).relation
 
 
 def _mechanism(request: PateRequest, ballots: Ballots, relation: Relation) -> Vote:
-    member, settings = CLASSES[request.mechanism], {**request.settings, "labels": ballots.labels, "relation": relation}
+    member, settings = CLASSES[request.spec.mechanism], {**request.settings, "labels": ballots.labels, "relation": relation}
     knob = knob_of(member).field
-    if (request.budget is None) == (knob not in settings):
-        raise InvalidRequest(f"state either --{knob}, the noise of a round, or --epsilon and --delta, the budget of all rounds")
+    if (request.spec.budget is None) == (knob not in settings):
+        raise InvalidRequest(f"state either {knob}=, the noise of a round, or epsilon= and delta=, the budget of all rounds")
     for name in request.settings:
         if name not in member.model_fields:
-            raise InvalidRequest(f"{options.flags(name)} is not a setting of --mechanism {request.mechanism}: leave it out")
-    needed = {"confident": "threshold", "tau": "tau", "top": "k"}.get(request.mechanism)
+            raise InvalidRequest(f"{name}= is not a setting of mechanism={request.spec.mechanism}: leave it out")
+    needed = {"confident": "threshold", "tau": "tau", "top": "k"}.get(request.spec.mechanism)
     if needed is not None and needed not in request.settings:
-        raise InvalidRequest(f"--mechanism {request.mechanism} needs --{needed}")
+        raise InvalidRequest(f"mechanism={request.spec.mechanism} needs {needed}=")
     try:
-        if request.budget is None:
+        if request.spec.budget is None:
             mechanism = member(**settings)
             if (failure := ballots.rounds * mechanism.curve.delta0) >= 1:
                 raise InvalidRequest(
                     f"{ballots.rounds} rounds that may each fail with probability {mechanism.curve.delta0:g} promise nothing "
-                    f"({failure:g} in all): lower --failure-delta to far less than 1 / rounds"
+                    f"({failure:g} in all): lower failure_delta= to far less than 1 / rounds"
                 )
             return mechanism
-        return pate.fitted(member, request.budget, rounds=ballots.rounds, **settings)
+        return pate.fitted(member, request.spec.budget, rounds=ballots.rounds, **settings)
     except InvalidMechanism as error:
-        # The message about fields of a mechanism, as one about the options that set them.
-        message = str(error)
-        for name in member.model_fields:
-            message = message.replace(f"{member.__name__}.{name}=", f"{options.flags(name)}=")
-        raise InvalidRequest(message) from None
+        raise InvalidRequest(str(error).replace(f"{member.__name__}.", "").replace(" is missing", "= is missing", 1)) from None
 
 
 def write_output(path: Path, answers: Sequence[Answer], names: Sequence[Label] | None, record: Path) -> None:
@@ -333,97 +332,14 @@ def _named(labels: list[int], names: Sequence[Label] | None) -> list[Label]:
 # -- the command -----------------------------------------------------------------------------------------------------------
 
 
-_noise = partial(Option, rich_help_panel="Noise of a round")
-_votes = partial(Option, rich_help_panel="The votes")
-_public = partial(Option, rich_help_panel="Compare with naming the most frequent labels (public knowledge of such votes)")
-_batches = partial(Option, rich_help_panel="Batches")
-_CUSTOMARY_DELTA = 1e-6
-_SETTINGS = ("sigma", "scale", "threshold", "sigma_threshold", "tau", "k", "rho", "failure_delta", "kbar")
-
-
 _Votes = Annotated[
     Path,
     Argument(metavar="VOTES", help="A .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is executed."),
 ]
-_Threshold = Annotated[
-    float | None, Option(help="Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")
-]
-_SigmaThreshold = Annotated[
-    float | None, _noise(help="Noise of the test of confident, in votes. Default with a budget: 2 sigma.")
-]
-_Stacked = Annotated[
-    bool, _votes("--stacked", help="The matrix has a row for each teacher and round, not one of counts for each round.")
-]
-_Split = Annotated[
-    Split,
-    _votes(
-        help="Declare how records found their teacher: by their position in the data, or by an identifier that no other record "
-        "changes (a hash of the person's), which a dataset under add_remove needs."
-    ),
-]
-_Ledger = Annotated[
-    str | None, options.ledger(help="Ledger that is charged before each batch. Default: one made beside the output.")
-]
-_Period = Annotated[
-    str | None, options.ledger(help="Period whose rows the votes come from, where the dataset has a budget per period.")
-]
-_PayForWhatCameOut = Annotated[
-    bool,
-    options.ledger("--pay-for-what-came-out", help="Rounds of confident that abstain cost their test alone; with --ledger."),
-]
-_Resume = Annotated[bool, _batches("--resume", help="Continue a job that was interrupted. Nothing is charged or drawn twice.")]
 
 
-def label(
-    votes: _Votes,
-    output: Annotated[Path, Option(help="Where the labels go: a .npz, .csv or .jsonl file.")],
-    mechanism: Annotated[Kind, Option(help="How teachers' votes become labels.")],
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    sigma: Annotated[float | None, _noise(help="Noise of a round in votes, in place of a budget: not of top, stable.")] = None,
-    threshold: _Threshold = None,
-    sigma_threshold: _SigmaThreshold = None,
-    scale: Annotated[float | None, _noise(help="Scale of the noise of a round of top, in votes, in place of a budget.")] = None,
-    k: Annotated[int | None, _noise(min=1, help="Labels that every item gets, for top.")] = None,
-    tau: Annotated[int | None, _noise(min=1, help="Votes on a ballot at most, for tau; longer ballots are cut.")] = None,
-    salt: Annotated[str, _noise(help="Public text that decides which votes of a long ballot are kept.")] = "",
-    rho: Annotated[float | None, _noise(help="zCDP parameter of a round of stable, in nats, in place of a budget.")] = None,
-    failure_delta: Annotated[float | None, _noise(help="Probability of failure of a round of stable.")] = None,
-    kbar: Annotated[int | None, _noise(min=1, help="The most labels of an item, for stable. Default: all.")] = None,
-    teachers: Annotated[int | None, _votes(min=1, help="How many teachers there are, where VOTES holds a matrix.")] = None,
-    labels: Annotated[int | None, _votes(min=1, help="How many labels there are, where VOTES holds classes.")] = None,
-    stacked: _Stacked = False,
-    missing: Annotated[Missing, _votes(help="Whether empty ballots and empty rounds are refused.")] = "refuse",
-    split: _Split = "position",
-    votes_per_item: Annotated[float | None, _public(help="Labels that are true of an item, on average.")] = None,
-    agreement: Annotated[float | None, _public(help="The share of teachers who vote for a true label.")] = None,
-    label_skew: Annotated[float | None, _public(min=0, help="Zipf exponent of how often labels are true. Default: 0.75.")] = None,
-    like: Annotated[Path | None, _public(help="A file of votes on such items and their truth; needs --public-votes.")] = None,
-    public_votes: Annotated[bool, _public("--public-votes", help="Declare that --like is of public or made-up records.")] = False,
-    batch_size: Annotated[int, _batches(min=1, help="Rounds that are charged and kept together.")] = 100,
-    ledger: _Ledger = None,
-    dataset: options.Payer = None,
-    period: _Period = None,
-    key: Annotated[str | None, options.ledger(help="Idempotency key of the job. Default: a random one.")] = None,
-    pay_for_what_came_out: _PayForWhatCameOut = False,
-    resume: _Resume = False,
-    anyway: Annotated[bool, _noise("--anyway", help="Label although the noise leaves little of the votes.")] = False,
-    json: options.Json = False,
-    _debug: options.Debug = False,
-) -> None:
-    """Label public items by the votes of teachers, and tell the price.
-
-    Each round is one item. A budget (--epsilon and --delta) is that of all rounds together; without one, the noise of a round is
-    stated. The guarantee protects one private record, which changes one teacher's ballots in all rounds. What the noise does to a
-    unanimous label, and to one without votes, is said before anything is charged.
-    """
-    stated = locals()
-    request = PateRequest(
-        **{field.name: stated[field.name] for field in fields(PateRequest) if field.name in stated},
-        settings={name: stated[name] for name in _SETTINGS if stated[name] is not None},
-        budget=_budget(epsilon, delta),
-        pay="spent" if pay_for_what_came_out else "curve",
-    )
+def _label(votes: _Votes, spec: LabelSpec, json: options.Json = False, _debug: options.Debug = False) -> None:
+    request = PateRequest(votes, spec)
 
     def announce(ballots: Ballots, expected: Outlook) -> None:
         # Two lines before the first charge; on the error stream where the output is JSON.
@@ -435,23 +351,31 @@ def label(
 
     with _kept(request), _terminable(), labelling() as progress:
         answer = labelled(request, progress, announce)
-    told = _facts_of(answer, delta)
+    if isinstance(answer, DryRun):
+        show_dry_run(answer, json=json)
+        return
+    told = _facts_of(answer, spec.delta)
     try:
         out.emit(out.json_text(told) + "\n" if json else _shown(told))
     except out.NotShown as error:
         raise out.NotShown(
-            f"{error}; the labels lie in {masked(output)} and are paid for under the keys {answer.job.key}/..."
+            f"{error}; the labels lie in {masked(request.output)} and are paid for under the keys {answer.job.key}/..."
         ) from None
     if answer.job.stopped is not None:
         # What a job that ran out of budget on the way has charged and written.
         done, asked = len(answer.job.answers), answer.job.ballots.rounds
-        written = f"{done} of {asked} rounds are labelled, charged and in {masked(output)}" if done else "nothing was charged"
+        written = (
+            f"{done} of {asked} rounds are labelled, charged and in {masked(request.output)}" if done else "nothing was charged"
+        )
         stopped = (
             f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. Raise the "
             f"budget of dataset={answer.job.session.dataset.name!r} and give --resume to label them"
         )
         echo(f"error: {printable(stopped)}", err=True)
         raise Exit(SPENT)
+
+
+label = command(LabelSpec, _label)
 
 
 @contextmanager
@@ -488,19 +412,11 @@ def _standing(request: PateRequest) -> str:
     try:
         key = Labelling.key_of(request.folder)
     except AccountingError:
-        key = str(request.key)
+        key = str(request.spec.key)
     return (
         f"batches that were begun are charged once, under the keys {key}/0, {key}/1 and so on, and kept in "
         f"{masked(request.folder)}: --resume goes on, and charges nothing for them again"
     )
-
-
-def _budget(epsilon: float | None, delta: float | None) -> Budget | None:
-    if epsilon is None:
-        if delta is not None and not 0 < delta < 1:
-            raise InvalidRequest(f"--delta={delta:g} must lie strictly between 0 and 1")
-        return None
-    return options.budget(epsilon, delta, None)
 
 
 def labelling(console: Console | None = None) -> AbstractContextManager[ProgressCallback | None]:
@@ -537,9 +453,9 @@ def _facts_of(answer: PateAnswer, delta: float | None) -> dict[str, Any]:
         "mechanism": json.loads(job.mechanism.to_json()),
         "curve": json.loads(curve.to_json()),
         "ledger": {
-            "own": answer.request.ledger is None,
+            "own": answer.request.spec.ledger is None,
             "dataset": job.session.dataset.name,
-            "period": answer.request.period,
+            "period": next(iter(answer.request.spec.periods), None),
             "figures": left.as_data(),
             "remaining": {"main": left.main, "failure": left.failure, "in_words": str(left)},
             "rounds_left": left.releases,

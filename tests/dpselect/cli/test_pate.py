@@ -529,3 +529,11 @@ def test_a_signal_to_terminate_explains_resume(label: Run, votes: Path, monkeypa
     assert signal.getsignal(signal.SIGTERM) is before
     monkeypatch.undo()
     assert label(votes, "--batch-size", 3, "--resume").exit_code == 0
+
+
+def test_a_dry_run_says_the_price_and_begins_no_job(label: Run, votes: Path, tmp_path: Path) -> None:
+    """What all rounds would cost, from votes that were read: no folder, no labels, no charge."""
+    said = label(votes, "--dry-run")
+    assert said.exit_code == 0, said.stderr
+    assert "GNMax" in said.stdout
+    assert list(tmp_path.iterdir()) == [votes]

@@ -1,0 +1,110 @@
+"""`LabelSpec`: public items labelled by the votes of teachers."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import SkipValidation, model_validator
+
+from accounting import Budget, InvalidBudget
+from accounting.frozen import Count, Real
+from dpselect.pate.ballots import Missing, Split
+from dpselect.spec.base import Flag, Spec, option
+from dpselect.spec.shared_fields import LedgerFields, RunFields
+
+Voting = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
+"""How teachers' votes become labels."""
+_ROUND, _VOTES, _BATCHES = "Noise of a round", "The votes", "Batches"
+_PUBLIC = "Compare with naming the most frequent labels (public knowledge of such votes)"
+
+
+class RoundFields(Spec):
+    """How a round is labelled, and its noise."""
+
+    mechanism: Voting = option("How teachers' votes become labels.", default=...)
+    threshold: Real | None = option("Votes that a noisy count must exceed: confident; binary and tau, where half is the default.")
+    sigma: Real | None = option("Noise of a round in votes, in place of a budget: not of top, stable.", _ROUND)
+    sigma_threshold: Real | None = option("Noise of the test of confident, in votes. Default with a budget: 2 sigma.", _ROUND)
+    scale: Real | None = option("Scale of the noise of a round of top, in votes, in place of a budget.", _ROUND)
+    k: Count | None = option("Labels that every item gets, for top.", _ROUND)
+    tau: Count | None = option("Votes on a ballot at most, for tau; longer ballots are cut.", _ROUND)
+    salt: str = option("Public text that decides which votes of a long ballot are kept.", _ROUND, "")
+    rho: Real | None = option("zCDP parameter of a round of stable, in nats, in place of a budget.", _ROUND)
+    failure_delta: Real | None = option("Probability of failure of a round of stable.", _ROUND)
+    kbar: Count | None = option("The most labels of an item, for stable. Default: all.", _ROUND)
+    anyway: Flag = option("Label although the noise leaves little of the votes.", _ROUND, False)
+
+
+class BallotFields(Spec):
+    """What a file of votes holds."""
+
+    teachers: Count | None = option("How many teachers there are, where the file holds a matrix.", _VOTES)
+    labels: Count | None = option("How many labels there are, where the file holds classes.", _VOTES)
+    stacked: Flag = option("The matrix has a row for each teacher and round, not one of counts for each round.", _VOTES, False)
+    missing: Missing = option("Whether empty ballots and empty rounds are refused.", _VOTES, "refuse")
+    split: Split = option(
+        "Declare how records found their teacher: by their position in the data, or by an identifier that no other record "
+        "changes (a hash of the person's), which a dataset under add_remove needs.",
+        _VOTES,
+        "position",
+    )
+    votes_per_item: Real | None = option("Labels that are true of an item, on average.", _PUBLIC)
+    agreement: Real | None = option("The share of teachers who vote for a true label.", _PUBLIC)
+    label_skew: Real | None = option("Zipf exponent of how often labels are true. Default: 0.75.", _PUBLIC, ge=0.0)
+    like: SkipValidation[str | PathLike[str] | None] = option(
+        "A file of votes on such items and their truth; needs public_votes=.", _PUBLIC, metavar="FILE"
+    )
+    public_votes: Flag = option("Declare that like= is of public or made-up records.", _PUBLIC, False)
+    batch_size: Count = option("Rounds that are charged and kept together.", _BATCHES, 100)
+
+    @model_validator(mode="after")
+    def _knows_such_votes_or_not(self) -> Self:
+        numbers = self.given("votes_per_item", "agreement", "label_skew")
+        if (self.like is not None) != self.public_votes:
+            raise ValueError(
+                "like= and public_votes= go together: the second declares that the teachers of that file learnt from public or "
+                "made-up records, since figures of its votes are shown and no ledger is charged for them"
+            )
+        if self.like is not None and numbers:
+            raise ValueError(f"like= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out")
+        if missing := [f"{name}=" for name in ("votes_per_item", "agreement") if numbers and name not in numbers]:
+            stated = ", ".join(f"{name}=" for name in numbers)
+            raise ValueError(f"{stated} needs {', '.join(missing)}: all are about what is true of an item")
+        return self
+
+
+class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
+    """Label public items by the votes of teachers, and say the price.
+
+    Each round is one item. A budget (epsilon= and delta=) is that of all rounds together; without one, the noise of a round is
+    stated. The guarantee protects one private record, which changes one teacher's ballots in all rounds. What the noise does to a
+    unanimous label, and to one without votes, is said before anything is charged.
+    """
+
+    own_fields: ClassVar[Any] = (RoundFields, BallotFields)
+
+    output: SkipValidation[str | PathLike[str]] = option(
+        "Where the labels go: a .npz, .csv or .jsonl file.", default=..., metavar="FILE"
+    )
+    epsilon: Real | None = option("Budget of all rounds together, in nats; the noise is chosen to spend it.")
+    delta: Real | None = option("Part of the budget: the probability that may fall outside epsilon. Far less than 1 / records.")
+    pay_for_what_came_out: Flag = option("Rounds of confident that abstain cost their test alone; with ledger=.", "Ledger", False)
+    resume: Flag = option("Continue a job that was interrupted. Nothing is charged or drawn twice.", _BATCHES, False)
+
+    @model_validator(mode="after")
+    def _states_who_pays_for_what(self) -> Self:
+        if self.epsilon is not None and not self.epsilon > 0:
+            raise InvalidBudget(f"epsilon={self.epsilon:g} must be a finite number above 0, in nats; 1 is a common choice")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise InvalidBudget(f"delta={self.delta:g} must lie strictly between 0 and 1")
+        if self.ledger is None and self.pay_for_what_came_out:
+            raise ValueError("pay_for_what_came_out= needs ledger= and dataset=: the job's own ledger pays for nothing else")
+        if len(self.periods) > 1:
+            raise ValueError("period= is one: a teacher's votes are of the rows of one period")
+        return self
+
+    @property
+    def budget(self) -> Budget | None:
+        """Of all rounds; None where the noise of a round is stated."""
+        return None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta or 0.0)
