@@ -88,8 +88,8 @@ class Scores:
             raise InvalidScores(f"kind={kind!r} must be 'counts' or 'utilities'")
         if not isinstance(sensitivity, Sensitivity):
             raise InvalidScores(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
-        if second is not None and (labels is None or not isinstance(second, SecondLook)):
-            raise InvalidScores("second must be a dpselect.SecondLook, and candidates need labels to be looked up by")
+        if second is not None:
+            _require_looked_up(second, labels)
         numbers = _numbers(values, kind, owned=owned)
         names = None if labels is None else _labels(labels, len(numbers))
         rank = _label_rank(names) if domain == "observed" and names is not None else None
@@ -126,6 +126,17 @@ class Scores:
         if self._multiplicities is not None or len(numbers) != len(self._values):
             raise InvalidScores("values must have one number per candidate, and the candidates be listed one by one")
         scores._set(**{name: getattr(self, name) for name in self.__slots__} | {"_values": numbers, "second": None})
+        return scores
+
+    def with_second(self, second: SecondLook) -> Self:
+        """The same scores with this second look.
+
+        Raises:
+            InvalidScores: the candidates have no labels.
+        """
+        _require_looked_up(second, self.labels)
+        scores = object.__new__(type(self))
+        scores._set(**{name: getattr(self, name) for name in self.__slots__} | {"second": second})
         return scores
 
     @property
@@ -191,6 +202,11 @@ class Scores:
     def _set(self, **fields: object) -> None:
         for name, value in fields.items():
             object.__setattr__(self, name, value)
+
+
+def _require_looked_up(second: object, labels: object) -> None:
+    if labels is None or not isinstance(second, SecondLook):
+        raise InvalidScores("second must be a dpselect.SecondLook, and candidates need labels to be looked up by")
 
 
 def _of(labels: Sequence[Label], found: Scores) -> Scores:

@@ -122,15 +122,27 @@ class Learning(Frozen):
             groups: (users,) private numbers of groups, each >= 1, where there are groups.
             rng: None draws from the operating system's entropy.
         """
+        counts = self._counts(items, groups)
+        drawn = self.histogram.select(Scores(counts, sensitivity=self.histogram.covers), rng=rng)
+        noisy = np.empty(self.cells)
+        noisy[list(drawn.indices)] = np.clip(drawn.values or (), -MOST_USERS, MOST_USERS)
+        return self._described(noisy, assumed)
+
+    def likely(self, items: ArrayLike, assumed: Profile, *, groups: ArrayLike | None = None) -> Profile:
+        """What `learn` finds of these users, without noise. **Private**: it may say what to read first, and decides nothing."""
+        return self._described(self._counts(items, groups).astype(np.float64), assumed)
+
+    def _counts(self, items: ArrayLike, groups: ArrayLike | None) -> NDArray[np.int64]:
+        """(cells,) users."""
         numbers = np.maximum(np.asarray(items, dtype=np.float64), 1.0)
         place = _cell(numbers) if self.items else np.zeros(len(numbers), dtype=np.int64)
         if self.groups is not None:
             many = np.clip(np.asarray(groups, dtype=np.float64), 1.0, self.groups)
             place = place + self._items * np.minimum(_cell(many), self._groups - 1)
-        counts = np.bincount(place, minlength=self.cells)
-        drawn = self.histogram.select(Scores(counts, sensitivity=self.histogram.covers), rng=rng)
-        noisy = np.empty(self.cells)
-        noisy[list(drawn.indices)] = np.clip(drawn.values or (), -MOST_USERS, MOST_USERS)
+        return np.bincount(place, minlength=self.cells)
+
+    def _described(self, noisy: Floats, assumed: Profile) -> Profile:
+        """Users of (cells,) noisy numbers of them."""
         noisy = self._members @ noisy.reshape(self._groups, self._items)
         assert assumed.users is not None
         assert assumed.quantiles is not None

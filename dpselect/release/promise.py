@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from accounting import Bound, Budget, Relation, best_epsilon
+from accounting import Bound, Budget, Curve, Relation, best_epsilon
 from accounting.arguments import WORDS
 from accounting.convert.bounds import Route
 from accounting.risk import Risk
@@ -59,9 +60,13 @@ class Promise:
 
 def promise(item: Chargeable, budget: Budget) -> Promise:
     """The price of one release that is charged as `item`, at the deltas that `budget` gives reason to look at."""
-    curve = item.curve
+    return _promised(item.curve, item.relation, budget)
+
+
+@lru_cache(maxsize=16)
+def _promised(curve: Curve, relation: Relation, budget: Budget) -> Promise:
     points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))
-    return Promise(item.relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
+    return Promise(relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
 
 
 def _finite(value: float) -> float | None:

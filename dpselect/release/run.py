@@ -24,6 +24,7 @@ from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt
 from dpselect.release.answer import Answer, DryRun, PaidCharge, told
+from dpselect.release.promise import promise
 from dpselect.release.question import Question, choose, choose_later, learns_about, listed_groups
 from dpselect.release.record import AnswerFile, restored
 from dpselect.scores import Scores, SecondLook
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 A = TypeVar("A")
+_MANY = 500_000  # pairs of users and items, which take about as long to count as it takes to choose by learnt numbers
 Keep = Callable[[A], str | None]
 """Puts an answer where it is not lost, before the ledger is told that it was released. The text that it returns, a hash of what
 was kept, is part of the ledger's record. What it raises ends the release."""
@@ -253,6 +255,8 @@ def run(
         written = None if keep is None else keep(answer)
         return written if answer.learnt is None else " ".join(filter(None, (answer.claim, written)))
 
+    if keep is not None:  # what the answer says of its price is worked out before the charge
+        promise(plan.item if plan.choice is None else plan.choice.mechanism, question.budget)
     answer = payer.release(plan.item, partial(stage, question, plan, progress, staged), answered, kept)
     return answer if payer.pay == "curve" else replace(answer, left=payer.left(answer.mechanism))
 
@@ -327,7 +331,8 @@ def stage(
     """Read the log: its pairs where something is to be learnt of users first, else the scores that are drawn from."""
     if plan.choice is not None:
         choice, memory = plan.remember(plan.choice)
-        scores, salt = _read(question, choice, progress, staged, stack)
+        read = _read(question, choice, stack, progress=progress, staged=staged)
+        scores, salt = read.scores, read.salt
         (choice.mechanism if memory is None else memory).check(scores)  # type: ignore[arg-type]
         used = None if question.pay == "curve" else lambda drawn: choice.mechanism.spent(drawn.selection)
         return Ready(lambda: _drawn(choice, memory, scores, salt), salt, scores, used)
@@ -339,10 +344,16 @@ def stage(
     else:
         groups, items = log.items_per_group(question.domain)
 
+    learning, ahead = informed.item.learning, None
+    if items.sum() >= _MANY:  # most of the work is done before the charge: what interrupts it then costs nothing
+        likely = informed.chosen(learning.likely(items, informed.declared, groups=groups))
+        ahead = _read(question, likely, stack, log=log)
+
     def draw() -> _Drawn:
-        found = informed.chosen(informed.item.learning.learn(items, informed.declared, groups=groups))
+        found = informed.chosen(learning.learn(items, informed.declared, groups=groups))
         choice, memory = plan.remember(found)
-        return _drawn(choice, memory, *_read(question, choice, None, None, stack, log))
+        read = _read(question, choice, stack, log=log, ahead=ahead)
+        return _drawn(choice, memory, read.scores, read.salt)
 
     return Ready(draw)
 
@@ -369,17 +380,30 @@ def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
     return source, reading
 
 
+@final
+@dataclass(frozen=True)
+class _Read:
+    """Scores as they were read under a look at the log, which names the bounds on users, and the salt of these."""
+
+    look: dict[str, Any]
+    scores: Scores | Rounds
+    salt: str | None
+
+
 def _read(
     question: Question,
     choice: Choice,
-    progress: ProgressCallback | None,
-    staged: object,
     stack: ExitStack,
+    *,
+    progress: ProgressCallback | None = None,
+    staged: object = None,
     log: events.Pairs | None = None,
-) -> tuple[Scores | Rounds, str | None]:
-    """The scores that the mechanism draws from, and the salt of the bound; what an engine keeps goes with the stack.
+    ahead: _Read | None = None,
+) -> _Read:
+    """The scores that the mechanism draws from; what an engine keeps goes with the stack.
 
-    The log is read once: `log` is what was made of it, if something was; otherwise it is kept here for a second look.
+    The log is read once: `log` is what was made of it, if something was, and `ahead` what was counted of it; otherwise it is kept
+    here for a second look.
     """
     domain, relation = question.domain, question.relation
     within = None if choice.clip is None else domain  # users are clipped within the catalogue
@@ -396,22 +420,21 @@ def _read(
             log = stack.enter_context(events.pairs(source, reading, progress=progress))
         else:
             reading = reading.model_copy(update=look)
-    if log is not None:
-        counts: EventCounts | GroupCounts | HeldCounts = (
-            log.read(**look) if _in_memory(question) else stack.enter_context(log.hold(**look))
-        )
-    elif _in_memory(question):
-        counts = events.read(source, reading, progress=progress)
-    else:
-        counts = stack.enter_context(events.hold(source, reading, progress=progress))
-    scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
-    second = None if log is None else _second_look(question, choice, log, {**look, "salt": counts.salt})
-    if second is None or not isinstance(scores, Scores | HeldScores):
-        return scores, counts.salt
-    if isinstance(scores, HeldScores):
-        return scores.with_second(second), counts.salt
-    whole: Any = {"sensitivity": scores.sensitivity, "labels": scores.labels, "domain": scores.domain, "sums": scores.sums}
-    return Scores(scores.values, **whole, kind=scores.kind, second=second), counts.salt
+    if ahead is None or ahead.look != look:
+        if log is not None:
+            counts: EventCounts | GroupCounts | HeldCounts = (
+                log.read(**look) if _in_memory(question) else stack.enter_context(log.hold(**look))
+            )
+        elif _in_memory(question):
+            counts = events.read(source, reading, progress=progress)
+        else:
+            counts = stack.enter_context(events.hold(source, reading, progress=progress))
+        scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
+        ahead = _Read(look, scores, counts.salt)
+    second = None if log is None else _second_look(question, choice, log, {**look, "salt": ahead.salt})
+    if second is None or not isinstance(ahead.scores, Scores | HeldScores):
+        return ahead
+    return replace(ahead, scores=ahead.scores.with_second(second))
 
 
 def _counted_again(choice: Choice) -> dps.WithValues | None:

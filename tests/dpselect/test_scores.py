@@ -211,3 +211,15 @@ def test_a_look_that_weighs_returns_whole_sums_of_what_was_asked(units: list[flo
     assert whole.weighed(*asked).tolist() == [1.0, 3 * 2.0**-20]
     with pytest.raises(dps.errors.InvalidScores, match="cannot weigh"):
         dps.SecondLook(lambda _: pytest.fail("asked"), one).weighed(*asked)
+
+
+def test_scores_take_a_second_look() -> None:
+    """The same scores, declared alike; without labels nothing can be looked up."""
+    look = dps.SecondLook(lambda _: pytest.fail("asked"), dps.Sensitivity())
+    counts = dps.Scores([3, 1], sensitivity=dps.Sensitivity(), labels=["a", "b"], domain="observed")
+    twice = counts.with_second(look)
+    assert (twice.second, twice.labels, twice.domain, twice.sensitivity) == (look, ("a", "b"), "observed", counts.sensitivity)
+    assert twice.ranked(2)[0].tolist() == counts.ranked(2)[0].tolist()
+    assert counts.second is None
+    with pytest.raises(dps.InvalidScores, match="labels"):
+        dps.Scores([3, 1], sensitivity=dps.Sensitivity()).with_second(look)

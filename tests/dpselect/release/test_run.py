@@ -14,7 +14,9 @@ from typer.testing import CliRunner, Result
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
+from dpselect.events import Pairs
 from dpselect.plan.learn import Learning
+from dpselect.release import run
 from dpselect.release.answer import DryRun
 from dpselect.sampling.base import EntropySampler
 
@@ -249,3 +251,29 @@ def test_a_plan_lists_what_it_may_choose(place: Path) -> None:
     dry = dps.topk("log.csv", **{**BASE, "salt": None}, dry_run=True)
     assert len(dry.mechanisms) > 1
     assert "chosen once numbers of users are learnt" in repr(dry)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "asked", [SURFACES["topk"], {**BASE, "salt": None}, SURFACES["groups"]], ids=["bounded", "free", "groups"]
+)
+def test_what_is_read_ahead_decides_nothing(
+    place: Path, sampled: Callable[[], None], monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
+) -> None:
+    """A large log is counted before learning is charged, as it will likely be chosen: the answer is the same, and nothing is
+    counted after the charge."""
+    found, counted = [], list[str]()
+    read, charge = Pairs.read, acc.Ledger.charge
+    monkeypatch.setattr(Pairs, "read", lambda self, **look: (counted.append("read"), read(self, **look))[1])
+    monkeypatch.setattr(
+        acc.Ledger, "charge", lambda self, *given, **terms: (counted.append("charge"), charge(self, *given, **terms))[1]
+    )
+    monkeypatch.setattr("secrets.token_hex", lambda _: "salt")
+    for many in (10**9, 0):
+        monkeypatch.setattr(run, "_MANY", many)
+        counted.clear()
+        sampled()
+        answer = dps.topk("log.csv", **asked, ledger=made(f"ahead{many}"), dataset="log", key="one")
+        found.append((answer.selection, answer.choice, answer.salt, list(counted)))
+    assert found[0][:3] == found[1][:3]
+    assert [one[3] for one in found] == [["charge", "read"], ["read", "charge"]]
