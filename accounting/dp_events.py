@@ -28,6 +28,7 @@ from accounting.curves import (
     PureDP,
     RenyiTable,
     SampledGaussianDP,
+    SampledNoiseDP,
     zero,
 )
 from accounting.curves.profile_table import ProfileTable, as_table, sampled_profile
@@ -76,6 +77,8 @@ def _amplified(curve: Curve, rate: float) -> Curve:
         return PureDP(epsilon=epsilon) if delta == 0 else ApproxDP(epsilon=epsilon, delta=delta)
     if (mu := _gaussian(curve)) is not None:
         return SampledGaussianDP(mu=mu, rate=rate)
+    if isinstance(curve, LaplaceDP) and curve.epsilon0 > 0:
+        return SampledNoiseDP(noise="laplace", shift=curve.epsilon0, rate=rate)
     points = [(_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)]
     return as_table(points, type(curve).__name__)
 

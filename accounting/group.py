@@ -16,8 +16,10 @@ import numpy as np
 
 from accounting import curves
 from accounting.arguments import Relation, checked_integer
+from accounting.convert.pld.sampled import Noise
 from accounting.curves.base import Curve, Floats
 from accounting.curves.profile_table import as_table, sampled_profile
+from accounting.curves.sampled import MOST_EXACT
 from accounting.decimal_sum import decimal_sum
 from accounting.errors import NoEquivalent
 from accounting.guarantee import Guarantee, Priced, read_item
@@ -120,6 +122,21 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
     return curves.ApproxDP(epsilon=_times(size, curve.epsilon0), delta=delta)
 
 
+def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int) -> Curve:
+    """Renyi divergences along the path, and up to 16 users the exact pairs of their number in a sample."""
+    noise: Noise = "gaussian" if isinstance(curve, curves.SampledGaussianDP) else curve.noise
+    shift, group = (curve.mu, 1) if isinstance(curve, curves.SampledGaussianDP) else (curve.shift, curve.group)
+    single = curves.SampledNoiseDP(noise=noise, shift=shift, rate=curve.rate)
+    if noise == "gaussian":
+        along = _chain(curves.SampledGaussianDP(mu=shift, rate=curve.rate), group * size)
+    else:
+        along = _chain(single, group * size)
+    if group * size > MOST_EXACT:
+        return _general(curve, size)
+    exact = single.model_copy(update={"group": group * size})
+    return exact if along is None else curves.tighter(along, exact)
+
+
 def _chosen_after(curve: curves.ChosenAfter, size: int) -> Curve:
     options = tuple(group_privacy(option, size) for option in curve.options)
     return curves.ChosenAfter(first=group_privacy(curve.first, size), options=options)
@@ -135,5 +152,7 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.Approximate: _by_profile,
     curves.ChosenAfter: _chosen_after,
     curves.Composed: _composed,
+    curves.SampledGaussianDP: _sampled,
+    curves.SampledNoiseDP: _sampled,
     curves.Tighter: lambda curve, size: curves.tighter(*(group_privacy(member, size) for member in curve.curves)),
 }

@@ -5,7 +5,7 @@ from accounting.curves.closed_form import ZCDP, ApproxDP, BoundedRange, Gaussian
 from accounting.curves.composed import Approximate, ChosenAfter, Composed, Tighter, tighter, zero
 from accounting.curves.profile_table import ProfileTable, RenyiTable
 from accounting.curves.repeat_and_select import NumberOfRuns, PoissonRuns, RepeatAndSelectDP, TruncatedNegativeBinomial
-from accounting.curves.sampled_gaussian import SampledGaussianDP
+from accounting.curves.sampled import SampledGaussianDP, SampledNoiseDP
 from accounting.curves.sparse_vector import SparseVectorDP
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "RenyiTable",
     "RepeatAndSelectDP",
     "SampledGaussianDP",
+    "SampledNoiseDP",
     "SparseVectorDP",
     "Tighter",
     "TruncatedNegativeBinomial",

@@ -32,6 +32,8 @@ CURVES: list[acc.Curve] = [
     acc.ProfileTable(epsilons=(0.01, 0.02, 0.5), deltas=(1e-3, 1e-9, 0.0)),
     acc.SparseVectorDP(epsilon1=0.4, epsilon2=0.7),
     acc.SampledGaussianDP(mu=0.7, rate=0.1),
+    acc.curves.SampledNoiseDP(noise="gaussian", shift=0.5, rate=0.2, group=3),
+    acc.curves.SampledNoiseDP(noise="laplace", shift=0.7, rate=0.1),
     acc.SparseVectorDP(epsilon1=0.1, epsilon2=0.7, positives=20),
     acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-7),
     acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.02), distribution=acc.TruncatedNegativeBinomial(eta=0.5, gamma=0.05)),

@@ -133,6 +133,13 @@ CASES = {
     # All of epsilon1 and epsilon2 in one direction: one Laplace shift (Theorem N7).
     "sparse_vector_dp": Case(acc.SparseVectorDP(epsilon1=0.3, epsilon2=0.4), _laplace(0.7), (0.0, 0.35, 0.6), True),
     "sampled_gaussian_dp": Case(acc.SampledGaussianDP(mu=0.7, rate=0.1), _sampled(0.7, 0.1), (0.0, 0.2, 0.75), True),
+    # G5: at a rate of q what q of the noise's own divergence is, at an epsilon that the rest of the sample makes larger.
+    "sampled_noise_dp": Case(
+        acc.curves.SampledNoiseDP(noise="laplace", shift=0.7, rate=0.1),
+        lambda epsilon: 0.1 * _laplace(0.7)(math.log1p(math.expm1(epsilon) / 0.1)),
+        (0.0, 0.02, 0.05),
+        True,
+    ),
     "approximate": Case(
         acc.Approximate(curve=acc.PureDP(epsilon=0.7), delta0=0.01),
         lambda epsilon: 0.01 + _randomised_response(0.7)(epsilon),

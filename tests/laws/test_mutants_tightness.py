@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.convert.pld import compose
+from accounting.convert.pld import compose, sampled
 from accounting.convert.pld.compose import pld_delta, pld_epsilon
 from accounting.convert.pld.loss import Atoms, Banded, Losses
-from accounting.curves import sampled_gaussian, sparse_vector
+from accounting.curves import sparse_vector
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect.mechanisms.above_threshold import LargeMargin
 from dpselect.verify.divergences import hockey_stick
@@ -96,16 +97,16 @@ def _levels(patch: Patch, cut: float) -> bool:
 
 def _sampled(patch: Patch, cut: float) -> bool:
     """One direction of a sampled Gaussian is at least the integral of its densities."""
-    honest = sampled_gaussian._Directed.pmf
+    honest = sampled._Direction.pmf
 
-    def lighter(loss: sampled_gaussian._Directed, interval: float, tail: float) -> object:
-        return honest(sampled_gaussian._Directed(loss.mu, cut * loss.rate, loss.removed), interval, tail)
+    def lighter(loss: sampled._Direction, interval: float, tail: float) -> object:
+        return honest(replace(loss, rate=cut * loss.rate), interval, tail)
 
-    patch.setattr(sampled_gaussian._Directed, "pmf", lighter)
+    patch.setattr(sampled._Direction, "pmf", lighter)
     x = np.linspace(-12, 15, 100_001)
     normal, moved = (np.exp(-((x - mean) ** 2) / 2) / math.sqrt(2 * math.pi) for mean in (0.0, 1.0))
     exact = float(np.trapezoid(np.maximum(0.9 * normal + 0.1 * moved - math.exp(0.1) * normal, 0.0), x))
-    way = sampled_gaussian._SampledNormal(1.0, 0.1).directions()[0]
+    way = sampled.Sampled("gaussian", 1.0, 0.1).directions()[0]
     return pld_delta.__wrapped__(Losses(((1, way),)), 0.1).value >= exact * (1 - 1e-6)
 
 

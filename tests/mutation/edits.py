@@ -57,7 +57,50 @@ LIMITS = f"{KILLED}/test_limits.py"
 IN_ALL = f"{LIMITS}::test_periods_add_up_for_somebody_in_all_of_them"
 RISK = "tests/laws/test_risk.py"
 TRADE_OFF = f"{RISK}::test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response"
+SAMPLED, SAMPLED_CURVES, COMPOSE = (
+    "accounting/convert/pld/sampled.py",
+    "accounting/curves/sampled.py",
+    "accounting/convert/pld/compose.py",
+)
+SAMPLES = "tests/laws/test_sampled.py"
+EACH_WAY, TWO_STEPS = (
+    f"{SAMPLES}::test_each_way_to_differ_is_its_pair",
+    f"{SAMPLES}::test_two_steps_are_the_worst_product_of_pairs",
+)
+RENYI_OF_LAPLACE = f"{SAMPLES}::test_renyi_bounds_of_sampled_laplace_noise"
+BOTH_MASSES = f"{SAMPLES}::test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws"
+OUTSIDE = f"{SAMPLES}::test_bounds_of_a_group_outside_of_the_exact_pair"
+GROUP_OF_STEPS = f"{SAMPLES}::test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample"
+BLOCK = f"{SAMPLES}::test_a_block_is_not_below_its_steps"
+
 EDITS = [
+    Edit(SAMPLED, "enumerate(_binomial(self.more, self.rate))", "enumerate(_binomial(self.more, 0.95 * self.rate))", EACH_WAY),
+    Edit(SAMPLED, "enumerate(_binomial(self.fewer, self.rate))", "enumerate(_binomial(self.fewer, 0.95 * self.rate))", EACH_WAY),
+    Edit(SAMPLED, "(weight, j * self.shift)", "(weight, 0.95 * j * self.shift)", EACH_WAY),
+    Edit(SAMPLED, "(weight, -j * self.shift)", "(weight, -0.95 * j * self.shift)", EACH_WAY),
+    Edit(SAMPLED, "gain = first - np", "gain = 0.95 * first - np", EACH_WAY),
+    Edit(SAMPLED, "np.max([one.profile(y)", "np.min([one.profile(y)", EACH_WAY),
+    Edit(SAMPLED, "range(self.group, -1, -1)", "range(self.group, self.group - 1, -1)", EACH_WAY),
+    Edit(SAMPLED, "share = (1 - kept) /", "share = 0.95 * (1 - kept) /", BOTH_MASSES),
+    Edit(SAMPLED, "mass[1:] += share * likely", "mass[1:] += 0.95 * share * likely", TWO_STEPS),
+    Edit(SAMPLED, "mass[:-1] += (1 - share) * likely", "mass[:-1] += 0.95 * (1 - share) * likely", TWO_STEPS),
+    Edit(SAMPLED_CURVES, "math.log(shift / _CELLS / 4)", "math.log(0.95 * shift / _CELLS / 4)", RENYI_OF_LAPLACE),
+    Edit(
+        SAMPLED_CURVES, "[logs[0] - _LOG_2, logs[-1] - _LOG_2]", "[logs[0] - 1.05 * _LOG_2, logs[-1] - _LOG_2]", RENYI_OF_LAPLACE
+    ),
+    Edit(SAMPLED_CURVES, "math.log1p(self.rate * math.expm1", "math.log1p(0.95 * self.rate * math.expm1", RENYI_OF_LAPLACE),
+    Edit(SAMPLED_CURVES, "shift = decimal_sum([(self.group, self.shift)])", "shift = 0.95 * self.shift", OUTSIDE),
+    Edit("accounting/group.py", '{"group": group * size}', '{"group": group * size - 1}', GROUP_OF_STEPS),
+    Edit(COMPOSE, "mass * (1 - share), int(cells[-1]) + 2)", "0.95 * mass * (1 - share), int(cells[-1]) + 2)", BLOCK),
+    Edit(COMPOSE, "np.bincount(cells + 1, mass * share)", "np.bincount(cells + 1, 0.95 * mass * share)", BLOCK),
+    Edit(COMPOSE, "np.cumsum(mass[::-1])[::-1], 1.0)", "np.cumsum(mass[::-1])[::-1], 0.95)", BLOCK),
+    Edit(COMPOSE, "np.cumsum(mass[::-1])[::-1], 1.0)", "0.95 * np.cumsum(mass[::-1])[::-1], 1.0)", BLOCK),
+    Edit(
+        COMPOSE,
+        "lost = min(1.0, (parts.infinity + window.above)",
+        "lost = min(1.0, (0.95 * parts.infinity + window.above)",
+        BLOCK,
+    ),
     Edit(
         "accounting/ledger/ledger.py",
         "return most.admits(count * Curve.from_json(curve))",

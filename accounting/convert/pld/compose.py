@@ -14,28 +14,32 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import final
 
 import numpy as np
 
 from accounting.convert.pld.hull import RenyiLoss
 from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
 
-# Most runs of all steps together: beyond, the rounding of the powers is not small against the law of the sum.
-_MOST_RUNS = 10**10
+# Most runs of all steps together, and of one step at once: beyond, the rounding of the powers is not small against the law of
+# the sum, and the steps' own grid has too few cells for it. More runs are composed block by block (Theorem P12).
+_MOST_RUNS, _BLOCK = 10**12, 2**12
+_AT_ONCE, _ATOMS_AT_ONCE = 2**18, 10**7  # the latter of losses with atoms, which a grid can hit
 # Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
-_LEAST_SCALE = 1e-100
+_LEAST_SCALE, _LEAST_BLOCK = 1e-100, 1e-50
 # Losses larger than this reveal nearly everything in one step, and e to their power leaves the floats.
 _MOST_SCALE = 500.0
 # The grid adds the share _FINE of the variance, so about as much of epsilon, or as little as some 2^16 cells permit; more cells,
 # up to 2^20, are taken where it would add more than _COARSE; up to twice as many where they make a pure step's atoms exact.
-_FINE, _COARSE = 1e-9, 1e-5
+_FINE, _COARSE, _BLOCK_COARSE = 1e-9, 1e-5, 5e-4  # the last within a block, whose steps may have wide tails
 _CELLS, _MOST_CELLS, _WORK = 2**16, 2**20, 2**22
-_MOST_READ = 2**22  # cells of one step's law on the coarsest grid, which is only looked at
+_MOST_READ, _QUICK = 2**22, 2**18  # cells of one step's law on the coarsest grid, which is only looked at; of all of its tails
+_ROUGH, _ROUGH_BLOCK = 1e-40, 1e-25  # of a law's tail, which is not looked at where it is too wide; of a block's
 _TAIL = 1e-10  # share of delta that cut-off tails may add in all
 # Mass left outside the window, in the tilted law: e^-32 on either side, found by Chernoff's bound at these multiples of 1/spread.
 _CLEAR = 32.0
 _MOVED = 1 / 128  # of the window, by the rounding to a coarser grid
-_MULTIPLES = (1.0, 2.0, 4.0, 8.0, 16.0)
+_MULTIPLES = (1.0, 2.0, 4.0, 8.0, 16.0, 0.3, 0.1, 0.03, 0.01)
 # A transform of n points errs by at most this times log2(n), relative in the 2-norm (Higham 2002, Theorem 24.2), twice over.
 _FFT = 16 * 2.0**-53
 _ULP = 2.0**-52
@@ -58,8 +62,22 @@ class _PldBound:
     inflation: float
 
 
+def _in_blocks(losses: Losses) -> Losses:
+    """What runs very many times as runs of blocks of it."""
+    steps: list[tuple[int, Loss]] = []
+    for count, loss in losses.steps:
+        most = _ATOMS_AT_ONCE if loss.period else _AT_ONCE
+        if most < count <= _MOST_RUNS and loss.scale > _LEAST_BLOCK:
+            steps += _in_blocks(Losses(((count // _BLOCK, _Block(loss, _BLOCK)),))).steps
+            steps += [(count % _BLOCK, loss)] if count % _BLOCK else []
+        else:
+            steps.append((count, loss))
+    return Losses(tuple(steps), losses.added)
+
+
 def composable(losses: Losses) -> bool:
     """Whether the transform can tell anything about these losses; it depends on counts and scales alone."""
+    losses = _in_blocks(losses.directed()[0])
     if not 0 < len(losses.steps) <= MOST_STEPS or sum(count for count, _ in losses.steps) > _MOST_RUNS:
         return False
     if not all(_LEAST_SCALE <= loss.scale <= _MOST_SCALE for _, loss in losses.steps):
@@ -67,7 +85,85 @@ def composable(losses: Losses) -> bool:
     # A wide law whose bulk is narrow would need too many cells: its atoms decide, and the other routes know them.
     interval = _choose_interval(losses, _COARSE)
     widest = max(4 * loss.reach if isinstance(loss, RenyiLoss) else loss.period for _, loss in losses.steps)
-    return widest <= _MOST_CELLS * interval and max(loss.reach for _, loss in losses.steps) <= _MOST_READ * interval
+    return widest <= _MOST_CELLS * interval and _reach(losses, _ROUGH) <= _MOST_READ * interval
+
+
+def _reach(losses: Losses, tail: float) -> float:
+    return max(loss.reach_at(tail) for _, loss in losses.steps)
+
+
+def _rough(losses: Losses, tail: float = _ROUGH_BLOCK) -> _Parts:
+    """All steps on a coarse grid, which is looked at for a tilt; less of their tails where all of them are slow to look at."""
+    interval = _choose_interval(losses, _COARSE)
+    if any(isinstance(loss, _Block) for _, loss in losses.steps):
+        return _Parts.of(losses, interval, tail)
+    return _Parts.of(losses, interval, TINY if _reach(losses, TINY) <= _QUICK * interval else _ROUGH)
+
+
+@final
+@dataclass(frozen=True)
+class _Block(Loss):
+    """`times` runs of one loss as a step of its own: their composed law, as atoms on a grid (Theorem P12)."""
+
+    loss: Loss
+    times: int
+
+    @property
+    def scale(self) -> float:
+        return self.loss.scale * math.sqrt(self.times)
+
+    @property
+    def reach(self) -> float:
+        return self.reach_at(TINY)
+
+    def reach_at(self, tail: float) -> float:
+        return min(self.times * self.loss.reach_at(tail), self.loss.reach_at(tail) + _WIDE * self.scale)
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        grid, low, mass, lost = _block_law(self, tail)
+        places = np.arange(low, low + len(mass)) * grid
+        left = np.floor(places / interval)
+        slack = 4 * _ULP * (np.abs(places) + interval) / interval
+        share = np.clip(np.expm1(left * interval - places) / np.expm1(-interval) + slack, 0.0, 1.0)
+        cells = (left - left[0]).astype(np.int64)
+        found = np.bincount(cells, mass * (1 - share), int(cells[-1]) + 2) + np.bincount(cells + 1, mass * share)
+        return Pmf(int(left[0]), np.asarray(found * (1 + 2.0**-46), dtype=np.float64), lost)
+
+    def profile(self, y: Floats) -> Floats:
+        grid, low, mass, lost = _block_law(self, TINY)
+        places = np.arange(low, low + len(mass)) * grid
+        gains = [float(mass @ np.maximum(0.0, -np.expm1(np.minimum(0.0, at - places)))) for at in y.ravel().tolist()]
+        return np.minimum(1.0, np.reshape(gains, y.shape) * (1 + 2.0**-30) + lost)
+
+
+_WIDE = 40.0  # standard deviations of a block, beyond which nothing of weight lies
+
+
+@lru_cache(maxsize=64)
+def _block_law(block: _Block, tail: float) -> tuple[float, int, Floats, float]:
+    """(interval, low, mass, infinity) of a block; what the errors of the transform add is taken off at the lowest places."""
+    losses = Losses(((block.times, block.loss),))
+    theta = 1 / (_FLAT * block.scale)
+    clear = -math.log(max(tail, TINY))
+    parts, window = _gridded(losses, theta, max(tail, TINY) / block.times, clear, _BLOCK_COARSE)
+    laws = parts.tilted(theta)
+    density = _convolve(laws, parts, window)
+    places = grid_of(window.low, window.low + window.size - 1, parts.interval)
+    slack = 16 * _ULP * (4 * sum(parts.counts) + theta * parts.weight(laws))
+    mass = density * np.exp(parts.cumulant(theta) - theta * places + slack + _OUTWARD * (1 + theta * np.abs(places)))
+    lost = min(1.0, (parts.infinity + window.above) * (1 + 4 * _ULP))
+    # Bounds on the chance of each place and all above it: the sum of the entries, 1, and Chernoff's at several tilts, below which
+    # the errors of the transform are cut off. What lies lower is left out where they add up to more.
+    above = np.minimum(np.cumsum(mass[::-1])[::-1], 1.0)
+    for tilt in np.geomspace(*_CHERNOFF, _TRIED).tolist():
+        bent = parts.cumulant(tilt / block.scale)
+        above = np.minimum(above, np.exp(np.minimum(0.0, bent + _OUTWARD * (1 + abs(bent)) - tilt / block.scale * places)))
+    above = np.append(np.minimum.accumulate(above * (1 + _OUTWARD)), 0.0)
+    return parts.interval, window.low, above[:-1] - above[1:], lost
+
+
+_CHERNOFF = (0.02, 20.0)  # tilts, in units of 1/scale
+_FLAT = 256.0  # a tilt that hardly bends a block's law
 
 
 @lru_cache(maxsize=512)
@@ -79,7 +175,8 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> _Pl
         delta: in (0, 1).
         theta: tilt > 0; if None the best one is found. It decides accuracy, never soundness.
     """
-    rough = _Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
+    losses = _in_blocks(losses)
+    rough = _rough(losses, delta * _TAIL / sum(count for count, _ in losses.steps))
     tilt = _best_tilt(rough, lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t), theta)
     total = _compose(losses, tilt, delta)
     return _PldBound(total.epsilon(delta), total.interval, inflation(losses, total.interval))
@@ -88,17 +185,18 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> _Pl
 @lru_cache(maxsize=512)
 def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> _PldBound:
     """A delta for `epsilon` >= 0; arguments as for `pld_epsilon`."""
+    losses = _in_blocks(losses)
     total = _best_near(losses, epsilon, theta)
     return _PldBound(total.delta(epsilon), total.interval, inflation(losses, total.interval))
 
 
 def pld_deltas(losses: Losses, epsilon: float) -> Callable[[float], float]:
     """A delta for every epsilon >= 0, by one composition: the best for this one."""
-    return _best_near(losses, epsilon, None).delta
+    return _best_near(_in_blocks(losses), epsilon, None).delta
 
 
 def _best_near(losses: Losses, epsilon: float, theta: float | None) -> _Total:
-    rough = _Parts.of(losses, _choose_interval(losses, _COARSE), TINY)
+    rough = _rough(losses)
 
     def log_delta(t: float) -> float:
         return rough.cumulant(t) - t * (epsilon + math.log1p(1 / t)) - math.log1p(t)
@@ -204,23 +302,23 @@ def _summed(terms: Floats, rate: float) -> Floats:
     return sums
 
 
-def _gridded(losses: Losses, theta: float, tail: float) -> tuple[_Parts, _Window]:
+def _gridded(losses: Losses, theta: float, tail: float, clear: float = _CLEAR, coarse: float = _COARSE) -> tuple[_Parts, _Window]:
     """The grid that the tolerances ask for, or the finest that the allowance of cells permits."""
-    finest, coarsest = _choose_interval(losses, _FINE), _choose_interval(losses, _COARSE)
+    finest, coarsest = _choose_interval(losses, _FINE), _choose_interval(losses, coarse)
     rough = _Parts.of(losses, coarsest, tail)
-    reach = _Reach.of(rough, theta)
+    reach = _Reach.of(rough, theta, clear)
     # Cells are spent on the window of the sum, and on the steps' own laws.
     width = max(reach.cells(rough)[1], rough.size) * coarsest
     least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
     interval = _aligned(losses, max(least, min(coarsest, max(finest, width / _CELLS))))
-    parts = _Parts.of(losses, interval, tail)
-    reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta)
+    parts = rough if interval == coarsest else _Parts.of(losses, interval, tail)
+    reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta, clear)
     return parts, reach.window(parts, theta)
 
 
 @dataclass(frozen=True)
 class _Reach:
-    """Where the tilted law of the sum lies but for e^-32 on either side, in nats; the tilt beyond theta that shows its top."""
+    """Where the tilted law of the sum lies but for e^-clear on either side, in nats; the tilt beyond theta that shows its top."""
 
     bottom: float
     top: float
@@ -228,11 +326,11 @@ class _Reach:
     cumulant: float
 
     @staticmethod
-    def of(parts: _Parts, theta: float) -> _Reach:
+    def of(parts: _Parts, theta: float, clear: float = _CLEAR) -> _Reach:
         base, spread = parts.cumulant(theta), parts.spread(parts.tilted(theta))
         steps = [multiple / spread for multiple in _MULTIPLES]
-        top, step = min(((parts.cumulant(theta + s) - base + _CLEAR) / s, s) for s in steps)
-        return _Reach(max((base - parts.cumulant(theta - s) - _CLEAR) / s for s in (*steps, theta / 2, theta)), top, step, base)
+        top, step = min(((parts.cumulant(theta + s) - base + clear) / s, s) for s in steps)
+        return _Reach(max((base - parts.cumulant(theta - s) - clear) / s for s in (*steps, theta / 2, theta)), top, step, base)
 
     def holds(self, parts: _Parts, theta: float) -> bool:
         """Whether the law on this finer grid lies there too: rounding has moved the tilted sum by about twice this over theta."""

@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -67,9 +68,13 @@ class Loss(ABC):
     def profile(self, y: Floats) -> Floats:
         """Hockey-stick divergence at every real y, rounded up."""
 
-    def directions(self) -> tuple[Loss, Loss]:
-        """The loss where a user is removed, and where one is added."""
-        return self, self
+    def reach_at(self, tail: float) -> float:
+        """The same but for a chance of `tail`."""
+        return self.reach
+
+    def directions(self) -> tuple[Loss, ...]:
+        """The loss for each way in which two inputs may differ; one if it is the same for all."""
+        return (self,)
 
     def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution:
         """The loss as a pessimistic dp-accounting object on a grid of `interval` nats."""
@@ -94,10 +99,17 @@ class Losses:
     added: float = 0.0
 
     def directed(self) -> tuple[Losses, ...]:
-        """The plan as seen by a removed and by an added user, where that differs; else the plan itself. Theorem P10."""
-        pairs = [(n, loss.directions()) for n, loss in self.steps]
-        removed, added = (Losses(tuple((n, pair[way]) for n, pair in pairs), self.added) for way in (0, 1))
-        return (self,) if removed == added else (removed, added)
+        """The plan for each way in which two inputs may differ, the same way in all of its steps. Theorems P10 and P11.
+
+        Steps with as many ways as each other share them; what differs in that belongs to other statements, and all pairs count.
+        """
+        found = [(n, loss.directions()) for n, loss in self.steps]
+        kinds = sorted({len(ways) for _, ways in found})
+        plans = []
+        for chosen in product(*(range(size) for size in kinds)):
+            way = dict(zip(kinds, chosen, strict=True))
+            plans.append(Losses(tuple((n, ways[way[len(ways)]]) for n, ways in found), self.added))
+        return tuple(plans)
 
 
 def require_bearable(reach: float, interval: float) -> None:

@@ -13,7 +13,7 @@ from accounting.convert.bounds import Route
 from accounting.convert.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
 from accounting.convert.pld.hull import RenyiLoss
 from accounting.convert.pld.loss import Banded, Losses, Normal
-from accounting.curves.sampled_gaussian import _SampledNormal
+from accounting.convert.pld.sampled import Sampled
 
 LAPLACES = 100 * acc.LaplaceDP(epsilon=0.1)
 TABLE = acc.ProfileTable(epsilons=(0.1, 0.3, 1.0), deltas=(0.03, 1e-4, 1e-7))
@@ -83,7 +83,7 @@ def test_both_directions_of_a_sampled_gaussian(mu: float, rate: float) -> None:
     x = np.linspace(-40, 45, 1_000_001)
     normal = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
     mixed = (1 - rate) * normal + rate * np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
-    for way, (p, q) in zip(_SampledNormal(mu, rate).directions(), ((mixed, normal), (normal, mixed)), strict=True):
+    for way, (p, q) in zip(Sampled("gaussian", mu, rate).directions(), ((mixed, normal), (normal, mixed)), strict=True):
         for y in (-0.1, 0.0, 0.05, 0.5, 2.0):
             exact = float(np.trapezoid(np.maximum(p - math.exp(y) * q, 0.0), x))
             assert float(way.profile(np.array([y]))[0]) == pytest.approx(exact, rel=1e-6, abs=1e-9)

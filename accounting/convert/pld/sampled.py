@@ -1,0 +1,203 @@
+"""The loss of noise on a secret Poisson sample, of a user or a group: two mixtures of shifts of one law (Theorem P11)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, final
+
+import numpy as np
+import scipy
+
+from accounting.convert.pld.hull import MOST_REACH, Profiled
+from accounting.convert.pld.loss import FAR, TINY, Floats, Loss, Pmf, grid_of
+
+Noise = Literal["gaussian", "laplace"]
+_UP, _ULPS = 1 + 1e-11, 4e-16
+_TABLE = 4001  # places at which the loss is tabled, for Newton's method to start from
+_NEWTON = 4
+
+
+@final
+@dataclass(frozen=True)
+class Sampled(Profiled):
+    """All directions at once: the pair whose profile is the largest of theirs.
+
+    Args:
+        noise: standard Gaussian, or Laplace of scale 1.
+        shift: what one member of the sample moves the answer by, in units of the noise, > 0.
+        rate: probability with which each user is sampled, in (0, 1).
+        group: how many users differ, any number of them on either side.
+    """
+
+    noise: Noise
+    shift: float
+    rate: float
+    group: int = 1
+
+    @property
+    def scale(self) -> float:
+        e = min(self.shift, 7.0)
+        square = math.expm1(e * e) if self.noise == "gaussian" else (2 * math.expm1(e) + math.expm1(-2 * e)) / 3
+        typical = self.rate * self.group * math.sqrt(square)
+        return typical / (1 + typical)
+
+    @property
+    def reach(self) -> float:
+        return self.reach_at(TINY)
+
+    def reach_at(self, tail: float) -> float:
+        return max(max(abs(end) for end in one.ends(tail)) for one in self.directions())
+
+    def directions(self) -> tuple[_Direction, ...]:
+        sides = range(self.group, -1, -1)
+        return tuple(_Direction(self.noise, self.shift, self.rate, more, self.group - more) for more in sides)
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        one = self.directions()[0].pmf(interval, tail)
+        reach = min(one.low + len(one.mass), math.ceil(MOST_REACH / interval))
+        return self.hulled(reach, interval)
+
+    def ahead(self, y: Floats) -> Floats:
+        return np.asarray(np.max([one.profile(y) for one in self.directions()], axis=0))
+
+
+@final
+@dataclass(frozen=True)
+class _Direction(Loss):
+    """`more` users of the first input are not in the second, `fewer` of the second not in the first.
+
+    The first law is the mixture of shifts by 0, 1, ..., `more` times `shift`, the second that of shifts by 0, -1, ..., -`fewer`
+    times it, each with binomial weights: their ratio grows with the place.
+    """
+
+    noise: Noise
+    shift: float
+    rate: float
+    more: int
+    fewer: int
+
+    @property
+    def scale(self) -> float:
+        return Sampled(self.noise, self.shift, self.rate, self.more + self.fewer).scale
+
+    @property
+    def reach(self) -> float:
+        return self.reach_at(TINY)
+
+    def reach_at(self, tail: float) -> float:
+        return max(abs(end) for end in self.ends(tail))
+
+    def ends(self, tail: float) -> tuple[float, float]:
+        """The least and the largest loss but for a chance of `tail` on either side."""
+        ends = self._loss(np.array(self._edges(tail)))
+        return float(ends[0]), float(ends[1])
+
+    def pmf(self, interval: float, tail: float) -> Pmf:
+        low, high = (side(end / interval) for side, end in zip((math.floor, math.ceil), self.ends(tail), strict=True))
+        grid = grid_of(low, high + 1, interval)
+        places, missed = self._places(grid)
+        likely, error = self._cells(places, self._first)
+        other, other_error = self._cells(places, self._second)
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            kept = np.exp(grid[:-1]) * other / likely
+            # What moves right: by the masses of the cell under both laws, with the errors of both and of the places.
+            share = (1 - kept) / -math.expm1(-interval) + (error + other_error + missed + 8 * _ULPS) / interval
+        share = np.where(np.isfinite(share), np.clip(share, 0.0, 1.0), 1.0)
+        mass = np.zeros(len(grid))
+        mass[1:] += share * likely * (1 + error)
+        mass[:-1] += (1 - share) * likely * (1 + error)
+        mass[0] += float(self._sum(self._first, places[:1], lower=True)[0]) * _UP
+        return Pmf(low, mass * _UP, float(self._sum(self._first, places[-1:], lower=False)[0]) * _UP)
+
+    def profile(self, y: Floats) -> Floats:
+        place, _ = self._places(np.atleast_1d(y))
+        first, second = (self._sum(law, place, lower=False) for law in (self._first, self._second))
+        gain = first - np.exp(np.minimum(np.atleast_1d(y), 700.0)) * second
+        rounded = _ULPS * 16 * (4 + np.minimum(np.abs(place), FAR + self.more * self.shift) ** 2) * first
+        return np.reshape(np.clip(gain + rounded, 0.0, 1.0), np.shape(y))
+
+    @cached_property
+    def _first(self) -> list[tuple[float, float]]:
+        return [(weight, j * self.shift) for j, weight in enumerate(_binomial(self.more, self.rate))]
+
+    @cached_property
+    def _second(self) -> list[tuple[float, float]]:
+        return [(weight, -j * self.shift) for j, weight in enumerate(_binomial(self.fewer, self.rate))]
+
+    def _edges(self, tail: float) -> tuple[float, float]:
+        """Places beyond which each law has at most `tail`; the loss of Laplace noise is constant beyond the last shift."""
+        if self.noise == "laplace":
+            return -self.fewer * self.shift, self.more * self.shift
+        far = min(FAR, -float(scipy.special.ndtri(max(tail, TINY))))
+        return -far - self.fewer * self.shift, far + self.more * self.shift
+
+    def _loss(self, x: Floats) -> Floats:
+        return self._log_density(self._first, x)[0] - self._log_density(self._second, x)[0]
+
+    def _log_density(self, law: list[tuple[float, float]], x: Floats) -> tuple[Floats, Floats]:
+        """Logarithm of a mixture's density, up to a constant of the noise, and its derivative."""
+        z = x[None, :] - np.array([shift for _, shift in law])[:, None]
+        logs, slope = (-z * z / 2, -z) if self.noise == "gaussian" else (-np.abs(z), -np.sign(z))
+        logs = logs + np.log([weight for weight, _ in law])[:, None]
+        top = logs.max(axis=0)
+        parts = np.exp(logs - top)
+        total = parts.sum(axis=0)
+        return top + np.log(total), (parts * slope).sum(axis=0) / total
+
+    def _places(self, y: Floats) -> tuple[Floats, float]:
+        """Where the loss passes y, the ends of the line where it never does; and how far the losses there may be from y."""
+        low, high = self._edges(TINY)
+        known = np.unique([*np.linspace(low, high, _TABLE), *(shift for _, shift in self._first + self._second)])
+        table = self._loss(known)
+        inside = (y > table[0]) & (y < table[-1])
+        wanted = y[inside]
+        right = np.clip(np.searchsorted(table, wanted), 1, len(known) - 1)
+        x = np.interp(wanted, table, known)
+        for _ in range(_NEWTON if len(x) else 0):
+            (first, rise), (second, fall) = (self._log_density(law, x) for law in (self._first, self._second))
+            with np.errstate(divide="ignore", invalid="ignore"):
+                step = np.nan_to_num((first - second - wanted) / (rise - fall), posinf=0.0, neginf=0.0)
+            x = np.clip(x - step, known[right - 1], known[right])
+        missed = float(np.max(np.abs(self._loss(x) - wanted), initial=0.0))
+        beyond = FAR + 1 + max(self.more, self.fewer) * self.shift if self.noise == "gaussian" else math.inf
+        places = np.where(y <= table[0], -beyond, beyond)
+        places[inside] = x
+        return places, missed
+
+    def _sum(self, law: list[tuple[float, float]], place: Floats, *, lower: bool) -> Floats:
+        """Probability below each place, or above it."""
+        tail = _TAILS[self.noise]
+        return np.asarray(sum(weight * tail(place - shift if lower else shift - place) for weight, shift in law))
+
+    def _cells(self, places: Floats, law: list[tuple[float, float]]) -> tuple[Floats, Floats]:
+        """Mass of every cell and a bound on its relative error, by differences of the smaller tails."""
+        mass, error = np.zeros(len(places) - 1), np.zeros(len(places) - 1)
+        tail = _TAILS[self.noise]
+        for weight, shift in law:
+            a, b = places[:-1] - shift, places[1:] - shift
+            right = a > 0
+            large, small = np.where(right, tail(-a), tail(b)), np.where(right, tail(-b), tail(a))
+            mass += weight * (large - small)
+            # A place is good to a few ulps of its size, which moves a normal tail by z^2 ulps of itself.
+            far = np.where(right, np.abs(a), np.abs(b))
+            error += weight * _ULPS * (4 + np.minimum(far, FAR) ** 2) * large
+        return mass, error / np.maximum(mass, 1e-300)
+
+
+def _binomial(size: int, rate: float) -> list[float]:
+    return [math.comb(size, j) * rate**j * (1 - rate) ** (size - j) for j in range(size + 1)]
+
+
+def _laplace(x: Floats) -> Floats:
+    tail = np.exp(-np.abs(x)) / 2
+    return np.where(x < 0, tail, 1 - tail)
+
+
+def _normal(x: Floats) -> Floats:
+    return np.asarray(scipy.special.ndtr(x))
+
+
+_TAILS: dict[Noise, Callable[[Floats], Floats]] = {"gaussian": _normal, "laplace": _laplace}

@@ -1,0 +1,225 @@
+"""Mechanisms on a secret Poisson sample, exactly: a step of private stochastic gradient descent; groups, and Laplace noise.
+
+The privacy loss where users are removed is another one than where they are added. These curves say how an answer is made, a
+sample and then a mechanism of that curve, and not only what two neighbours can tell apart: groups of users rest on that.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Annotated, Literal, final
+
+import numpy as np
+from pydantic import Field
+
+from accounting.arguments import Relation
+from accounting.convert.gaussian_cover import pure_mu_squared
+from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
+from accounting.convert.pld.sampled import Noise, Sampled
+from accounting.curves.base import Floats, Undoubted
+from accounting.curves.closed_form import GaussianDP, LaplaceDP, PureDP
+from accounting.curves.profile_table import RenyiTable
+from accounting.decimal_sum import decimal_sum
+from accounting.frozen import Count, Positive
+
+_ORDERS = [*np.arange(1.1, 4.95, 0.1).round(1), *range(5, 65), *range(72, 129, 8), 160, 192, 256, 384, 512, 768, 1024]
+# dp-accounting adds series in logarithms and stops where a term is below e^-30: far less than one part in 10^9, or 10^-10 nats.
+_OUTWARD, _MORE = 1 + 1e-9, 1e-10
+MOST_EXACT = 16  # users of a group whose numbers on either side are all looked at
+_LEAST_MU = 1e-7  # below, the bound is less than what is added; dp-accounting's series overflow
+
+
+@final
+class SampledGaussianDP(Undoubted):
+    """Gaussian noise on a secret sample that each user is in with probability `rate`; add_remove only. Theorem P10.
+
+    Args:
+        mu: shift over standard deviation of the noise for a user who is in the sample, > 0.
+        rate: sampling probability, in (0, 1).
+
+    Example:
+        >>> import accounting as acc
+        >>> round((1000 * acc.SampledGaussianDP(mu=1.0, rate=0.01)).epsilon(1e-6), 2)
+        2.12
+    """
+
+    kind: Literal["sampled_gaussian_dp"] = "sampled_gaussian_dp"
+    mu: Annotated[Positive, Field(le=1e100)] = Field(description="a mu > 0, <= 1e100: sensitivity over standard deviation")
+    rate: Annotated[Positive, Field(lt=1)] = Field(description="a probability in (0, 1)")
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return renyi_of_sampled_gaussian(self.mu, self.rate)._rdp(orders)
+
+    @property
+    def rho(self) -> float:
+        return float("inf")
+
+    @property
+    def core_epsilon(self) -> float:
+        return float("inf")
+
+    @property
+    def proved_for(self) -> Relation:
+        return "add_remove"
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return renyi_of_sampled_gaussian(self.mu, self.rate).orders
+
+    def profile(self, epsilon: float) -> float:
+        return max(float(self._loss.profile(np.array([epsilon]))[0]), 5e-324)
+
+    @property
+    def _loss(self) -> Sampled:
+        return Sampled("gaussian", self.mu, self.rate)
+
+    def losses(self) -> Losses:
+        """Its two dominating pairs, one for each direction (Theorem P10)."""
+        return Losses(((1, self._loss),))
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
+        from dp_accounting.pld import privacy_loss_distribution
+
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            1 / self.mu, sampling_prob=self.rate, value_discretization_interval=interval
+        )
+
+
+@final
+class SampledNoiseDP(Undoubted):
+    """Laplace or Gaussian noise on such a sample, for a group of users who may be on either side; add_remove only. Theorem P11.
+
+    Args:
+        noise: "gaussian" or "laplace".
+        shift: what one user of the sample moves the answer by, over the scale of the noise (its standard deviation if Gaussian).
+        rate: sampling probability, in (0, 1).
+        group: how many users differ, from 1 to 16.
+
+    Example:
+        >>> import accounting as acc
+        >>> one, four = (acc.curves.SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1, group=size) for size in (1, 4))
+        >>> round((200 * one).epsilon(1e-6), 2), round((200 * four).epsilon(1e-6), 2)
+        (4.22, 17.38)
+    """
+
+    kind: Literal["sampled_noise_dp"] = "sampled_noise_dp"
+    noise: Noise = Field(description="'gaussian' or 'laplace'")
+    shift: Annotated[Positive, Field(le=1e100)] = Field(description="a shift > 0, <= 1e100, over the scale of the noise")
+    rate: Annotated[Positive, Field(lt=1)] = Field(description="a probability in (0, 1)")
+    group: Annotated[Count, Field(le=MOST_EXACT)] = Field(default=1, description="a number of users, from 1 to 16")
+
+    def _rdp(self, orders: Floats) -> Floats:
+        whole = self._unsampled._rdp(orders)
+        if self.noise == "gaussian" or self.group > 1:
+            return whole
+        pure, exact = (
+            PureDP(epsilon=self.core_epsilon)._rdp(orders),
+            _renyi_of_sampled_laplace(self.shift, self.rate)._rdp(orders),
+        )
+        return np.minimum(np.minimum(whole, pure), exact)
+
+    @property
+    def _unsampled(self) -> GaussianDP | LaplaceDP:
+        """All of the group in every sample: no curve of theirs is larger, as divergences of mixtures are at most the largest."""
+        shift = decimal_sum([(self.group, self.shift)])
+        return GaussianDP(mu=shift) if self.noise == "gaussian" else LaplaceDP(epsilon=shift)
+
+    @property
+    def rho(self) -> float:
+        own = math.inf if math.isinf(self.core_epsilon) else PureDP(epsilon=self.core_epsilon).rho
+        return min(own, self._unsampled.rho)
+
+    @property
+    def core_epsilon(self) -> float:
+        if self.noise == "gaussian":
+            return math.inf
+        each = self.shift if self.shift > 700 else math.log1p(self.rate * math.expm1(self.shift)) * (1 + 1e-14)
+        return min(decimal_sum([(self.group, each)]), self._unsampled.core_epsilon)
+
+    @property
+    def mu_squared(self) -> float:
+        return min(self._unsampled.mu_squared, pure_mu_squared(self.core_epsilon))
+
+    @property
+    def proved_for(self) -> Relation:
+        return "add_remove"
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        exact = self.noise == "laplace" and self.group == 1
+        return _renyi_of_sampled_laplace(self.shift, self.rate).orders if exact else ()
+
+    def profile(self, epsilon: float) -> float:
+        least = 5e-324 if epsilon < self.core_epsilon else 0.0
+        return max(float(self._loss.profile(np.array([epsilon]))[0]), least)
+
+    @property
+    def _loss(self) -> Sampled:
+        return Sampled(self.noise, self.shift, self.rate, self.group)
+
+    def losses(self) -> Losses:
+        """Its dominating pairs, one for each number of users on either side (Theorem P11)."""
+        return Losses(((1, self._loss),))
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        if self.group > 1:
+            return None
+        from dp_accounting.pld import privacy_loss_distribution as pld
+
+        made = pld.from_laplace_mechanism if self.noise == "laplace" else pld.from_gaussian_mechanism
+        return made(1 / self.shift, sampling_prob=self.rate, value_discretization_interval=interval)
+
+
+_CELLS, _LOG_2 = 8192, math.log(2)
+
+
+@lru_cache(maxsize=256)
+def _renyi_of_sampled_laplace(shift: float, rate: float) -> RenyiTable:
+    """Of the mixture against the noise alone, which is the larger (Mironov, Talwar and Zhang 2019, Theorem 5); rounded up.
+
+    The integrand is log-convex in the loss of the unsampled noise, so that trapezoids lie above it.
+    """
+    y = np.linspace(-shift, shift, _CELLS + 1)
+    sampled, values = np.logaddexp(math.log1p(-rate), math.log(rate) + y), []
+    for order in _ORDERS:
+        logs = float(order) * sampled - (y + shift) / 2
+        terms = np.append(np.logaddexp(logs[1:], logs[:-1]) + math.log(shift / _CELLS / 4), [logs[0] - _LOG_2, logs[-1] - _LOG_2])
+        top = float(terms.max())
+        total = top + math.log(float(np.exp(terms - top).sum()))
+        values.append(max(0.0, total * (1 + 1e-13) + 1e-12) / (float(order) - 1))
+    # What trapezoids add weighs most near order 1: a larger order's bound holds there too.
+    return RenyiTable(orders=[float(order) for order in _ORDERS], values=np.minimum.accumulate(values[::-1])[::-1].tolist())
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without dp-accounting's warning for each order at which it gives no bound: those orders are left out below."""
+    log = logging.getLogger("absl")
+    log.addFilter(_says_more)
+    try:
+        yield
+    finally:
+        log.removeFilter(_says_more)
+
+
+def _says_more(record: logging.LogRecord) -> bool:
+    return "Excluding this order" not in record.getMessage()
+
+
+@lru_cache(maxsize=256)
+def renyi_of_sampled_gaussian(mu: float, rate: float) -> RenyiTable:
+    """dp-accounting's Renyi bound, rounded up; monotone, and without the orders at which it gives none."""
+    from dp_accounting import dp_event
+    from dp_accounting.rdp import rdp_privacy_accountant
+
+    accountant = rdp_privacy_accountant.RdpAccountant(orders=_ORDERS)
+    with _quiet():
+        accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / max(mu, _LEAST_MU))))
+    # dp-accounting gives inf, or bounds that are too large, at some fractional orders: a larger order's bound holds there too.
+    finite = np.isfinite(accountant.rdp)
+    values = np.minimum.accumulate(np.maximum(accountant.rdp[finite], 0.0)[::-1])[::-1] * _OUTWARD + _MORE
+    return RenyiTable(orders=np.array(_ORDERS, dtype=np.float64)[finite].tolist(), values=values.tolist())

@@ -1,0 +1,232 @@
+"""Noise on a secret Poisson sample, for groups of users (P11), and very many steps in blocks (P12), against exact laws."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import binom, laplace, norm
+
+import accounting as acc
+from accounting.convert.bounds import best_epsilon
+from accounting.convert.pld import compose
+from accounting.convert.pld.loss import Banded, Loss, Losses
+from accounting.convert.pld.sampled import Noise, Sampled
+from accounting.curves import SampledNoiseDP
+
+Floats = Any
+SETTINGS: list[tuple[Noise, float, float, int]] = [
+    ("gaussian", 0.7, 0.1, 1),
+    ("gaussian", 1.0, 0.2, 2),
+    ("gaussian", 0.5, 0.3, 4),
+    ("laplace", 0.8, 0.2, 1),
+    ("laplace", 0.5, 0.3, 3),
+]
+EPSILONS = (0.0, 0.05, 0.2, 0.5)
+
+
+def _cells(noise: Noise, shift: float, rate: float, more: int, fewer: int, points: int = 40_000) -> tuple[Floats, Floats]:
+    """Probabilities of fine cells under both mixtures, by SciPy's distribution functions: little is lost in a cell."""
+    edges = np.unique([*np.linspace(-12, 12, points), *(shift * np.arange(-fewer, more + 1))])
+    edges = np.concatenate([[-np.inf], edges, [np.inf]])
+    law = norm if noise == "gaussian" else laplace
+
+    def mixed(size: int, sign: int) -> Floats:
+        weights = binom.pmf(np.arange(size + 1), size, rate)
+        return sum(weight * np.diff(law.cdf(edges - sign * j * shift)) for j, weight in enumerate(weights))
+
+    return mixed(more, 1), mixed(fewer, -1)
+
+
+def _divergence(p: Floats, q: Floats, epsilon: float) -> float:
+    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
+
+
+@pytest.mark.parametrize(("noise", "shift", "rate", "group"), SETTINGS)
+def test_each_way_to_differ_is_its_pair(noise: Noise, shift: float, rate: float, group: int) -> None:
+    """With any number of the group on either side delta is the divergence of the two mixtures, and the curve's the largest."""
+    exact = []
+    for way in Sampled(noise, shift, rate, group).directions():
+        p, q = _cells(noise, shift, rate, way.more, way.fewer)
+        exact.append([_divergence(p, q, epsilon) for epsilon in EPSILONS])
+        assert way.profile(np.array(EPSILONS)) == pytest.approx(exact[-1], rel=1e-6, abs=1e-12)
+    assert [(way.more, way.fewer) for way in Sampled(noise, shift, rate, group).directions()] == [
+        (more, group - more) for more in range(group, -1, -1)
+    ]
+    curve = SampledNoiseDP(noise=noise, shift=shift, rate=rate, group=group)
+    assert [curve.delta(epsilon) for epsilon in EPSILONS] == pytest.approx(np.max(exact, axis=0), rel=1e-6)
+
+
+@pytest.mark.parametrize(("noise", "shift", "rate", "group"), SETTINGS)
+def test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws(noise: Noise, shift: float, rate: float, group: int) -> None:
+    """Each law's mass is what it was, and no divergence is smaller, however coarse the grid (Theorem P2)."""
+    for way in Sampled(noise, shift, rate, group).directions():
+        pmf = way.pmf(0.3, 1e-30)
+        places = 0.3 * (pmf.low + np.arange(len(pmf.mass)))
+        assert pmf.mass.sum() + pmf.infinity == pytest.approx(1, abs=1e-9)
+        assert pmf.mass @ np.exp(-places) == pytest.approx(1, abs=1e-9)
+        for epsilon in (0.0, 0.1, 0.4):
+            kept = pmf.mass @ -np.expm1(np.minimum(0.0, epsilon - places)) + pmf.infinity
+            assert kept >= float(way.profile(np.array([epsilon]))[0]) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(("noise", "shift", "rate", "group"), SETTINGS)
+def test_two_steps_are_the_worst_product_of_pairs(noise: Noise, shift: float, rate: float, group: int) -> None:
+    """Two inputs differ the same way in both steps: delta is the worst way's, half a per cent more at most."""
+    curve = 2 * SampledNoiseDP(noise=noise, shift=shift, rate=rate, group=group)
+    for epsilon in (0.1, 0.4):
+        found = []
+        for way in Sampled(noise, shift, rate, group).directions():
+            p, q = _cells(noise, shift, rate, way.more, way.fewer, points=400)
+            found.append(_divergence(np.outer(p, p), np.outer(q, q), epsilon))
+        assert max(found) <= curve.delta(epsilon) * (1 + 1e-9)
+        assert curve.delta(epsilon) <= max(found) * (1 + 5e-3)
+
+
+def test_members_on_both_sides_are_not_covered_by_the_two_ends_alone() -> None:
+    """A group partly added and partly removed has losses that neither end has: bounded by none of the two pairs, so all count."""
+    ends = [_cells("gaussian", 1.0, 0.3, *ways) for ways in ((0, 2), (2, 0))]
+    p, q = _cells("gaussian", 1.0, 0.3, 1, 1)
+    reverse = [_divergence(b, a, 3.0) for a, b in ends]
+    assert _divergence(ends[0][0], ends[0][1], 3.0) < 0.01 * _divergence(p, q, 3.0)
+    assert _divergence(q, p, 3.0) > 100 * min(reverse)
+
+
+def test_shifts_in_other_directions_and_shorter_ones_tell_less() -> None:
+    """Contributions are vectors of at most the norm: drawn at random in the plane, no pair exceeds that of equal shifts."""
+    rng, rate, side = np.random.default_rng(5), 0.3, np.linspace(-7, 7, 281)
+    x, y = np.meshgrid(side, side)
+    curve = SampledNoiseDP(noise="gaussian", shift=1.0, rate=rate, group=3)
+
+    def law(shifts: Floats) -> Floats:
+        total = np.zeros_like(x)
+        for taken in product((0, 1), repeat=len(shifts)):
+            at = np.array(taken) @ shifts if len(shifts) else np.zeros(2)
+            weight = rate ** sum(taken) * (1 - rate) ** (len(taken) - sum(taken))
+            total += weight * np.exp(-((x - at[0]) ** 2 + (y - at[1]) ** 2) / 2)
+        return total * (side[1] - side[0]) ** 2 / (2 * math.pi)
+
+    for more in (1, 2, 3):
+        for _ in range(3):
+            angles, sizes = rng.uniform(0, 2 * math.pi, 3), rng.uniform(0.3, 1.0, 3)
+            vectors = np.stack([sizes * np.cos(angles), sizes * np.sin(angles)], axis=1)
+            p, q = law(vectors[:more]), law(vectors[more:])
+            for epsilon in (0.0, 0.3, 1.0):
+                assert _divergence(p, q, epsilon) <= curve.delta(epsilon) * (1 + 1e-6) + 1e-9
+                assert _divergence(q, p, epsilon) <= curve.delta(epsilon) * (1 + 1e-6) + 1e-9
+
+
+@pytest.mark.parametrize(("shift", "rate"), [(0.5, 0.1), (1.5, 0.3)])
+def test_renyi_bounds_of_sampled_laplace_noise(shift: float, rate: float) -> None:
+    """At most 10^-5 above the integral, never below; the other way round is smaller (Mironov et al. 2019, Theorem 5)."""
+    p, q = _cells("laplace", shift, rate, 1, 0)
+    curve = SampledNoiseDP(noise="laplace", shift=shift, rate=rate)
+    for order in (2.0, 8.0, 40.0):
+        exact, other = (math.log(float(((a / b) ** order * b).sum())) / (order - 1) for a, b in ((p, q), (q, p)))
+        assert exact * (1 - 1e-7) <= float(curve.rdp(order)) <= exact * (1 + 1e-5)
+        assert other <= exact
+    assert curve.core_epsilon == pytest.approx(math.log(float(np.max(p / q))), rel=1e-6)
+    assert float(curve.rdp(1 + 1e-5)) <= curve.rho * (1 + 1e-5)
+    assert SampledNoiseDP(noise="laplace", shift=shift, rate=rate, group=3).core_epsilon == pytest.approx(3 * curve.core_epsilon)
+
+
+@pytest.mark.parametrize("group", [2, 5])
+def test_bounds_of_a_group_outside_of_the_exact_pair(group: int) -> None:
+    """Renyi divergence, rho and the Gaussian cover of a group hold for every way to differ, as for all of it in every sample."""
+    for noise in ("gaussian", "laplace"):
+        curve = SampledNoiseDP(noise=noise, shift=0.4, rate=0.3, group=group)
+        for more in range(group + 1):
+            p, q = _cells(noise, 0.4, 0.3, more, group - more)
+            keep = (p > 1e-200) & (q > 1e-200)
+            for order in (1.5, 4.0):
+                exact = math.log(float((p[keep] ** order * q[keep] ** (1 - order)).sum())) / (order - 1)
+                assert exact <= float(curve.rdp(order)) * (1 + 1e-9)
+                assert exact <= order * curve.rho * (1 + 1e-9)
+            cover = acc.GaussianDP(mu=math.sqrt(curve.mu_squared))
+            assert _divergence(p, q, 0.3) <= cover.delta(0.3) * (1 + 1e-9)
+
+
+def test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample() -> None:
+    """`group_privacy` of DP-SGD's steps and of sampled Laplace noise is the exact pair's; Renyi orders stay those of the path."""
+    one = acc.SampledGaussianDP(mu=0.5, rate=0.1)
+    exact = SampledNoiseDP(noise="gaussian", shift=0.5, rate=0.1, group=3)
+    three = acc.group_privacy(one, 3)
+    assert three.delta(0.5) == pytest.approx(exact.delta(0.5), rel=1e-9)
+    assert (3 * three).delta(0.5) == pytest.approx((3 * exact).delta(0.5), rel=1e-9)
+    assert float(three.rdp(3.0)) < float(exact.rdp(3.0))
+    lap = acc.poisson_sampled(acc.LaplaceDP(epsilon=0.5), 0.1, relation="add_remove")
+    assert lap == SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1)
+    assert acc.group_privacy(acc.group_privacy(lap, 2), 3).delta(0.5) == pytest.approx(acc.group_privacy(lap, 6).delta(0.5))
+    assert acc.group_privacy(one, 40).delta(1.0) <= 1.0  # beyond 16 users by the general bounds
+
+
+@pytest.mark.parametrize("times", [3_001, 20_000])
+def test_blocks_compose_as_all_steps_at_once(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Blocks of 64 steps, and blocks of those: never below the binomial law of randomised response, at most 10^-3 above."""
+    width = 2 / math.sqrt(times)
+    p, runs = 1 / (1 + math.exp(-width)), np.arange(times + 1)
+    losses = (2 * runs - times) * width
+    for limit in ("_AT_ONCE", "_ATOMS_AT_ONCE"):
+        monkeypatch.setattr(compose, limit, 128)
+    monkeypatch.setattr(compose, "_BLOCK", 64)
+    steps = Losses(((times, Banded.pure(width)),))
+    for epsilon in (0.5, 4.0, 9.0):
+        exact = float((binom.pmf(runs, times, p) * -np.expm1(np.minimum(0.0, epsilon - losses))).sum())
+        found = compose.pld_delta.__wrapped__(steps, epsilon).value
+        assert exact <= found <= exact * (1 + 5e-3)
+        assert compose.pld_epsilon.__wrapped__(steps, exact).value <= epsilon * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("loss", [Banded.pure(0.3), Banded.laplace(0.2)], ids=["pure", "laplace"])
+def test_a_block_is_not_below_its_steps(loss: Loss) -> None:
+    """As a step of its own a block's divergences are those of its composed steps, whose failures it counts."""
+    block = compose._Block(loss, 40)
+    pmf = block.pmf(0.01, 1e-30)
+    assert pmf.mass.sum() + pmf.infinity >= 1 - 1e-9
+    for epsilon in (0.0, 0.5, 2.0):
+        exact = compose.pld_delta.__wrapped__(Losses(((40, loss),)), epsilon).value
+        alone = compose.pld_delta.__wrapped__(Losses(((1, block),)), epsilon).value
+        assert exact * (1 - 1e-4) <= min(alone, float(block.profile(np.array([epsilon]))[0]))
+        assert alone <= exact * (1 + 1e-2)
+    failing = compose._Block(Banded.pure(0.3, 1e-4), 40)
+    assert failing.pmf(0.01, 1e-30).infinity == pytest.approx(1 - (1 - 1e-4) ** 40, rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs", [10**6, 10**8, 10**9])
+@pytest.mark.parametrize("kind", ["pure", "laplace", "sampled"])
+def test_very_many_steps_come_within_a_hundredth_of_the_gaussian_limit(kind: str, runs: int) -> None:
+    """Steps whose squared losses add up to 1 cost what one Gaussian step of mu 1 costs, at most .7 per cent more."""
+    width = 1 / math.sqrt(runs)
+    curve = {
+        "pure": acc.PureDP(epsilon=width),
+        "laplace": acc.LaplaceDP(epsilon=width),
+        "sampled": acc.SampledGaussianDP(mu=1.0, rate=width / math.sqrt(math.e - 1)),
+    }[kind]
+    limit = acc.GaussianDP(mu=1.0).epsilon(1e-6)
+    assert limit * (1 - 1e-3) <= best_epsilon(runs * curve, 1e-6).value <= limit * 1.007
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("runs", "mu", "rate", "group"), [(1000, 1.0, 0.01, 4), (100, 0.5, 0.1, 3), (10, 2.0, 0.05, 2)])
+def test_groups_agree_with_dp_accounting(runs: int, mu: float, rate: float, group: int) -> None:
+    """Composed, a group that is only added or removed is dp-accounting's mixture, to a part in 10^4: the largest of all ways."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    weights = binom.pmf(np.arange(group + 1), group, rate).tolist()
+    pld = privacy_loss_distribution.from_mixture_gaussian_mechanism(1 / mu, list(range(group + 1)), weights)
+    curve = runs * acc.group_privacy(acc.SampledGaussianDP(mu=mu, rate=rate), group)
+    assert curve.epsilon(1e-6) == pytest.approx(pld.self_compose(runs).get_epsilon_for_delta(1e-6), rel=1e-4)
+
+
+@pytest.mark.parametrize(("runs", "shift", "rate"), [(200, 0.5, 0.1), (1000, 1.0, 0.02)])
+def test_sampled_laplace_noise_agrees_with_dp_accounting(runs: int, shift: float, rate: float) -> None:
+    """Composed, it is dp-accounting's law to a part in 10^4."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    pld = privacy_loss_distribution.from_laplace_mechanism(1 / shift, sampling_prob=rate)
+    curve = runs * acc.poisson_sampled(acc.LaplaceDP(epsilon=shift), rate, relation="add_remove")
+    assert curve.epsilon(1e-6) == pytest.approx(pld.self_compose(runs).get_epsilon_for_delta(1e-6), rel=1e-4)
