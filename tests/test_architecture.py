@@ -92,10 +92,10 @@ def test_no_other_module_keeps_a_list_of_kinds() -> None:
 
 @pytest.mark.parametrize("kind", sorted(CURVE_KINDS))
 def test_a_curve_touches_three_places(kind: str) -> None:
-    """Each curve is in its room, exported at the top, and under the laws."""
+    """Each curve is in its room, exported by it, and under the laws."""
     member = CURVE_KINDS[kind]
     assert member.__module__.startswith("accounting.curves.")
-    assert getattr(accounting, member.__name__) is member
+    assert getattr(accounting.curves, member.__name__) is member
     assert any(type(curve) is member for curve in CURVES)
 
 
