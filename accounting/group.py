@@ -16,7 +16,7 @@ import numpy as np
 
 from accounting import curves
 from accounting.arguments import Relation, checked_integer
-from accounting.convert.pld.sampled import Noise
+from accounting.convert.pld.sampled_noise import Noise
 from accounting.curves.base import Curve, Floats
 from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.curves.sampled import MOST_EXACT

@@ -19,7 +19,7 @@ from pydantic import Field
 from accounting.arguments import Relation
 from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
-from accounting.convert.pld.sampled import Noise, Sampled
+from accounting.convert.pld.sampled_noise import Noise, Sampled
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.closed_form import GaussianDP, LaplaceDP, PureDP
 from accounting.curves.profile_table import RenyiTable

@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.convert.pld import compose, sampled
+from accounting.convert.pld import compose, sampled_noise
 from accounting.convert.pld.compose import pld_delta, pld_epsilon
 from accounting.convert.pld.loss import Atoms, Banded, Losses
 from accounting.curves import sparse_vector
@@ -97,16 +97,16 @@ def _levels(patch: Patch, cut: float) -> bool:
 
 def _sampled(patch: Patch, cut: float) -> bool:
     """One direction of a sampled Gaussian is at least the integral of its densities."""
-    honest = sampled._Direction.pmf
+    honest = sampled_noise._Direction.pmf
 
-    def lighter(loss: sampled._Direction, interval: float, tail: float) -> object:
+    def lighter(loss: sampled_noise._Direction, interval: float, tail: float) -> object:
         return honest(replace(loss, rate=cut * loss.rate), interval, tail)
 
-    patch.setattr(sampled._Direction, "pmf", lighter)
+    patch.setattr(sampled_noise._Direction, "pmf", lighter)
     x = np.linspace(-12, 15, 100_001)
     normal, moved = (np.exp(-((x - mean) ** 2) / 2) / math.sqrt(2 * math.pi) for mean in (0.0, 1.0))
     exact = float(np.trapezoid(np.maximum(0.9 * normal + 0.1 * moved - math.exp(0.1) * normal, 0.0), x))
-    way = sampled.Sampled("gaussian", 1.0, 0.1).directions()[0]
+    way = sampled_noise.Sampled("gaussian", 1.0, 0.1).directions()[0]
     return pld_delta.__wrapped__(Losses(((1, way),)), 0.1).value >= exact * (1 - 1e-6)
 
 

@@ -14,7 +14,7 @@ import accounting as acc
 from accounting.convert.bounds import best_epsilon
 from accounting.convert.pld import compose
 from accounting.convert.pld.loss import Banded, Loss, Losses
-from accounting.convert.pld.sampled import Noise, Sampled
+from accounting.convert.pld.sampled_noise import Noise, Sampled
 from accounting.curves import SampledNoiseDP
 
 Floats = Any

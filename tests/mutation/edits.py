@@ -58,7 +58,7 @@ IN_ALL = f"{LIMITS}::test_periods_add_up_for_somebody_in_all_of_them"
 RISK = "tests/laws/test_risk.py"
 TRADE_OFF = f"{RISK}::test_the_bound_is_the_trade_off_of_gaussian_laplace_and_randomised_response"
 SAMPLED, SAMPLED_CURVES, COMPOSE = (
-    "accounting/convert/pld/sampled.py",
+    "accounting/convert/pld/sampled_noise.py",
     "accounting/curves/sampled.py",
     "accounting/convert/pld/compose.py",
 )

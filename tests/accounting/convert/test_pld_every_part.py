@@ -13,7 +13,7 @@ from accounting.convert.bounds import Route
 from accounting.convert.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
 from accounting.convert.pld.hull import RenyiLoss
 from accounting.convert.pld.loss import Banded, Losses, Normal
-from accounting.convert.pld.sampled import Sampled
+from accounting.convert.pld.sampled_noise import Sampled
 
 LAPLACES = 100 * acc.LaplaceDP(epsilon=0.1)
 TABLE = acc.ProfileTable(epsilons=(0.1, 0.3, 1.0), deltas=(0.03, 1e-4, 1e-7))
