@@ -1,11 +1,24 @@
 """Errors of `dpselect`. Their messages carry no score, count, vote, outcome or user, and no label read from private data."""
 
+import re
+
 from accounting import AccountingError
 
 
 def printable(text: object) -> str:
     """`text` without anything that a terminal would obey: control characters and their like are shown by their code."""
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in str(text))
+
+
+NO_MEMORY = (
+    "the system refused this process more memory: allow it more (ulimit -v, or the limit of its container), or end other programs"
+)
+_REFUSED = re.compile(r"bad.alloc|can't start new thread|cannot allocate memory|failed to map segment", re.IGNORECASE)
+
+
+def is_memory_fault(error: BaseException) -> bool:
+    """Whether the system refused memory: to Python, an engine, a thread, or a library that is loaded late."""
+    return isinstance(error, MemoryError) or _REFUSED.search(str(error)) is not None
 
 
 class Note(str):

@@ -27,7 +27,16 @@ from accounting import (
     RelationMismatch,
 )
 from dpselect.cli.spelling import Option, spelled
-from dpselect.errors import DomainMismatch, HorizonError, InvalidMechanism, InvalidRequest, Note, printable
+from dpselect.errors import (
+    NO_MEMORY,
+    DomainMismatch,
+    HorizonError,
+    InvalidMechanism,
+    InvalidRequest,
+    Note,
+    is_memory_fault,
+    printable,
+)
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -163,6 +172,8 @@ def _explained(error: Exception) -> tuple[str, int]:
         if isinstance(error, HorizonError):
             return printable(str(error)), HORIZON
         return printable(str(error)), USAGE if isinstance(error, _ASKED_WRONGLY) else FAILED
+    if is_memory_fault(error):
+        return NO_MEMORY, FAILED
     kind = type(error).__name__
     if isinstance(error, OSError) and error.errno:
         kind += f": {os.strerror(error.errno)}"  # the system's words for a number, not the message with a file's name

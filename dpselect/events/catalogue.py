@@ -224,9 +224,7 @@ def _read(
     except UnicodeDecodeError:
         names = []
     if not names:
-        raise EventLogError(
-            f"{what} is not valid {options.encoding or 'UTF-8'}: state its encoding= (--encoding), such as cp1252"
-        )
+        raise EventLogError(f"{what} is not valid {options.encoding or 'UTF-8'}: state its encoding=, such as cp1252")
     if asked is not None and not isinstance(asked, str):
         parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in asked]
         return [_joined(line) for line in zip(*parts, strict=True)]
@@ -244,7 +242,7 @@ def _refuse_unsplit(lines: list[str], what: str) -> None:
     for delimiter in DELIMITERS:
         if lines[0].count(delimiter) and len({line.count(delimiter) for line in lines}) == 1:
             raise EventLogError(
-                f"{what} has one column, in which every line holds {delimiter!r}: state delimiter={delimiter!r} (--delimiter) "
+                f"{what} has one column, in which every line holds {delimiter!r}: state delimiter={delimiter!r} "
                 "and the column, or delimiter=',' if labels are written so"
             )
 
@@ -280,7 +278,7 @@ def _lines(path: Path, column: _Names | None, what: str) -> list[Label]:
         with path.open(encoding="utf-8") as stream:
             return [label for label in (line.rstrip("\n") for line in stream) if label]
     except UnicodeDecodeError:
-        failure = f"{what} is not valid UTF-8: state its encoding= (--encoding), such as cp1252, or convert it to UTF-8"
+        failure = f"{what} is not valid UTF-8: state its encoding=, such as cp1252, or convert it to UTF-8"
     raise EventLogError(failure)
 
 
@@ -298,14 +296,14 @@ def _records(path: Path, kind: Delimited, place: int, width: int, what: str) -> 
             for number, record in enumerate(records, start=2):
                 if record and len(record) != width:
                     found = f"{len(record)} fields on line {number} and {width} in its header"
-                    raise EventLogError(f"{what} has {found}: correct it, or state delimiter= (--delimiter)")
+                    raise EventLogError(f"{what} has {found}: correct it, or state delimiter=")
                 if record and not record[place]:
                     raise EventLogError(f"{what} has an empty label on line {number}: give the item a name or remove the line")
                 if record:
                     labels.append(record[place])
             return labels
     except UnicodeDecodeError:
-        failure = "is not valid UTF-8: state its encoding= (--encoding), such as cp1252, or convert it to UTF-8"
+        failure = "is not valid UTF-8: state its encoding=, such as cp1252, or convert it to UTF-8"
     except csv.Error:
         failure = f"is not well-formed {kind.name.upper()}: check its quotes and separators"
     raise EventLogError(f"{what} {failure}")

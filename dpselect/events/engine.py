@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
 
 from accounting.address import masked
 from accounting.errors import AccountingError, missing_extra
-from dpselect.errors import EventLogError
+from dpselect.errors import NO_MEMORY, EventLogError, is_memory_fault
 
 if TYPE_CHECKING:
     import duckdb  # takes a tenth of a second: whoever reads nothing does without
@@ -214,7 +214,7 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
     memory = f"{max(_LEAST_MEMORY, _MEMORY_OF_A_CORE * cores)}MiB" if memory_limit is None else memory_limit.strip()
     with temporary_folder() as folder:
         engine = None
-        connection = duckdb.connect(":memory:", config=_configuration(memory, folder))
+        connection = guarded("the log", lambda: duckdb.connect(":memory:", config=_configuration(memory, folder)))
         try:
             without_progress_bar(connection)
             yield (engine := Engine(connection, folder, memory))
@@ -257,13 +257,15 @@ def _explained(error: Exception, what: str) -> str:
     import duckdb
 
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
-    if isinstance(error, duckdb.OutOfMemoryException | MemoryError) or "No space left" in text:
+    if is_memory_fault(error):
+        return f"{what} cannot be read: {NO_MEMORY}"
+    if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in text:
         return (
             f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit, use more buckets, "
             "or point TMPDIR at a larger disk"
         )
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
-        return f"{what} is not valid UTF-8: state its encoding= (--encoding), such as cp1252, or convert it to UTF-8"
+        return f"{what} is not valid UTF-8: state its encoding=, such as cp1252, or convert it to UTF-8"
     if not isinstance(error, duckdb.Error | RuntimeError):
         return f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is not shown"
     if text == _STILL:
@@ -393,9 +395,7 @@ def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
         failure = f"is not a whole {kind} file: it is damaged, cut short, or not {kind}; fetch or compress it again"
     except UnicodeError:
         failure = (
-            "is UTF-16: say encoding='utf-16' (--encoding)"
-            if encoding is None
-            else f"is not valid {encoding}: state the right encoding= (--encoding)"
+            "is UTF-16: say encoding='utf-16'" if encoding is None else f"is not valid {encoding}: state the right encoding="
         )
     except OSError as error:
         failure = (

@@ -148,8 +148,7 @@ class Asked:
         if "time" in found:
             raise EventLogError(
                 f"time={self.time!r} of {what} holds something that is not a time of the years 1900 to 9999: write times as in "
-                "2024-07-14T08:00:00, with Z or an offset where they have one; numbers since 1970 need the right time_unit= "
-                "(--time-unit)"
+                "2024-07-14T08:00:00, with Z or an offset where they have one; numbers since 1970 need the right time_unit="
             )
         if "value" in found:
             raise EventLogError(f"value={self.value!r} of {what} holds something that is not a finite number: clean it")

@@ -160,7 +160,7 @@ class Delimited:
                 else:
                     decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            failure = "is not valid UTF-8: state its encoding= (--encoding), such as cp1252, or convert it to UTF-8"
+            failure = "is not valid UTF-8: state its encoding=, such as cp1252, or convert it to UTF-8"
         if failure:
             raise EventLogError(f"{what} {failure}")
 
@@ -510,7 +510,7 @@ def _spooled(target: Path, format: Format) -> Path:
     """`target`, with what standard input holds; it is read to its end: to tell malformed rows, and to be looked at twice."""
     if format == "auto":
         names = ", ".join(f"'{known.name}'" for known in FORMATS)
-        raise EventLogError(f"format='auto' cannot tell what is on standard input: state format= as one of {names} (--format)")
+        raise EventLogError(f"format='auto' cannot tell what is on standard input: state format= as one of {names}")
     stream: Any = sys.stdin
     if stream is None:
         raise EventLogError("standard input is closed: name a file in place of '-'")

@@ -38,7 +38,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`."""
     given.require_no_file("a database")
     if (given.table is None) == (given.query is None):
-        raise EventLogError("a database needs table= or query= (--table, --query), and not both: what to read of it")
+        raise EventLogError("a database needs table= or query=, and not both: what to read of it")
     what = f"table {given.table!r}" if given.table is not None else "the query"
     try:
         psycopg = importlib.import_module("psycopg")

@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -23,7 +24,8 @@ import pytest
 from processes import Forked
 
 from dpselect import events
-from dpselect.errors import EventLogError
+from dpselect.cli import guard
+from dpselect.errors import NO_MEMORY, EventLogError
 from dpselect.events import engine as engines
 from dpselect.events import staging
 from dpselect.events.doors import formats
@@ -507,3 +509,50 @@ def test_a_command_refuses_malformed_logs(malformed: list[Path]) -> None:
         assert (status, out) == (1, "")
         assert err.startswith("error: csv file")
         assert len(err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MemoryError(),
+        RuntimeError("can't start new thread"),
+        duckdb.OutOfMemoryException("Out of Memory Error: Failed to allocate block of 44089344 bytes (bad allocation)"),
+        ImportError("duckdb.so: failed to map segment from shared object"),
+        RuntimeError("std::bad_alloc"),
+    ],
+)
+def test_a_system_that_refuses_memory_is_named(error: Exception) -> None:
+    """The file is not called damaged, and the limit that did not hold is not to be raised."""
+    with pytest.raises(EventLogError, match="the system refused this process more memory") as caught:
+        guarded("parquet file 'log.parquet'", lambda: _raise(error))
+    assert "damaged" not in str(caught.value)
+    assert "memory_limit" not in str(caught.value)
+    assert guard._explained(error) == (NO_MEMORY, guard.FAILED)
+
+
+def test_a_limit_that_was_stated_is_named() -> None:
+    """What did not fit into it asks for a larger one."""
+    error = duckdb.OutOfMemoryException("could not allocate block of size 256.0 KiB (9.5 MiB/9.5 MiB used)")
+    with pytest.raises(EventLogError, match="raise memory_limit"):
+        guarded("parquet file 'log.parquet'", lambda: _raise(error))
+
+
+def _raise(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("megabytes", [400, 1000])
+def test_a_limited_process_says_what_it_lacks(tmp_path: Path, megabytes: int) -> None:
+    """No internal error, and no file is called damaged; what the C library ends with is not ours to say."""
+    pq.write_table(
+        pa.table({"u": [f"user {number}" for number in range(100_000)], "i": ["x"] * 100_000}), tmp_path / "log.parquet"
+    )
+    program = (
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_AS, ({megabytes << 20},) * 2); "
+        "from dpselect.cli.app import main; main()"
+    )
+    asked = ["topk", "log.parquet", "--user", "u", "--item", "i", "--k", "1", "--epsilon", "1", "--delta", "1e-6"]
+    done = subprocess.run([sys.executable, "-c", program, *asked], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert "internal error" not in done.stderr
+    assert "damaged" not in done.stderr
