@@ -10,6 +10,8 @@ BEFOREHAND = f"{DOORS}::test_what_is_asked_beforehand_is_what_a_charge_takes"
 SHARE = f"{DOORS}::test_topk_takes_the_share_that_it_states_of_both_parts"
 SPENT = f"{DOORS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
 TAMPER = "tests/accounting/ledger/test_tamper.py"
+AHEAD = "tests/dpselect/release/test_run.py::test_what_is_read_ahead_decides_nothing"
+LEARNS_ONCE = "tests/dpselect/release/test_run.py::test_a_series_learns_once"
 USED = "tests/dpselect/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first"
 REMAINING = "tests/accounting/test_remaining.py"
 SO_FAR = f"{REMAINING}::test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for"
@@ -135,6 +137,8 @@ DOOR_EDITS = [
     Edit("accounting/remaining.py", "math.ceil(total) * budget.release", "math.floor(0.95 * total) * budget.release", SO_FAR),
     Edit("accounting/remaining.py", "can_afford(spent, middle * curve)", "can_afford(spent, (middle - 1) * curve)", FITTING),
     Edit("dpselect/release/run.py", "session.require(item, pay=self.pay, key=self.key)", "pass", USED),
+    Edit("dpselect/release/run.py", "if ahead is None or ahead.look != look:", "if ahead is None:", AHEAD),
+    Edit("dpselect/release/series.py", "if entry not in self._plans:", "if not self._plans:", LEARNS_ONCE),
     Edit("accounting/report.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
     Edit("accounting/report.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE),
 ]
