@@ -33,7 +33,7 @@ def markdown(path: Path) -> str:
 
 
 def _cell(cell: dict[str, Any], *, settings: bool) -> Iterator[str]:
-    """Of a cell of code: its pictures, the code, folded where it is imports and settings, and all of its text as one block."""
+    """Of a cell of code: its pictures, the code, folded where it is settings or draws, and all of its text as one block."""
     source = "".join(cell["source"])
     if cell["cell_type"] == "markdown":
         yield source
@@ -43,11 +43,9 @@ def _cell(cell: dict[str, Any], *, settings: bool) -> Iterator[str]:
         _picture("".join(shown["image/png"])) for shown in data if "image/png" in shown
     )
     code = f"{_FENCE}python\n{source}\n{_FENCE}"
-    yield (
-        f"<details><summary>Imports and settings</summary>\n\n{code}\n\n</details>"
-        if settings
-        else code
-    )
+    hidden = cell["metadata"].get("jupyter", {}).get("source_hidden", False)
+    title = "Imports and settings" if settings else "Code of the figure"
+    yield _closed(title, code) if settings or hidden else code
     texts = (
         output.get("text", output.get("data", {}).get("text/plain", []))
         for output in cell["outputs"]
@@ -58,11 +56,12 @@ def _cell(cell: dict[str, Any], *, settings: bool) -> Iterator[str]:
     ):
         lines = [part for line in text.splitlines() for part in _wrapped(line)]
         block = f"{_FENCE}text\n" + "\n".join(lines) + f"\n{_FENCE}"
-        yield (
-            block
-            if len(lines) <= _MANY
-            else f"<details><summary>Output: {len(lines)} lines</summary>\n\n{block}\n\n</details>"
-        )
+        many = len(lines) > _MANY
+        yield _closed(f"Output: {len(lines)} lines", block) if many else block
+
+
+def _closed(title: str, block: str) -> str:
+    return f"<details><summary>{title}</summary>\n\n{block}\n\n</details>"
 
 
 def _wrapped(line: str) -> list[str]:

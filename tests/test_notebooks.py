@@ -71,6 +71,13 @@ def test_outputs_are_stored_in_order(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_code_that_draws_is_hidden(path: Path) -> None:
+    """A reader sees the question and the figure: cells that draw are folded, in a notebook and on its page."""
+    drawing = [cell for cell in _code(path)[1:] if "plt." in "".join(cell["source"])]
+    assert all(cell["metadata"]["jupyter"]["source_hidden"] for cell in drawing)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_small(path: Path) -> None:
     """Below 500 kB: figures and tables of results, and no data."""
     assert path.stat().st_size < 500_000
