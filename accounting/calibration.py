@@ -87,7 +87,7 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
 
     Example:
         >>> import accounting as acc
-        >>> acc.calibrate_count(acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6))
+        >>> acc.calibration.calibrate_count(acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6))
         35
     """
     checked_budget(budget)

@@ -170,7 +170,7 @@ def event_from_json(text: str | bytes) -> dp_event.DpEvent:
     Example:
         >>> import accounting as acc
         >>> text = '{"event": "SelfComposed", "count": 1000, "of": {"event": "Gaussian", "noise_multiplier": 40}}'
-        >>> acc.from_dp_event(acc.event_from_json(text), "add_remove").epsilon(1e-6) < 5
+        >>> acc.from_dp_event(acc.dp_events.event_from_json(text), "add_remove").epsilon(1e-6) < 5
         True
     """
     return _event(read_json(text), _MOST_DEEP)

@@ -59,7 +59,7 @@ class Guarantee(Summable):
     Example:
         >>> import accounting as acc
         >>> import dpselect as dps
-        >>> month = 30 * dps.ExponentialMechanism(epsilon=0.05) + acc.Guarantee(acc.PureDP(epsilon=0.5), "add_remove")
+        >>> month = 30 * dps.ExponentialMechanism(epsilon=0.05) + acc.guarantee.Guarantee(acc.PureDP(epsilon=0.5), "add_remove")
         >>> month.relation, round(month.epsilon(0.0), 6)
         ('add_remove', 2.0)
     """

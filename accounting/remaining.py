@@ -43,7 +43,7 @@ class Remaining:
     Example:
         >>> import accounting as acc
         >>> budget, release = acc.Budget(epsilon=1.0), acc.PureDP(epsilon=0.3)
-        >>> left = acc.Remaining(budget, budget.price(release), release)
+        >>> left = acc.remaining.Remaining(budget, budget.price(release), release)
         >>> left.releases, left.main
         (2, 0.7)
         >>> print(left)

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from accounting import Relation, RelationMismatch
-from accounting.arguments import shown
+from accounting import RelationMismatch
+from accounting.arguments import Relation, shown
 from accounting.frozen import Count, Frozen, Positive
 from dpselect.errors import InvalidMechanism, SensitivityMismatch
 

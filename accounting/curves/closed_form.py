@@ -406,7 +406,7 @@ class GaussianMax(Undoubted):
 
     Example:
         >>> import accounting as acc
-        >>> round(acc.GaussianMax(mu=0.1, candidates=1000).epsilon(1e-6), 3)
+        >>> round(acc.curves.GaussianMax(mu=0.1, candidates=1000).epsilon(1e-6), 3)
         0.535
     """
 

@@ -310,7 +310,7 @@ class ChosenAfter(Curve):
     Example:
         >>> import accounting as acc
         >>> options = (acc.GaussianDP(mu=0.2), acc.PureDP(epsilon=0.9))
-        >>> learnt = acc.ChosenAfter(first=acc.PureDP(epsilon=0.05), options=options)
+        >>> learnt = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.05), options=options)
         >>> round(learnt.epsilon(1e-6), 3)
         0.95
     """

@@ -18,14 +18,8 @@ from typing import Any, Final
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from accounting import (
-    AccountingError,
-    CalibrationError,
-    InvalidArgument,
-    InvalidBudget,
-    OutputRefused,
-    RelationMismatch,
-)
+from accounting import AccountingError, RelationMismatch
+from accounting.errors import CalibrationError, InvalidArgument, InvalidBudget, OutputRefused
 from dpselect.cli.spelling import Option, spelled
 from dpselect.errors import (
     NO_MEMORY,

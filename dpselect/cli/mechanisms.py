@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from rich.text import Text
 from typer import Argument, echo
 
-from accounting import Relation
+from accounting.arguments import Relation
 from accounting.frozen import kind_of
 from dpselect import InvalidRequest, Sensitivity, TopKRequest
 from dpselect.cli import options, out

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Context, Option
 
-from accounting import InvalidBudget, Relation
+from accounting.arguments import Relation
+from accounting.errors import InvalidBudget
 from dpselect.cli.guard import DEBUG
 from dpselect.events import Format
 from dpselect.events.time_window import Unit

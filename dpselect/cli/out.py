@@ -15,8 +15,8 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from accounting import OutputError, OutputRefused
 from accounting.address import masked
+from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
 from dpselect import InvalidRequest
 from dpselect.cli.guard import abandon_standard_output

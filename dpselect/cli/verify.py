@@ -16,7 +16,7 @@ from rich.text import Text
 from typer import Argument, Exit, Typer
 
 import dpselect as dps
-from accounting import Relation
+from accounting.arguments import Relation
 from dpselect import InvalidRequest, Sensitivity, events, verify
 from dpselect.cli import options, out
 from dpselect.cli.config import read

@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from accounting import Approximate, Budget, Curve, GaussianDP, Relation
+from accounting import Approximate, Budget, Curve, GaussianDP
+from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Probability, Real
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.mechanisms.base import SCALE, Mechanism, Traits

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, Unpack, final
 
 import numpy as np
 
-from accounting import Curve, Relation
-from accounting.arguments import checked_integer
+from accounting import Curve
+from accounting.arguments import Relation, checked_integer
 from accounting.process_state import ProcessState
 from dpselect.continual.continual_top_k import Floats, thresholds
 from dpselect.continual.means import RATES, Means

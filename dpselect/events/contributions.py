@@ -15,7 +15,7 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Relation
+from accounting.arguments import Relation
 from dpselect.errors import EventLogError
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity

@@ -12,7 +12,7 @@ from typing import Any, NoReturn, Self, cast, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Relation
+from accounting.arguments import Relation
 from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Relation
+from accounting.arguments import Relation
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import Measure, summed
 from dpselect.sensitivity import Sensitivity

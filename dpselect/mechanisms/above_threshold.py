@@ -12,7 +12,9 @@ from typing import Any, ClassVar, Literal, Self, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting import ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, GaussianMax, LaplaceDP, Relation, tighter
+from accounting import ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, tighter
+from accounting.arguments import Relation
+from accounting.curves import GaussianMax
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidMechanism, InvalidRequest

@@ -16,7 +16,8 @@ from pydantic import BaseModel, BeforeValidator, SerializeAsAny
 from pydantic.fields import FieldInfo
 from typing_extensions import TypeVar
 
-from accounting import Curve, Relation
+from accounting import Curve
+from accounting.arguments import Relation
 from accounting.frozen import Frozen, Registry
 from accounting.guarantee import Summable
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
-from accounting import BoundedRange, Curve, Relation
+from accounting import BoundedRange, Curve
+from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits

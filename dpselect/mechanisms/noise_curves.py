@@ -7,7 +7,8 @@ import sys
 from fractions import Fraction
 from typing import get_args
 
-from accounting import BoundedRange, Curve, GaussianDP, GaussianMax, LaplaceDP, tighter
+from accounting import BoundedRange, Curve, GaussianDP, LaplaceDP, tighter
+from accounting.curves import GaussianMax
 from dpselect.errors import InvalidMechanism
 from dpselect.noise import NoiseName, WinnerPrice, by_name
 from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up

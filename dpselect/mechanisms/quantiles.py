@@ -21,7 +21,8 @@ from flint import arb
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
-from accounting import BoundedRange, Relation
+from accounting import BoundedRange
+from accounting.arguments import Relation
 from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable

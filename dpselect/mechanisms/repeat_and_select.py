@@ -13,7 +13,8 @@ import numpy as np
 from flint import arb
 from pydantic import BeforeValidator, Field, model_validator
 
-from accounting import Curve, Relation, RepeatAndSelectDP
+from accounting import Curve, RepeatAndSelectDP
+from accounting.arguments import Relation
 from accounting.curves import NumberOfRuns, TruncatedNegativeBinomial
 from accounting.curves.base import CURVES
 from dpselect.errors import InvalidRequest, RunFailed
@@ -61,7 +62,7 @@ class RepeatAndSelect(Mechanism):
 
     Args:
         base: what one run costs: a curve (of training and scoring together, for example), or the mechanism that it uses once.
-        distribution: of the number of runs, `accounting.TruncatedNegativeBinomial` or `accounting.PoissonRuns`.
+        distribution: of the number of runs, `accounting.TruncatedNegativeBinomial` or `accounting.curves.PoissonRuns`.
         relation: of a curve, "add_remove" or "replace_one"; a mechanism states its own.
 
     Example:

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, 
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting import Approximate, BoundedRange, Curve, ForeignProcess, Relation
+from accounting import Approximate, BoundedRange, Curve
+from accounting.arguments import Relation
 from accounting.curves.sparse_vector import SparseVectorDP
 from accounting.decimal_sum import decimal_sum
+from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
-from accounting import ZCDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, Relation, RenyiTable, tighter
+from accounting import ZCDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, RenyiTable, tighter
+from accounting.arguments import Relation
 from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, enumerable

@@ -16,7 +16,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from accounting import Relation
+from accounting.arguments import Relation
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.sampling import Sampler

@@ -21,11 +21,13 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, final
 
-from accounting import Budget, BudgetExceeded, Composed, Curve, Ledger, OutputError, Relation
+from accounting import Budget, BudgetExceeded, Curve, Ledger
 from accounting.address import masked
-from accounting.arguments import checked_integer
+from accounting.arguments import Relation, checked_integer
 from accounting.budget import NOTHING
+from accounting.curves import Composed
 from accounting.decimal_sum import float_up
+from accounting.errors import OutputError
 from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, sync_folder
 from accounting.ledger import ClaimConflict
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price

@@ -164,7 +164,7 @@ def rounds_for(mechanism: Mechanism, budget: acc.Budget) -> int:
         CalibrationError: the budget admits any number.
         InvalidRequest: `mechanism` is not a Mechanism.
     """
-    return acc.calibrate_count(_curve(mechanism), budget)
+    return acc.calibration.calibrate_count(_curve(mechanism), budget)
 
 
 def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: bool = True) -> Prices:
@@ -198,7 +198,7 @@ def adaptive_epsilon(mechanism: StableVoting, delta: float, rounds: int) -> floa
     """Epsilon of the rounds by the adaptive programme, choice before test in each. Theorem P16."""
     choice = acc.Approximate(curve=acc.BoundedRange(epsilon=2 * math.sqrt(mechanism.rho)), delta0=mechanism.failure_delta)
     test = acc.GaussianDP(mu=math.sqrt(mechanism.rho))
-    return acc.adaptive_composition([choice, test] * _checked(rounds), delta).epsilon_upper
+    return acc.convert.adaptive_composition.adaptive_composition([choice, test] * _checked(rounds), delta).epsilon_upper
 
 
 def _checked(rounds: int) -> int:
@@ -247,7 +247,7 @@ def _rho(budget: acc.Budget, share: float) -> float | None:
     failure = share * budget.delta * _SAFE
     try:
         return acc.calibrate(lambda rho: acc.Approximate(curve=acc.ZCDP(rho=rho), delta0=failure), budget, (1e-9, 1e9))
-    except acc.CalibrationError:
+    except acc.errors.CalibrationError:
         return None
 
 

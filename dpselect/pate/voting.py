@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from accounting import Curve, GaussianDP, Relation
+from accounting import Curve, GaussianDP
+from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import RHO, SCALE, SIGMA, Traits, enumerable

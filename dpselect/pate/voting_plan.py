@@ -95,14 +95,16 @@ def plan_votes(votes: VotesModel | TrialVotes, budget: acc.Budget, *, rounds: in
     candidates = _Candidates(made, model, budget, seed)
     grid = tuple(candidates.ranked(count) for count in _ROUNDS)
     if not any(grid):
-        raise acc.CalibrationError(
+        raise acc.errors.CalibrationError(
             "no mechanism on votes fits this budget: raise it, and give it a delta (Gaussian noise has no pure guarantee)"
         )
     found = [(ranked[0].rounds, ranked[0].prediction.f1) for ranked in grid if ranked]
     planned = max(count for count, f1 in found if f1 >= _GOOD * found[0][1]) if rounds is None else rounds
     ranked = candidates.ranked(planned)
     if not ranked:
-        raise acc.CalibrationError(f"no mechanism on votes fits {planned} rounds into this budget: plan fewer rounds or raise it")
+        raise acc.errors.CalibrationError(
+            f"no mechanism on votes fits {planned} rounds into this budget: plan fewer rounds or raise it"
+        )
     likely = None if model is None else f1_range(ranked[0].mechanism, model, seed=seed)
     return VotingPlan(made, model, budget, planned, ranked, grid, likely, made.constant)
 
@@ -145,7 +147,7 @@ class _Candidates:
         """The rho of all Gaussian noise that the budget pays for, whatever it is divided into; 0 for none."""
         try:
             return acc.calibrate(lambda mu: acc.GaussianDP(mu=mu), self.budget, (1e-6, 1e6)) ** 2 / 2
-        except acc.CalibrationError:
+        except acc.errors.CalibrationError:
             return 0.0
 
     def ranked(self, rounds: int) -> tuple[PlannedVote, ...]:

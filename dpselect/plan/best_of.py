@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import final
 
-from accounting import AccountingError, Budget, CalibrationError, Curve, InvalidCurve, Relation, calibrate
-from accounting.arguments import shown
+from accounting import AccountingError, Budget, Curve, InvalidCurve, calibrate
+from accounting.arguments import Relation, shown
 from accounting.calibration import checked_bracket
 from accounting.curves import NumberOfRuns, PoissonRuns, TruncatedNegativeBinomial
+from accounting.errors import CalibrationError
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, RepeatAndSelect
 

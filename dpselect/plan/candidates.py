@@ -16,8 +16,9 @@ from typing import Any, NoReturn, Self, final
 
 import numpy as np
 
-from accounting import AccountingError, Approximate, Budget, Composed, Curve, GaussianDP
+from accounting import AccountingError, Approximate, Budget, Curve, GaussianDP
 from accounting.arguments import checked_integer, shown
+from accounting.curves import Composed
 from accounting.frozen import kind_of
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (

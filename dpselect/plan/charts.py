@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, Literal, final, get_args
 import numpy as np
 from pydantic import Field
 
-from accounting import Budget, Composed
+from accounting import Budget
+from accounting.curves import Composed
 from accounting.errors import missing_extra
 from accounting.files import new_file
 from accounting.frozen import Real

@@ -10,7 +10,10 @@ from typing import Any, cast, final
 
 from pydantic.fields import FieldInfo
 
-from accounting import AccountingError, Budget, CalibrationError, Composed, Curve, Relation, RelationMismatch, calibrate
+from accounting import AccountingError, Budget, Curve, RelationMismatch, calibrate
+from accounting.arguments import Relation
+from accounting.curves import Composed
+from accounting.errors import CalibrationError
 from dpselect import mechanisms
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest
 from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup, WithValues, members

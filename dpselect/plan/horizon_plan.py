@@ -10,7 +10,8 @@ from typing import Any, Final, Literal, final
 import numpy as np
 from numpy.typing import NDArray
 
-from accounting import Budget, Relation
+from accounting import Budget
+from accounting.arguments import Relation
 from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, HorizonClip, Over
 from dpselect.continual.history import TESTED, mean_thresholds, single_test

@@ -20,10 +20,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
-from accounting import Budget, CalibrationError, ChosenAfter, Curve, GaussianDP, Relation, calibrate
+from accounting import Budget, Curve, GaussianDP, calibrate
 from accounting.address import masked
-from accounting.arguments import shown
-from accounting.curves import AnyCurve
+from accounting.arguments import Relation, shown
+from accounting.curves import AnyCurve, ChosenAfter
+from accounting.errors import CalibrationError
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Positive
 from dpselect.errors import InvalidRequest

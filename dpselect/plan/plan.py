@@ -18,8 +18,10 @@ import numpy as np
 import scipy
 from pydantic import Field, ValidationError
 
-from accounting import AccountingError, Budget, CalibrationError, Composed, Curve, Relation
-from accounting.arguments import WORDS
+from accounting import AccountingError, Budget, Curve
+from accounting.arguments import WORDS, Relation
+from accounting.curves import Composed
+from accounting.errors import CalibrationError
 from accounting.frozen import Count, Positive, Probability, Real, kind_of
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest

@@ -23,9 +23,8 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field
 
-from accounting import Relation
 from accounting.address import masked
-from accounting.arguments import shown
+from accounting.arguments import Relation, shown
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
 from dpselect.errors import EventLogError, InvalidRequest

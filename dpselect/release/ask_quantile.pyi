@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Literal, overload
 
-from accounting import Ledger, Relation
+from accounting import Ledger
+from accounting.arguments import Relation
 from accounting.frozen import Real
 from dpselect.events.doors.base import Form
 from dpselect.events.doors.formats import Format

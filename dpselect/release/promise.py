@@ -8,9 +8,9 @@ from decimal import ROUND_CEILING, Context, Decimal
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from accounting import Bound, Budget, Curve, Relation, best_epsilon
-from accounting.arguments import WORDS
-from accounting.convert.bounds import Route
+from accounting import Budget, Curve, best_epsilon
+from accounting.arguments import WORDS, Relation
+from accounting.convert.bounds import Bound, Route
 from accounting.risk import Risk
 
 if TYPE_CHECKING:

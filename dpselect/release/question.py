@@ -13,8 +13,9 @@ from datetime import timedelta
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self, final
 
-from accounting import Budget, Relation
+from accounting import Budget
 from accounting.address import without_password
+from accounting.arguments import Relation
 from dpselect.continual.continual_top_k import ANY_GROUPS
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest
 from dpselect.events.catalogue import public_list

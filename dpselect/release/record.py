@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import accounting as acc
 import dpselect
-from accounting import Budget, OutputError
+from accounting import Budget
 from accounting.address import masked
-from accounting.errors import missing_extra
+from accounting.errors import OutputError, missing_extra
 from accounting.files import PRIVATE, new_file, read_text, require_new
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism

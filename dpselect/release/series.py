@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
-from accounting import OutputError
-from accounting.errors import missing_extra
+from accounting.errors import OutputError, missing_extra
 from accounting.files import PRIVATE, new_file
 from accounting.remaining import in_all_in_words
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period

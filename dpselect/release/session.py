@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, TypeVar, U
 
 from numpy.typing import ArrayLike
 
-from accounting import Composed, Curve, Guarantee
+from accounting import Curve
+from accounting.curves import Composed
+from accounting.guarantee import Guarantee
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import Chargeable, require_known
 from accounting.process_state import ProcessState

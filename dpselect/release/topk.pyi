@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Literal, overload
 
-from accounting import Ledger, Relation
+from accounting import Ledger
+from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
 from dpselect.events.doors.base import Form
 from dpselect.events.doors.formats import Format

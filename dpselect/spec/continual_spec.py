@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import SkipValidation, model_validator
 
-from accounting import Budget, InvalidBudget, Relation
+from accounting import Budget
+from accounting.arguments import Relation
+from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
 from dpselect.continual.continual_top_k import HorizonClip
 from dpselect.events.file_options import FileOptions

@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
-from accounting import Budget, InvalidBudget
+from accounting import Budget
+from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
 from dpselect.pate.ballots import Missing, Split
 from dpselect.spec.base import Flag, Spec, option

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, SkipValidation, model_validator
 
-from accounting import Relation
+from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidRequest
 from dpselect.plan.plan import Charged, Criterion, Part

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import SkipValidation
 
-from accounting import Relation
+from accounting.arguments import Relation
 from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
 from dpselect.events.values import Rule

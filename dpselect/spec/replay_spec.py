@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from accounting import Relation
+from accounting.arguments import Relation
 from accounting.frozen import Count
 from dpselect.sensitivity import Norm
 from dpselect.spec.base import Seed, Spec, option

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import SkipValidation, model_validator
 
-from accounting import Budget, InvalidBudget, Relation
+from accounting import Budget
+from accounting.arguments import Relation
+from accounting.errors import InvalidBudget
 from accounting.frozen import Real
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FileOptions

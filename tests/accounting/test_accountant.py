@@ -59,13 +59,13 @@ def test_an_empty_plan_costs_nothing() -> None:
 @pytest.mark.parametrize("count", [-1, 1.5, True, "2"])
 def test_wrong_counts_are_refused(count: object) -> None:
     """A count is an integer >= 0."""
-    with pytest.raises(acc.InvalidArgument):
+    with pytest.raises(acc.errors.InvalidArgument):
         acc.Accountant().compose(acc.PureDP(epsilon=1), count)  # type: ignore[arg-type]
 
 
 def test_only_curves_and_mechanisms_are_composed() -> None:
     """Anything without a curve is refused."""
-    with pytest.raises(acc.InvalidArgument):
+    with pytest.raises(acc.errors.InvalidArgument):
         acc.Accountant().compose(0.5)  # type: ignore[arg-type]
 
 

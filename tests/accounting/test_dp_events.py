@@ -393,25 +393,25 @@ def test_events_of_later_versions_are_refused_where_there_are_none(monkeypatch: 
 def test_an_event_is_read_from_json_by_its_class_alone() -> None:
     """Names of known classes with their own fields give the event; anything else is refused, and nothing is imported for it."""
     text = '{"event": "SelfComposedDpEvent", "count": 30, "of": {"event": "Gaussian", "noise_multiplier": 20}}'
-    event = acc.event_from_json(text)
+    event = acc.dp_events.event_from_json(text)
     assert acc.from_dp_event(event, "add_remove").rho == pytest.approx(30 * 0.05**2 / 2)
     both = '{"event": "Composed", "of": [{"event": "NoOp"}, {"event": "Laplace", "noise_multiplier": 2}]}'
-    assert acc.from_dp_event(acc.event_from_json(both), "add_remove").core_epsilon == pytest.approx(0.5)
+    assert acc.from_dp_event(acc.dp_events.event_from_json(both), "add_remove").core_epsilon == pytest.approx(0.5)
     nested = '{"event": "Gaussian", "noise_multiplier": 1}'
     for _ in range(30):
         nested = f'{{"event": "SelfComposed", "count": 1, "of": {nested}}}'
     wrong = ['{"event": "os.system"}', '{"event": "Gaussian"}', '{"event": "Gaussian", "sigma": 1}', '{"noise": 1}', "[]", nested]
     for one in wrong:
         with pytest.raises((acc.errors.InvalidCurve, acc.ledger.InvalidEntry)):
-            acc.event_from_json(one)
+            acc.dp_events.event_from_json(one)
 
 
 def test_dp_sgd_is_its_sampled_gaussian() -> None:
     """Noise, rate and steps are the event that dp-accounting has for it, and the curve that is exact."""
-    curve = acc.from_dp_event(acc.dp_sgd(1.1, 0.01, 1000), "add_remove")
+    curve = acc.from_dp_event(acc.dp_events.dp_sgd(1.1, 0.01, 1000), "add_remove")
     assert curve.epsilon(1e-5) == pytest.approx((1000 * acc.SampledGaussianDP(mu=1 / 1.1, rate=0.01)).epsilon(1e-5))
     with pytest.raises(acc.errors.NoEquivalent, match="add_remove"):
-        acc.from_dp_event(acc.dp_sgd(1.1, 0.01, 1000), "replace_one")
+        acc.from_dp_event(acc.dp_events.dp_sgd(1.1, 0.01, 1000), "replace_one")
 
 
 @pytest.mark.parametrize("other", [acc.SampledGaussianDP(mu=1.0, rate=0.1), 2 * acc.SampledGaussianDP(mu=1.0, rate=0.1)])

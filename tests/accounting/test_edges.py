@@ -76,7 +76,7 @@ def test_parameters_whose_squares_underflow_stay_sound() -> None:
 
 def test_profile_points_beyond_the_exponent_of_floats() -> None:
     """A point far above 709 nats is kept: its delta, its Renyi bound and its epsilon are those of the table."""
-    table = acc.ProfileTable(epsilons=[1.0, 800.0, 3000.0], deltas=[0.01, 0.001, 0.0])
+    table = acc.curves.ProfileTable(epsilons=[1.0, 800.0, 3000.0], deltas=[0.01, 0.001, 0.0])
     assert table.delta(3000.0) == 0.0
     assert 0.001 <= table.delta(800.0) <= 0.001 * (1 + 1e-9)
     assert 0.001 < table.delta(799.0) < 0.01
@@ -94,25 +94,25 @@ def nested(depth: int, kind: str) -> str:
 
 HUGE = 10**400
 BAD: dict[str, tuple[Callable[[], Any], type[acc.AccountingError]]] = {
-    "composed": (lambda: acc.Composed(parts=[(HUGE, acc.PureDP(epsilon=1.0))]), acc.InvalidCurve),
-    "product": (lambda: 10**20 * acc.PureDP(epsilon=1e-9), acc.InvalidArgument),
+    "composed": (lambda: acc.curves.Composed(parts=[(HUGE, acc.PureDP(epsilon=1.0))]), acc.InvalidCurve),
+    "product": (lambda: 10**20 * acc.PureDP(epsilon=1e-9), acc.errors.InvalidArgument),
     "nested product": (lambda: 10**10 * (10**10 * acc.PureDP(epsilon=1e-9)), acc.InvalidCurve),
-    "compose": (lambda: acc.Accountant().compose(acc.PureDP(epsilon=1.0), 10**25), acc.InvalidArgument),
-    "candidates": (lambda: acc.GaussianMax(mu=1.0, candidates=HUGE), acc.InvalidCurve),
-    "delta": (lambda: acc.PureDP(epsilon=1.0).epsilon(HUGE), acc.InvalidArgument),
-    "epsilon": (lambda: acc.PureDP(epsilon=1.0).delta(HUGE), acc.InvalidArgument),
+    "compose": (lambda: acc.Accountant().compose(acc.PureDP(epsilon=1.0), 10**25), acc.errors.InvalidArgument),
+    "candidates": (lambda: acc.curves.GaussianMax(mu=1.0, candidates=HUGE), acc.InvalidCurve),
+    "delta": (lambda: acc.PureDP(epsilon=1.0).epsilon(HUGE), acc.errors.InvalidArgument),
+    "epsilon": (lambda: acc.PureDP(epsilon=1.0).delta(HUGE), acc.errors.InvalidArgument),
     "deep approximate": (lambda: acc.Curve.from_json(nested(900, "approximate")), acc.InvalidCurve),
     "deep composed": (lambda: acc.Curve.from_json(nested(900, "composed")), acc.InvalidCurve),
     "no text": (lambda: acc.Curve.from_json(None), acc.InvalidCurve),  # type: ignore[arg-type]
-    "order text": (lambda: acc.PureDP(epsilon=1.0).rdp(["a"]), acc.InvalidArgument),
-    "order huge": (lambda: acc.PureDP(epsilon=1.0).rdp([HUGE]), acc.InvalidArgument),
-    "no curve": (lambda: acc.calibrate(lambda _: object(), BUDGET), acc.InvalidArgument),  # type: ignore[arg-type,return-value]
-    "no budget": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), 0.5), acc.InvalidArgument),  # type: ignore[arg-type]
-    "text bracket": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), BUDGET, ("a", 1)), acc.InvalidArgument),  # type: ignore[arg-type]
-    "short bracket": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), BUDGET, (1,)), acc.InvalidArgument),  # type: ignore[arg-type]
-    "count of no curve": (lambda: acc.calibrate_count(lambda _: object(), BUDGET), acc.InvalidArgument),  # type: ignore[arg-type,return-value]
-    "accountant relation": (lambda: acc.Accountant(relation="bogus"), acc.InvalidArgument),  # type: ignore[arg-type]
-    "relation": (lambda: same_relation("add_remove", "bogus"), acc.InvalidArgument),  # type: ignore[arg-type]
+    "order text": (lambda: acc.PureDP(epsilon=1.0).rdp(["a"]), acc.errors.InvalidArgument),
+    "order huge": (lambda: acc.PureDP(epsilon=1.0).rdp([HUGE]), acc.errors.InvalidArgument),
+    "no curve": (lambda: acc.calibrate(lambda _: object(), BUDGET), acc.errors.InvalidArgument),  # type: ignore[arg-type,return-value]
+    "no budget": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), 0.5), acc.errors.InvalidArgument),  # type: ignore[arg-type]
+    "text bracket": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), BUDGET, ("a", 1)), acc.errors.InvalidArgument),  # type: ignore[arg-type]
+    "short bracket": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), BUDGET, (1,)), acc.errors.InvalidArgument),  # type: ignore[arg-type]
+    "count of no curve": (lambda: acc.calibration.calibrate_count(lambda _: object(), BUDGET), acc.errors.InvalidArgument),  # type: ignore[arg-type,return-value]
+    "accountant relation": (lambda: acc.Accountant(relation="bogus"), acc.errors.InvalidArgument),  # type: ignore[arg-type]
+    "relation": (lambda: same_relation("add_remove", "bogus"), acc.errors.InvalidArgument),  # type: ignore[arg-type]
 }
 
 

@@ -46,9 +46,12 @@ def test_no_way_around_validation(forge: Callable[[Any], object], wrong: object)
 
 def test_a_copy_drops_what_was_computed() -> None:
     """A copy with another value answers for that value, whatever was computed before."""
-    table = acc.ProfileTable(epsilons=[0.0, 1.0], deltas=[0.1, 1e-9])
+    table = acc.curves.ProfileTable(epsilons=[0.0, 1.0], deltas=[0.1, 1e-9])
     table.epsilon(1e-6)
-    changed, fresh = table.model_copy(update={"deltas": [0.2, 1e-8]}), acc.ProfileTable(epsilons=[0.0, 1.0], deltas=[0.2, 1e-8])
+    changed, fresh = (
+        table.model_copy(update={"deltas": [0.2, 1e-8]}),
+        acc.curves.ProfileTable(epsilons=[0.0, 1.0], deltas=[0.2, 1e-8]),
+    )
     assert changed.epsilon(1e-6) == fresh.epsilon(1e-6) != table.epsilon(1e-6)
     assert dps.Sensitivity(relation="replace_one").model_copy(update={"linf": 2.0}).range == 4.0
 
@@ -110,12 +113,14 @@ def test_no_price_gives_budget_back(curve: acc.Curve, measure: Any) -> None:
         acc.PrivacyFilter(acc.Budget(epsilon=1.0, delta=1e-6)).charge(curve)
 
 
-@pytest.mark.parametrize("price", [acc.Price(-1, 0), acc.Price(0, -1), acc.Price(0.5, 0), acc.Price(math.nan, 0)])
-def test_a_price_is_whole_and_not_negative(price: acc.Price) -> None:
+@pytest.mark.parametrize(
+    "price", [acc.price.Price(-1, 0), acc.price.Price(0, -1), acc.price.Price(0.5, 0), acc.price.Price(math.nan, 0)]
+)
+def test_a_price_is_whole_and_not_negative(price: acc.price.Price) -> None:
     """Nothing that would lower a total passes the gate of filters and ledgers."""
     budget = acc.Budget(epsilon=1.0)
-    for attempt in ((acc.Price(0, 0), price), (price, acc.Price(1, 0))):
-        with pytest.raises(acc.InvalidArgument, match="price"):
+    for attempt in ((acc.price.Price(0, 0), price), (price, acc.price.Price(1, 0))):
+        with pytest.raises(acc.errors.InvalidArgument, match="price"):
             budget.fits(*attempt)
 
 
@@ -127,7 +132,7 @@ def test_numpy_integers_are_counts(number: Any) -> None:
     assert acc.group_privacy(curve, number) == acc.group_privacy(curve, 3)
     assert acc.Accountant().compose(curve, number).curve == 3 * curve
     assert acc.PrivacyFilter(acc.Budget(epsilon=1.0)).charge(curve, number).main == 3 * 10**11
-    assert acc.PrivacyOdometer(delta=0.0, order="inf").charge(curve, number) == pytest.approx(0.3)
+    assert acc.filter.PrivacyOdometer(delta=0.0, order="inf").charge(curve, number) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize("number", [True, 0, -1, 1.0, "3", None, 10**30, np.float64(3), math.nan])
@@ -137,9 +142,9 @@ def test_what_is_no_count_is_refused(number: Any) -> None:
     for attempt in (
         lambda: acc.group_privacy(curve, number),
         lambda: acc.PrivacyFilter(acc.Budget(epsilon=1.0)).charge(curve, number),
-        lambda: acc.PrivacyOdometer(delta=0.0, order="inf").charge(curve, number),
+        lambda: acc.filter.PrivacyOdometer(delta=0.0, order="inf").charge(curve, number),
     ):
-        with pytest.raises(acc.InvalidArgument, match="must be an integer >= 1"):
+        with pytest.raises(acc.errors.InvalidArgument, match="must be an integer >= 1"):
             attempt()
 
 
@@ -179,7 +184,7 @@ USES: dict[str, Callable[[Any], Any]] = {
 def test_a_sum_is_in_its_normal_form(use: str) -> None:
     """However a composition was made, it answers as the one that was built of its parts, before and after anybody looks."""
     parts = [acc.ZCDP(rho=0.1), acc.PureDP(epsilon=1.0), acc.ZCDP(rho=0.1), 3 * acc.BoundedRange(epsilon=0.5)]
-    built = acc.Composed(parts=[(2, parts[0]), (1, parts[1]), (3, acc.BoundedRange(epsilon=0.5))])
+    built = acc.curves.Composed(parts=[(2, parts[0]), (1, parts[1]), (3, acc.BoundedRange(epsilon=0.5))])
     assert USES[use](sum(parts)) == USES[use](built)
     assert sum(parts) == built == sum(parts[::-1])
     assert (acc.zero() + parts[0], parts[0] + acc.zero(), acc.zero() + acc.zero()) == (parts[0], parts[0], acc.zero())

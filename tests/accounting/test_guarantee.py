@@ -54,7 +54,7 @@ def test_a_ledger_knows_compositions_of_mechanisms(ledger: acc.Ledger) -> None:
     [
         lambda: acc.Accountant().compose,
         lambda: acc.PrivacyFilter(acc.Budget(epsilon=9.0)).charge,
-        lambda: acc.PrivacyOdometer(delta=0.0, order="inf").charge,
+        lambda: acc.filter.PrivacyOdometer(delta=0.0, order="inf").charge,
     ],
 )
 def test_sums_know_all_relations_or_none(make: Callable[[], Callable[..., object]]) -> None:
@@ -86,7 +86,7 @@ def test_a_stated_plan_takes_no_bare_curve() -> None:
 
 def test_arithmetic_keeps_the_relation() -> None:
     """Multiples and sums of mechanisms have the composed curve and the common relation, in any order."""
-    stated = acc.Guarantee(acc.PureDP(epsilon=1.0), "add_remove")
+    stated = acc.guarantee.Guarantee(acc.PureDP(epsilon=1.0), "add_remove")
     for total in (2 * ADDED + stated, stated + ADDED * 2, ADDED + (stated + ADDED), sum([ADDED, ADDED, stated])):
         assert (total.curve, total.relation) == (2 * ADDED.curve + stated.curve, "add_remove")
         assert total.epsilon(1e-6) == total.curve.epsilon(1e-6)
@@ -103,21 +103,21 @@ def test_arithmetic_keeps_the_relation() -> None:
         (lambda: ADDED + ADDED.curve, acc.RelationMismatch),
         (lambda: ADDED.curve + ADDED, acc.RelationMismatch),
         (lambda: ADDED.curve + 2 * ADDED, acc.RelationMismatch),
-        (lambda: acc.Guarantee.of([(1, ADDED.curve), (1, ADDED)]), acc.RelationMismatch),  # type: ignore[list-item]
-        (lambda: acc.Guarantee.of([(1, ADDED.curve)]), acc.InvalidArgument),  # type: ignore[list-item]
-        (lambda: acc.Guarantee.of([]), acc.InvalidArgument),
-        (lambda: acc.Guarantee(ADDED.curve, None), acc.InvalidArgument),  # type: ignore[arg-type]
-        (lambda: acc.Guarantee(ADDED.curve, "both"), acc.InvalidArgument),  # type: ignore[arg-type]
-        (lambda: acc.Guarantee(ADDED, "add_remove"), acc.InvalidArgument),  # type: ignore[arg-type]
-        (lambda: 0 * ADDED, acc.InvalidArgument),
-        (lambda: 1.5 * ADDED, acc.InvalidArgument),
-        (lambda: ADDED + 1, acc.InvalidArgument),
-        (lambda: acc.from_dp_event(dp_event.GaussianDpEvent(1.0)), acc.InvalidArgument),
-        (lambda: acc.poisson_sampled(acc.PureDP(epsilon=1.0), 0.1), acc.NoEquivalent),  # type: ignore[call-overload]
-        (lambda: acc.poisson_sampled(REPLACED, 0.1), acc.NoEquivalent),
+        (lambda: acc.guarantee.Guarantee.of([(1, ADDED.curve), (1, ADDED)]), acc.RelationMismatch),  # type: ignore[list-item]
+        (lambda: acc.guarantee.Guarantee.of([(1, ADDED.curve)]), acc.errors.InvalidArgument),  # type: ignore[list-item]
+        (lambda: acc.guarantee.Guarantee.of([]), acc.errors.InvalidArgument),
+        (lambda: acc.guarantee.Guarantee(ADDED.curve, None), acc.errors.InvalidArgument),  # type: ignore[arg-type]
+        (lambda: acc.guarantee.Guarantee(ADDED.curve, "both"), acc.errors.InvalidArgument),  # type: ignore[arg-type]
+        (lambda: acc.guarantee.Guarantee(ADDED, "add_remove"), acc.errors.InvalidArgument),  # type: ignore[arg-type]
+        (lambda: 0 * ADDED, acc.errors.InvalidArgument),
+        (lambda: 1.5 * ADDED, acc.errors.InvalidArgument),
+        (lambda: ADDED + 1, acc.errors.InvalidArgument),
+        (lambda: acc.from_dp_event(dp_event.GaussianDpEvent(1.0)), acc.errors.InvalidArgument),
+        (lambda: acc.poisson_sampled(acc.PureDP(epsilon=1.0), 0.1), acc.errors.NoEquivalent),  # type: ignore[call-overload]
+        (lambda: acc.poisson_sampled(REPLACED, 0.1), acc.errors.NoEquivalent),
         (lambda: acc.poisson_sampled(ADDED, 0.1, relation="replace_one"), acc.RelationMismatch),
-        (lambda: acc.poisson_sampled(ADDED, "0.1"), acc.InvalidArgument),  # type: ignore[call-overload]
-        (lambda: acc.group_privacy("curve", 2), acc.InvalidArgument),  # type: ignore[call-overload]
+        (lambda: acc.poisson_sampled(ADDED, "0.1"), acc.errors.InvalidArgument),  # type: ignore[call-overload]
+        (lambda: acc.group_privacy("curve", 2), acc.errors.InvalidArgument),  # type: ignore[call-overload]
     ],
 )
 def test_what_has_no_common_relation_is_refused(make: Callable[[], object], error: type[Exception]) -> None:
@@ -128,9 +128,9 @@ def test_what_has_no_common_relation_is_refused(make: Callable[[], object], erro
 
 def test_conversions_keep_the_relation_of_a_mechanism() -> None:
     """Group privacy and sampling of a mechanism are guarantees under its relation."""
-    assert acc.group_privacy(REPLACED, 4) == acc.Guarantee(acc.group_privacy(REPLACED.curve, 4), "replace_one")
+    assert acc.group_privacy(REPLACED, 4) == acc.guarantee.Guarantee(acc.group_privacy(REPLACED.curve, 4), "replace_one")
     sampled = acc.poisson_sampled(ADDED, 0.1)
-    assert sampled == acc.Guarantee(acc.poisson_sampled(ADDED.curve, 0.1, relation="add_remove"), "add_remove")
+    assert sampled == acc.guarantee.Guarantee(acc.poisson_sampled(ADDED.curve, 0.1, relation="add_remove"), "add_remove")
 
 
 def test_a_plan_may_be_written_as_a_sum(ledger: acc.Ledger) -> None:
@@ -146,7 +146,7 @@ def test_a_plan_may_be_written_as_a_sum(ledger: acc.Ledger) -> None:
         lambda: session.select(ADDED.curve, scores),
         lambda: session.select_many(2 * ADDED, [[1, 2]]),
         lambda: session.schedule(ADDED),
-        lambda: session.schedule(3 * ADDED + acc.Guarantee(ADDED.curve, "add_remove")),
+        lambda: session.schedule(3 * ADDED + acc.guarantee.Guarantee(ADDED.curve, "add_remove")),
         lambda: plan.select(ADDED.curve, scores),
     ):
         with pytest.raises(dps.InvalidRequest):

@@ -22,7 +22,7 @@ from accounting.convert.pld.compose import composable
         lambda size: acc.LaplaceDP(epsilon=size),
         lambda size: acc.PureDP(epsilon=size),
         lambda size: acc.GaussianDP(mu=size),
-        lambda size: acc.GaussianMax(mu=size, candidates=10),
+        lambda size: acc.curves.GaussianMax(mu=size, candidates=10),
         lambda size: acc.BoundedRange(epsilon=size) + acc.LaplaceDP(epsilon=0.1),
         lambda size: acc.Approximate(curve=acc.BoundedRange(epsilon=size), delta0=1e-9),
     ],
@@ -56,9 +56,9 @@ def test_a_narrow_law_with_far_atoms_is_left_to_other_routes() -> None:
 def test_a_grid_that_fills_the_memory_is_refused(curve: acc.Curve) -> None:
     """`pld` says that the interval is too fine; a coarse one is taken. An interval that is none is refused too."""
     if not isinstance(curve, acc.PureDP | acc.ApproxDP):  # whose two atoms need no grid between them
-        with pytest.raises(acc.InvalidArgument, match="too fine"):
+        with pytest.raises(acc.errors.InvalidArgument, match="too fine"):
             curve.pld()
-        with pytest.raises(acc.InvalidArgument, match="interval"):
+        with pytest.raises(acc.errors.InvalidArgument, match="interval"):
             curve.pld(math.nan)
     else:
         assert curve.pld() is not None
@@ -76,20 +76,20 @@ def test_calibrated_answers_over_its_default_bracket() -> None:
 def test_delta_beyond_the_pure_sum_is_that_of_the_bad_events(beyond: float) -> None:
     """At the sum of the pure epsilons and beyond no grid is asked, alone or beside other epsilons."""
     plan = [(acc.BoundedRange(epsilon=0.1), 20), acc.ApproxDP(epsilon=0.0, delta=1e-9)]
-    alone = acc.delta_bounds(plan, beyond)
+    alone = acc.convert.adaptive_composition.delta_bounds(plan, beyond)
     assert float(alone.upper) == float(alone.lower) == 1e-9
-    both = acc.delta_bounds(plan, [0.5, beyond], tolerance=0.2)
+    both = acc.convert.adaptive_composition.delta_bounds(plan, [0.5, beyond], tolerance=0.2)
     assert both.upper[1] <= 1e-9 * (1 + 1e-12)
-    assert both.lower[0] <= acc.delta_bounds(plan, 0.5, tolerance=0.2).upper
-    with pytest.raises(acc.InvalidArgument):
-        acc.delta_bounds(plan, "far")  # type: ignore[arg-type]
+    assert both.lower[0] <= acc.convert.adaptive_composition.delta_bounds(plan, 0.5, tolerance=0.2).upper
+    with pytest.raises(acc.errors.InvalidArgument):
+        acc.convert.adaptive_composition.delta_bounds(plan, "far")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("wrong", [None, "8", [8.0], 1.0, True, math.nan, -math.inf, 10**400], ids=lambda value: str(value)[:9])
 def test_an_odometer_names_its_order(wrong: object) -> None:
     """An order that is none is an error of the library."""
-    with pytest.raises(acc.InvalidArgument, match="order"):
-        acc.PrivacyOdometer(delta=1e-6, order=wrong)  # type: ignore[arg-type]
+    with pytest.raises(acc.errors.InvalidArgument, match="order"):
+        acc.filter.PrivacyOdometer(delta=1e-6, order=wrong)  # type: ignore[arg-type]
 
 
 def test_far_apart_scores_are_settled_by_the_leaders() -> None:
@@ -111,12 +111,12 @@ MECHANISM = dps.ExponentialMechanism(epsilon=0.1)
 def test_what_has_no_price_is_an_error_of_the_library(wrong: object) -> None:
     """Budgets and conversions name what they need; mechanisms are as good as their curves."""
     budget, curve = acc.Budget(epsilon=1.0, delta=1e-6), MECHANISM.curve
-    for take in (budget.price, budget.admits, budget.how_many, lambda item: budget.can_afford(acc.Price(0, 0), item)):
-        with pytest.raises(acc.InvalidArgument, match="Curve"):
+    for take in (budget.price, budget.admits, budget.how_many, lambda item: budget.can_afford(acc.price.Price(0, 0), item)):
+        with pytest.raises(acc.errors.InvalidArgument, match="Curve"):
             take(wrong)  # type: ignore[operator]
         assert take(MECHANISM) == take(curve)  # type: ignore[operator]
     for attempt in (
-        lambda: acc.to_dp_event(wrong),  # type: ignore[arg-type]
+        lambda: acc.dp_events.to_dp_event(wrong),  # type: ignore[arg-type]
         lambda: dps.Mechanism.from_json(wrong),  # type: ignore[arg-type]
         lambda: dps.pate.SmoothRelease(order=2.0, failure=1e-3).tested(1.0, wrong) if wrong is not None else acc.tighter(),
         lambda: dps.pate.SmoothRelease(order=2.0, failure=1e-3).tested(wrong if wrong != 3 else -3.0),  # type: ignore[arg-type]

@@ -28,7 +28,7 @@ GRID = 1e-4
 def _quiet() -> Iterator[None]:
     """Extremes may lie at the edge of the Renyi orders; that is announced and not an error here."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", acc.GridEdgeWarning)
+        warnings.simplefilter("ignore", acc.errors.GridEdgeWarning)
         yield
 
 
@@ -40,7 +40,7 @@ def members(size: float) -> list[acc.Curve]:
         acc.LaplaceDP(epsilon=size),
         acc.GaussianDP(mu=size),
         acc.ZCDP(rho=size),
-        acc.GaussianMax(mu=size, candidates=12),
+        acc.curves.GaussianMax(mu=size, candidates=12),
         acc.BoundedRange(epsilon=size) + acc.GaussianDP(mu=size / 2),
         acc.tighter(acc.PureDP(epsilon=size), acc.ZCDP(rho=size * size / 4)),
     ]
@@ -222,7 +222,7 @@ def test_a_gaussian_leaves_next_to_nothing_where_squares_leave_the_floats() -> N
         assert acc.GaussianDP(mu=mu).profile(epsilon) == 5e-324
 
 
-BR, TABLE = acc.BoundedRange, acc.ProfileTable(epsilons=(1.0, 1e8), deltas=(1e-6, 0.0))
+BR, TABLE = acc.BoundedRange, acc.curves.ProfileTable(epsilons=(1.0, 1e8), deltas=(1e-6, 0.0))
 # Where a grid would fill the memory, a quotient leave the floats, or a search never end; with an epsilon that holds.
 EXTREMES = {
     "denormal range": (BR(epsilon=5e-324), 2, 1e-300, 1.5e-323),
@@ -236,7 +236,7 @@ EXTREMES = {
     "ranges whose order leaves the floats": (BR(epsilon=1e300), 3, 1e-6, 3.01e300),
     "a range next to the greatest float": (BR(epsilon=1e307), 1, 1e-6, 1.01e307),
     "noise that tells all": (acc.GaussianDP(mu=1e200), 2, 1e-6, math.inf),
-    "least shift of many": (acc.GaussianMax(mu=5e-324, candidates=10**18), 2, 1e-6, 1e-100),
+    "least shift of many": (acc.curves.GaussianMax(mu=5e-324, candidates=10**18), 2, 1e-6, 1e-100),
     "more runs than floats count": (
         acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=1.0), distribution=acc.TruncatedNegativeBinomial(eta=-0.99, gamma=5e-324)),
         2,
@@ -286,7 +286,7 @@ def test_squares_that_underflow_keep_their_divergence() -> None:
 
 def test_a_group_beyond_all_orders_is_found_at_once() -> None:
     """10^18 steps are more than any grid of orders has: the zCDP bound is left."""
-    one = acc.GaussianMax(mu=1e-3, candidates=10)
+    one = acc.curves.GaussianMax(mu=1e-3, candidates=10)
     assert acc.group_privacy(one, 10**18).rho == pytest.approx(1e36 * one.rho, rel=1e-12)
 
 

@@ -24,8 +24,8 @@ def _filter() -> acc.PrivacyFilter:
     return acc.PrivacyFilter(acc.Budget(epsilon=1.0))
 
 
-def _odometer() -> acc.PrivacyOdometer:
-    return acc.PrivacyOdometer(delta=1e-6, order=8.0)
+def _odometer() -> acc.filter.PrivacyOdometer:
+    return acc.filter.PrivacyOdometer(delta=1e-6, order=8.0)
 
 
 KEPT: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {

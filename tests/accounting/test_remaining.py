@@ -16,19 +16,19 @@ from accounting.remaining import Remaining, refusal, shortfall
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
 BUDGETS = [APPROXIMATE, acc.Budget(epsilon=3.0, delta=1e-5, order=8.0), acc.Budget(rho=0.2, delta=1e-7), acc.Budget(rho=0.2)]
-NOTHING = acc.Price(0, 0)
+NOTHING = acc.price.Price(0, 0)
 
 
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize(
     ("budget", "odometer"),
     [
-        (APPROXIMATE, acc.PrivacyOdometer(delta=5e-7, failure=5e-7, order=23.26)),
-        (acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), acc.PrivacyOdometer(delta=0.0, failure=1e-6, order="inf")),
-        (acc.Budget(epsilon=1.0), acc.PrivacyOdometer(delta=0.0, order="inf")),
+        (APPROXIMATE, acc.filter.PrivacyOdometer(delta=5e-7, failure=5e-7, order=23.26)),
+        (acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), acc.filter.PrivacyOdometer(delta=0.0, failure=1e-6, order="inf")),
+        (acc.Budget(epsilon=1.0), acc.filter.PrivacyOdometer(delta=0.0, order="inf")),
     ],
 )
-def test_epsilon_is_the_odometers(budget: acc.Budget, odometer: acc.PrivacyOdometer, runs: int) -> None:
+def test_epsilon_is_the_odometers(budget: acc.Budget, odometer: acc.filter.PrivacyOdometer, runs: int) -> None:
     """At the order and delta of the budget an odometer that is charged the same states the same epsilon, to the last digit."""
     assert Remaining(budget, NOTHING).epsilon == 0
     before, curve = odometer.spent, acc.PureDP(epsilon=0.03)
@@ -43,7 +43,7 @@ def test_rho_is_told_at_twice_its_delta() -> None:
     found = Remaining(budget, budget.price(curve))
     assert found.delta == 2e-7
     assert found.epsilon is not None
-    odometers = [acc.PrivacyOdometer(delta=1e-7, order=1 + step / 100) for step in range(200, 3000, 20)]
+    odometers = [acc.filter.PrivacyOdometer(delta=1e-7, order=1 + step / 100) for step in range(200, 3000, 20)]
     for odometer in odometers:
         odometer.charge(acc.ZCDP(rho=0.2))
     best = min(odometer.epsilon for odometer in odometers)
@@ -57,8 +57,8 @@ def test_rho_is_told_at_twice_its_delta() -> None:
 @pytest.mark.parametrize("budget", [*BUDGETS[:3], acc.Budget(epsilon=1.0)])
 def test_what_is_left_is_what_the_rest_adds(budget: acc.Budget, share: float) -> None:
     """Spending all that is left raises the running epsilon by epsilon_left and no more."""
-    spent = acc.Price(1 + int(share * (budget.capacity.main - 1)), 0)
-    now, end = Remaining(budget, spent), Remaining(budget, acc.Price(budget.capacity.main, 0))
+    spent = acc.price.Price(1 + int(share * (budget.capacity.main - 1)), 0)
+    now, end = Remaining(budget, spent), Remaining(budget, acc.price.Price(budget.capacity.main, 0))
     assert now.epsilon is not None
     assert end.epsilon is not None
     assert now.epsilon_left is not None
@@ -70,7 +70,7 @@ def test_what_is_left_is_what_the_rest_adds(budget: acc.Budget, share: float) ->
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_a_gaussian_release_of_the_mu_left_fits(budget: acc.Budget, share: float) -> None:
     """One of that mu may be charged, one a twentieth larger may not."""
-    spent = acc.Price(int(share * budget.capacity.main), 0)
+    spent = acc.price.Price(int(share * budget.capacity.main), 0)
     found = Remaining(budget, spent).mu_left
     assert found is not None
     assert budget.fits(spent, budget.price(acc.GaussianDP(mu=found)))
@@ -88,14 +88,14 @@ def test_pure_epsilon_has_no_mu() -> None:
 def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -> None:
     """Both floats stand for at most the whole units that are left, and the next float for more."""
     budget = acc.Budget(rho=8e6, delta=0.5)
-    left = Remaining(budget, acc.Price(main, failure))
-    units = budget.capacity.minus(acc.Price(main, failure))
+    left = Remaining(budget, acc.price.Price(main, failure))
+    units = budget.capacity.minus(acc.price.Price(main, failure))
     for found, exact in ((left.main, Decimal(units.main).scaleb(-12)), (left.failure, Decimal(units.failure).scaleb(-18))):
         assert Decimal(repr(found)) <= exact
         assert Decimal(repr(math.nextafter(found, math.inf))) > exact
 
 
-def _everything(budget: acc.Budget, spent: acc.Price) -> list[object]:
+def _everything(budget: acc.Budget, spent: acc.price.Price) -> list[object]:
     curve = acc.GaussianDP(mu=0.7)
     left = Remaining(budget, spent, acc.GaussianDP(mu=0.01))
     words = [str(left), left.as_data(), shortfall(budget, spent, budget.price(curve)), left.reason, left.remedy]
@@ -114,7 +114,7 @@ def _everything(budget: acc.Budget, spent: acc.Price) -> list[object]:
 @pytest.mark.parametrize("budget", BUDGETS)
 def test_what_is_left_ignores_the_callers_decimal_context(budget: acc.Budget) -> None:
     """A caller with two digits that are rounded up, or that traps whatever is inexact, is told the same of what is left."""
-    spent = acc.Price(123456789123, 123456789)
+    spent = acc.price.Price(123456789123, 123456789)
     told = _everything(budget, spent)
     with localcontext() as context:
         context.prec, context.rounding = 2, ROUND_UP
@@ -133,7 +133,7 @@ def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(budget: acc
     """A filter for the epsilon that is stated, at the same order, admits what was spent; one a hundredth smaller does not."""
     unit = 10**12 if budget.release is not None else 1
     main = max(1, int(share * budget.capacity.main / unit)) * unit
-    epsilon, delta = Remaining(budget, acc.Price(main, 0)).so_far
+    epsilon, delta = Remaining(budget, acc.price.Price(main, 0)).so_far
     assert (delta, 0 < epsilon <= 1.0 or budget.limit == 3.0) == (budget.delta, True)
     fields = budget.model_dump(exclude={"epsilon"}, exclude_none=True) | {"release": budget.release}
     assert acc.Budget(epsilon=epsilon * (1 + 1e-9), **fields).capacity.main >= main * (1 - 1e-9)
@@ -147,7 +147,7 @@ def test_what_is_spent_so_far_is_what_a_budget_of_that_much_pays_for(budget: acc
 @pytest.mark.parametrize("budget", [*STATED, BUDGETS[2]])
 def test_what_is_spent_so_far_ends_at_the_budget(budget: acc.Budget) -> None:
     """Nothing at first, all of the budget where all is spent, and more and more in between."""
-    stated = [Remaining(budget, acc.Price(budget.capacity.main * tenths // 10, 0)).so_far for tenths in range(11)]
+    stated = [Remaining(budget, acc.price.Price(budget.capacity.main * tenths // 10, 0)).so_far for tenths in range(11)]
     assert stated[0] == (0.0, 0.0)
     assert stated == sorted(stated)
     assert budget.epsilon is None or stated[-1] == (budget.epsilon, budget.delta)
@@ -155,9 +155,9 @@ def test_what_is_spent_so_far_ends_at_the_budget(budget: acc.Budget) -> None:
 
 def test_rho_that_is_spent_is_stated_at_twice_its_delta() -> None:
     """Half of it pays for failures, half for the conversion of what is spent; without a delta it is stated as rho."""
-    left = Remaining(BUDGETS[2], acc.Price(5 * 10**10, 0))
+    left = Remaining(BUDGETS[2], acc.price.Price(5 * 10**10, 0))
     assert left.so_far == (acc.ZCDP(rho=0.05).epsilon(1e-7), 2e-7)
-    assert Remaining(BUDGETS[3], acc.Price(5 * 10**10, 0)).as_data()["spent"] == {"rho": 0.05}
+    assert Remaining(BUDGETS[3], acc.price.Price(5 * 10**10, 0)).as_data()["spent"] == {"rho": 0.05}
 
 
 def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
@@ -174,15 +174,15 @@ def test_the_three_figures_stand_in_one_order_and_in_the_same_words() -> None:
         "spent": {"epsilon": left.so_far[0], "delta": 1e-6},
         "left": {"releases": left.releases},
     }
-    one = Remaining(acc.Budget(epsilon=1.0), acc.Price(6 * 10**11, 0), acc.PureDP(epsilon=0.4))
+    one = Remaining(acc.Budget(epsilon=1.0), acc.price.Price(6 * 10**11, 0), acc.PureDP(epsilon=0.4))
     assert str(one) == "budget: epsilon 1; spent so far: epsilon 0.6; left: 1 more release like this one"
     assert str(Remaining(acc.Budget(rho=0.5), NOTHING)) == "budget: rho 0.5; spent so far: nothing; left: all of it"
-    assert Remaining(acc.Budget(rho=0.5), acc.Price(10**11, 0)).left_in_words() == "80.0 % of the budget"
+    assert Remaining(acc.Budget(rho=0.5), acc.price.Price(10**11, 0)).left_in_words() == "80.0 % of the budget"
     free = Remaining(budget, NOTHING, acc.zero()).left_in_words()
     assert free == "any number of releases like this one: it costs nothing"
 
 
-def _asked(budget: acc.Budget, spent: acc.Price, curve: acc.Curve, count: int) -> acc.BudgetExceeded:
+def _asked(budget: acc.Budget, spent: acc.price.Price, curve: acc.Curve, count: int) -> acc.BudgetExceeded:
     """How a filter that has spent so much refuses so many."""
     return refusal(Remaining(budget, spent, curve), count, "here")
 
@@ -191,7 +191,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
     """One fits and two were asked for; fewer, a smaller price or failure probability, each as large as it says, are charged."""
     curve = acc.Approximate(curve=acc.GaussianDP(mu=0.4), delta0=1e-7)
     budget = acc.Budget(epsilon=3.0, delta=1e-6, order="gaussian")
-    spent = acc.Price(int(budget.capacity.main - 1.5 * budget.price(curve).main), 0)
+    spent = acc.price.Price(int(budget.capacity.main - 1.5 * budget.price(curve).main), 0)
     error = _asked(budget, spent, curve, 2)
     assert str(error).startswith("here: 1 fits, 2 were asked for. budget: epsilon 3, delta 1e-06; spent so far: epsilon ")
     assert "fewer releases (1)" in str(error)
@@ -201,7 +201,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
         True,
         False,
     )
-    assert [_asked(budget, acc.Price(0, 0), curve, asked).would_fit for asked in (100, 999)] == 2 * [budget.how_many(curve)]
+    assert [_asked(budget, acc.price.Price(0, 0), curve, asked).would_fit for asked in (100, 999)] == 2 * [budget.how_many(curve)]
     match = re.search(r"at most ([\d.]+) % of the budget in all", str(error))
     assert match is not None
     share = float(match[1]) / 100
@@ -212,7 +212,7 @@ def test_a_refusal_counts_releases_and_its_remedies_hold() -> None:
 
 def test_a_refusal_says_which_failure_probability_would_do() -> None:
     """Where failure probability runs out, the delta that it names is charged and one a hundredth larger is not."""
-    budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.Price(0, 4 * 10**11)
+    budget, spent = acc.Budget(epsilon=3.0, delta=1e-6), acc.price.Price(0, 4 * 10**11)
     error = _asked(budget, spent, acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=2e-7), 1)
     assert str(error).startswith("here: none fits, 1 was asked for.")
     match = re.search(r"a failure probability of at most ([\d.e-]+) in all", str(error))
@@ -227,7 +227,7 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
     """The numbers for new rows are what such a dataset pays for: one by one, declared for such releases, and as one plan."""
     curve, budget = acc.GaussianDP(mu=0.04), acc.Budget(epsilon=1.0, delta=1e-6)
     text = str(_asked(budget, budget.capacity, curve, 1))
-    alone, declared, plan = budget.how_many(curve), 0, acc.calibrate_count(curve, budget)
+    alone, declared, plan = budget.how_many(curve), 0, acc.calibration.calibrate_count(curve, budget)
     declared = acc.Budget.for_workload(epsilon=1.0, delta=1e-6, curve=curve).how_many(curve)
     assert alone < declared
     assert f"pays for {alone:,} such releases one by one, {declared:,} if it is declared for them" in text
@@ -239,7 +239,7 @@ def test_a_refusal_says_what_a_new_dataset_would_give() -> None:
 @pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
 def test_the_guarantee_so_far_is_what_is_stated(budget: acc.Budget, share: float) -> None:
     """The curve of what is spent gives at most the epsilon that is stated, at the delta that is stated."""
-    left = Remaining(budget, acc.Price(int(share * budget.capacity.main), int(share * budget.capacity.failure)))
+    left = Remaining(budget, acc.price.Price(int(share * budget.capacity.main), int(share * budget.capacity.failure)))
     epsilon, delta = left.so_far
     assert acc.best_epsilon(left.guarantee, delta, thorough=True).value <= epsilon * (1 + 1e-9)
     assert 0 <= left.guarantee.advantage <= 1

@@ -160,7 +160,7 @@ TASKS = (  # dp-accounting has no bounded-range event, so the pick of StableTopK
 
 def calibrated(task: Task, rounds: int, epsilon: float) -> float:
     """The parameter that we find."""
-    return acc.calibrate(lambda x: acc.Composed.of([(rounds, task.curve(x))]), acc.Budget(epsilon=epsilon, delta=DELTA))
+    return acc.calibrate(lambda x: acc.curves.Composed.of([(rounds, task.curve(x))]), acc.Budget(epsilon=epsilon, delta=DELTA))
 
 
 def with_dp_accounting(task: Task, rounds: int, parameter: float, epsilon: float) -> float:

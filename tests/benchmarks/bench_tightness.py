@@ -75,10 +75,10 @@ def noisy_maxima() -> Iterator[Row]:
     laplace = dps.ReportNoisyMax(noise="laplace", scale=10.0)
     yield "noisy max, laplace 10, 100 times", (100 * laplace.curve).epsilon(DELTA), one_of_two(laplace, 100)
     gumbel = acc.BoundedRange(epsilon=0.1)
-    found = acc.adaptive_composition([(gumbel, 100)], DELTA).epsilon_lower
+    found = acc.convert.adaptive_composition.adaptive_composition([(gumbel, 100)], DELTA).epsilon_lower
     yield "exponential mechanism 0.1, 100 times", (100 * gumbel).epsilon(DELTA), found
     stable = 600 * dps.StableTopK(rho=2e-5, kbar=10, failure_delta=1e-10).curve
-    bracket = acc.adaptive_composition(
+    bracket = acc.convert.adaptive_composition.adaptive_composition(
         [(acc.GaussianDP(mu=math.sqrt(600 * 2e-5)), 1), (acc.BoundedRange(epsilon=2 * math.sqrt(2e-5)), 600)],
         DELTA - stable.delta0,
         tolerance=0.03,
@@ -90,7 +90,7 @@ def noisy_maxima() -> Iterator[Row]:
 
 def sparse() -> Iterator[Row]:
     for c, e1, e2 in ((10, 0.1, 1.0), (1000, 0.04, 4.0)):
-        curve = acc.SparseVectorDP(epsilon1=e1, epsilon2=e2, positives=c)
+        curve = acc.curves.SparseVectorDP(epsilon1=e1, epsilon2=e2, positives=c)
         yield f"sparse vector {e1} + {e2}, c = {c}", curve.epsilon(DELTA), _runs(e2 / c, c)
 
 
@@ -103,12 +103,12 @@ def _runs(shift: float, c: int) -> float:
 def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
     """One of every kind of curve, with the epsilon of its own pair, or of a mechanism that has the curve."""
     gauss, pure, laplace = acc.GaussianDP(mu=0.3), acc.PureDP(epsilon=1.0), acc.LaplaceDP(epsilon=1.0)
-    table = acc.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0))
+    table = acc.curves.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0))
     orders = 1 + np.geomspace(1e-2, 1e3, 400)
     renyi_table = acc.RenyiTable(orders=orders.tolist(), values=gauss.rdp(orders).tolist())
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
     best = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.5), distribution=TEN)
-    chosen = acc.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(gauss, acc.PureDP(epsilon=0.5)))
+    chosen = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(gauss, acc.PureDP(epsilon=0.5)))
     # fmt: off
     return [
         ("PureDP 1", pure, lambda: _inverse(pure)),
@@ -121,8 +121,8 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
         ("Approximate LaplaceDP 1, 5e-7", acc.Approximate(curve=laplace, delta0=5e-7), lambda: _inverse(laplace, 5e-7)),
         ("ProfileTable of two points", table, lambda: _inverse(table)),
         ("Tighter of Gaussian 0.3, LaplaceDP 1", acc.tighter(gauss, laplace), lambda: _hull(gauss, laplace)),
-        ("GaussianMax 0.2 of 100", acc.GaussianMax(mu=0.2, candidates=100), lambda: _some_of_many(0.2, 100)),
-        ("SparseVectorDP 0.5 + 0.5", acc.SparseVectorDP(epsilon1=0.5, epsilon2=0.5), lambda: _pinned(0.5, 0.5)),
+        ("GaussianMax 0.2 of 100", acc.curves.GaussianMax(mu=0.2, candidates=100), lambda: _some_of_many(0.2, 100)),
+        ("SparseVectorDP 0.5 + 0.5", acc.curves.SparseVectorDP(epsilon1=0.5, epsilon2=0.5), lambda: _pinned(0.5, 0.5)),
         ("SampledGaussianDP 1, rate 0.01", sampled, lambda: _training_step(1.0, 0.01)),
         ("RepeatAndSelectDP of PureDP 0.5, 10 runs", best, lambda: _best_of(0.5, TEN)),
         ("ChosenAfter PureDP 0.1: Gaussian 0.3 or PureDP 0.5", chosen, lambda: max(_after(0.1, each) for each in chosen.options)),
@@ -215,7 +215,7 @@ def _training_step(mu: float, rate: float) -> float:
 def plans() -> Iterator[Row]:
     laplaces = 100 * acc.LaplaceDP(epsilon=0.1)
     widths = np.linspace(0.02, 0.06, 365)
-    many = acc.Composed.of([(1, acc.LaplaceDP(epsilon=float(w))) for w in widths])
+    many = acc.curves.Composed.of([(1, acc.LaplaceDP(epsilon=float(w))) for w in widths])
     each = Losses(tuple((1, Banded.laplace(float(w))) for w in widths))
     allowed, compose.MOST_STEPS = compose.MOST_STEPS, 400
     found = pld_epsilon(each, DELTA).value
@@ -223,8 +223,8 @@ def plans() -> Iterator[Row]:
     yield "365 different Laplace", many.epsilon(DELTA), found
     for name, part, like in (
         ("ZCDP 0.001", acc.ZCDP(rho=0.001), acc.GaussianDP(mu=math.sqrt(0.002))),
-        ("sparse vector 0.05 + 0.05", acc.SparseVectorDP(epsilon1=0.05, epsilon2=0.05), acc.LaplaceDP(epsilon=0.05)),
-        ("a table", acc.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0)), acc.zero()),
+        ("sparse vector 0.05 + 0.05", acc.curves.SparseVectorDP(epsilon1=0.05, epsilon2=0.05), acc.LaplaceDP(epsilon=0.05)),
+        ("a table", acc.curves.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0)), acc.zero()),
     ):
         yield f"100 Laplace 0.1 and {name}", (laplaces + part).epsilon(DELTA), (laplaces + like).epsilon(DELTA)
     import dp_accounting
@@ -237,7 +237,7 @@ def plans() -> Iterator[Row]:
 
 GAP, FAILS = {"epsilon": 1.0, "delta": 5e-7}, {"failure_delta": 5e-7}
 ONE = dps.Sensitivity(l0=1)
-RELATIONS: tuple[acc.Relation, acc.Relation] = ("add_remove", "replace_one")
+RELATIONS: tuple[acc.arguments.Relation, acc.arguments.Relation] = ("add_remove", "replace_one")
 
 # Of every mechanism one that costs about a nat, the number of candidates and the greatest count of the inputs that are searched.
 MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
@@ -351,7 +351,7 @@ def permuted() -> Iterator[Row]:
 
 def best_of_many() -> Iterator[Row]:
     """The best of ten at small orders and in sums: ratios that alternate finely reach what one run costs (W4 (vi))."""
-    for runs, name in ((TEN, "geometric"), (acc.PoissonRuns(mean=10.0), "Poisson")):
+    for runs, name in ((TEN, "geometric"), (acc.curves.PoissonRuns(mean=10.0), "Poisson")):
         best, one = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.1), distribution=runs), acc.PureDP(epsilon=0.1)
         yield f"best of 10 ({name}) of PureDP 0.1, order 2", float(best.rdp(2.0)), float(one.rdp(2.0))
         yield f"best of 10 ({name}) of PureDP 0.1, 100 times", (100 * best).epsilon(DELTA), (100 * one).epsilon(DELTA)
@@ -534,7 +534,7 @@ def _among_equals(mechanism: Any, first: int, second: int, equals: int, expected
 
 def otherwise(mechanism: dps.Mechanism) -> dps.Mechanism | None:
     """The same noise parameters under the other relation; None where nothing is proved there."""
-    relation: acc.Relation = "replace_one" if mechanism.relation == "add_remove" else "add_remove"
+    relation: acc.arguments.Relation = "replace_one" if mechanism.relation == "add_remove" else "add_remove"
     if relation not in mechanism.traits.relations:
         return None
     settings = settings_of(mechanism)

@@ -75,7 +75,7 @@ def test_topk_takes_its_part_of_a_ledger_of_declared_releases(tmp_path: Path) ->
     assert "CanonicalTopK" in said
     assert "error:" in told(*asked, "--mechanism", "limited_domain", status=2)
     with Ledger.open(ledger[1]) as opened:
-        assert opened.total("d").spent == acc.Price(10**12, 0)
+        assert opened.total("d").spent == acc.price.Price(10**12, 0)
         paid = [entry.curve for entry in opened.entries("d") if entry.action == "charge"]
     assert len(paid) == 1
     assert acc.Curve.from_json(str(paid[0])).pure_epsilon == pytest.approx(0.0866, rel=1e-9)

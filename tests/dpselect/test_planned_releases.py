@@ -59,7 +59,7 @@ DEFAULTS = {
 }
 
 
-def charged(folder: Path, budget: acc.Budget, mechanism: dps.Mechanism) -> tuple[int, acc.BudgetExceeded, acc.Price]:
+def charged(folder: Path, budget: acc.Budget, mechanism: dps.Mechanism) -> tuple[int, acc.BudgetExceeded, acc.price.Price]:
     """How many releases a ledger on SQLite takes one by one, its refusal, and what was spent then."""
     with Ledger.open(f"sqlite:///{folder / 'p.db'}") as ledger:
         ledger.create_dataset("d", budget, "add_remove")
@@ -118,7 +118,7 @@ def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges:
     for factor, enough in ((1.0, True), (1.000001, False)):
         price = budget._itemised(acc.BoundedRange(epsilon=found * factor))
         assert price is not None
-        assert budget.fits(acc.Price(0, 0), price.times(charges)) is enough
+        assert budget.fits(acc.price.Price(0, 0), price.times(charges)) is enough
     curve = acc.BoundedRange(epsilon=found)
     assert budget.cost_of_each(curve, charges) <= budget.limit < budget.cost_of_each(curve, charges + 1)
 
@@ -129,7 +129,7 @@ def test_what_cannot_be_shared_is_refused() -> None:
         calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), APPROXIMATE, charges=0)
     with pytest.raises(acc.AccountingError, match="releases"):
         TopKRequest(k=1, releases=0)
-    with pytest.raises(acc.CalibrationError, match="1,000,000,000,000,000 releases by LimitedDomain"):
+    with pytest.raises(acc.errors.CalibrationError, match="1,000,000,000,000,000 releases by LimitedDomain"):
         fitted("limited_domain", APPROXIMATE, TopKRequest(k=1, releases=10**15))
     with pytest.raises(acc.AccountingError, match="delta"):
         fitted("limited_domain", acc.Budget(epsilon=1.0), UNKNOWN)

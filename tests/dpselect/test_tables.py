@@ -96,7 +96,7 @@ def test_positions_that_are_private_make_no_table() -> None:
 def test_a_missing_library_is_named_with_its_extra(module: str, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says what to install."""
     monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(acc.MissingExtra, match=rf"\.\[{module.replace('pyarrow', 'arrow')}\]"):
+    with pytest.raises(acc.errors.MissingExtra, match=rf"\.\[{module.replace('pyarrow', 'arrow')}\]"):
         getattr(RANKED, method)()
 
 

@@ -25,21 +25,29 @@ TWICE = dps.DiscoverThenSelect(
 
 
 CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
-    "calibrate": (lambda: A.calibrate(3, BUDGET), acc.InvalidArgument, "family must be a function .* not int: pass one"),
-    "calibrate_count": (lambda: A.calibrate_count(3, BUDGET), acc.InvalidArgument, "family must be a function .* not int: pass"),
+    "calibrate": (lambda: A.calibrate(3, BUDGET), acc.errors.InvalidArgument, "family must be a function .* not int: pass one"),
+    "calibrate_count": (
+        lambda: A.calibrate_count(3, BUDGET),
+        acc.errors.InvalidArgument,
+        "family must be a function .* not int: pass",
+    ),
     "calibrated": (
         lambda: D.calibrated(lambda e: acc.BoundedRange(epsilon=e), BUDGET),
         dps.InvalidRequest,
         "family returned a BoundedRange, .*: return a mechanism",
     ),
-    "calibrated, no function": (lambda: D.calibrated(3, BUDGET), acc.InvalidArgument, "family must be a function .* not int"),
+    "calibrated, no function": (
+        lambda: D.calibrated(3, BUDGET),
+        acc.errors.InvalidArgument,
+        "family must be a function .* not int",
+    ),
     "calibrated, no budget": (
         lambda: D.calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), 1.0),
-        acc.InvalidArgument,
+        acc.errors.InvalidArgument,
         "budget must be a Budget, not float: state one",
     ),
     "Session": (lambda: D.Session(3, "x"), dps.InvalidRequest, "ledger must be an accounting.Ledger, not int: open one"),
-    "PrivacyFilter": (lambda: A.PrivacyFilter("b"), acc.InvalidArgument, "budget must be a Budget, not str: state one"),
+    "PrivacyFilter": (lambda: A.PrivacyFilter("b"), acc.errors.InvalidArgument, "budget must be a Budget, not str: state one"),
     "worst_case": (lambda: D.verify.worst_case(CURVE), dps.InvalidRequest, "mechanism must be .* not BoundedRange: pass"),
     "worst_case, size": (
         lambda: D.verify.worst_case(EM, candidates="x"),
@@ -89,12 +97,12 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
     "Scores.ranked": (lambda: D.Scores.ranked(SCORES, "x"), dps.InvalidRequest, "count=<str> must be an integer >= 1"),
     "adaptive_composition": (
         lambda: A.adaptive_composition(3, 1e-6),
-        acc.InvalidArgument,
+        acc.errors.InvalidArgument,
         "steps must be a list .* not int: put it in a list",
     ),
     "adaptive_composition, one curve": (
         lambda: A.adaptive_composition(CURVE, 1e-6),
-        acc.InvalidArgument,
+        acc.errors.InvalidArgument,
         "steps must be a list .* not BoundedRange: put it in a list",
     ),
 }

@@ -21,7 +21,7 @@ from dpselect.mechanisms.noise_curves import ratio_up
 ROUNDS, LABELS, GAP_NOISE, TEST_NOISE, FAILURE, DELTA = 600, 40, 50.0, 60.0, 1e-9, 1e-6
 PRINTED = 3.6
 SAME_DEVIATION = GAP_NOISE * math.sqrt(6) / math.pi  # Gumbel noise of this scale has the standard deviation of theirs
-SHIFTS: dict[acc.Relation, int] = {"add_remove": 1, "replace_one": 2}
+SHIFTS: dict[acc.arguments.Relation, int] = {"add_remove": 1, "replace_one": 2}
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,13 @@ class Celeba:
     best: float
 
 
-def gaussian_gap(relation: acc.Relation) -> acc.Curve:
+def gaussian_gap(relation: acc.arguments.Relation) -> acc.Curve:
     """One round of theirs: Gaussian noise on the 40 gaps, and on the gap that is tested."""
     choice = GaussianGap(scale=GAP_NOISE, kbar=LABELS, relation=relation).curve
     return choice + acc.GaussianDP(mu=ratio_up(SHIFTS[relation], TEST_NOISE))
 
 
-def gumbel_gap(relation: acc.Relation, scale: float) -> acc.Curve:
+def gumbel_gap(relation: acc.arguments.Relation, scale: float) -> acc.Curve:
     """One round with Gumbel noise on the gaps instead (Theorem S3): what StableVoting does, with two noises of its own."""
     shift = SHIFTS[relation]
     return acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)) + acc.GaussianDP(mu=ratio_up(shift, TEST_NOISE))
@@ -57,12 +57,12 @@ def cost(per_round: acc.Curve) -> Celeba:
 
 
 @functools.cache
-def programme(relation: acc.Relation, scale: float) -> float:
+def programme(relation: acc.arguments.Relation, scale: float) -> float:
     """The same by the adaptive programme, for Gumbel noise."""
     shift = SHIFTS[relation]
     choice = acc.Approximate(curve=acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)), delta0=FAILURE)
     test = acc.GaussianDP(mu=ratio_up(shift, TEST_NOISE))
-    return acc.adaptive_composition([choice, test] * ROUNDS, DELTA).epsilon_upper
+    return acc.convert.adaptive_composition.adaptive_composition([choice, test] * ROUNDS, DELTA).epsilon_upper
 
 
 def table() -> Iterator[str]:
@@ -112,7 +112,9 @@ def test_ep1_what_their_variant_costs() -> None:
         2,
     ),
 )
-def test_ep1_gumbel_noise_costs_what_they_hoped_for(relation: acc.Relation, scale: float, expected: tuple[float, float]) -> None:
+def test_ep1_gumbel_noise_costs_what_they_hoped_for(
+    relation: acc.arguments.Relation, scale: float, expected: tuple[float, float]
+) -> None:
     """With Gumbel noise labels cost nothing: 3.9 under add_remove at equal deviation, and 8.6 for ballots that are replaced."""
     assert cost(gumbel_gap(relation, scale)).rdp == pytest.approx(expected[0], abs=2e-3)
     assert programme(relation, scale) == pytest.approx(expected[1], rel=1e-3)

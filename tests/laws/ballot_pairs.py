@@ -39,7 +39,7 @@ def totals(choices: tuple[Ballot, ...], teachers: int) -> set[Counts]:
 
 
 @cache
-def neighbours(labels: int, fewest: int, most: int, teachers: int, relation: acc.Relation) -> frozenset[Pair]:
+def neighbours(labels: int, fewest: int, most: int, teachers: int, relation: acc.arguments.Relation) -> frozenset[Pair]:
     """All ordered pairs of counts of `teachers` ballots that differ by one teacher's ballot, or by one teacher."""
     choices = ballots(labels, fewest, most)
     rest = totals(choices, teachers - 1)

@@ -11,14 +11,14 @@ import dpselect as dps
 from dpselect import pate
 from dpselect.pate.ballots import Unit
 
-NEIGHBOURS: tuple[tuple[Unit, acc.Relation], ...] = (
+NEIGHBOURS: tuple[tuple[Unit, acc.arguments.Relation], ...] = (
     ("record", "replace_one"),
     ("record", "add_remove"),
     ("teacher", "add_remove"),
 )
 
 
-def _winners(unit: Unit, relation: acc.Relation) -> list[Case]:
+def _winners(unit: Unit, relation: acc.arguments.Relation) -> list[Case]:
     mechanisms: list[dps.Mechanism] = [
         *[pate.GNMax(sigma=sigma, labels=labels, relation=relation, unit=unit) for sigma in (0.7, 2.0) for labels in (1, 2, 3)],
         *[
@@ -29,7 +29,7 @@ def _winners(unit: Unit, relation: acc.Relation) -> list[Case]:
     return [Case(mechanism, ((mechanism.least_candidates, 4),)) for mechanism in mechanisms]
 
 
-def _levels(unit: Unit, relation: acc.Relation) -> list[Case]:
+def _levels(unit: Unit, relation: acc.arguments.Relation) -> list[Case]:
     mechanisms: list[dps.Mechanism] = [
         *[pate.BinaryVoting(sigma=0.8, labels=labels, threshold=1.5, relation=relation, unit=unit) for labels in (1, 2, 3)],
         *[pate.TauVoting(tau=tau, sigma=0.8, labels=3, threshold=2, relation=relation, unit=unit) for tau in (1, 2, 4)],
@@ -38,7 +38,7 @@ def _levels(unit: Unit, relation: acc.Relation) -> list[Case]:
     return [Case(mechanism, ((mechanism.least_candidates, 3),)) for mechanism in mechanisms]
 
 
-def _stable(unit: Unit, relation: acc.Relation) -> list[Case]:
+def _stable(unit: Unit, relation: acc.arguments.Relation) -> list[Case]:
     settings = [(1.0, 0.05, 1, None, None), (1.0, 0.01, 2, None, None), (0.2, 0.3, 3, 2, (0.0, 1.0)), (3.0, 1e-3, 3, None, None)]
     mechanisms: list[Any] = [
         pate.StableVoting(

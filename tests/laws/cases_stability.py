@@ -12,7 +12,7 @@ from dpselect.mechanisms.gaps import GaussianGap, LargeGap, TargetSize
 from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.scores import Domain
 
-RELATIONS: tuple[acc.Relation, ...] = get_args(acc.Relation)
+RELATIONS: tuple[acc.arguments.Relation, ...] = get_args(acc.arguments.Relation)
 DOMAINS: tuple[Domain, ...] = get_args(Domain)
 
 

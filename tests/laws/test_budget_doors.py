@@ -39,7 +39,9 @@ HISTOGRAM = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=FEW)  # gauss
 OBSERVED = dps.Scores([9000, 5000], labels=["zoo", "park"], sensitivity=FEW, domain="observed")
 QUANTILES = dps.JointQuantiles(quantiles=(0.5,), low=0, high=10, step=1, epsilon=0.3)
 RUNS = dps.RepeatAndSelect(
-    base=acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-7), distribution=acc.PoissonRuns(mean=2.0), relation="add_remove"
+    base=acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-7),
+    distribution=acc.curves.PoissonRuns(mean=2.0),
+    relation="add_remove",
 )
 HORIZON = dps.ContinualTopK(k=2, periods=2, scale=20.0, delta=1e-6)
 VOTES = pate.data_dependent([[100, 0, 0], [90, 8, 2]], pate.GNMax(sigma=12.0, labels=3), teachers=100)
@@ -52,7 +54,7 @@ class Charged(NamedTuple):
 
     charge: Callable[[dps.Session, Path], object]
     curves: list[acc.Curve]
-    relation: acc.Relation = "add_remove"
+    relation: acc.arguments.Relation = "add_remove"
 
 
 def _schedule(session: dps.Session, _: Path) -> None:
@@ -110,13 +112,15 @@ ORDER = 8.0
 EARLIER = acc.ApproxDP(epsilon=1.0, delta=1e-9)
 
 
-def priced(*curves: acc.Curve) -> acc.Price:
+def priced(*curves: acc.Curve) -> acc.price.Price:
     """What charges cost at the order."""
     ample = acc.Budget(epsilon=1e3, delta=0.5, order=ORDER, failure=0.25)
-    return reduce(acc.Price.plus, map(ample.price, curves))
+    return reduce(acc.price.Price.plus, map(ample.price, curves))
 
 
-def paid_by(ledger: Ledger, name: str, price: acc.Price, relation: acc.Relation, main: float, failure: float) -> dps.Session:
+def paid_by(
+    ledger: Ledger, name: str, price: acc.price.Price, relation: acc.arguments.Relation, main: float, failure: float
+) -> dps.Session:
     """A session on a new dataset of which these shares of the two parts of a price are left, after an earlier charge: the first
     one of a budget may be a plan, which is priced by the best accounting."""
     spent = priced(EARLIER)

@@ -74,7 +74,7 @@ def _charged(charge: Callable[[int], object]) -> list[bool]:
     def allowed(times: int) -> bool:
         try:
             charge(times)
-        except (acc.BudgetExceeded, acc.Unaffordable):
+        except (acc.BudgetExceeded, acc.errors.Unaffordable):
             return False
         return True
 
@@ -87,10 +87,10 @@ def _filter(budget: acc.Budget, curve: acc.Curve, _: Any) -> list[bool]:
     return _charged(lambda times: kept.charge(curve, times))
 
 
-def _price(budget: acc.Budget, curve: acc.Curve, count: int) -> acc.Price | None:
+def _price(budget: acc.Budget, curve: acc.Curve, count: int) -> acc.price.Price | None:
     try:
         return budget.price(curve).times(count)
-    except acc.Unaffordable:
+    except acc.errors.Unaffordable:
         return None
 
 
@@ -106,12 +106,12 @@ def _can_afford(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
 def _how_many(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
     try:
         return budget.how_many(curve) >= count and budget.how_many(curve, _price(budget, curve, count - 1) or NOTHING) >= 1
-    except acc.Unaffordable:
+    except acc.errors.Unaffordable:
         return False
 
 
 def _remaining(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
-    left = acc.Remaining(budget, _price(budget, curve, count - 1) or NOTHING)
+    left = acc.remaining.Remaining(budget, _price(budget, curve, count - 1) or NOTHING)
     return left.main >= 1 if budget.release is not None else left.failure * (1 + 1e-9) >= curve.delta0
 
 
@@ -126,7 +126,7 @@ def _calibrated(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
         return (
             acc.calibrate(lambda scale: curve if scale >= 1 else acc.PureDP(epsilon=1e-9), budget, (0.5, 1), charges=count) == 1
         )
-    except acc.CalibrationError:
+    except acc.errors.CalibrationError:
         return False
 
 
@@ -180,7 +180,7 @@ PLANNED: dict[str, Rule] = {
     "Budget.admits": lambda budget, curve, count: budget.admits(count * curve),
     "Budget.cost": lambda budget, curve, count: budget.cost(count * curve) <= budget.limit,
     "Budget.covers": lambda budget, curve, count: budget.covers(budget.cost(count * curve)),
-    "calibrate_count": lambda budget, curve, count: acc.calibrate_count(curve, budget) >= count,
+    "calibrate_count": lambda budget, curve, count: acc.calibration.calibrate_count(curve, budget) >= count,
 }
 # Which of them it is does not depend on the kind of budget.
 SCOPES: dict[str, Door] = {

@@ -46,7 +46,7 @@ def test_sqrt_k_family_covers_two_groups_of_many() -> None:
     """At k = 400 of 800, where the family beats the pure bound, exact laws of two-group pairs stay below the profile."""
     k, m = 400, 800
     curve = winners_curve("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
-    assert isinstance(curve, acc.Tighter)
+    assert isinstance(curve, acc.curves.Tighter)
     assert curve.epsilon(1e-6) < 0.95 * acc.LaplaceDP(epsilon=2 * k / 20_000).epsilon(1e-6)
     for sizes, start in (((400, 400), 0.0), ((200, 600), 0.0), ((400, 400), 30_000.0)):
         p = two_groups(start, 0.0, sizes, k, 20_000.0)

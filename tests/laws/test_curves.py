@@ -24,26 +24,26 @@ CURVES: list[acc.Curve] = [
     acc.BoundedRange(epsilon=0.7),
     acc.BoundedRange(epsilon=3.0),
     acc.GaussianDP(mu=0.4),
-    acc.GaussianMax(mu=0.4, candidates=10),
+    acc.curves.GaussianMax(mu=0.4, candidates=10),
     acc.LaplaceDP(epsilon=1.3),
     acc.ZCDP(rho=0.05),
     acc.ApproxDP(epsilon=0.5, delta=1e-4),
     acc.RenyiTable(orders=(1.5, 2, 8, 64, 512), values=(0.1, 0.2, 0.5, 3, 30)),
-    acc.ProfileTable(epsilons=(0.01, 0.02, 0.5), deltas=(1e-3, 1e-9, 0.0)),
-    acc.SparseVectorDP(epsilon1=0.4, epsilon2=0.7),
+    acc.curves.ProfileTable(epsilons=(0.01, 0.02, 0.5), deltas=(1e-3, 1e-9, 0.0)),
+    acc.curves.SparseVectorDP(epsilon1=0.4, epsilon2=0.7),
     acc.SampledGaussianDP(mu=0.7, rate=0.1),
     acc.curves.SampledNoiseDP(noise="gaussian", shift=0.5, rate=0.2, group=3),
     acc.curves.SampledNoiseDP(noise="laplace", shift=0.7, rate=0.1),
-    acc.SparseVectorDP(epsilon1=0.1, epsilon2=0.7, positives=20),
+    acc.curves.SparseVectorDP(epsilon1=0.1, epsilon2=0.7, positives=20),
     acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-7),
     acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.02), distribution=acc.TruncatedNegativeBinomial(eta=0.5, gamma=0.05)),
-    acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.2), distribution=acc.PoissonRuns(mean=6.0)),
+    acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.2), distribution=acc.curves.PoissonRuns(mean=6.0)),
     acc.RepeatAndSelectDP(
         base=acc.Approximate(curve=acc.GaussianDP(mu=0.3), delta0=1e-9), distribution=acc.TruncatedNegativeBinomial(gamma=0.1)
     ),
-    acc.tighter(acc.GaussianDP(mu=0.8), acc.GaussianMax(mu=0.4, candidates=10)),
+    acc.tighter(acc.GaussianDP(mu=0.8), acc.curves.GaussianMax(mu=0.4, candidates=10)),
     3 * acc.BoundedRange(epsilon=0.2) + acc.GaussianDP(mu=0.1) + 2 * acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=1e-9),
-    acc.ChosenAfter(
+    acc.curves.ChosenAfter(
         first=acc.BoundedRange(epsilon=0.05) + acc.LaplaceDP(epsilon=0.02),
         options=(acc.Approximate(curve=acc.GaussianDP(mu=0.2), delta0=1e-9), 5 * acc.BoundedRange(epsilon=0.1)),
     ),
@@ -260,8 +260,8 @@ def test_zero_concentrated_value() -> None:
         lambda: acc.RenyiTable(orders=(2,), values=(-1,)),
         lambda: acc.Approximate(curve=acc.zero(), delta0=1),
         lambda: acc.Approximate(curve={"kind": "nonsense"}, delta0=0.1),
-        lambda: acc.Composed(parts=[(0, acc.PureDP(epsilon=1))]),
-        lambda: acc.GaussianMax(mu=1, candidates=1.5),
+        lambda: acc.curves.Composed(parts=[(0, acc.PureDP(epsilon=1))]),
+        lambda: acc.curves.GaussianMax(mu=1, candidates=1.5),
         lambda: acc.Curve.from_json("not json"),
         lambda: acc.Curve.from_json('{"kind": "os.system", "command": "true"}'),
         lambda: acc.Curve.from_json("[" * 100_000),
@@ -277,18 +277,18 @@ def test_what_is_no_guarantee_is_refused(make: Callable[[], acc.Curve]) -> None:
 @pytest.mark.parametrize("delta", [-1e-9, 1.0, math.nan, math.inf, "0.1", True])
 def test_delta_outside_its_domain_is_refused(delta: object) -> None:
     """epsilon(delta) wants a delta in [0, 1)."""
-    with pytest.raises(acc.InvalidArgument):
+    with pytest.raises(acc.errors.InvalidArgument):
         acc.PureDP(epsilon=1).epsilon(delta)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("order", [1.0, 0.5, math.nan, math.inf, -2])
 def test_orders_outside_their_domain_are_refused(order: float) -> None:
     """rdp wants finite orders above 1."""
-    with pytest.raises(acc.InvalidArgument):
+    with pytest.raises(acc.errors.InvalidArgument):
         acc.PureDP(epsilon=1).rdp([2.0, order])
 
 
 def test_gaussian_noise_has_no_pure_guarantee() -> None:
     """At delta 0 a Gaussian mechanism has no finite epsilon, however small the tail that floats can hold."""
     assert acc.GaussianDP(mu=0.01).epsilon(0) == math.inf
-    assert acc.GaussianMax(mu=0.01, candidates=2).epsilon(0) == math.inf
+    assert acc.curves.GaussianMax(mu=0.01, candidates=2).epsilon(0) == math.inf

@@ -117,7 +117,7 @@ CASES = {
     "bounded_range": Case(acc.BoundedRange(epsilon=0.7), _spanning(0.7), (0.0, 0.2, 0.6), True),
     "gaussian_dp": Case(acc.GaussianDP(mu=0.7), _gaussian(0.7), (0.0, 0.2, 0.6, 3.0), True),
     "gaussian_max": Case(
-        acc.GaussianMax(mu=0.3, candidates=3), lambda epsilon: 3 * _gaussian(0.3)(epsilon), (0.5, 0.75, 1.5), False
+        acc.curves.GaussianMax(mu=0.3, candidates=3), lambda epsilon: 3 * _gaussian(0.3)(epsilon), (0.5, 0.75, 1.5), False
     ),
     "laplace_dp": Case(acc.LaplaceDP(epsilon=0.7), _laplace(0.7), (0.0, 0.2, 0.6), True),
     "zcdp": Case(acc.ZCDP(rho=0.1), _from_moments(_ORDERS, 0.1 * _ORDERS), (0.2, 0.75, 1.5), False),
@@ -125,13 +125,13 @@ CASES = {
         acc.RenyiTable(orders=(8.0,), values=(0.3,)), _from_moments(np.array([8.0]), np.array([0.3])), (0.5, 0.75, 1.5), False
     ),
     "profile_table": Case(
-        acc.ProfileTable(epsilons=(0.3, 0.9), deltas=(0.05, 0.01)),
+        acc.curves.ProfileTable(epsilons=(0.3, 0.9), deltas=(0.05, 0.01)),
         _two_points((0.3, 0.9), (0.05, 0.01)),
         (0.0, 0.2, 0.3, 0.5, 0.9, 1.5),
         True,
     ),
     # All of epsilon1 and epsilon2 in one direction: one Laplace shift (Theorem N7).
-    "sparse_vector_dp": Case(acc.SparseVectorDP(epsilon1=0.3, epsilon2=0.4), _laplace(0.7), (0.0, 0.35, 0.6), True),
+    "sparse_vector_dp": Case(acc.curves.SparseVectorDP(epsilon1=0.3, epsilon2=0.4), _laplace(0.7), (0.0, 0.35, 0.6), True),
     "sampled_gaussian_dp": Case(acc.SampledGaussianDP(mu=0.7, rate=0.1), _sampled(0.7, 0.1), (0.0, 0.2, 0.75), True),
     # G5: at a rate of q what q of the noise's own divergence is, at an epsilon that the rest of the sample makes larger.
     "sampled_noise_dp": Case(
@@ -150,9 +150,13 @@ CASES = {
         acc.RepeatAndSelectDP(base=acc.GaussianDP(mu=0.3), distribution=_TEN), _best_of(0.3, _TEN), (1.7, 1.85, 2.2), False
     ),
     "composed": Case(4 * acc.GaussianDP(mu=0.35), _gaussian(0.7), (0.0, 0.2, 0.6, 3.0), True),
-    "tighter": Case(acc.Tighter(curves=(acc.GaussianDP(mu=0.7), acc.PureDP(epsilon=0.9))), _gaussian(0.7), (0.0, 0.2), False),
+    "tighter": Case(
+        acc.curves.Tighter(curves=(acc.GaussianDP(mu=0.7), acc.PureDP(epsilon=0.9))), _gaussian(0.7), (0.0, 0.2), False
+    ),
     "chosen_after": Case(
-        acc.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(acc.GaussianDP(mu=0.5), acc.ApproxDP(epsilon=0.3, delta=0.02))),
+        acc.curves.ChosenAfter(
+            first=acc.PureDP(epsilon=0.1), options=(acc.GaussianDP(mu=0.5), acc.ApproxDP(epsilon=0.3, delta=0.02))
+        ),
         _after_response(0.1, [_gaussian(0.5), _randomised_response(0.3, 0.02)]),
         (0.2, 0.75, 3.0),
         False,
@@ -213,15 +217,15 @@ def test_failures_are_paid_for_to_the_unit(budget: acc.Budget, failure: float) -
     """The capacity is the declared probability in units of 10^-18; twenty twentieths fit, and not one unit more."""
     units = round(failure * 1e18)
     assert budget.capacity.failure == units
-    assert budget.fits(NOTHING, acc.Price(0, units))
-    assert not budget.fits(NOTHING, acc.Price(0, units + 1))
-    assert not budget.fits(acc.Price(0, 1), acc.Price(0, units))
+    assert budget.fits(NOTHING, acc.price.Price(0, units))
+    assert not budget.fits(NOTHING, acc.price.Price(0, units + 1))
+    assert not budget.fits(acc.price.Price(0, 1), acc.price.Price(0, units))
     twentieth = acc.ApproxDP(epsilon=1e-5, delta=failure / 20)
     assert budget.how_many(twentieth) == 20
     assert math.isfinite(budget.cost_of_each(twentieth, 20))
     assert math.isinf(budget.cost_of_each(twentieth, 21))
     assert budget.failure_of_each(20) == pytest.approx(failure / 20, rel=1e-5)
-    assert acc.Remaining(budget, acc.Price(0, units // 4)).failure == pytest.approx(0.75 * failure, rel=1e-12)
+    assert acc.remaining.Remaining(budget, acc.price.Price(0, units // 4)).failure == pytest.approx(0.75 * failure, rel=1e-12)
     kept = acc.PrivacyFilter(budget)
     kept.charge(twentieth, 20)
     with pytest.raises(acc.BudgetExceeded, match="failure"):
@@ -244,7 +248,7 @@ def test_a_ledger_pays_for_failures_to_the_unit(budget: acc.Budget, failure: flo
 
 def test_an_odometer_pays_for_failures_to_the_unit() -> None:
     """Twenty twentieths of the failure that it was given, and no more."""
-    odometer = acc.PrivacyOdometer(delta=1e-6, order=8.0, failure=1e-6)
+    odometer = acc.filter.PrivacyOdometer(delta=1e-6, order=8.0, failure=1e-6)
     odometer.charge(acc.ApproxDP(epsilon=1e-5, delta=5e-8), 20)
     with pytest.raises(acc.BudgetExceeded):
         odometer.charge(acc.ApproxDP(epsilon=1e-5, delta=1e-9))
@@ -259,9 +263,9 @@ RUNS = acc.TruncatedNegativeBinomial(eta=0.5, gamma=0.05)
         (acc.ApproxDP(epsilon=0.5, delta=1e-4), 1e-4),
         (acc.Approximate(curve=acc.ApproxDP(epsilon=0.5, delta=1e-4), delta0=2e-4), 3e-4),
         (7 * acc.ApproxDP(epsilon=0.5, delta=1e-4) + acc.Approximate(curve=acc.ZCDP(rho=0.1), delta0=1e-5), 7.1e-4),
-        (acc.Tighter(curves=(acc.ApproxDP(epsilon=0.5, delta=1e-4), acc.ApproxDP(epsilon=0.4, delta=2e-4))), 2e-4),
+        (acc.curves.Tighter(curves=(acc.ApproxDP(epsilon=0.5, delta=1e-4), acc.ApproxDP(epsilon=0.4, delta=2e-4))), 2e-4),
         (acc.RepeatAndSelectDP(base=acc.ApproxDP(epsilon=0.1, delta=1e-5), distribution=RUNS), RUNS.mean * 1e-5),
-        (acc.RepeatAndSelectDP(base=acc.ApproxDP(epsilon=0.1, delta=1e-5), distribution=acc.PoissonRuns(mean=6.0)), 6e-5),
+        (acc.RepeatAndSelectDP(base=acc.ApproxDP(epsilon=0.1, delta=1e-5), distribution=acc.curves.PoissonRuns(mean=6.0)), 6e-5),
     ],
 )
 def test_the_failure_of_what_is_made_of_curves_is_its_closed_form(curve: acc.Curve, failure: float) -> None:
@@ -274,7 +278,7 @@ def test_the_failure_of_what_is_made_of_curves_is_its_closed_form(curve: acc.Cur
 @pytest.mark.parametrize("candidates", [2, 10, 1000])
 def test_the_profile_of_a_gaussian_maximum_is_its_union_bound(mu: float, candidates: int) -> None:
     """Each candidate adds the profile of one Gaussian: equal to the quadrature-free closed form, not 5 % less."""
-    curve = acc.GaussianMax(mu=mu, candidates=candidates)
+    curve = acc.curves.GaussianMax(mu=mu, candidates=candidates)
     for epsilon in (0.5 * mu, 2 * mu, 4 * mu + 1):
         one = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
         assert curve.profile(epsilon) == pytest.approx(min(1.0, candidates * one), rel=1e-6)

@@ -145,7 +145,7 @@ def test_the_prices_of_stable_sets_are_their_closed_forms(rho: float, relation: 
 @pytest.mark.parametrize(("mu", "candidates"), [(0.1, 2), (0.4, 10), (2.0, 1000), (0.03, 10**18)])
 def test_the_moments_of_a_gaussian_maximum_are_their_union_bound(mu: float, candidates: int) -> None:
     """Theorem C9: order mu^2/2 + ln(candidates)/(order - 1), and its least value below the order where that is."""
-    curve, best = acc.GaussianMax(mu=mu, candidates=candidates), 1 + math.sqrt(2 * math.log(candidates)) / mu
+    curve, best = acc.curves.GaussianMax(mu=mu, candidates=candidates), 1 + math.sqrt(2 * math.log(candidates)) / mu
     least = mu**2 / 2 + mu * math.sqrt(2 * math.log(candidates))
     assert curve.rho == pytest.approx(least, rel=1e-12)
     for order in (1.01, (1 + best) / 2, best):

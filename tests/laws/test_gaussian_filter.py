@@ -155,7 +155,7 @@ def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) 
     """The count is the longest plan's; one more is refused by both; a part of a release is no release."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6, release=curve)
     count = budget.how_many(curve)
-    assert count == acc.calibrate_count(curve, acc.Budget(epsilon=1.0, delta=1e-6))
+    assert count == acc.calibration.calibrate_count(curve, acc.Budget(epsilon=1.0, delta=1e-6))
     kept = acc.PrivacyFilter(budget)
     kept.charge(curve, count - 1)
     kept.charge(curve)
@@ -163,7 +163,7 @@ def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) 
         kept.charge(curve)
     assert kept.remaining.main == 0
     assert budget.price(acc.zero()) == NOTHING
-    with pytest.raises(acc.Unaffordable, match=r"declared for releases of .* declare another dataset"):
+    with pytest.raises(acc.errors.Unaffordable, match=r"declared for releases of .* declare another dataset"):
         budget.price(3 * acc.ZCDP(rho=1e-3) + acc.GaussianDP(mu=3.0))
     assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
     assert budget.unused(curve, acc.zero()) == NOTHING
@@ -173,7 +173,7 @@ def test_what_counts_as_a_release() -> None:
     """Equal or smaller of the same kind; parts are counted; another kind is another thing, however small."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6, release=acc.GaussianDP(mu=0.05))
     one = budget.price(acc.GaussianDP(mu=0.05))
-    assert one == acc.Price(10**12, 0)
+    assert one == acc.price.Price(10**12, 0)
     assert budget.price(acc.GaussianDP(mu=0.01)) == one
     assert budget.price(3 * acc.GaussianDP(mu=0.05) + acc.GaussianDP(mu=0.02)) == one.times(4)
     for other in (
@@ -191,9 +191,9 @@ def test_what_counts_as_a_release() -> None:
         assert failing.price(acc.Approximate(curve=acc.GaussianDP(mu=0.04), delta0=delta0)).main == 10**12
     assert failing.price(acc.Approximate(curve=acc.GaussianDP(mu=0.04), delta0=1.05e-9)) == failing.capacity
     for wrong in ({"order": 8.0}, {"failure": 1e-7}):
-        with pytest.raises(acc.InvalidBudget, match="leave them out"):
+        with pytest.raises(acc.errors.InvalidBudget, match="leave them out"):
             acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ZCDP(rho=1e-3), **wrong)
-    with pytest.raises(acc.InvalidBudget, match="does not pay for one release"):
+    with pytest.raises(acc.errors.InvalidBudget, match="does not pay for one release"):
         acc.Budget(epsilon=1.0, delta=1e-6, release=acc.GaussianDP(mu=1.0))
 
 
@@ -215,7 +215,7 @@ def test_epsilon_so_far_of_gaussian_charges_holds(epsilon: float, delta: float) 
     budget = acc.Budget(epsilon=epsilon, delta=delta, order="gaussian")
     for share in (0.1, 0.5, 0.999):
         main = int(budget.capacity.main * share)
-        found, mu = Remaining(budget, acc.Price(main, 0)), math.sqrt(main * 1e-12)
+        found, mu = Remaining(budget, acc.price.Price(main, 0)), math.sqrt(main * 1e-12)
         assert found.epsilon is not None
         assert found.delta == delta
         assert norm.sf((found.epsilon - mu * mu / 2) / mu) <= delta / 2
@@ -260,7 +260,7 @@ def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(cou
 def test_a_choice_costs_its_first_answer_and_the_dearest_option() -> None:
     """Whichever is chosen, mu^2 of both; what is proved for one relation alone is so in every composition."""
     options = (acc.GaussianDP(mu=0.3), acc.GaussianDP(mu=0.2))
-    learnt = acc.ChosenAfter(first=acc.GaussianDP(mu=0.1), options=options)
+    learnt = acc.curves.ChosenAfter(first=acc.GaussianDP(mu=0.1), options=options)
     assert learnt.mu_squared == 0.1
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
     for curve in (
@@ -268,8 +268,8 @@ def test_a_choice_costs_its_first_answer_and_the_dearest_option() -> None:
         2 * sampled + acc.PureDP(epsilon=0.1),
         acc.Approximate(curve=sampled, delta0=1e-9),
         acc.tighter(sampled, acc.GaussianDP(mu=1.0)),
-        acc.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(sampled, acc.PureDP(epsilon=0.2))),
-        acc.RepeatAndSelectDP(base=sampled, distribution=acc.PoissonRuns(mean=2.0)),
+        acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(sampled, acc.PureDP(epsilon=0.2))),
+        acc.RepeatAndSelectDP(base=sampled, distribution=acc.curves.PoissonRuns(mean=2.0)),
     ):
         assert curve.proved_for == "add_remove"
         with pytest.raises(acc.RelationMismatch, match="proved for relation='add_remove' only"):
@@ -277,8 +277,8 @@ def test_a_choice_costs_its_first_answer_and_the_dearest_option() -> None:
         with pytest.raises(acc.RelationMismatch):
             acc.Accountant("replace_one").compose(curve, relation="replace_one")
         with pytest.raises(acc.RelationMismatch):
-            acc.Guarantee(curve, "replace_one")
-        assert acc.Guarantee(curve, "add_remove").curve == curve
+            acc.guarantee.Guarantee(curve, "replace_one")
+        assert acc.guarantee.Guarantee(curve, "add_remove").curve == curve
 
 
 def test_settling_gives_back_mu_squared() -> None:
@@ -286,7 +286,7 @@ def test_settling_gives_back_mu_squared() -> None:
     budget = acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian")
     whole = acc.Approximate(curve=acc.GaussianDP(mu=0.05) + 2 * acc.GaussianDP(mu=0.03), delta0=1e-8)
     part = acc.Approximate(curve=acc.GaussianDP(mu=0.05), delta0=1e-8)
-    assert budget.unused(whole, part) == acc.Price(1_800_000_000, 0)
+    assert budget.unused(whole, part) == acc.price.Price(1_800_000_000, 0)
     assert budget.unused(acc.GaussianDP(mu=0.2365), acc.GaussianDP(mu=0.1)) == NOTHING
 
 

@@ -84,7 +84,7 @@ def test_the_pair_is_below_the_curve_and_attains_it(delta: float) -> None:
     """Whatever the learnt bit chooses, the pair obeys the curve; what is promised of epsilon, delta and Renyi is attained."""
     options = (0.3, 0.3, 0.6)
     curves = tuple(_with_failure(acc.PureDP(epsilon=e), delta) for e in options)
-    curve = acc.ChosenAfter(first=acc.PureDP(epsilon=0.2), options=curves)
+    curve = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.2), options=curves)
     assert excess(curve, attained(0.2, options, delta)) <= 1e-12
     same = attained(0.2, (0.6, 0.6), delta)
     one, other = aligned(same)
@@ -101,7 +101,7 @@ def test_mutants_of_five_percent_die(part: str, delta: float) -> None:
     if part == "delta" and delta == 0:
         return
     shrink = {name: 0.95 if name == part else 1.0 for name in ("first", "option", "delta")}
-    mutant = acc.ChosenAfter(
+    mutant = acc.curves.ChosenAfter(
         first=acc.PureDP(epsilon=0.2 * shrink["first"]),
         options=(_with_failure(acc.PureDP(epsilon=0.6 * shrink["option"]), delta * shrink["delta"]),),
     )
@@ -110,7 +110,7 @@ def test_mutants_of_five_percent_die(part: str, delta: float) -> None:
 
 def test_the_cheapest_option_is_no_price() -> None:
     """A curve of the first of the options alone is exceeded by an adversary who sees the learnt bit."""
-    wrong = acc.ChosenAfter(first=acc.PureDP(epsilon=0.2), options=(acc.PureDP(epsilon=0.3),))
+    wrong = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.2), options=(acc.PureDP(epsilon=0.3),))
     assert excess(wrong, attained(0.2, (0.3, 0.6), 0.0)) > 0.01
 
 
@@ -140,7 +140,7 @@ def test_delta_is_attained_at_every_epsilon_by_its_own_adversary(fewer: str) -> 
     options = ((0.3, 0.02), (0.6, 0.0))
     small, narrow, rare = FEWER[fewer]
     kept = tuple(_with_failure(acc.ApproxDP(epsilon=e * narrow, delta=d * rare), 0.0) for e, d in options)
-    curve = acc.ChosenAfter(first=acc.PureDP(epsilon=0.2 * small), options=kept)
+    curve = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.2 * small), options=kept)
     short = []
     for epsilon in (0.05, 0.2, 0.35, 0.45, 0.6, 0.7):
         pair = aligned(hurting(epsilon, 0.2, options))
@@ -152,7 +152,7 @@ def test_a_laplace_answer_is_averaged_over() -> None:
     """The dearest option's divergence at what is left of epsilon, in the mean over the exact loss of a Laplace answer; and the
     inverse is where that is delta."""
     first, options = 0.2, (acc.GaussianDP(mu=0.25), acc.BoundedRange(epsilon=0.9), acc.ApproxDP(epsilon=0.5, delta=1e-3))
-    curve = acc.ChosenAfter(first=acc.LaplaceDP(epsilon=first), options=options)
+    curve = acc.curves.ChosenAfter(first=acc.LaplaceDP(epsilon=first), options=options)
 
     def dearest(left: float) -> float:
         away = max(option.delta(abs(left)) for option in options)
@@ -180,7 +180,7 @@ def test_a_laplace_answer_is_averaged_over() -> None:
 )
 def test_without_a_delta_epsilons_add_up(first: acc.Curve, option: acc.Curve) -> None:
     """A delta that underflows is not 0: below the sum of pure epsilons something is left of it."""
-    curve = acc.ChosenAfter(first=first, options=(option,))
+    curve = acc.curves.ChosenAfter(first=first, options=(option,))
     assert curve.epsilon(0.0) == curve.pure_epsilon
     assert curve.delta(0.99 * curve.pure_epsilon) > 0
     assert curve.delta(curve.pure_epsilon) == 0
@@ -190,7 +190,7 @@ def test_without_a_delta_epsilons_add_up(first: acc.Curve, option: acc.Curve) ->
     "first",
     [
         acc.PureDP(epsilon=1e-12) + acc.PureDP(epsilon=1.0),
-        acc.ProfileTable(epsilons=(0.0, 10.0), deltas=(1e-20, 0.0)),
+        acc.curves.ProfileTable(epsilons=(0.0, 10.0), deltas=(1e-20, 0.0)),
         acc.LaplaceDP(epsilon=5e-324),
         acc.PureDP(epsilon=1e300),
     ],
@@ -198,7 +198,7 @@ def test_without_a_delta_epsilons_add_up(first: acc.Curve, option: acc.Curve) ->
 )
 def test_first_answers_of_any_size_have_a_price(first: acc.Curve) -> None:
     """Steps of very different sizes, tiny and huge ones: a few cells are enough, and epsilon falls as delta grows."""
-    curve = acc.ChosenAfter(first=first, options=(acc.GaussianDP(mu=0.2), acc.PureDP(epsilon=0.3)))
+    curve = acc.curves.ChosenAfter(first=first, options=(acc.GaussianDP(mu=0.2), acc.PureDP(epsilon=0.3)))
     deltas = [curve.delta(epsilon) for epsilon in (0.0, 0.5, 1.0, 12.0)]
     assert deltas == sorted(deltas, reverse=True)
     assert 0 <= deltas[-1] <= deltas[0] <= 1
@@ -210,7 +210,7 @@ def test_delta_falls_and_is_the_inverse_of_epsilon(epsilon: float) -> None:
     """Among options that differ much, some of which epsilon is beyond."""
     small = (12 * acc.PureDP(epsilon=0.0123), acc.GaussianDP(mu=0.3), acc.ApproxDP(epsilon=0.2, delta=1e-9))
     for first in (2 * acc.LaplaceDP(epsilon=0.235475), acc.BoundedRange(epsilon=3.85)):
-        curve = acc.ChosenAfter(first=first, options=small)
+        curve = acc.curves.ChosenAfter(first=first, options=small)
         delta = curve.delta(epsilon)
         assert curve.delta(1.01 * epsilon) <= delta
         assert curve.delta(curve.epsilon(delta)) == pytest.approx(delta, rel=2e-3)
@@ -242,7 +242,7 @@ def released(log: Sequence[User], learning: Learning, ways: Mapping[int, tuple[f
     return joint(seen(log, learning), lambda y: answers[2 if y[0] < 2 else int(y[1] > y[0])])
 
 
-def ways_under(relation: acc.Relation, factor: float = 1.0) -> dict[int, tuple[float, dps.Mechanism]]:
+def ways_under(relation: acc.arguments.Relation, factor: float = 1.0) -> dict[int, tuple[float, dps.Mechanism]]:
     """One noisy vector of clipped counts, or a selection from whole ones, `factor` times as loud."""
     found: dict[int, tuple[float, dps.Mechanism]] = {}
     for way, clip in CLIPS.items():
@@ -279,7 +279,7 @@ def test_learnt_clips_where_users_are_replaced() -> None:
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_the_histogram_attains_its_price(relation: acc.Relation) -> None:
+def test_the_histogram_attains_its_price(relation: acc.arguments.Relation) -> None:
     """A user more, or one of another cell, attains epsilon; a histogram with 5 % less noise is told from that."""
     learning = Learning(epsilon=0.4, relation=relation)
     logs = ([], [(0,)]) if relation == "add_remove" else ([(0, 1)], [(0,)])
@@ -358,7 +358,7 @@ def test_learning_and_answer_are_within_the_budget(budget: acc.Budget, candidate
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "relation"), [(1.0, "add_remove"), (50.0, "replace_one")])
-def test_counts_of_public_items_leave_room_for_learning(epsilon: float, relation: acc.Relation) -> None:
+def test_counts_of_public_items_leave_room_for_learning(epsilon: float, relation: acc.arguments.Relation) -> None:
     """The costs that fit the choices and the sum are of one account: two would differ in the eighth digit, and learn nothing."""
     budget, whole = acc.Budget(epsilon=epsilon, delta=1e-6), dps.Sensitivity.of_counts(relation)
     informed = Informed.of(budget, dps.TopKRequest(k=3, candidates=7, counts=0.1, recounted=True, sensitivity=whole))

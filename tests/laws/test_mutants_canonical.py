@@ -156,7 +156,7 @@ def test_a_family_with_too_little_noise_is_caught() -> None:
     """A profile for a hundred times the noise that runs fails on two groups of many candidates: the theorem is far from tight."""
     k, m, scale = 400, 800, 200.0
     profile = winners_curve("laplace", 20_000.0, dps.Sensitivity(monotone=False), m, k)
-    assert isinstance(profile, acc.Tighter)
+    assert isinstance(profile, acc.curves.Tighter)
     curve = next(curve for curve in profile.curves if isinstance(curve, ProfileTable))
     p = two_groups(0.0, 0.0, (400, 400), k, scale)
     q = two_groups(1.0, -1.0, (400, 400), k, scale)

@@ -82,7 +82,7 @@ def _atoms(patch: Patch, cut: float) -> bool:
         return type(found)(found.low, cut * found.mass, cut * found.infinity)
 
     patch.setattr(Atoms, "pmf", lighter)
-    table = acc.ProfileTable(epsilons=(0.1, 0.31, 1.07), deltas=(0.03, 1e-4, 1e-7))
+    table = acc.curves.ProfileTable(epsilons=(0.1, 0.31, 1.07), deltas=(0.03, 1e-4, 1e-7))
     return pld_delta.__wrapped__(table.losses(), 0.2).value >= table.profile(0.2)
 
 

@@ -26,7 +26,7 @@ from dpselect.scores import Scores
 from dpselect.verify.divergences import hockey_stick, renyi
 
 # What neighbours are: a record replaced, a record that comes or goes, a teacher who does.
-NEIGHBOURS: tuple[tuple[Unit, acc.Relation], ...] = (
+NEIGHBOURS: tuple[tuple[Unit, acc.arguments.Relation], ...] = (
     ("record", "replace_one"),
     ("record", "add_remove"),
     ("teacher", "add_remove"),
@@ -46,11 +46,11 @@ def votes_of(mechanism: dps.Mechanism, labels: int) -> int:
 def ballot_pairs_of(mechanism: dps.Mechanism, labels: int, teachers: int) -> list[Pair]:
     """Counts of neighbouring ballots: one ballot changed, or one more of them for a teacher who comes or goes."""
     comes_or_goes = getattr(mechanism, "unit", "record") == "teacher" and mechanism.relation == "add_remove"
-    how: acc.Relation = "add_remove" if comes_or_goes else "replace_one"
+    how: acc.arguments.Relation = "add_remove" if comes_or_goes else "replace_one"
     return sorted(neighbours(labels, 0, votes_of(mechanism, labels), teachers, how))
 
 
-def mechanisms(labels: int, unit: Unit, relation: acc.Relation) -> list[dps.Mechanism]:
+def mechanisms(labels: int, unit: Unit, relation: acc.arguments.Relation) -> list[dps.Mechanism]:
     """Every mechanism, with noise small enough for a wrong constant to show."""
     return [
         *[pate.GNMax(sigma=sigma, labels=labels, relation=relation, unit=unit) for sigma in (0.5, 1.0, 3.0)],
@@ -67,7 +67,7 @@ def mechanisms(labels: int, unit: Unit, relation: acc.Relation) -> list[dps.Mech
 @pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize("labels", [2, 3])
 @pytest.mark.parametrize("place", spread(range(13), 7))
-def test_curve_covers_every_pair_of_ballots(place: int, labels: int, unit: Unit, relation: acc.Relation) -> None:
+def test_curve_covers_every_pair_of_ballots(place: int, labels: int, unit: Unit, relation: acc.arguments.Relation) -> None:
     """Over all ballots of one to four teachers, exact divergences of all neighbouring pairs stay below the curve."""
     mechanism = mechanisms(labels, unit, relation)[place]
     for teachers in TEACHERS:
@@ -77,7 +77,7 @@ def test_curve_covers_every_pair_of_ballots(place: int, labels: int, unit: Unit,
 
 @pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize(("labels", "votes"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
-def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, unit: Unit, relation: acc.Relation) -> None:
+def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, unit: Unit, relation: acc.arguments.Relation) -> None:
     """`verify.worst_case` compares every change that one teacher's ballot can make, and more."""
     mechanism = pate.TauVoting(tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation, unit=unit)
     changes = set(verify.changes(mechanism.covers, labels))
@@ -134,7 +134,7 @@ def voted(records: dict[int, int]) -> tuple[int, int]:
     ids=["replaced", "gone"],
 )
 def test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation(
-    relation: acc.Relation, near: dict[int, int]
+    relation: acc.arguments.Relation, near: dict[int, int]
 ) -> None:
     """A record that goes, as one that is replaced, flips one ballot: the laws reach the curve, and 5 % less would not do, nor the
     price of a teacher."""

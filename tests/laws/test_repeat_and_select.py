@@ -189,7 +189,7 @@ def test_no_pair_is_told_apart_beyond_the_profile_made_of_the_bases(law: Any, se
         deltas = np.maximum(hockey_stick(p, q, levels), hockey_stick(q, p, levels))[:, 0] * (1 + 1e-12)
         kept = np.append(np.flatnonzero(np.diff(deltas) < 0), len(levels) - 1)
         curve = acc.RepeatAndSelectDP(
-            base=acc.ProfileTable(epsilons=levels[kept].tolist(), deltas=deltas[kept].tolist()), distribution=law
+            base=acc.curves.ProfileTable(epsilons=levels[kept].tolist(), deltas=deltas[kept].tolist()), distribution=law
         )
         for scores in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2]):
             first, second = (released(law, side[None, :], scores) for side in (p, q))
@@ -319,7 +319,7 @@ def test_events_are_read_and_written() -> None:
     once = from_dp_event(dp_event.RepeatAndSelectDpEvent(dp_event.GaussianDpEvent(2.0), 1.0, 0.0), "add_remove")
     assert once == acc.GaussianDP(mu=0.5) or once.epsilon(1e-6) == pytest.approx(acc.GaussianDP(mu=0.5).epsilon(1e-6))
     for law in (LAWS[1], LAWS[4]):
-        with pytest.raises(acc.NoEquivalent, match="eta below 0"):
+        with pytest.raises(acc.errors.NoEquivalent, match="eta below 0"):
             acc.RepeatAndSelectDP(base=acc.ZCDP(rho=0.1), distribution=law).to_dp_event()
 
 

@@ -89,7 +89,7 @@ def test_a_refund_five_percent_too_large_is_caught(left: Any, monkeypatch: pytes
 def test_an_adaptive_plan_keeps_and_approaches_a_renyi_budget(left: Any, order: float) -> None:
     """The same at one order: Gaussian noise, which attains its price, for all that is left. The moment reaches the capacity."""
     budget = acc.Budget(epsilon=2.0 + 14 / (order - 1), delta=2e-6, order=order, failure=1e-6)
-    capacity = acc.Remaining(budget, Price(0, 0)).main
+    capacity = acc.remaining.Remaining(budget, Price(0, 0)).main
     after, worst = left(budget, CALL), 0.0
     for counts in ((c, c) for c in range(40, 60, 3)):
         q, p = first_laws(CALL, counts)

@@ -238,7 +238,7 @@ def test_counted_answers_stay_below_on_random_pairs(c: int, epsilon2: float) -> 
                     assert np.maximum(first - math.exp(e) * second, 0).sum() <= curve.delta(e) + 1e-12
 
 
-def _opposed(queries: int, answer: float, relation: acc.Relation) -> tuple[dps.Scores, dps.Scores]:
+def _opposed(queries: int, answer: float, relation: acc.arguments.Relation) -> tuple[dps.Scores, dps.Scores]:
     """Equal answers; one user moves all but the last up and, where a user can, the last down."""
     sensitivity = dps.Sensitivity(relation=relation)
     move = np.append(np.ones(queries - 1), -1.0 if relation == "replace_one" else 0.0)
@@ -247,7 +247,7 @@ def _opposed(queries: int, answer: float, relation: acc.Relation) -> tuple[dps.S
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_the_pure_guarantee_is_exact(relation: acc.Relation) -> None:
+def test_the_pure_guarantee_is_exact(relation: acc.arguments.Relation) -> None:
     """Theorem V1 cannot be improved: with many queries far below the threshold the log-ratio reaches epsilon1 + epsilon2."""
     mechanism = AboveThreshold(threshold=0.0, scale=1.0, answer_scale=1.5, sensitivity=dps.Sensitivity(relation=relation))
     worst_ratio = 0.0

@@ -24,10 +24,10 @@ def test_the_alone_shift_of_a_threshold_is_what_one_answer_moves() -> None:
     """Theorem V10's shift: linf over the scale of the answers' noise, one step of distance over that of a test."""
     two_sided = dps.AboveThreshold(threshold=0.0, scale=2.0, answer_scale=8.0, c=3, sensitivity=dps.Sensitivity(monotone=False))
     curve = two_sided.curve
-    assert isinstance(curve, acc.SparseVectorDP)
+    assert isinstance(curve, acc.curves.SparseVectorDP)
     assert (curve.epsilon2, curve.positives, curve.alone) == (0.75, 3, 0.125)
     one_way = dps.AboveThreshold(threshold=0.0, scale=2.0, answer_scale=8.0, c=3).curve
-    assert isinstance(one_way, acc.SparseVectorDP)
+    assert isinstance(one_way, acc.curves.SparseVectorDP)
     assert (one_way.epsilon2, one_way.alone) == (0.375, None)  # epsilon2/positives is the same
     stable = FirstStable(epsilon=1.0, delta=0.05, candidates=3, split=0.5)
     assert stable.rule.curve.alone == pytest.approx(1 / stable.rule.test_scale, rel=1e-15)

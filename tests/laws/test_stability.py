@@ -30,7 +30,7 @@ FALSE_ALARM = 1e-10
 Vector = tuple[int, ...]
 
 
-def pairs(relation: acc.Relation, candidates: int, highest: int) -> Iterator[tuple[Vector, Vector]]:
+def pairs(relation: acc.arguments.Relation, candidates: int, highest: int) -> Iterator[tuple[Vector, Vector]]:
     """All neighbouring pairs of a box, both ways round."""
     changes = list(verify.changes(dps.Sensitivity(relation=relation), candidates))
     for vector, change in itertools.product(itertools.product(range(highest + 1), repeat=candidates), changes):
@@ -41,7 +41,7 @@ def pairs(relation: acc.Relation, candidates: int, highest: int) -> Iterator[tup
 
 
 @cache
-def top_of(vector: Vector, relation: acc.Relation, domain: Domain, kbar: int) -> Top:
+def top_of(vector: Vector, relation: acc.arguments.Relation, domain: Domain, kbar: int) -> Top:
     """What a gap mechanism reads of a vector."""
     return read_top(Scores(vector, sensitivity=dps.Sensitivity(relation=relation), domain=domain), kbar)
 
@@ -50,7 +50,7 @@ def top_of(vector: Vector, relation: acc.Relation, domain: Domain, kbar: int) ->
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize(("candidates", "highest", "kbar"), [(1, 6, 2), (2, 6, 3), (3, 4, 2), (4, 2, 5)])
 def test_gaps_move_by_the_stated_shift_and_wide_ones_fix_the_set(
-    relation: acc.Relation, domain: Domain, candidates: int, highest: int, kbar: int
+    relation: acc.arguments.Relation, domain: Domain, candidates: int, highest: int, kbar: int
 ) -> None:
     """Theorems S1 and S2: a neighbour moves gaps by g at most and their range by 2g; above a gap wider than g the set stays."""
     shift, moved_most, ranged_most = gap_shift(relation), 0.0, 0.0

@@ -13,7 +13,9 @@ from typing import Annotated, Any, Literal
 from typer import Argument, Exit, Option, Typer, echo
 
 import dpselect as dps
-from accounting import AccountingError, Budget, Curve, InvalidBudget, Relation
+from accounting import AccountingError, Budget, Curve
+from accounting.arguments import Relation
+from accounting.errors import InvalidBudget
 from accounting.files import PRIVATE, new_file, read_text
 from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, SigningKey, Window
 from accounting.ledger.item import Terms, require_known

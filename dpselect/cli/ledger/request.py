@@ -10,8 +10,9 @@ from typing import Annotated, Final
 
 from typer import Option
 
-from accounting import Budget, Curve, Relation
+from accounting import Budget, Curve
 from accounting.address import masked
+from accounting.arguments import Relation
 from accounting.curves.base import CURVES
 from accounting.files import read_text
 from accounting.ledger import Heads, InvalidEntry, SigningKey

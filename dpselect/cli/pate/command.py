@@ -23,8 +23,9 @@ from rich.text import Text
 from typer import Argument, Exit, echo
 
 import dpselect
-from accounting import AccountingError, Budget, Ledger, Relation, best_epsilon
+from accounting import AccountingError, Budget, Ledger, best_epsilon
 from accounting.address import masked, without_password
+from accounting.arguments import Relation
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.risk import Risk
 from dpselect import InvalidMechanism, InvalidRequest, Mechanism, pate

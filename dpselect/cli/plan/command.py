@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 import dpselect
-from accounting import OutputError, OutputRefused, Relation
 from accounting.address import masked
-from accounting.errors import missing_extra
+from accounting.arguments import Relation
+from accounting.errors import OutputError, OutputRefused, missing_extra
 from accounting.risk import Risk
 from dpselect.cli import options, out
 from dpselect.cli.config import Config, read

@@ -12,8 +12,8 @@ from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
 
-from accounting import OutputError
 from accounting.address import masked
+from accounting.errors import OutputError
 from dpselect.cli import out
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism

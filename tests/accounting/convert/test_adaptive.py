@@ -187,27 +187,27 @@ def test_bad_events_and_edges() -> None:
 
 def test_what_is_refused() -> None:
     """No dominating pair, an unknown order that matters, a step without a lower bound, and bad arguments raise with a remedy."""
-    with pytest.raises(acc.InvalidArgument, match=r"Curve\.epsilon"):
+    with pytest.raises(acc.errors.InvalidArgument, match=r"Curve\.epsilon"):
         adaptive_composition([acc.ZCDP(rho=0.1)], 1e-6)
-    with pytest.raises(acc.InvalidArgument, match="one by one"):
+    with pytest.raises(acc.errors.InvalidArgument, match="one by one"):
         adaptive_composition([10 * (acc.BoundedRange(epsilon=0.1) + acc.GaussianDP(mu=0.1))], 1e-6)
     with pytest.raises(GridTooCoarse, match=r"math\.inf"):
-        adaptive_composition([acc.GaussianMax(mu=0.5, candidates=5)], 1e-6)
+        adaptive_composition([acc.curves.GaussianMax(mu=0.5, candidates=5)], 1e-6)
     with pytest.raises(GridTooCoarse, match="smaller interval"):
         adaptive_composition([(PICK, 10)], 1e-6, interval=PICK.epsilon0 / 2)
-    with pytest.raises(acc.InvalidArgument, match="interval"):
+    with pytest.raises(acc.errors.InvalidArgument, match="interval"):
         adaptive_composition([PICK], 1e-6, interval=-1.0)
-    with pytest.raises(acc.InvalidArgument, match="delta"):
+    with pytest.raises(acc.errors.InvalidArgument, match="delta"):
         adaptive_composition([PICK], 1e-300)
-    with pytest.raises(acc.InvalidArgument, match="Curve"):
+    with pytest.raises(acc.errors.InvalidArgument, match="Curve"):
         adaptive_composition([PICK, "a"], 1e-6)  # type: ignore[list-item]
-    with pytest.raises(acc.InvalidArgument, match="count"):
+    with pytest.raises(acc.errors.InvalidArgument, match="count"):
         adaptive_composition([(PICK, -1)], 1e-6)
 
 
 def test_a_hull_may_be_accepted_without_a_lower_bound() -> None:
     """With an infinite tolerance a step that is known by its profile only still has a sound upper bound."""
-    curve = acc.GaussianMax(mu=0.5, candidates=5)
+    curve = acc.curves.GaussianMax(mu=0.5, candidates=5)
     found = adaptive_composition([curve], 1e-6, tolerance=math.inf)
     assert curve.epsilon(1e-6) * (1 - 1e-9) <= found.epsilon_upper <= curve.epsilon(1e-6) * 1.01
 
@@ -231,7 +231,7 @@ PLANS: list[tuple[list[tuple[acc.Curve, int]], float]] = [
 @pytest.mark.parametrize(("steps", "delta"), PLANS, ids=str)
 def test_the_quick_account_is_the_recursion_with_the_pairs_first(steps: list[tuple[acc.Curve, int]], delta: float) -> None:
     """Theorem D6: never below the lower bound in that order, nor in the opposite one, and at most one per cent above."""
-    plan = acc.Composed.of([(count, curve) for curve, count in steps])
+    plan = acc.curves.Composed.of([(count, curve) for curve, count in steps])
     found = acc.best_epsilon(plan, delta, thorough=True)
     orders = [adaptive_composition(way, delta, tolerance=2e-3) for way in (steps, steps[::-1])]
     assert found.route == "adaptive"
@@ -287,7 +287,7 @@ def test_fixed_plans_are_judged_by_the_recursion() -> None:
     exact = acc.Accountant().compose(acc.BoundedRange(epsilon=found), 100)
     assert exact.epsilon(1e-6) == pytest.approx(1.0, abs=1e-4)
     assert exact.breakdown(1e-6).route == "adaptive"
-    assert acc.calibrate_count(acc.BoundedRange(epsilon=found), budget) == 100
+    assert acc.calibration.calibrate_count(acc.BoundedRange(epsilon=found), budget) == 100
 
 
 def test_delta_bounds_and_epsilon_agree() -> None:
@@ -333,7 +333,7 @@ def test_wide_ranges_cost_what_they_cost(width: float) -> None:
     assert attained <= curve.epsilon(1e-6) <= 2 * width
     assert curve.epsilon(1e-6) >= acc.BoundedRange(epsilon=width).epsilon(1e-6)
     if width > 100:
-        with pytest.raises(acc.InvalidArgument, match="100 nats"):
+        with pytest.raises(acc.errors.InvalidArgument, match="100 nats"):
             adaptive_composition([curve], 1e-6)
     else:
         found = adaptive_composition([curve], 1e-6)

@@ -37,9 +37,9 @@ DOMINATED = [
     acc.LaplaceDP(epsilon=1.3),
     acc.GaussianDP(mu=0.4),
     acc.BoundedRange(epsilon=0.9),
-    acc.GaussianMax(mu=0.4, candidates=7),
+    acc.curves.GaussianMax(mu=0.4, candidates=7),
     acc.Approximate(curve=acc.BoundedRange(epsilon=0.7), delta0=1e-3),
-    acc.tighter(acc.GaussianDP(mu=0.8), acc.GaussianMax(mu=0.4, candidates=7)),
+    acc.tighter(acc.GaussianDP(mu=0.8), acc.curves.GaussianMax(mu=0.4, candidates=7)),
 ]
 WIDTHS = (0.013, 0.1, 0.77)
 
@@ -116,7 +116,7 @@ def test_dp_accounting_objects_are_pessimistic_and_count(curve: acc.Curve, inter
     for epsilon in (0.0, 0.05, 0.3, 0.71, 1.0):
         profile = curve.profile(epsilon)
         assert profile is not None
-        if not isinstance(curve, acc.GaussianMax | acc.Tighter):
+        if not isinstance(curve, acc.curves.GaussianMax | acc.curves.Tighter):
             assert pld.get_delta_for_epsilon(epsilon) >= profile * (1 - 1e-9) - 1e-14
     thrice = (3 * curve).pld(interval)
     assert thrice is not None
@@ -236,7 +236,7 @@ def test_a_tiny_delta_has_a_finite_epsilon() -> None:
 @pytest.mark.slow
 def test_a_wide_bound_beside_a_narrow_one_costs_no_memory() -> None:
     """Gaussian noise among 10^12 candidates: the grid is the union bound's, not that of the vector's 5 * 10^5 deviations."""
-    union = acc.GaussianMax(mu=0.5, candidates=10**12)
+    union = acc.curves.GaussianMax(mu=0.5, candidates=10**12)
     both = acc.tighter(union, acc.GaussianDP(mu=2.5e5))
     assert 0.999 * union.epsilon(1e-6) <= both.epsilon(1e-6) <= union.epsilon(1e-6)
     assert both.delta(1.0) == pytest.approx(union.delta(1.0), rel=1e-6)

@@ -96,7 +96,7 @@ def test_a_negative_count_is_no_refund() -> None:
     """dp-accounting's Renyi accountant takes a negative count inside a composed event as a refund; here it raises."""
     refund = dp.SelfComposedDpEvent(dp.GaussianDpEvent(1.0), -1)
     assert rdp.RdpAccountant().compose(dp.ComposedDpEvent([dp.GaussianDpEvent(1.0), refund])).get_epsilon(1e-6) == 0
-    with pytest.raises(acc.InvalidArgument):
+    with pytest.raises(acc.errors.InvalidArgument):
         _ = -1 * acc.GaussianDP(mu=1.0)
 
 

@@ -16,7 +16,7 @@ from accounting.convert.pld.loss import Banded, Losses, Normal
 from accounting.convert.pld.sampled_noise import Sampled
 
 LAPLACES = 100 * acc.LaplaceDP(epsilon=0.1)
-TABLE = acc.ProfileTable(epsilons=(0.1, 0.3, 1.0), deltas=(0.03, 1e-4, 1e-7))
+TABLE = acc.curves.ProfileTable(epsilons=(0.1, 0.3, 1.0), deltas=(0.03, 1e-4, 1e-7))
 
 
 def route(curve: acc.Curve) -> Route:
@@ -29,8 +29,8 @@ def route(curve: acc.Curve) -> Route:
     [
         acc.ZCDP(rho=0.001),
         acc.RenyiTable(orders=(1.5, 2, 8, 64), values=(1e-3, 2e-3, 5e-3, 0.03)),
-        acc.ProfileTable(epsilons=(0.1, 0.3), deltas=(1e-3, 0.0)),
-        acc.SparseVectorDP(epsilon1=0.1, epsilon2=0.1),
+        acc.curves.ProfileTable(epsilons=(0.1, 0.3), deltas=(1e-3, 0.0)),
+        acc.curves.SparseVectorDP(epsilon1=0.1, epsilon2=0.1),
         acc.Approximate(curve=acc.ZCDP(rho=0.001), delta0=1e-8),
     ],
     ids=lambda part: part.kind,
@@ -54,7 +54,7 @@ def test_a_table_composes_as_the_table_it_is(epsilon: float) -> None:
 def test_many_tables_cover_the_curve_they_are_points_of() -> None:
     """Points of a Gaussian profile: thirty tables cost at least thirty Gaussians, and at most 2 % more."""
     gauss, at = acc.GaussianDP(mu=0.3), np.linspace(0.01, 3.5, 200)
-    table = acc.ProfileTable(epsilons=tuple(at), deltas=tuple(gauss.profile(float(e)) for e in at))
+    table = acc.curves.ProfileTable(epsilons=tuple(at), deltas=tuple(gauss.profile(float(e)) for e in at))
     exact = (30 * gauss).epsilon(1e-4)
     assert exact <= (30 * table).epsilon(1e-4) <= 1.02 * exact
 
@@ -102,7 +102,7 @@ def test_a_sampled_gaussian_among_other_parts() -> None:
 
 
 def _laplaces(widths: object) -> acc.Curve:
-    return acc.Composed.of([(1, acc.LaplaceDP(epsilon=float(e))) for e in widths])  # type: ignore[attr-defined]
+    return acc.curves.Composed.of([(1, acc.LaplaceDP(epsilon=float(e))) for e in widths])  # type: ignore[attr-defined]
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_levels_lie_above_and_gaussians_merge_exactly() -> None:
 def test_failures_stay_where_widths_are_rounded_to_levels() -> None:
     """150 widths of randomised response and 20 more that fail: beyond all finite losses, delta is that some step failed."""
     failing = [(1, acc.ApproxDP(epsilon=float(e), delta=1e-3)) for e in np.linspace(0.01, 0.02, 20)]
-    plan = acc.Composed.of([(1, acc.PureDP(epsilon=float(e))) for e in np.linspace(0.01, 0.03, 150)] + failing)
+    plan = acc.curves.Composed.of([(1, acc.PureDP(epsilon=float(e))) for e in np.linspace(0.01, 0.03, 150)] + failing)
     attained = 1 - (1 - 1e-3) ** 20
     assert attained <= plan.delta(plan.core_epsilon) <= (1 + 1e-6) * attained
 
@@ -157,12 +157,12 @@ def test_adding_one_at_a_time_is_the_composition() -> None:
     """`c = c + x` inserts into the normal form: the result equals the composition built at once, counts merged."""
     rng = np.random.default_rng(7)
     curves: list[acc.Curve] = [acc.ZCDP(rho=float(r)) for r in rng.integers(1, 40, 200) / 1000]
-    curves += [TABLE, acc.SparseVectorDP(epsilon1=1, epsilon2=1)] * 3
+    curves += [TABLE, acc.curves.SparseVectorDP(epsilon1=1, epsilon2=1)] * 3
     rng.shuffle(curves)  # type: ignore[arg-type]
     total: acc.Curve = acc.zero()
     for curve in curves:
         total = total + curve
-    whole = acc.Composed.of([(1, curve) for curve in curves])
+    whole = acc.curves.Composed.of([(1, curve) for curve in curves])
     assert total == whole
     assert hash(total) == hash(whole)
     assert total.to_json() == whole.to_json()

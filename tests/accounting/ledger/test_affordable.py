@@ -45,7 +45,7 @@ def test_as_many_are_charged_as_were_counted(url: str, budget: acc.Budget, curve
     assert rest[first]
 
 
-def left(ledger: Ledger, curve: acc.Curve) -> acc.Remaining:
+def left(ledger: Ledger, curve: acc.Curve) -> acc.remaining.Remaining:
     """What the dataset still pays for."""
     total = ledger.total("d")
     return Remaining(total.budget, total.spent, curve)
@@ -77,12 +77,12 @@ def test_both_parts_are_named_where_both_are_short() -> None:
     """Twice as many need less of both parts, and the remedy says how much of each; its divergence is attained."""
     curve = acc.Approximate(curve=acc.ZCDP(rho=0.05), delta0=2.5e-8)
     budget = acc.Budget(rho=0.2, delta=1e-7)
-    found = Remaining(budget, acc.Price(0, 0), curve)
+    found = Remaining(budget, acc.price.Price(0, 0), curve)
     assert found.releases == 4
     assert "add noise: at most 12.5 % of the budget each; and lower its delta" in found.remedy
     assert found.remedy.endswith("at most 1.25e-08 of failure probability (delta0) each; then 8 fit")
     cheaper = acc.Approximate(curve=acc.ZCDP(rho=0.025), delta0=1.25e-8)
-    assert Remaining(budget, acc.Price(0, 0), cheaper).releases == 8
+    assert Remaining(budget, acc.price.Price(0, 0), cheaper).releases == 8
 
 
 def test_the_ends() -> None:
@@ -93,7 +93,7 @@ def test_the_ends() -> None:
     assert "it is spent" in spent.remedy
     free = Remaining(pure, capacity, acc.zero())
     assert (free.releases, free.runs_out) == (10**12, None)
-    never = Remaining(pure, acc.Price(0, 0), acc.GaussianDP(mu=0.1))
+    never = Remaining(pure, acc.price.Price(0, 0), acc.GaussianDP(mu=0.1))
     assert (never.releases, never.runs_out) == (0, None)
     assert "pure epsilon" in never.reason
-    assert Remaining(acc.Budget(epsilon=1e6), acc.Price(0, 0), acc.PureDP(epsilon=1e-12)).releases == 10**12
+    assert Remaining(acc.Budget(epsilon=1e6), acc.price.Price(0, 0), acc.PureDP(epsilon=1e-12)).releases == 10**12

@@ -117,7 +117,7 @@ def test_a_batch_is_charged_whole(ledger: Ledger) -> None:
         ((acc.PureDP(epsilon=0.9), {"relation": "add_remove"}), acc.BudgetExceeded),
         ((TENTH, {"relation": "replace_one"}), acc.RelationMismatch),
         ((TENTH, {}), acc.RelationMismatch),
-        ((acc.GaussianDP(mu=0.1), {"relation": "add_remove"}), acc.Unaffordable),
+        ((acc.GaussianDP(mu=0.1), {"relation": "add_remove"}), acc.errors.Unaffordable),
         ((TENTH, {"relation": "add_remove", "key": "a"}), KeyConflict),
         ((TENTH, {"relation": "add_remove", "key": "before", "count": 2}), KeyConflict),
         ((TENTH, {"relation": "add_remove", "count": 0}), InvalidEntry),
@@ -192,7 +192,7 @@ def test_relations_are_not_mixed(ledger: Ledger) -> None:
 
 def test_what_no_budget_of_this_form_can_pay_for_is_refused(ledger: Ledger) -> None:
     """A curve without a pure epsilon cannot be charged to a pure budget, and the error is not BudgetExceeded."""
-    with pytest.raises(acc.InvalidBudget):
+    with pytest.raises(acc.errors.InvalidBudget):
         ledger.charge("clicks", acc.GaussianDP(mu=0.1), relation="add_remove")
 
 
@@ -207,7 +207,7 @@ def test_counts_are_positive_integers(ledger: Ledger, count: object) -> None:
 def test_a_mistyped_keyword_is_refused(ledger: Ledger, keyword: str) -> None:
     """A keyword that is not one is never ignored."""
     for call in (ledger.charge, ledger.reserve, ledger.check):
-        with pytest.raises(acc.InvalidArgument, match=keyword):
+        with pytest.raises(acc.errors.InvalidArgument, match=keyword):
             call("clicks", HALF, **{keyword: "x"})  # type: ignore[operator]
 
 
@@ -219,7 +219,7 @@ def test_extreme_curves_are_charged_or_refused(url: str, curve: acc.Curve) -> No
         for count in (1, 10**12):
             try:
                 assert 0 < ledger.charge("clicks", curve, relation="add_remove", count=count).price.main < 2**63
-            except (acc.InvalidBudget, acc.BudgetExceeded):
+            except (acc.errors.InvalidBudget, acc.BudgetExceeded):
                 assert isinstance(curve, acc.ZCDP) or curve.core_epsilon > 1
         assert ledger.verify().ok
 

@@ -244,12 +244,12 @@ class _Full(io.StringIO):
 def test_a_file_that_cannot_be_written_or_read_is_an_error_of_the_ledger(sqlite_url: str, tmp_path: Path) -> None:
     """No OSError leaves the ledger."""
     with filled(sqlite_url) as ledger:
-        with pytest.raises(acc.OutputRefused, match="folder does not exist"):
+        with pytest.raises(acc.errors.OutputRefused, match="folder does not exist"):
             ledger.export(tmp_path / "no such folder" / "x")
         with pytest.raises(ImportRefused):
             ledger.import_(tmp_path / "no such file")
         (tmp_path / "latin").write_bytes(b'{"type":"\xff"}')
         with pytest.raises(ImportRefused):
             ledger.import_(tmp_path / "latin")
-        with pytest.raises(acc.OutputError, match="space"):
+        with pytest.raises(acc.errors.OutputError, match="space"):
             ledger.export(_Full())

@@ -78,7 +78,7 @@ def test_the_sum_over_periods_is_within_every_exact_one(order: str | None) -> No
         assert epsilon <= acc.GaussianDP(mu=0.1 * math.sqrt(10)).epsilon(4e-7)
     whole = over_periods(budget, [budget.capacity, budget.capacity])
     assert whole == (2.0, 2e-6)
-    assert over_periods(acc.Budget(rho=0.1, delta=1e-6), [acc.Price(10**11, 0)] * 3)[0] >= acc.ZCDP(rho=0.3).epsilon(6e-6)
+    assert over_periods(acc.Budget(rho=0.1, delta=1e-6), [acc.price.Price(10**11, 0)] * 3)[0] >= acc.ZCDP(rho=0.3).epsilon(6e-6)
 
 
 def test_a_name_that_is_not_listed_is_refused(url: str) -> None:

@@ -276,7 +276,7 @@ class Model:
         if quota.limit is not None:
             try:
                 kept.standing(quota)
-            except acc.Unaffordable:
+            except acc.errors.Unaffordable:
                 raise InvalidEntry("cannot be counted") from None
         kept.quotas.pop(quota.name, None)
         kept.quotas[quota.name] = quota
@@ -285,7 +285,7 @@ class Model:
 
 def _require_fit(limit: acc.Budget, spent: Price) -> None:
     if spent.main > limit.capacity.main or spent.failure > limit.capacity.failure:
-        raise BudgetExceeded("", requested=spent, spent=spent, remaining=acc.Remaining(limit, NOTHING), would_fit=0)
+        raise BudgetExceeded("", requested=spent, spent=spent, remaining=acc.remaining.Remaining(limit, NOTHING), would_fit=0)
 
 
 def outcome(call: Callable[[], Any]) -> Any:

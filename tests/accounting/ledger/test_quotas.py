@@ -194,7 +194,7 @@ def test_a_quota_is_a_filter_of_its_own(sqlite_url: str) -> None:
         (one,) = ledger.quotas("clicks").standing()
         assert one.spent == acc.Budget(rho=0.02).price(TENTH)
         ledger.quotas("clicks").declare(limited("pure", 1.0))
-        with pytest.raises(acc.Unaffordable):
+        with pytest.raises(acc.errors.Unaffordable):
             charge(ledger, curve=acc.ZCDP(rho=0.001))
         ledger.quotas("clicks").withdraw("pure")
         charge(ledger, curve=acc.ZCDP(rho=0.001))
@@ -239,7 +239,7 @@ def test_a_quota_fits_its_datasets_window(ledger: Ledger, daily: Ledger) -> None
     daily.create_dataset("months", acc.Budget(epsilon=1.0), "add_remove", window="month")
     with pytest.raises(InvalidEntry, match="narrower"):
         daily.quotas("months").declare(limited(window="week"))
-    with pytest.raises(acc.InvalidArgument, match="Quota"):
+    with pytest.raises(acc.errors.InvalidArgument, match="Quota"):
         ledger.quotas("clicks").declare("limit")  # type: ignore[arg-type]
 
 

@@ -281,7 +281,7 @@ def test_an_empty_ledger_has_a_report(sqlite_url: str) -> None:
 @pytest.mark.parametrize(("argument", "value"), [("deltas", (0.0,)), ("deltas", (1.5,)), ("latest", -1)])
 def test_arguments_are_checked(filled: Ledger, argument: str, value: object) -> None:
     """A delta outside (0, 1) or a negative number of entries is refused."""
-    with pytest.raises(acc.InvalidArgument, match=argument):
+    with pytest.raises(acc.errors.InvalidArgument, match=argument):
         page(filled, **{argument: value})
 
 
@@ -292,7 +292,7 @@ def test_every_bound_has_a_name() -> None:
 
 def test_a_page_that_cannot_be_written_is_an_error_of_the_ledger(filled: Ledger, tmp_path: Path) -> None:
     """No OSError leaves the report."""
-    with pytest.raises(acc.OutputRefused, match="cannot be written"):
+    with pytest.raises(acc.errors.OutputRefused, match="cannot be written"):
         write_report(filled, tmp_path / "none" / "report.html")
 
 

@@ -81,7 +81,7 @@ def test_whole_counts_cost_the_same_where_linf_alone_is_priced(monthly: Ledger) 
 )
 def test_only_what_rests_on_linf_claims_whole_counts(monthly: Ledger, item: acc.Curve) -> None:
     """A bare curve does not say what it rests on, and what uses l0 is refused: nothing is charged."""
-    relation: acc.Relation | None = "add_remove" if isinstance(item, acc.Curve) else None
+    relation: acc.arguments.Relation | None = "add_remove" if isinstance(item, acc.Curve) else None
     with pytest.raises(InvalidEntry, match="rests on linf"):
         monthly.charge("visits", item, relation=relation, period=MONTHS, across="whole_counts")
     assert monthly.totals("visits") == []

@@ -88,7 +88,7 @@ def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
     """Nothing has the name before all of it is written; a failure or Ctrl-C in between leaves nothing."""
     target = tmp_path / "out"
     for failure in (ValueError("x"), KeyboardInterrupt(), OSError(28, "No space left on device")):
-        expected = acc.OutputError if isinstance(failure, OSError) else type(failure)
+        expected = acc.errors.OutputError if isinstance(failure, OSError) else type(failure)
         with pytest.raises(expected), new_file(target, encoding="utf-8") as file:  # noqa: PT012
             file.write("half")
             raise failure
@@ -103,7 +103,7 @@ def test_a_new_file_is_whole_or_not_there(tmp_path: Path) -> None:
 def test_a_file_that_comes_meanwhile_stays(tmp_path: Path) -> None:
     """Who takes the name first keeps it."""
     target = tmp_path / "out"
-    with pytest.raises(acc.OutputRefused, match="meanwhile"), new_file(target, encoding="utf-8") as file:  # noqa: PT012
+    with pytest.raises(acc.errors.OutputRefused, match="meanwhile"), new_file(target, encoding="utf-8") as file:  # noqa: PT012
         file.write("second")
         target.write_text("first")
     assert target.read_text() == "first"
@@ -127,7 +127,7 @@ def test_a_file_system_without_links(tmp_path: Path, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("name", ["", "x" * 5000, "a\0b", "none/x", "."])
 def test_names_that_are_none(tmp_path: Path, name: str) -> None:
     """A name that is empty, too long, holds a null character or has no folder is one error, for reading and for writing."""
-    with pytest.raises(acc.OutputError):  # noqa: PT012
+    with pytest.raises(acc.errors.OutputError):  # noqa: PT012
         require_new(tmp_path / name)
         with new_file(tmp_path / name, encoding="utf-8") as file:
             file.write("x")

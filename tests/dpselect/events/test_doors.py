@@ -267,7 +267,7 @@ def test_a_lazy_frame_is_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arrow_streams_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without pyarrow the error says what to install."""
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(acc.MissingExtra, match=r"\[arrow\]"):
+    with pytest.raises(acc.errors.MissingExtra, match=r"\[arrow\]"):
         events.read(pl.DataFrame({"u": [1], "i": [1]}), user="u", item="i")
 
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import dpselect as dps
-from accounting import ForeignProcess
+from accounting.errors import ForeignProcess
 from dpselect.events import HeldCounts, HeldScores, hold
 from dpselect.events.engine import Engine
 from dpselect.events.held import Tally

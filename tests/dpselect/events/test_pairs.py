@@ -12,7 +12,7 @@ import pytest
 
 import dpselect as dps
 import dpselect.events.counting as counting
-from accounting import ForeignProcess
+from accounting.errors import ForeignProcess
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import staging

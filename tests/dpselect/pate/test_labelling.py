@@ -53,7 +53,7 @@ def _total(payer: dps.Session) -> Total:
     return payer.totals()[0]
 
 
-def _price(payer: dps.Session) -> acc.Price:
+def _price(payer: dps.Session) -> acc.price.Price:
     return price_of(_total(payer).budget, MECHANISM.curve, SIZES)
 
 
@@ -82,7 +82,7 @@ def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> Non
     few = dps.Session(payer.ledger, "few")
     stopped = _run(tmp_path / "few", few, key="few", pay="spent")
     assert len(stopped.answers) >= 15
-    assert small.fits(acc.Price(0, 0), _total(few).spent)
+    assert small.fits(acc.price.Price(0, 0), _total(few).spent)
     with pytest.raises(acc.BudgetExceeded):
         _run(tmp_path / "whole", few, key="whole")
     with pytest.raises(InvalidRequest, match="costs the same"):
@@ -131,7 +131,7 @@ def test_a_job_is_not_begun_twice(tmp_path: Path, payer: dps.Session) -> None:
     _run(tmp_path / "job", payer)
     with pytest.raises(JobConflict, match="--resume"):
         _run(tmp_path / "job", payer)
-    with pytest.raises(acc.LedgerError, match="already paid"):
+    with pytest.raises(acc.ledger.LedgerError, match="already paid"):
         _run(tmp_path / "other", payer)
     assert _total(payer).spent == _price(payer)
 

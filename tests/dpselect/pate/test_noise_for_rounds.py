@@ -142,7 +142,7 @@ def test_wrong_requests_are_named(error: type[Exception], arguments: dict[str, A
 
 def test_budgets_that_pay_for_nothing() -> None:
     """A pure budget pays for no Gaussian noise, and for no mechanism that can fail."""
-    with pytest.raises(acc.CalibrationError):
+    with pytest.raises(acc.errors.CalibrationError):
         pate.fitted(pate.GNMax, acc.Budget(epsilon=1.0), labels=3)
     with pytest.raises(InvalidRequest, match="delta"):
         pate.fitted(pate.StableVoting, acc.Budget(epsilon=1.0), labels=3)

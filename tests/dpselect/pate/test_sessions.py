@@ -162,7 +162,9 @@ def test_labels_and_dp_sgd_share_a_ledger_of_records(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("relation", "refused"), [("add_remove", True), ("replace_one", False)])
-def test_a_ledger_of_teachers_takes_the_price_of_teachers(tmp_path: Path, relation: acc.Relation, refused: bool) -> None:
+def test_a_ledger_of_teachers_takes_the_price_of_teachers(
+    tmp_path: Path, relation: acc.arguments.Relation, refused: bool
+) -> None:
     """Its unit is named so. Where teachers come and go, the price of a record, for a public number of them, does not do."""
     with Ledger.open(f"sqlite:///{tmp_path / 'teachers.db'}") as ledger:
         ledger.create_dataset("teachers", acc.Budget(epsilon=6.0, delta=1e-5), relation, unit="teacher")

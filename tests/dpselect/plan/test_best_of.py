@@ -19,7 +19,7 @@ BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 @pytest.mark.parametrize(
     "law",
     [
-        acc.PoissonRuns(mean=4.0),
+        acc.curves.PoissonRuns(mean=4.0),
         *(acc.TruncatedNegativeBinomial(eta=eta, gamma=0.2) for eta in (-0.5, 0.0, 1.0)),
     ],
 )
@@ -49,9 +49,9 @@ def test_wrong_shares_are_refused() -> None:
     for best, reach in ((0.0, 0.9), (0.5, 0.4), (0.1, 1.0), (math.nan, 0.9)):
         with pytest.raises(InvalidRequest, match="0 < best < reach < 1"):
             plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), BUDGET, best=best, reach=reach, relation="add_remove")
-    with pytest.raises(acc.CalibrationError):
+    with pytest.raises(acc.errors.CalibrationError):
         plan_runs(lambda _: acc.PureDP(epsilon=3.0), BUDGET, best=0.1, relation="add_remove")
-    with pytest.raises(acc.CalibrationError, match="no finite cost"):
+    with pytest.raises(acc.errors.CalibrationError, match="no finite cost"):
         plan_runs(
             lambda scale: acc.GaussianDP(mu=1 / scale),
             acc.Budget(epsilon=1.0),

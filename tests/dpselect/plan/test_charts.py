@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import accounting as acc
-from accounting import MissingExtra
+from accounting.errors import MissingExtra
 from dpselect.errors import InvalidRequest
 from dpselect.plan import Plan, Profile
 from dpselect.plan.charts import (

@@ -196,7 +196,7 @@ FIVE = Profile.zipf(0.8, items=2_000, users=5_766, items_per_user={5: 1})
     ],
     ids=str,
 )
-def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relation: acc.Relation) -> None:
+def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relation: acc.arguments.Relation) -> None:
     """For the users of its shape: the same clip, the same noise on counts and on what the clip takes away."""
     sensitivity = dps.Sensitivity.of_counts(relation)
     request_ = TopKRequest(k=20, candidates=2_000, counts=COUNTS_AGAIN, recounted=True, sensitivity=sensitivity)

@@ -225,7 +225,7 @@ def test_what_a_mechanism_cannot_do_is_refused() -> None:
         fitted("permute_and_flip", budget, TopKRequest(k=1, candidates=9, noise="laplace"))
     with pytest.raises(InvalidRequest, match="k=1"):
         fitted("permute_and_flip", budget, TopKRequest(k=2, candidates=9))
-    with pytest.raises(acc.CalibrationError, match="gaussian"):
+    with pytest.raises(acc.errors.CalibrationError, match="gaussian"):
         fitted("oneshot_top_k", acc.Budget(epsilon=1.0), TopKRequest(k=2, candidates=9, noise="gaussian"))
 
 

@@ -33,7 +33,7 @@ def test_the_users_of_a_group_are_learnt(groups: int, listed: int | None, users:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("groups", [None, 1, 3, 40])
-def test_one_user_moves_as_many_cells_as_are_paid_for(relation: acc.Relation, groups: int | None) -> None:
+def test_one_user_moves_as_many_cells_as_are_paid_for(relation: acc.arguments.Relation, groups: int | None) -> None:
     """A user more is in one cell, whatever they touch; one replaced leaves one and joins another."""
     learning = Learning(epsilon=0.5, relation=relation, groups=groups, listed=groups and 50)
     moved = 1 if relation == "add_remove" else 2
@@ -53,7 +53,7 @@ def test_a_release_of_groups_is_chosen_by_what_was_learnt() -> None:
     ]
     assert all(isinstance(one, dps.PerGroup) and one.max_groups_per_user == 2 for one in chosen)
     assert chosen[0] != chosen[1]
-    covered = acc.ChosenAfter(first=informed.item.learning.curve, options=informed.candidates.curves)
+    covered = acc.curves.ChosenAfter(first=informed.item.learning.curve, options=informed.candidates.curves)
     assert covered == informed.item.curve
 
 

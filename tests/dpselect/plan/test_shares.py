@@ -18,7 +18,7 @@ BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(epsilon=1.0), acc.Bud
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("about", [{}, {"users": False}, {"items": False}, {"groups": 3, "listed": 9}], ids=str)
-def test_learning_costs_the_epsilon_that_it_states(relation: acc.Relation, about: dict[str, Any]) -> None:
+def test_learning_costs_the_epsilon_that_it_states(relation: acc.arguments.Relation, about: dict[str, Any]) -> None:
     """Whatever is learnt and under either relation: under replace_one a user leaves one cell and joins another."""
     curve = Learning(epsilon=0.03, relation=relation, **about).curve
     assert 0.03 * (1 - 1e-9) <= curve.pure_epsilon <= 0.03
@@ -47,7 +47,7 @@ def test_two_steps_divide_the_price_of_one_vector(share: float, again: float) ->
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_groups_are_found_for_a_fifth_of_the_budget(relation: acc.Relation) -> None:
+def test_groups_are_found_for_a_fifth_of_the_budget(relation: acc.arguments.Relation) -> None:
     """The price of the discovery alone."""
     budget, sensitivity = acc.Budget(rho=0.1, delta=1e-6), dps.Sensitivity.of_counts(relation)
     every = every_group(budget, TopKRequest(k=5, sensitivity=sensitivity), 3, discover=True)

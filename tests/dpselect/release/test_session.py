@@ -135,7 +135,7 @@ def test_many_rounds_are_one_charge(session: Session) -> None:
 @pytest.mark.parametrize("keyword", ["count", "period", "rng", "lable"])
 def test_a_release_takes_its_own_keywords_only(session: Session, keyword: str) -> None:
     """No keyword overrides what is charged, seeds the noise, or is ignored because it is mistyped."""
-    with pytest.raises(acc.InvalidArgument, match=keyword):
+    with pytest.raises(acc.errors.InvalidArgument, match=keyword):
         session.select_many(MECHANISM, np.arange(12).reshape(4, 3), **{keyword: 1})  # type: ignore[arg-type]
     assert actions(session) == []
 
@@ -242,7 +242,7 @@ def test_a_schedule_stays_in_its_process(session: Session, schedule: Schedule) -
     if child == 0:
         try:
             schedule.select(MECHANISM, SCORES)
-        except acc.ForeignProcess:
+        except acc.errors.ForeignProcess:
             os.write(write, b"refused")
         os._exit(0)
     os.close(write)

@@ -491,7 +491,7 @@ def test_what_runs_elsewhere_is_charged_by_its_event(shell: Shell, tmp_path: Pat
     shell.run("charge", "--dataset", "training", "--event", str(file))
     with Ledger.open(shell.url) as ledger:
         first, second = (acc.Curve.from_json(entry.curve or "") for entry in ledger.entries("training"))
-    assert first == acc.from_dp_event(acc.dp_sgd(1.1, 0.01, 1000), "add_remove")
+    assert first == acc.from_dp_event(acc.dp_events.dp_sgd(1.1, 0.01, 1000), "add_remove")
     assert second.rho == pytest.approx(0.05**2 / 2)
     assert "go together" in shell.run("charge", "--dataset", "training", *sgd[:4], status=2)
     assert "stated once" in shell.run("charge", "--dataset", "training", *sgd, "--event", str(file), status=2)

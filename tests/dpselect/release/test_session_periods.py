@@ -137,6 +137,8 @@ def test_what_states_no_sensitivity_does_not_count_as_whole(ledger: Ledger) -> N
     with pytest.raises(dps.SensitivityMismatch):
         session.publish(mechanism, lambda: pytest.fail("drawn"))
     with pytest.raises(dps.SensitivityMismatch):
-        session.best_of(dps.RepeatAndSelect(base=mechanism, distribution=acc.PoissonRuns(mean=2.0)), lambda: pytest.fail("run"))
+        session.best_of(
+            dps.RepeatAndSelect(base=mechanism, distribution=acc.curves.PoissonRuns(mean=2.0)), lambda: pytest.fail("run")
+        )
     assert list(ledger.entries("log")) == []
     Session(ledger, "log", period=BOTH[0]).select_many(mechanism, [[3, 2], [2, 3]])

@@ -103,7 +103,7 @@ def test_the_command_shows_what_python_has_kept(url: str, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("changed", "error", "words"),
     [
-        ({"epsilon": None}, acc.InvalidBudget, "give epsilon="),
+        ({"epsilon": None}, acc.errors.InvalidBudget, "give epsilon="),
         ({"colour": "red"}, dps.InvalidRequest, "colour= is not known"),
         ({"within": ["a"]}, dps.InvalidRequest, "within= is not known"),
         ({"clip_norm": "l1"}, dps.InvalidRequest, "clip_norm= is not known"),

@@ -87,7 +87,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     for name in ("", "absent.toml", "binary.toml"):
         with pytest.raises(InvalidRequest, match="cannot be read"):
             read(tmp_path / name)
-    with pytest.raises(acc.OutputRefused, match="cannot be written"):
+    with pytest.raises(acc.errors.OutputRefused, match="cannot be written"):
         Config().write(tmp_path / "absent" / "x.toml")
 
 

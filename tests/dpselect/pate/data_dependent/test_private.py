@@ -83,7 +83,7 @@ def test_accounting_refuses_it(private: pate.UnsanitisedPrivacy, tmp_path: Path)
         acc.Curve.from_json(published.model_dump_json())
 
 
-def _votes(tmp_path: Path, budget: acc.Budget, relation: acc.Relation = "replace_one") -> dps.Session:
+def _votes(tmp_path: Path, budget: acc.Budget, relation: acc.arguments.Relation = "replace_one") -> dps.Session:
     tmp_path.mkdir(exist_ok=True)
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'v.db'}")
     ledger.create_dataset("votes", budget, relation)
@@ -112,7 +112,7 @@ def test_nothing_is_published_that_is_not_paid_for(
     for arguments, error in (
         ({}, InvalidRequest),
         ({"session": poor, "rng": np.random.default_rng(1)}, InvalidRequest),
-        ({"session": poor}, (acc.BudgetExceeded, acc.Unaffordable)),
+        ({"session": poor}, (acc.BudgetExceeded, acc.errors.Unaffordable)),
         ({"session": other}, acc.RelationMismatch),
     ):
         with pytest.raises(error):
@@ -174,5 +174,5 @@ def test_only_what_is_proved(mechanism: dps.Mechanism, error: type[Exception]) -
 @pytest.mark.parametrize("orders", [(), (1.0,), (2.0, float("nan")), (float("inf"),)])
 def test_orders_are_checked(orders: tuple[float, ...]) -> None:
     """Orders are finite and above 1."""
-    with pytest.raises(acc.InvalidArgument, match="orders"):
+    with pytest.raises(acc.errors.InvalidArgument, match="orders"):
         pate.data_dependent(COUNTS, MECHANISM, teachers=40, orders=orders)
