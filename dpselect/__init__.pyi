@@ -8,33 +8,22 @@ from . import ranking as ranking
 from . import sampling as sampling
 from . import verify as verify
 from .continual import ContinualTopK as ContinualTopK
-from .continual import History as History
-from .continual import HorizonClip as HorizonClip
-from .errors import DomainMismatch as DomainMismatch
 from .errors import DpSelectError as DpSelectError
-from .errors import EventLogError as EventLogError
-from .errors import HorizonError as HorizonError
 from .errors import InvalidMechanism as InvalidMechanism
 from .errors import InvalidRequest as InvalidRequest
 from .errors import InvalidScores as InvalidScores
-from .errors import NoClosedForm as NoClosedForm
-from .errors import RunFailed as RunFailed
 from .errors import SensitivityMismatch as SensitivityMismatch
 from .mechanisms import AboveThreshold as AboveThreshold
-from .mechanisms import AnyMechanism as AnyMechanism
-from .mechanisms import Best as Best
 from .mechanisms import CanonicalTopK as CanonicalTopK
 from .mechanisms import DiscoverThenSelect as DiscoverThenSelect
 from .mechanisms import ExponentialMechanism as ExponentialMechanism
 from .mechanisms import FirstStable as FirstStable
 from .mechanisms import GaussianGap as GaussianGap
-from .mechanisms import GroupedScores as GroupedScores
 from .mechanisms import JointQuantiles as JointQuantiles
 from .mechanisms import JointTopK as JointTopK
 from .mechanisms import LargeGap as LargeGap
 from .mechanisms import LargeMargin as LargeMargin
 from .mechanisms import LimitedDomain as LimitedDomain
-from .mechanisms import ListedSizes as ListedSizes
 from .mechanisms import Mechanism as Mechanism
 from .mechanisms import OneshotTopK as OneshotTopK
 from .mechanisms import OnlineStableQueries as OnlineStableQueries
@@ -47,7 +36,6 @@ from .mechanisms import SparseHistogram as SparseHistogram
 from .mechanisms import StabilityTest as StabilityTest
 from .mechanisms import StableTopK as StableTopK
 from .mechanisms import StableTopKFixed as StableTopKFixed
-from .mechanisms import TargetSize as TargetSize
 from .mechanisms import TopOfGroups as TopOfGroups
 from .mechanisms import TopStable as TopStable
 from .mechanisms import TwoRoundHistogram as TwoRoundHistogram
@@ -56,11 +44,9 @@ from .mechanisms.quantiles import Quantile as Quantile
 from .plan.candidates import Choice as Choice
 from .plan.candidates import default_choice as default_choice
 from .plan.candidates import default_mechanism as default_mechanism
-from .plan.counts import Interval as Interval
 from .plan.counts import interval as interval
 from .plan.fit import calibrated as calibrated
 from .plan.fit import fitted as fitted
-from .plan.plan import Plan as Plan
 from .plan.plan import plan as plan
 from .plan.profile import Profile as Profile
 from .plan.request import TopKRequest as TopKRequest
@@ -71,7 +57,6 @@ from .release.topk import topk as topk
 from .scores import Scores as Scores
 from .scores import SecondLook as SecondLook
 from .selection import Selection as Selection
-from .selection import Selections as Selections
 from .sensitivity import Sensitivity as Sensitivity
 
 __version__: str

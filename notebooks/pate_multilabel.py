@@ -115,9 +115,11 @@ def stable_noise(epsilon: float, rounds: int) -> dict[str, float]:
     return {"rho": fitted.rho, "failure_delta": fitted.failure_delta}
 
 
-def target(task: Task) -> dps.TargetSize:
+def target(task: Task) -> dps.mechanisms.TargetSize:
     """A public preference for about as many labels as items have: one label more or fewer weighs as 5 % of the teachers."""
-    return dps.TargetSize(k=round(task.labels_per_item), penalty=task.teachers / 20)
+    return dps.mechanisms.TargetSize(
+        k=round(task.labels_per_item), penalty=task.teachers / 20
+    )
 
 
 # -- one run --------------------------------------------------------------------------------------------------------------

@@ -134,7 +134,7 @@ def _horizon(spec: KeptFields, mechanism: dps.ContinualTopK | None = None, **abo
     path = Path(str(spec.state))
     if mechanism is None:
         if not path.exists():
-            raise dps.HorizonError(f"state={masked(path)} does not exist: start the horizon first")
+            raise dps.errors.HorizonError(f"state={masked(path)} does not exist: start the horizon first")
         with State.opened(path) as made:
             mechanism = made.meta.mechanism
     with _session(spec) as session:

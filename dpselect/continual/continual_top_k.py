@@ -60,7 +60,7 @@ class HorizonClip(Frozen):
 
     Example:
         >>> import dpselect as dps
-        >>> round(dps.HorizonClip(exponent=1.5, cells=20).most, 3)
+        >>> round(dps.continual.HorizonClip(exponent=1.5, cells=20).most, 3)
         0.679
     """
 

@@ -66,7 +66,7 @@ class History:
         >>> import dpselect as dps
         >>> few = dps.Sensitivity.of_counts(items_per_user=3)
         >>> histogram = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=few)
-        >>> history = dps.History(histogram, k=2, releases=2)
+        >>> history = dps.continual.History(histogram, k=2, releases=2)
         >>> for counts in ([9000, 5000], [70, 30]):
         ...     day = dps.Scores(counts, labels=["zoo", "park"], sensitivity=few, domain="observed")
         ...     shown = history.select(day)

@@ -40,7 +40,7 @@ class GroupedScores(Rounds):
         >>> import dpselect as dps
         >>> one = dps.Sensitivity()
         >>> cities = {"Rome": dps.Scores([900, 4], sensitivity=one), "Oslo": dps.Scores([7, 800], sensitivity=one)}
-        >>> len(dps.GroupedScores(cities, max_groups_per_user=2).groups)
+        >>> len(dps.mechanisms.GroupedScores(cities, max_groups_per_user=2).groups)
         2
     """
 
@@ -224,7 +224,7 @@ class PerGroup(Around):
         1.0
         >>> one = dps.Sensitivity()
         >>> cities = {"Rome": dps.Scores([900, 4], sensitivity=one), "Oslo": dps.Scores([7, 800], sensitivity=one)}
-        >>> released = mechanism.select(dps.GroupedScores(cities, max_groups_per_user=2))
+        >>> released = mechanism.select(dps.mechanisms.GroupedScores(cities, max_groups_per_user=2))
         >>> {city: chosen.indices for city, chosen in released.by_group().items()}
         {'Rome': (0,), 'Oslo': (1,)}
     """

@@ -3,6 +3,7 @@ from .best_of import PlannedRuns as PlannedRuns
 from .best_of import plan_runs as plan_runs
 from .charts import plot_chart as plot_chart
 from .charts import plot_plan as plot_plan
+from .counts import Interval as Interval
 from .horizon_plan import HorizonPlan as HorizonPlan
 from .horizon_plan import plan_horizon as plan_horizon
 from .plan import Estimate as Estimate

@@ -99,7 +99,7 @@ def one_by_one(
     today, free, rng = [], [], np.random.default_rng(1)
     if size is not None:
         mechanism = mechanism.model_copy(update={"k": size, "values": True})
-    histories = [dps.History(mechanism, k=k, releases=asked.releases) for _ in range(asked.draws)]
+    histories = [dps.continual.History(mechanism, k=k, releases=asked.releases) for _ in range(asked.draws)]
     for at in range(1, asked.releases + 1):
         pairs = seen(log, period, at, count, asked.window)
         if pairs.empty:
@@ -121,7 +121,7 @@ def planned(log: pd.DataFrame, period: np.ndarray, asked: argparse.Namespace, co
     arrivals = Arrivals(numbers[0], numbers[1], period.astype(np.int64), asked.releases)
     profile = replace(Profile.typical(), description="the log", arrivals=arrivals)
     budget, window = acc.Budget(epsilon=asked.epsilon, delta=asked.delta), asked.window if count == "window" else None
-    unknown, clips = domain == "unknown", [dps.HorizonClip()]
+    unknown, clips = domain == "unknown", [dps.continual.HorizonClip()]
     return plan_horizon(budget, k, profile, count=count, window=window, unknown=unknown, clips=clips)
 
 
@@ -219,7 +219,7 @@ def year(asked: argparse.Namespace) -> Iterator[str]:
         yield f"by day: found {found(true):.2f}; epsilon {price:6.2f} at {asked.delta:g} for who is there on {visits} days"
     for cells in (20, 50, 100, 300, 1000):
         mechanism = dps.ContinualTopK(
-            k=1, periods=days, scale=noise / np.sqrt(cells), users=dps.HorizonClip(exponent=0, cells=cells)
+            k=1, periods=days, scale=noise / np.sqrt(cells), users=dps.continual.HorizonClip(exponent=0, cells=cells)
         )
         counts = views[place < cells].groupby(["p", "i"]).size()
         price = acc.best_epsilon(mechanism.curve, asked.delta).value

@@ -35,14 +35,14 @@ def table(options: argparse.Namespace) -> None:
     log = {name: column.tolist() for name, column in duckdb.sql(_SQUARES.format(DATA / "foursquare")).fetchnumpy().items()}
     k, squares, events = options.k, sorted(set(log["g"])), pa.table(log)
 
-    def read(most: int, clip: float | None = None, items: int | None = None) -> dps.GroupedScores:
+    def read(most: int, clip: float | None = None, items: int | None = None) -> dps.mechanisms.GroupedScores:
         bounds = {"max_groups_per_user": most, "max_items_per_user": items, "clip": clip, "salt": "squares"}
         return dps.events.read(events, user="u", item="i", group="g", groups=squares, **bounds).scores(clip=clip)
 
     every = read(len(squares))
     tops = {name: {one.labels[place] for place in one.ranked(k)[0]} for name, one in every.items() if one.dense().max() >= 50}
 
-    def found(mechanism: dps.Mechanism, scores: dps.GroupedScores) -> float:
+    def found(mechanism: dps.Mechanism, scores: dps.mechanisms.GroupedScores) -> float:
         runs = [mechanism.select(scores, rng=np.random.default_rng(seed)).by_group() for seed in range(options.runs)]
         shares = [len(top & set(run[name].labels)) / k if name in run else 0.0 for run in runs for name, top in tops.items()]
         return float(np.mean(shares))

@@ -577,7 +577,7 @@ def _setting(mechanism: dps.Mechanism) -> str:
 def continual() -> Iterator[Row]:
     """A public item that one user touches in the first period: all of its noisy measurements can be read off the estimates."""
     for (count, window), relation in itertools.product((("period", None), ("running", None), ("window", 7)), RELATIONS):
-        one = dps.HorizonClip(cells=1)
+        one = dps.continual.HorizonClip(cells=1)
         mechanism = dps.ContinualTopK(
             k=2, periods=30, count=count, window=window, scale=20.0, delta=None, relation=relation, users=one
         )

@@ -182,12 +182,12 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         replayed(declared(dps.Sensitivity(relation="replace_one")), users=1)
 
 
-def groups_of(log: Any, most: int = 1, declared: int = 1, **options: Any) -> dps.GroupedScores:
+def groups_of(log: Any, most: int = 1, declared: int = 1, **options: Any) -> dps.mechanisms.GroupedScores:
     """The reader on a log whose items are groups of themselves: as many places per user as groups."""
     table = pa.table({"u": [user for user, _ in log], "i": [place for _, place in log], "g": [place for _, place in log]})
     read = dps.events.read(table, user="u", item="i", group="g", max_groups_per_user=most, salt="s", **options)
     scores = read.scores()
-    return dps.GroupedScores(dict(scores.items()), max_groups_per_user=declared, presence=scores.presence)
+    return dps.mechanisms.GroupedScores(dict(scores.items()), max_groups_per_user=declared, presence=scores.presence)
 
 
 @pytest.mark.slow
@@ -199,8 +199,8 @@ def test_groups_are_replayed_one_by_one() -> None:
     assert wide.broken == ("max_groups_per_user",)
     assert wide.offender == verify.salted_name("heavy", "s")
 
-    def listed(log: Any) -> dps.GroupedScores:
+    def listed(log: Any) -> dps.mechanisms.GroupedScores:
         own = [(user, user if user == "heavy" else "all") for user, _ in log]
-        return dps.GroupedScores(dict(groups_of(own).items()), max_groups_per_user=1)
+        return dps.mechanisms.GroupedScores(dict(groups_of(own).items()), max_groups_per_user=1)
 
     assert replayed(listed, users=2).broken == ("domain",)  # type: ignore[arg-type]

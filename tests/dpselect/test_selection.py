@@ -32,7 +32,7 @@ def test_a_set_is_released_in_the_candidates_order() -> None:
     "mechanism",
     [
         dps.StabilityTest(k=3, scale=10.0, failure_delta=1e-6),
-        dps.StableTopK(rho=1.0, failure_delta=1e-6, kbar=3, regularizer=dps.TargetSize(k=3, penalty=50_000.0)),
+        dps.StableTopK(rho=1.0, failure_delta=1e-6, kbar=3, regularizer=dps.mechanisms.TargetSize(k=3, penalty=50_000.0)),
         dps.TopStable(k=3, kbar=3, epsilon=1.0, delta=1e-6),
     ],
     ids=lambda mechanism: mechanism.kind,
@@ -58,7 +58,7 @@ def test_positions_among_observed_candidates_stay_private() -> None:
 def test_known_domain_mechanisms_refuse_observed_candidates() -> None:
     """Running a known-domain mechanism on the items that occur is not private: it is refused, with what to do instead."""
     for mechanism in (dps.ExponentialMechanism(epsilon=1), dps.OneshotTopK(k=1, noise="gumbel", scale=1)):
-        with pytest.raises(dps.DomainMismatch, match="catalogue"):
+        with pytest.raises(dps.errors.DomainMismatch, match="catalogue"):
             mechanism.select(OBSERVED)
 
 
@@ -171,7 +171,7 @@ def test_nothing_of_a_selection_tells_how_many_other_items_there_are() -> None:
     assert "70" not in _everything_that_leaves(many)
     assert len(many) == 1
     assert many.labels == ("b",)
-    with pytest.raises(dps.DomainMismatch, match="labels"):
+    with pytest.raises(dps.errors.DomainMismatch, match="labels"):
         _ = many.indices
 
 

@@ -62,7 +62,7 @@ def outcome(selection: dps.Selection, law: dict[object, float]) -> object:
     return selection.outcome.chosen
 
 
-def outcomes(many: dps.Selections, law: dict[object, float]) -> Counter[object]:
+def outcomes(many: dps.selection.Selections, law: dict[object, float]) -> Counter[object]:
     """How many rounds of `select_many` had each outcome, in the form that `probabilities` uses."""
     _, first, alike = np.unique(many.indices, axis=0, return_index=True, return_counts=True)
     counted: Counter[object] = Counter()

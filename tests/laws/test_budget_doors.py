@@ -97,8 +97,8 @@ CHARGED: dict[str, Charged] = {
     "Session.continual": Charged(
         lambda session, folder: session.continual(HORIZON, state=folder, key=folder.name), [HORIZON.curve]
     ),
-    "History.release": Charged(
-        lambda session, _: dps.History(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
+    "continual.History.release": Charged(
+        lambda session, _: dps.continual.History(HISTOGRAM, k=2, releases=2).release(session, OBSERVED), [HISTOGRAM.curve]
     ),
     "pate.UnsanitisedPrivacy.sanitised": Charged(
         lambda session, _: VOTES.sanitised(delta=1e-3, order=8.0, session=session),
@@ -245,7 +245,9 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
         one.mechanism.curve
         for one in plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), budget, best=0.3, relation="add_remove")
     ],
-    "plan.plan_horizon": lambda budget: [plan_horizon(budget, 2, ARRIVING, clips=[dps.HorizonClip(cells=10)]).mechanism.curve],
+    "plan.plan_horizon": lambda budget: [
+        plan_horizon(budget, 2, ARRIVING, clips=[dps.continual.HorizonClip(cells=10)]).mechanism.curve
+    ],
     "ContinualTopK.fitted": lambda budget: [dps.ContinualTopK.fitted(budget, k=2, periods=3).curve],
     "pate.calibrated": lambda budget: [
         20 * pate.calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, rounds=20).curve
@@ -290,7 +292,7 @@ COMMANDS: dict[str, set[str]] = {
 _ASKED = {"Session.require", "Session.affordable"}
 # They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon in test_horizon.py.
 _NO_DOOR = {
-    *("Plan", "TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
+    *("plan.Plan", "TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "pate.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
     *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.totals", "continual.Horizon"),

@@ -264,7 +264,7 @@ def test_inputs_outside_the_proof_are_refused(mechanism: dps.Mechanism) -> None:
         mechanism.select(counts([1, 2, 3], REPLACED))
     with pytest.raises(dps.SensitivityMismatch):
         mechanism.select(counts([1, 2, 3], dps.Sensitivity(monotone=False)))
-    with pytest.raises(dps.DomainMismatch):
+    with pytest.raises(dps.errors.DomainMismatch):
         mechanism.select(dps.Scores([1, 2, 3], sensitivity=COUNTS, domain="observed"))
     with pytest.raises(dps.InvalidRequest):
         mechanism.select(counts([1]))

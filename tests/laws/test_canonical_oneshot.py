@@ -134,7 +134,7 @@ def test_values_carry_fresh_noise_and_are_charged() -> None:
 def test_values_have_no_probabilities_and_no_batch() -> None:
     """With values the exact law and select_many are refused, with a remedy."""
     mechanism = OneshotTopK(k=1, noise="laplace", scale=1.0, value_scale=3.0)
-    with pytest.raises(dps.NoClosedForm, match="cell_probabilities"):
+    with pytest.raises(dps.errors.NoClosedForm, match="cell_probabilities"):
         mechanism.probabilities(counts([1, 2]))
     with pytest.raises(dps.InvalidRequest, match="value_scale"):
         mechanism.select_many([[1, 2]])

@@ -29,7 +29,7 @@ from dpselect.sampling import sampler
 
 KINDS: Any = {"user": "int", "item": "int"}
 COUNTS: list[Any] = [("period", None), ("running", None), ("window", 2), ("window", 3)]
-ONE_CELL = dps.HorizonClip(cells=1)
+ONE_CELL = dps.continual.HorizonClip(cells=1)
 
 
 def of(count: str, window: int | None, **settings: Any) -> dps.ContinualTopK:
@@ -80,16 +80,18 @@ def moved(mechanism: dps.ContinualTopK, items: int) -> np.ndarray:
     spread(
         [
             ONE_CELL,
-            dps.HorizonClip(exponent=1.0, cells=3),
-            dps.HorizonClip(exponent=1.0, cells=3, per_period=2),
-            dps.HorizonClip(exponent=0.0, cells=8),
-            dps.HorizonClip.counting(4, 1),
+            dps.continual.HorizonClip(exponent=1.0, cells=3),
+            dps.continual.HorizonClip(exponent=1.0, cells=3, per_period=2),
+            dps.continual.HorizonClip(exponent=0.0, cells=8),
+            dps.continual.HorizonClip.counting(4, 1),
         ],
         3,
     ),
     ids=str,
 )
-def test_no_user_moves_the_measurements_further_than_the_norm(count: str, window: int | None, users: dps.HorizonClip) -> None:
+def test_no_user_moves_the_measurements_further_than_the_norm(
+    count: str, window: int | None, users: dps.continual.HorizonClip
+) -> None:
     """T2: of all that one user can do in four periods with two items, as the state counts it, the most is D, and is reached."""
     mechanism = of(count, window, users=users, scale=2.0**-10 * 3)
     squares, most = moved(mechanism, 2), mechanism.strategy.norm**2
@@ -146,9 +148,15 @@ def test_the_deviation_of_a_running_count_is_that_of_the_square_root() -> None:
 
 
 @pytest.mark.parametrize(
-    "users", [dps.HorizonClip(), dps.HorizonClip(exponent=0, cells=1000), dps.HorizonClip(exponent=4, cells=50)], ids=str
+    "users",
+    [
+        dps.continual.HorizonClip(),
+        dps.continual.HorizonClip(exponent=0, cells=1000),
+        dps.continual.HorizonClip(exponent=4, cells=50),
+    ],
+    ids=str,
 )
-def test_the_weights_of_a_user_are_bounded_in_every_order(users: dps.HorizonClip) -> None:
+def test_the_weights_of_a_user_are_bounded_in_every_order(users: dps.continual.HorizonClip) -> None:
     """T3: the squares of weights add up to at most 1 however a user's cells fall into periods, and to nearly 1."""
     table, rng = users.weights(), np.random.default_rng(1)
     for _ in range(50):
@@ -240,7 +248,7 @@ def test_thresholds_rise_by_the_rounding_of_measurements() -> None:
 
 def test_totals_need_the_root_of_how_often_a_pair_counts() -> None:
     """T4: a user who is there in every period has one item whose total is sqrt(periods) times its norm."""
-    mechanism = of("period", None, periods=4, users=dps.HorizonClip(exponent=0.0, cells=4), delta=1e-3, scale=0.05)
+    mechanism = of("period", None, periods=4, users=dps.continual.HorizonClip(exponent=0.0, cells=4), delta=1e-3, scale=0.05)
     _, increments = taken(mechanism, [(period, 1, 1) for period in range(1, 5)])
     total = sum(float(one.weights.sum()) for one in increments) / UNIT
     assert total == pytest.approx(2.0, abs=1e-4)
@@ -287,7 +295,7 @@ def _apart(first: np.ndarray, second: np.ndarray, epsilon: float) -> float:
 @pytest.mark.parametrize("count", ["period", "running"])
 def test_an_adversary_who_reads_the_answers_gains_nothing(count: str, scale: float) -> None:
     """T1: which item a user touches in the second of two periods depends on the first answer; enumerated, and attained."""
-    mechanism = of(count, None, periods=2, scale=scale, delta=None, users=dps.HorizonClip(exponent=0.0, cells=2))
+    mechanism = of(count, None, periods=2, scale=scale, delta=None, users=dps.continual.HorizonClip(exponent=0.0, cells=2))
     table, factors = mechanism.users.weights() / UNIT, [*mechanism.strategy.measured / UNIT, 0.0]
     edges = np.array([-math.inf, *np.linspace(-3 * scale, 3 * scale + 1, 49), math.inf])
     laws: dict[bool, Any] = {True: [], False: []}
@@ -400,7 +408,7 @@ def closed(mechanism: dps.ContinualTopK, periods: list[list[tuple[int, int]]], s
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 def test_spent_users_create_no_items(count: str, window: int | None) -> None:
     """T4: an item exists by weight, not by event: what a user touches after its last cell is tested by nobody."""
-    state = closed(of(count, window, users=dps.HorizonClip(cells=2)), [[(1, 1), (1, 2)], [(1, 3)], [(1, 4), (2, 5)]])
+    state = closed(of(count, window, users=dps.continual.HorizonClip(cells=2)), [[(1, 1), (1, 2)], [(1, 3)], [(1, 4), (2, 5)]])
     assert state.number_of_items() == 3
 
 
@@ -450,7 +458,10 @@ def test_a_pair_counts_once_and_in_windows_again_after_them() -> None:
 @pytest.mark.parametrize("text", spread([True, False], 1))
 def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | None, text: bool) -> None:
     """T2: of random events, given in two overlapping tables, each pair counts once a period, and again only as its count says."""
-    mechanism, rng = of(count, window, periods=6, users=dps.HorizonClip(exponent=0.0, cells=400)), np.random.default_rng(6)
+    mechanism, rng = (
+        of(count, window, periods=6, users=dps.continual.HorizonClip(exponent=0.0, cells=400)),
+        np.random.default_rng(6),
+    )
     state, each = states.State.in_memory(mechanism), mechanism.users.weights()[0, 1]
     last: dict[tuple[int, int], int] = {}
     wait = {"period": 1, "running": 6, "window": window or 0}[count]
@@ -475,7 +486,7 @@ def test_pairs_of_users_who_have_used_their_cells_are_forgotten(
     count: str, window: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They count for nothing again: with them or without, all increments are the same, and few pairs of such users stay."""
-    mechanism = of(count, window, periods=8, users=dps.HorizonClip(cells=4))
+    mechanism = of(count, window, periods=8, users=dps.continual.HorizonClip(cells=4))
 
     def increments() -> tuple[list[list[int]], int, int]:
         state, rng, found = states.State.in_memory(mechanism, range(9)), np.random.default_rng(3), []
@@ -657,7 +668,7 @@ def test_a_memory_discovers_with_the_chances_of_its_tests(counts: tuple[int, int
     (5.4 deviations of a binomial law and of five spreads), and the seed is fixed.
     """
     sparse, size = histogram(1.5, 0.05), 4000
-    memory, rng = dps.History(sparse, k=10, releases=2), np.random.default_rng(4)
+    memory, rng = dps.continual.History(sparse, k=10, releases=2), np.random.default_rng(4)
     for at, count in enumerate(counts):
         labels = [f"item {place}" for place in range(size)] if count else [f"other {at}"]
         scores = dps.Scores([count or 1] * len(labels), labels=labels, sensitivity=sparse.sensitivity, domain="observed")
@@ -685,7 +696,7 @@ def test_lone_items_of_a_memory_cost_the_period_they_are_of_its_delta() -> None:
     A false alarm has a chance below 1e-7 (a binomial law, 5.3 deviations), and the seed is fixed.
     """
     sparse, rng = histogram(2.0, 0.2), np.random.default_rng(6)
-    memory = dps.History(sparse, k=10, releases=8)
+    memory = dps.continual.History(sparse, k=10, releases=8)
     for period in range(8):
         labels = [f"lone {place}" for place in range(2000)] if period == 0 else ["other"]
         scores = dps.Scores([1] * len(labels), labels=labels, sensitivity=sparse.sensitivity, domain="observed")
@@ -711,7 +722,7 @@ def test_the_cells_that_count_are_any_with_the_same_chance() -> None:
     """Over all orders of coins each set of a crowded user's cells is kept equally often, at the weight of its size, and nobody
     else's cells depend on them; the squares of what is kept and what was used before fill the bound.
     """
-    users = dps.HorizonClip(exponent=1.5, cells=5)
+    users = dps.continual.HorizonClip(exponent=1.5, cells=5)
     owner, used = np.array([1, 0, 1, 1, 2, 1]), np.array([0, 3, 5], dtype=np.int16)
     crowded = np.flatnonzero(owner == 1)
     sets: dict[tuple[int, ...], int] = {}
@@ -736,7 +747,9 @@ def test_the_cells_that_count_are_any_with_the_same_chance() -> None:
 
 def test_no_user_in_any_groups_moves_the_measurements_further_than_the_norm() -> None:
     """T9: of all that a user can do in two groups with two items in three periods, the most is one norm D, and is reached."""
-    mechanism = of("running", None, periods=3, grouped=True, users=dps.HorizonClip(exponent=0.0, cells=4), scale=2.0**-10 * 3)
+    mechanism = of(
+        "running", None, periods=3, grouped=True, users=dps.continual.HorizonClip(exponent=0.0, cells=4), scale=2.0**-10 * 3
+    )
     events, users = every_user(3, 4)  # an item's number names a group and an item of it
     state, increments = states.State.in_memory(mechanism), []
     for period in range(1, 4):
@@ -768,7 +781,7 @@ def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
 @pytest.mark.parametrize("counted", [("period", None), ("running", None), ("window", 2)])
 def test_coarser_periods_are_read_off_the_discovered_items_alone(counted: Any) -> None:
     """T9: what periods 2 and 3 added to a discovered item, plus the noise of what was measured; others are never looked at."""
-    mechanism = of(*counted, k=3, scale=4.0, delta=1e-9, users=dps.HorizonClip.counting(4, 1))
+    mechanism = of(*counted, k=3, scale=4.0, delta=1e-9, users=dps.continual.HorizonClip.counting(4, 1))
     state, unit = states.State.in_memory(mechanism), mechanism.users.unit or 0
     for period, (popular, rare) in enumerate([(4000, 3), (5000, 0), (6000, 2), (0, 0)], start=1):
         users = np.arange(popular + rare) + 10_000 * period
@@ -794,7 +807,9 @@ def test_margins_hold_for_the_noise_with_the_chance_that_is_stated() -> None:
 def test_scores_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
     """T10: the same 900 users come in each of 10 periods; with equal weights every score is 900 users, within its interval."""
     periods, away = 10, 0
-    mechanism = of("period", None, k=2, periods=periods, scale=2.0, delta=1e-6, users=dps.HorizonClip.counting(periods, 1))
+    mechanism = of(
+        "period", None, k=2, periods=periods, scale=2.0, delta=1e-6, users=dps.continual.HorizonClip.counting(periods, 1)
+    )
     state, unit, source = states.State.in_memory(mechanism), mechanism.users.unit or 0, sampler(np.random.default_rng(3))
     assert unit == pytest.approx(math.sqrt(periods), rel=1e-4)
     for period in range(1, periods + 1):
@@ -803,12 +818,12 @@ def test_scores_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
         assert chosen.values is not None
         away += abs(chosen.values[0] * unit - 900) > mechanism.margins()[period - 1] * unit
     assert away <= 3  # of 10 intervals of 95 %: more than three miss with chance .001
-    assert dps.HorizonClip().unit is None
+    assert dps.continual.HorizonClip().unit is None
 
 
 def test_no_user_counts_for_more_cells_of_a_period_than_are_allowed() -> None:
     """T10: with two cells in a period, a user with five counts for two, chosen by coins; the next period has its own two."""
-    mechanism = of("period", None, users=dps.HorizonClip.counting(4, 2))
+    mechanism = of("period", None, users=dps.continual.HorizonClip.counting(4, 2))
     events = [(period, user, item) for period in range(1, 5) for user in range(50) for item in range(5)]
     _, increments = taken(mechanism, events)
     weight = int(mechanism.users.weights()[0, 1])

@@ -92,7 +92,7 @@ def test_rows_and_scores_have_the_same_clamped_gaps() -> None:
 def test_utilities_are_refused(mechanism: dps.Mechanism, domain: Domain) -> None:
     """Where a missing candidate counts as 0, scores that may be negative are refused, in draws, laws and matrices."""
     scores = Scores([2**62, 2**62 - (2**63 - 1)], sensitivity=mechanism.covers, kind="utilities", domain=domain)
-    refusal = dps.InvalidScores if mechanism.takes_observed else (dps.InvalidScores, dps.DomainMismatch)
+    refusal = dps.InvalidScores if mechanism.takes_observed else (dps.InvalidScores, dps.errors.DomainMismatch)
     for call in (mechanism.select, mechanism.probabilities):
         with pytest.raises(refusal):
             call(scores)

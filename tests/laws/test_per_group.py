@@ -23,21 +23,23 @@ ORDERS, EPSILONS = (1.5, 2.0, 8.0), (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
 FALSE_ALARM = 1e-10  # each of four tests
 
 
-def grouped(counts: list[list[int]], most: int = 3, sensitivity: dps.Sensitivity = S) -> dps.GroupedScores:
+def grouped(counts: list[list[int]], most: int = 3, sensitivity: dps.Sensitivity = S) -> dps.mechanisms.GroupedScores:
     """Groups named by their places."""
-    return dps.GroupedScores(
+    return dps.mechanisms.GroupedScores(
         {f"g{place}": dps.Scores(one, sensitivity=sensitivity) for place, one in enumerate(counts)}, max_groups_per_user=most
     )
 
 
-def laws(mechanism: dps.PerGroup, first: dps.GroupedScores, second: dps.GroupedScores) -> tuple[np.ndarray, np.ndarray]:
+def laws(
+    mechanism: dps.PerGroup, first: dps.mechanisms.GroupedScores, second: dps.mechanisms.GroupedScores
+) -> tuple[np.ndarray, np.ndarray]:
     """Both exact laws over the same outcomes."""
     both = [mechanism.probabilities(one) for one in (first, second)]
     p, q = ([law.get(outcome, 0.0) for outcome in both[0] | both[1]] for law in both)
     return np.array([p]), np.array([q])
 
 
-def pure(mechanism: dps.PerGroup, first: dps.GroupedScores, second: dps.GroupedScores) -> float:
+def pure(mechanism: dps.PerGroup, first: dps.mechanisms.GroupedScores, second: dps.mechanisms.GroupedScores) -> float:
     """The largest log-ratio of a pair."""
     p, q = laws(mechanism, first, second)
     return float(max(log_ratio(p, q).max(), log_ratio(q, p).max()))
@@ -173,7 +175,7 @@ def test_what_is_not_halved_pays_for_both_users() -> None:
         scores = dps.Scores([1, 2], sensitivity=SHARED, domain="observed", labels=["a", "b"], second=look)
         both = dps.PerGroup(mechanism=TWO_STEPS, max_groups_per_user=1)
         assert both.curve == TWO_STEPS.curve
-        groups = dps.GroupedScores({"g": scores}, max_groups_per_user=1)
+        groups = dps.mechanisms.GroupedScores({"g": scores}, max_groups_per_user=1)
         if passes:
             both.check(groups)
         else:
@@ -192,7 +194,7 @@ def test_a_second_look_must_be_at_uniform_shares_too() -> None:
     for uniform, look in ((True, SHARED), (False, other)):
         second = dps.SecondLook(lambda _: pytest.fail("looked"), look)  # type: ignore[arg-type, return-value]
         scores = dps.Scores([1, 2], sensitivity=SHARED, domain="observed", labels=["a", "b"], second=second)
-        asked = dps.GroupedScores({"g": scores}, max_groups_per_user=1)
+        asked = dps.mechanisms.GroupedScores({"g": scores}, max_groups_per_user=1)
         steps.check(scores)  # of one group either is covered
         if uniform:
             mechanism.check(asked)
@@ -256,7 +258,7 @@ FIND = dps.SparseHistogram(scale=0.7, delta=0.1, sensitivity=dps.Sensitivity.of_
 FOUND = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2, discovery=FIND)
 
 
-def discovered(users: tuple[tuple[int | None, int | None], ...]) -> dps.GroupedScores:
+def discovered(users: tuple[tuple[int | None, int | None], ...]) -> dps.mechanisms.GroupedScores:
     """Two private groups, from the item (0, 1 or None) of every user in each: as `events.read` counts them."""
     groups, present = np.array([[CROWD, 0], [0, CROWD]]), np.full(2, float(CROWD))
     for items in users:
@@ -266,7 +268,7 @@ def discovered(users: tuple[tuple[int | None, int | None], ...]) -> dps.GroupedS
             groups[group][items[group]] += 1
     seen = dps.Scores(present, sensitivity=FIND.covers, labels=["a", "b"], domain="observed")
     cells = {name: dps.Scores(counts, sensitivity=S) for name, counts in zip("ab", groups, strict=True)}
-    return dps.GroupedScores(cells, max_groups_per_user=2, presence=seen)
+    return dps.mechanisms.GroupedScores(cells, max_groups_per_user=2, presence=seen)
 
 
 @pytest.mark.slow
@@ -306,10 +308,10 @@ def test_discovered_groups_are_drawn_as_their_law_says() -> None:
     listed = grouped([[1, 2]], 2)
     with pytest.raises(dps.InvalidRequest, match="leave discovery out"):
         FOUND.check(listed)
-    with pytest.raises(dps.DomainMismatch, match="read off private data"):
+    with pytest.raises(dps.errors.DomainMismatch, match="read off private data"):
         dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2).check(scores)
     with pytest.raises(dps.InvalidScores, match="labelled by the groups"):
-        dps.GroupedScores({"a": dps.Scores([1], sensitivity=S)}, max_groups_per_user=2, presence=scores.presence)
+        dps.mechanisms.GroupedScores({"a": dps.Scores([1], sensitivity=S)}, max_groups_per_user=2, presence=scores.presence)
     wide = dps.PermuteAndFlip(epsilon=0.8, sensitivity=dps.Sensitivity(relation="replace_one"))
     with pytest.raises(dps.InvalidMechanism, match="different relations"):
         dps.PerGroup(mechanism=wide, max_groups_per_user=2, discovery=FIND)
@@ -339,14 +341,14 @@ def test_the_release_names_the_group_of_every_item() -> None:
         for city, counts in (("Rome", [90, 20, 40]), ("Oslo", [10, 70, 30]))
     }
     mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=1)
-    released = mechanism.select(dps.GroupedScores(cities, max_groups_per_user=1))
+    released = mechanism.select(dps.mechanisms.GroupedScores(cities, max_groups_per_user=1))
     assert released.groups == ("Rome", "Rome", "Oslo", "Oslo")
     assert released.labels == ("park", "zoo", "pier", "zoo")
     assert [round(value, -1) for value in released.values or ()] == [90, 40, 70, 30]
     assert dps.Selection.from_json(released.to_json()) == released
     split = released.by_group()
     assert (split["Oslo"].labels, split["Oslo"].indices, split["Oslo"].groups) == (("pier", "zoo"), (1, 2), None)
-    with pytest.raises(dps.DomainMismatch):
+    with pytest.raises(dps.errors.DomainMismatch):
         split["Oslo"].by_group()
 
 
@@ -359,7 +361,7 @@ def test_a_private_domain_in_every_group_shows_no_positions_and_its_failures_add
         city: dps.Scores(counts, sensitivity=select.covers, labels=["a", "b"], domain="observed")
         for city, counts in (("Rome", [900, 800]), ("Oslo", [0, 0]), ("Bern", [1, 700]))
     }
-    released = mechanism.select(dps.GroupedScores(seen, max_groups_per_user=3))
+    released = mechanism.select(dps.mechanisms.GroupedScores(seen, max_groups_per_user=3))
     assert released.positions is None
     assert {city: set(one.labels or ()) for city, one in released.by_group().items()} == {"Rome": {"a", "b"}, "Bern": {"b"}}
     assert not released.complete
@@ -410,7 +412,7 @@ def test_groups_that_no_proof_covers_are_refused() -> None:
 def test_groups_that_are_none_are_refused(groups: Any, most: Any) -> None:
     """No groups, odd names, no Scores, mixed forms, or no bound raise InvalidScores without showing a number of theirs."""
     with pytest.raises(dps.InvalidScores):
-        dps.GroupedScores(groups, max_groups_per_user=most)
+        dps.mechanisms.GroupedScores(groups, max_groups_per_user=most)
 
 
 def test_a_repr_shows_no_score() -> None:

@@ -403,7 +403,7 @@ def test_a_failure_is_told_after_all_runs_and_by_nothing_else(kind: str) -> None
     law = TruncatedNegativeBinomial(eta=1.0, gamma=0.02)
     attempt, expected = failing(kind), number_of_runs(law, sampler(np.random.default_rng(8)))
     assert expected > 4
-    with pytest.raises(dps.RunFailed) as caught:
+    with pytest.raises(dps.errors.RunFailed) as caught:
         tuned(law).run(attempt, rng=np.random.default_rng(8))
     assert attempt.calls == expected
     assert "private result" not in str(caught.value)
@@ -412,7 +412,7 @@ def test_a_failure_is_told_after_all_runs_and_by_nothing_else(kind: str) -> None
     walked = traceback.walk_tb(caught.value.__traceback__)
     frames = [frame.f_locals for frame, _ in walked if frame.f_code.co_filename.endswith("mechanisms/repeat_and_select.py")]
     assert len(frames) == 1
-    assert not any(isinstance(value, dps.Best | int | float) for value in frames[0].values())
+    assert not any(isinstance(value, dps.mechanisms.Best | int | float) for value in frames[0].values())
 
 
 def test_an_interrupt_leaves_at_once_and_holds_nothing() -> None:
@@ -433,7 +433,7 @@ def test_the_highest_score_wins_and_none_may_be_no_run() -> None:
     scores = iter([-math.inf, 3, np.float32(5.0), 4.5] + [-math.inf] * 200)
     many: Any = TruncatedNegativeBinomial(eta=1.0, gamma=0.05)
     best = tuned(many).run(lambda: (next(scores), None), rng=np.random.default_rng(8))
-    assert best == dps.Best(5.0, None)
+    assert best == dps.mechanisms.Best(5.0, None)
     rare = tuned(PoissonRuns(mean=1e-9)).run(lambda: (1.0, "never"))
     assert rare is None
 
@@ -456,11 +456,11 @@ def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
     assert once > 0
     nested = dps.ExponentialMechanism(epsilon=0.01)
     scores = dps.Scores([1, 2], sensitivity=dps.Sensitivity())
-    with pytest.raises(dps.RunFailed):
+    with pytest.raises(dps.errors.RunFailed):
         session.best_of(mechanism, lambda: (1.0, session.select(nested, scores).indices))
     assert ledger.total("d").spent.main == 2 * once
     ahead = session.schedule(9 * nested)
-    with pytest.raises(dps.RunFailed):
+    with pytest.raises(dps.errors.RunFailed):
         session.best_of(tuned(epsilon=0.01), lambda: (1.0, ahead.select(nested, scores).indices))
     assert ahead.left == {nested: 9}
     seen.clear()

@@ -157,7 +157,7 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: di
         ledger.create_dataset("log", acc.Budget(epsilon=1.0), "add_remove")
         stated: dict[str, Any] = {name: given for name, given in ask.items() if name != "clip"}
         stated |= {"ledger": ledger, "dataset": "log", "key": "once", "domain": ITEMS, "mechanism": planned}
-        with pytest.raises(dps.EventLogError, match="clip"):
+        with pytest.raises(dps.errors.EventLogError, match="clip"):
             run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=1.0, **stated)))
         assert ledger.find("log", "once") is None
 

@@ -435,7 +435,7 @@ def test_top_stable_refuses_replaced_users() -> None:
 )
 def test_a_public_domain_is_asked_for(mechanism: dps.Mechanism) -> None:
     """Candidates that were read off the data are refused by all but Top Stable."""
-    with pytest.raises(dps.DomainMismatch):
+    with pytest.raises(dps.errors.DomainMismatch):
         mechanism.select(dps.Scores([5, 3, 1], sensitivity=mechanism.covers, domain="observed"))
 
 

@@ -193,7 +193,7 @@ def test_nothing_is_released_when_the_test_fails(domain: Domain) -> None:
 def test_a_fixed_k_needs_a_public_domain() -> None:
     """Peeling reads candidates that no gap hides, so observed candidates are refused before anything is drawn."""
     mechanism = StableTopKFixed(k=1, rho=1.0, failure_delta=1e-6, penalty=0.0, kbar=2)
-    with pytest.raises(dps.DomainMismatch, match="public"):
+    with pytest.raises(dps.errors.DomainMismatch, match="public"):
         mechanism.check(Scores([3, 1], sensitivity=dps.Sensitivity(), domain="observed"))
 
 

@@ -84,7 +84,7 @@ def test_values_with_enough_noise_pass_an_audit() -> None:
 def test_a_mechanism_without_a_law_of_its_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact worst case would be blind to values that it has no law of, and says so."""
     monkeypatch.delattr(dps.OneshotTopK, "cell_probabilities")
-    with pytest.raises(dps.NoClosedForm, match="use lower_bound"):
+    with pytest.raises(dps.errors.NoClosedForm, match="use lower_bound"):
         verify.worst_case(with_values(1), candidates=1)
 
 

@@ -175,7 +175,7 @@ def test_scores_that_the_selection_refuses_are_refused() -> None:
     mechanism = valued("laplace", 1.0, 2, TWO)
     with pytest.raises(dps.SensitivityMismatch):
         mechanism.check(dps.Scores([1, 2], sensitivity=S))
-    with pytest.raises(dps.DomainMismatch):
+    with pytest.raises(dps.errors.DomainMismatch):
         mechanism.check(dps.Scores([1, 2], sensitivity=TWO, domain="observed"))
     with pytest.raises(dps.InvalidRequest):
         mechanism.check(dps.Scores([1], sensitivity=TWO))

@@ -339,13 +339,13 @@ def test_the_measurements_are_held_against_the_price(tmp_path: Path, monkeypatch
     assert told["holds"]
     assert told["declared"]["l2"] * 0.999 < told["l2"] <= told["declared"]["l2"] * (1 + 1e-9)
     assert told["l0"] == told["declared"]["l0"]
-    right = dps.HorizonClip.counted
+    right = dps.continual.HorizonClip.counted
 
-    def heavy(self: dps.HorizonClip, *cells: Any) -> Any:
+    def heavy(self: dps.continual.HorizonClip, *cells: Any) -> Any:
         kept, weights = right(self, *cells)
         return kept, weights * 21 // 20
 
-    monkeypatch.setattr(dps.HorizonClip, "counted", heavy)
+    monkeypatch.setattr(dps.continual.HorizonClip, "counted", heavy)
     result = CliRunner().invoke(app, asked)
     assert result.exit_code == 1
     assert json.loads(result.stdout)["broken"][-1] == "l2"

@@ -26,11 +26,11 @@ def counted(**counts: float) -> dps.Scores:
     return dps.Scores(list(counts.values()), labels=list(counts), sensitivity=FEW, domain="observed")
 
 
-def of(releases: int = 500, shown: Any = (), **settings: Any) -> dps.History:
-    return dps.History(HISTOGRAM.model_copy(update=settings), k=2, releases=releases, shown=shown)
+def of(releases: int = 500, shown: Any = (), **settings: Any) -> dps.continual.History:
+    return dps.continual.History(HISTOGRAM.model_copy(update=settings), k=2, releases=releases, shown=shown)
 
 
-def released(history: dps.History, seed: int = 0, **counts: float) -> dps.Selection:
+def released(history: dps.continual.History, seed: int = 0, **counts: float) -> dps.Selection:
     return history.select(counted(**counts), rng=np.random.default_rng(seed))
 
 
@@ -79,7 +79,7 @@ def test_the_best_of_what_is_shown() -> None:
     assert history.best(shown) == dps.Selection(
         ordered=True, requested=2, labels=("zoo", "park"), values=(shown.values or ())[:2]
     )
-    assert not dps.History(HISTOGRAM, k=4, releases=1).best(shown).complete
+    assert not dps.continual.History(HISTOGRAM, k=4, releases=1).best(shown).complete
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_the_best_of_what_is_shown() -> None:
 )
 def test_what_a_history_is_not_made_of(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(dps.InvalidRequest, match=words):
-        dps.History(**{"mechanism": HISTOGRAM, "k": 1, "releases": 1, **settings})
+        dps.continual.History(**{"mechanism": HISTOGRAM, "k": 1, "releases": 1, **settings})
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_it_belongs_to_one_process() -> None:
     assert "40" not in repr(history)
 
 
-def _refused(history: dps.History) -> None:
+def _refused(history: dps.continual.History) -> None:
     with pytest.raises(acc.AccountingError, match="another process"):
         history.select(counted(zoo=40))
 
@@ -221,15 +221,15 @@ def test_means_and_rates_are_those_of_a_direct_sum() -> None:
 
 def test_a_public_domain_is_ordered_by_means_at_the_price_of_one_vector(tmp_path: Path) -> None:
     """Every item is shown with the values of the last release; true order is found by means; each release costs the vector."""
-    history = dps.History(WHOLE, k=2, releases=31)
+    history = dps.continual.History(WHOLE, k=2, releases=31)
     shown = [history.select(public(61, 60, 10), rng=np.random.default_rng(seed)) for seed in range(30)]
     assert len({one.labels for one in shown}) == 2
     assert shown[-1].labels == ("zoo", "park", "pier")
     assert any((one.values or ())[0] < (one.values or ())[1] for one in shown)
-    again = dps.History(WHOLE, k=2, releases=1, shown=shown[:-1])
+    again = dps.continual.History(WHOLE, k=2, releases=1, shown=shown[:-1])
     assert again.select(public(61, 60, 10), rng=np.random.default_rng(29)) == shown[-1]
     assert history.best(shown[-1]).labels == ("zoo", "park")
-    assert not dps.History(WHOLE, k=4, releases=1).best(shown[-1]).complete
+    assert not dps.continual.History(WHOLE, k=4, releases=1).best(shown[-1]).complete
     ledger = acc.Ledger.open(f"sqlite:///{tmp_path}/l.db")
     ledger.create_dataset("visits", acc.Budget(epsilon=100.0, delta=1e-3), "add_remove")
     history.release(dps.Session(ledger, "visits"), public(61, 60, 10))
@@ -248,8 +248,8 @@ def test_a_public_domain_is_ordered_by_means_at_the_price_of_one_vector(tmp_path
 def test_what_a_history_of_a_public_domain_refuses(changed: dict[str, Any], scores: dps.Scores, words: str) -> None:
     """Other items than those of its first release, or not all of them; and nothing is taken in."""
     shown = [] if changed else [WHOLE.select(public(9, 5, 1))]
-    history = dps.History(WHOLE.model_copy(update=changed), k=1, releases=3, shown=shown)
+    history = dps.continual.History(WHOLE.model_copy(update=changed), k=1, releases=3, shown=shown)
     with pytest.raises(dps.InvalidRequest, match=words):
         history.select(scores)
     with pytest.raises(dps.InvalidRequest, match="values=True"):
-        dps.History(WHOLE.model_copy(update={"values": False}), k=1, releases=1)
+        dps.continual.History(WHOLE.model_copy(update={"values": False}), k=1, releases=1)

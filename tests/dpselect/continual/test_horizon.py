@@ -139,7 +139,7 @@ def test_a_column_keeps_its_type(start: Any) -> None:
     """Items that were integers are not read as text later: 7 and "7" would be one item and two labels."""
     made = start()
     made.close(1, DAYS[0], **COLUMNS)
-    with pytest.raises(dps.EventLogError, match="integers"):
+    with pytest.raises(dps.errors.EventLogError, match="integers"):
         made.close(2, DAYS[1].astype({"i": str}), **COLUMNS)
     assert made.periods_left == 3
 
@@ -182,7 +182,7 @@ def test_a_public_domain(start: Any) -> None:
     assert made.close(1, DAYS[1], **COLUMNS).indices is not None
     chosen = made.close(2, pd.concat([DAYS[0], DAYS[2]]), **COLUMNS)
     assert set(chosen.labels or ()) == {"0", 2000}
-    with pytest.raises(dps.HorizonError, match="another domain"):
+    with pytest.raises(dps.errors.HorizonError, match="another domain"):
         start(public, domain=[5, 6, 7])
     with pytest.raises(dps.InvalidRequest, match="domain= is public"):
         start(path="other", key="other", domain=[1, 2])
@@ -193,7 +193,7 @@ def test_another_mechanism_is_refused(start: Any, ledger: acc.Ledger, change: di
     """A horizon goes on with what it was opened with: nothing is charged for another."""
     start()
     spent = ledger.total("films").spent
-    with pytest.raises((dps.HorizonError, acc.AccountingError)):
+    with pytest.raises((dps.errors.HorizonError, acc.AccountingError)):
         start(MECHANISM.model_copy(update=change))
     assert ledger.total("films").spent == spent
 
@@ -206,7 +206,7 @@ def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_pa
     with pytest.raises(dps.InvalidRequest, match="budget for each month"):
         dps.Session(ledger, "monthly", period="2024-01").continual(MECHANISM, state=tmp_path / "m", key="m")
     (tmp_path / "text").write_text("no state")
-    with pytest.raises(dps.HorizonError, match="no state"):
+    with pytest.raises(dps.errors.HorizonError, match="no state"):
         start(path="text")
     with pytest.raises(dps.InvalidRequest, match=r"Session\.continual"):
         MECHANISM.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(), domain="observed", labels=["a", "b"]))
@@ -224,7 +224,7 @@ def test_an_older_copy_is_refused(start: Any, tmp_path: Path) -> None:
     made.close(2, DAYS[1], **COLUMNS)
     shutil.copy(tmp_path / "backup", tmp_path / "state")
     for call in (made.released, start, lambda: made.close(2, DAYS[1], **COLUMNS)):
-        with pytest.raises(dps.HorizonError, match="older copy"):
+        with pytest.raises(dps.errors.HorizonError, match="older copy"):
             call()
 
 
@@ -239,7 +239,7 @@ def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path) -> 
         made.close(number, DAYS[number - 1], **COLUMNS)
     restored = dps.Session(acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db"), "films")
     assert restored.continual(MECHANISM, state=tmp_path / "state", key="films").periods_left == 1
-    with pytest.raises(dps.HorizonError, match="older copy"):
+    with pytest.raises(dps.errors.HorizonError, match="older copy"):
         restored.continual(MECHANISM, state=tmp_path / "older", key="films")
 
 
@@ -253,7 +253,7 @@ def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch
             made.close(1, DAYS[0], **COLUMNS)
     other = start(path="copy")
     answer = other.close(1, DAYS[0], **COLUMNS)
-    with pytest.raises(dps.HorizonError, match="another copy"):
+    with pytest.raises(dps.errors.HorizonError, match="another copy"):
         made.released()
     assert [one.selection for one in other.released()] == [answer]
 
@@ -264,7 +264,7 @@ def test_a_lost_state_ends_the_horizon(start: Any, tmp_path: Path) -> None:
     made.close(1, DAYS[0], **COLUMNS)
     (tmp_path / "state").rename(tmp_path / "elsewhere")
     for call in (start, made.released):
-        with pytest.raises(dps.HorizonError, match="ended"):
+        with pytest.raises(dps.errors.HorizonError, match="ended"):
             call()
     assert start(path="elsewhere").periods_left == 3
 
@@ -272,11 +272,11 @@ def test_a_lost_state_ends_the_horizon(start: Any, tmp_path: Path) -> None:
 def test_a_state_belongs_to_its_charge(start: Any, tmp_path: Path) -> None:
     """A state under another key, or one that has released on a ledger that never charged it, is refused."""
     start().close(1, DAYS[0], **COLUMNS)
-    with pytest.raises(dps.HorizonError, match="not that of key"):
+    with pytest.raises(dps.errors.HorizonError, match="not that of key"):
         start(key="another")
     empty = acc.Ledger.open(f"sqlite:///{tmp_path}/empty.db")
     empty.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
-    with pytest.raises(dps.HorizonError, match="recharge"):
+    with pytest.raises(dps.errors.HorizonError, match="recharge"):
         dps.Session(empty, "films").continual(MECHANISM, state=tmp_path / "state", key="films")
     assert empty.total("films").spent.main == 0
 
@@ -393,7 +393,7 @@ def test_two_processes_take_turns(start: Any, tmp_path: Path) -> None:
     other = Forked(HOLDS, tmp_path / "state")
     try:
         assert other.line().strip() == "held"
-        with pytest.raises(dps.HorizonError, match="another process"):
+        with pytest.raises(dps.errors.HorizonError, match="another process"):
             made.close(1, DAYS[0], **COLUMNS)
     finally:
         other.kill()
@@ -428,7 +428,7 @@ def test_a_voided_horizon_is_refused_for_ever(start: Any, ledger: acc.Ledger, tm
     assert ledger.total("films").spent.main == 0
     calls: list[Callable[[], object]] = [made.released, start, lambda: start(path="new"), lambda: start(key="another")]
     for call in (*calls, lambda: made.close(1, DAYS[0], **COLUMNS)):
-        with pytest.raises(dps.HorizonError, match=r"voided|not that of key"):
+        with pytest.raises(dps.errors.HorizonError, match=r"voided|not that of key"):
             call()
     assert not (tmp_path / "new").exists()
     assert start(path="new", key="another").periods_left == 4
@@ -474,7 +474,7 @@ def test_a_charge_is_put_back(start: Any, tmp_path: Path) -> None:
     restored = acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db")
     restored.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
     session = dps.Session(restored, "films")
-    with pytest.raises(dps.HorizonError, match="restored to before"):
+    with pytest.raises(dps.errors.HorizonError, match="restored to before"):
         session.continual(MECHANISM, state=tmp_path / "state", key="films")
     assert restored.total("films").spent.main == 0
     again = session.continual(MECHANISM, state=tmp_path / "state", key="films", recharge=True)
@@ -505,7 +505,7 @@ def test_a_state_that_cannot_be_made_costs_nothing(start: Any, ledger: acc.Ledge
     """No folder, or a name that is taken: an error, no reservation, and no part of a file."""
     (tmp_path / "file").touch()
     for path in ("no/folder", "file/state"):
-        with pytest.raises(dps.HorizonError, match="cannot be written"):
+        with pytest.raises(dps.errors.HorizonError, match="cannot be written"):
             start(path=path)
     assert ledger.find("films", "films") is None
     assert sorted(one.name for one in tmp_path.iterdir() if one.name.startswith((".", "no"))) == []
@@ -520,7 +520,7 @@ dps.Session(ledger, "films")
 resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 try:
     dps.Session(ledger, "films").continual(mechanism, state=f"{folder}/state", key="films")
-except dps.HorizonError as error:
+except dps.errors.HorizonError as error:
     print(str(error)[:30], flush=True)
 """
 
@@ -546,7 +546,7 @@ def test_a_file_system_without_links_gets_its_state(start: Any, monkeypatch: pyt
 
     monkeypatch.setattr(os, "link", refused)
     assert start().periods_left == 4
-    with pytest.raises(dps.HorizonError, match="exists"):
+    with pytest.raises(dps.errors.HorizonError, match="exists"):
         states.State.create(start()._path, MECHANISM, "other", None)
 
 
@@ -567,7 +567,7 @@ def test_a_damaged_state_is_called_damaged(start: Any, tmp_path: Path, damage: s
         path.unlink()
         with duckdb.connect(str(path)) as other:
             other.execute("CREATE TABLE lock (i INTEGER)")
-    with pytest.raises(dps.HorizonError, match="damaged"):
+    with pytest.raises(dps.errors.HorizonError, match="damaged"):
         start(path="block")
 
 
@@ -591,7 +591,7 @@ if child == 0:
     free = len(opened("two").released())
     try:
         opened("one")
-    except dps.HorizonError as error:
+    except dps.errors.HorizonError as error:
         os._exit(42 if free == 0 and "forked" in str(error) else 1)
     os._exit(2)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
@@ -640,7 +640,7 @@ def test_a_horizon_of_groups(start: Any) -> None:
 @pytest.mark.slow
 def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
     """What is elsewhere takes no place under the bound on users; the list is stated once; a public domain needs one."""
-    one_cell = GROUPED.model_copy(update={"users": dps.HorizonClip(cells=1)})
+    one_cell = GROUPED.model_copy(update={"users": dps.continual.HorizonClip(cells=1)})
     made = start(one_cell, groups=["fr", "es"])
     both = pd.concat([CITIES.assign(u=CITIES.u % 1000), CITIES.assign(u=CITIES.u + 5000)])
     answer = made.close(1, both, **IN_GROUPS)
@@ -648,7 +648,7 @@ def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
     with states.State.opened(tmp_path / "state") as state:
         assert state._run("SELECT count(*) FROM items")[0][0] == 2
     assert start(one_cell).close(1, both, **IN_GROUPS) == answer
-    with pytest.raises(dps.HorizonError, match="other groups"):
+    with pytest.raises(dps.errors.HorizonError, match="other groups"):
         start(one_cell, groups=["de"])
     public = GROUPED.model_copy(update={"delta": None})
     with pytest.raises(dps.InvalidRequest, match="state groups="):
@@ -677,4 +677,4 @@ def test_groups_are_stated_twice(start: Any, mechanism: Any, columns: Any, rule:
 def test_too_many_cells_of_a_user_are_refused_with_what_fits() -> None:
     """Counting 30 items of each user in each of 52 weeks is more than 1000 cells: the error says how many are not."""
     with pytest.raises(dps.InvalidMechanism, match="count 19 in each"):
-        dps.HorizonClip.counting(52, 30)
+        dps.continual.HorizonClip.counting(52, 30)

@@ -162,11 +162,11 @@ def test_clipped_scores_feed_a_histogram() -> None:
 )
 def test_wrong_clips_are_refused(options: dict[str, Any]) -> None:
     """What is no clip, no norm or no list of items raises EventLogError."""
-    with pytest.raises(dps.EventLogError):
+    with pytest.raises(dps.errors.EventLogError):
         events.read(arrow(LOG), **COLUMNS, **options)
 
 
 def test_a_clip_that_was_not_read_is_refused() -> None:
     """Scores of another clip than the reading's raise EventLogError that names those there are."""
-    with pytest.raises(dps.EventLogError, match=r"\[1.0\]"):
+    with pytest.raises(dps.errors.EventLogError, match=r"\[1.0\]"):
         events.read(arrow(LOG), **COLUMNS, clip=1.0).scores(clip=2.0)

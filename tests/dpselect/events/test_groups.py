@@ -112,7 +112,7 @@ def test_sums_of_a_column_are_those_of_each_group_alone() -> None:
         alone = events.read(rows.filter([place[1] == group for place in log]), **options).scores(range(9))
         assert found.dense().tolist() == alone.dense().tolist()
         assert (found.kind, found.sensitivity) == (alone.kind, alone.sensitivity)
-    with pytest.raises(dps.EventLogError, match="may be negative"):
+    with pytest.raises(dps.errors.EventLogError, match="may be negative"):
         counts.scores()
 
 
@@ -225,5 +225,5 @@ def test_nothing_that_was_read_is_shown_or_pickled() -> None:
 )
 def test_wrong_groups_are_refused(options: dict[str, Any], words: str) -> None:
     """One EventLogError each, which names the field and the rule."""
-    with pytest.raises(dps.EventLogError, match=words):
+    with pytest.raises(dps.errors.EventLogError, match=words):
         events.read(table(LOG), user="u", item="i", **options)

@@ -156,19 +156,19 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
             dps.CanonicalTopK(k=2, epsilon=1.0).check(held.scores(WORDS))
         with pytest.raises(dps.InvalidRequest, match="LimitedDomain looks at all scores of a public domain"):
             dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1).check(held.scores(WORDS))
-        with pytest.raises(dps.DomainMismatch, match="public domain"):
+        with pytest.raises(dps.errors.DomainMismatch, match="public domain"):
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).check(held.scores())
         with pytest.raises(dps.InvalidRequest, match="at least 9"):
             dps.OneshotTopK(k=9, noise="gumbel", scale=2.0).check(held.scores(WORDS))
-        with pytest.raises(dps.DomainMismatch, match="private"):
+        with pytest.raises(dps.errors.DomainMismatch, match="private"):
             _ = held.scores().candidates
         grouped: dict[str, Any] = {"mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1), "max_groups_per_user": 1}
         for discovery in (None, dps.SparseHistogram(scale=2.0, delta=0.1, sensitivity=FEW)):
             with pytest.raises(dps.InvalidRequest, match="PerGroup looks at all scores"):
                 dps.PerGroup(**grouped, discovery=discovery).select(held.scores())
-        with pytest.raises(dps.EventLogError, match="integers"):
+        with pytest.raises(dps.errors.EventLogError, match="integers"):
             held.scores(range(5))
-        with pytest.raises(dps.EventLogError, match="none of those"):
+        with pytest.raises(dps.errors.EventLogError, match="none of those"):
             held.scores(clip=1.0)
         with pytest.raises(dps.InvalidRequest, match="select_many"):
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).select_many(held.scores(WORDS))
@@ -222,9 +222,9 @@ def test_sums_stay_in_the_engine_too() -> None:
 @pytest.mark.parametrize(
     ("more", "error", "message"),
     [
-        ({"value": "v", "value_clip": (-1, 1)}, dps.EventLogError, "may be negative are for events.read"),
-        ({"group": "g", "max_groups_per_user": 1}, dps.EventLogError, "group= is for events.read"),
-        ({"max_item_per_user": 1}, dps.EventLogError, "has no field 'max_item_per_user': its fields are"),
+        ({"value": "v", "value_clip": (-1, 1)}, dps.errors.EventLogError, "may be negative are for events.read"),
+        ({"group": "g", "max_groups_per_user": 1}, dps.errors.EventLogError, "group= is for events.read"),
+        ({"max_item_per_user": 1}, dps.errors.EventLogError, "has no field 'max_item_per_user': its fields are"),
     ],
 )
 def test_what_is_not_held_is_refused(more: dict[str, Any], error: type[Exception], message: str) -> None:

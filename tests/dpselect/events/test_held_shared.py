@@ -123,14 +123,14 @@ def test_closed_counts_say_that_they_are_closed(held: HeldCounts) -> None:
     held.close()
     held.close()
     for refused in (lambda: FIND.check(scores), lambda: FIND.select(scores), lambda: held.scores([1])):
-        with pytest.raises(dps.EventLogError, match="are closed: release from them inside the with block"):
+        with pytest.raises(dps.errors.EventLogError, match="are closed: release from them inside the with block"):
             refused()
 
 
 @pytest.mark.parametrize("failure", [RuntimeError, KeyboardInterrupt])
 def test_a_release_that_fails_closes_the_counts(held: HeldCounts, failure: type[BaseException]) -> None:
     """And refused input does not: nothing was drawn."""
-    with pytest.raises(dps.EventLogError, match="more than once"):
+    with pytest.raises(dps.errors.EventLogError, match="more than once"):
         held.scores([1, 1])
     assert len(FIND.select(held.scores())) <= 1
 
@@ -140,7 +140,7 @@ def test_a_release_that_fails_closes_the_counts(held: HeldCounts, failure: type[
     broken: Tally = replace(held.tally, run=fail)
     with pytest.raises(failure):
         FIND.select(replace(held, tally=broken).scores())
-    with pytest.raises(dps.EventLogError, match="failed half-way"):
+    with pytest.raises(dps.errors.EventLogError, match="failed half-way"):
         FIND.select(held.scores())
 
 

@@ -295,7 +295,7 @@ def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -
 @pytest.mark.parametrize("stated", [{"null": "NULL"}, {"split": ";"}, {"normalize": ("nfc",)}])
 def test_what_is_not_read_there_is_refused(integers: tuple[Any, Any], stated: dict[str, Any]) -> None:
     """An option about labels that a cluster would leave out is refused by name."""
-    with pytest.raises(dps.EventLogError, match=f"{next(iter(stated))}=.* is not read for a Spark table"):
+    with pytest.raises(dps.errors.EventLogError, match=f"{next(iter(stated))}=.* is not read for a Spark table"):
         dps.events.read(integers[1], user="user", item="item", **stated)
 
 
@@ -319,7 +319,7 @@ def test_types(session: Any) -> None:
     assert dps.events.read(made, user="a", item="b").labels == (2**64 - 1,)
     assert dps.events.read(made, user="d", item="D").labels == ("7",)
     for item, message in (("c", "type double"), ("x", "not a column"), ("a", "the same column")):
-        with pytest.raises(dps.EventLogError, match=message):
+        with pytest.raises(dps.errors.EventLogError, match=message):
             dps.events.read(made, user="a", item=item)
     timed: dict[str, Any] = {"user": "d", "item": "D", "since": "2024-01-01"}
     for more, message in (
@@ -328,18 +328,18 @@ def test_types(session: Any) -> None:
         ({"time": "d", "user": "a"}, "holds something that is not a time"),
         ({"group": "x", "max_groups_per_user": 1, "time": "a", "time_unit": "s"}, "not a column"),
     ):
-        with pytest.raises(dps.EventLogError, match=message):
+        with pytest.raises(dps.errors.EventLogError, match=message):
             dps.events.read(made, **timed | more)
-    with pytest.raises(dps.EventLogError, match="type boolean: values must be"):
+    with pytest.raises(dps.errors.EventLogError, match="type boolean: values must be"):
         dps.events.read(made.selectExpr("a", "b", "a = 1 AS e"), user="a", item="b", value="e", value_clip=1)
-    with pytest.raises(dps.EventLogError, match="no event with both"):
+    with pytest.raises(dps.errors.EventLogError, match="no event with both"):
         dps.events.read(made.filter("a = 2"), user="a", item="b")
 
 
 def test_a_failure_on_the_cluster_quotes_no_data(session: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """What an executor reports may hold values; the error does not, nor what it is chained to, nor what pyspark logs."""
     broken = session.createDataFrame([("secret", 1)], "a string, b int").selectExpr("CAST(a AS INT) AS a", "b")
-    with pytest.raises(dps.EventLogError) as caught:
+    with pytest.raises(dps.errors.EventLogError) as caught:
         dps.events.read(broken, user="a", item="b")
     assert "secret" not in str(caught.value)
     assert caught.value.__context__ is None

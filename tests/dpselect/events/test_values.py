@@ -146,7 +146,7 @@ def test_what_is_wrong_is_said(options: dict[str, Any], words: str) -> None:
     frame = table().assign(
         when=pd.Timestamp("2026-01-01"), odd=[1.0] * 7 + [np.inf], word="secret", none=pd.Series([None] * 8, dtype="Float64")
     )
-    with pytest.raises(dps.EventLogError, match=words) as caught:
+    with pytest.raises(dps.errors.EventLogError, match=words) as caught:
         read_values(frame, **{"user": "who", "value": "paid", **options})
     assert "secret" not in str(caught.value)
 

@@ -17,7 +17,7 @@ from dpselect.plan import Arrivals, Profile, plan_horizon
 from dpselect.sampling import sampler
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
-FEW: list[Any] = [dps.HorizonClip()]
+FEW: list[Any] = [dps.continual.HorizonClip()]
 KINDS: Any = {"user": "int", "item": "int"}
 
 
@@ -65,7 +65,7 @@ def test_it_says_where_nothing_is_gained_and_where_it_is() -> None:
     strong = plan_horizon(BUDGET, 2, made_up(exponent=2.0, users=12_000), count="running", clips=FEW)
     assert strong.way == "either"
     assert next(strong.lines()).startswith("Nothing is gained")
-    many = plan_horizon(BUDGET, 20, made_up(), count="running", clips=[*FEW, dps.HorizonClip(exponent=0.0, cells=50)])
+    many = plan_horizon(BUDGET, 20, made_up(), count="running", clips=[*FEW, dps.continual.HorizonClip(exponent=0.0, cells=50)])
     assert many.way == "horizon"
     assert many.mechanism.users == FEW[0]
     assert [periods for periods, _ in many.longer] == [2, 4]

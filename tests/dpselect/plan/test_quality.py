@@ -40,7 +40,7 @@ DRAWN: list[dps.Mechanism] = [
     dps.StabilityTest(k=K, scale=1.0, failure_delta=0.1),
     dps.StabilityTest(k=K, noise="laplace", scale=1.0, failure_delta=0.1),
     dps.StableTopK(rho=1.0, kbar=3, failure_delta=0.1),
-    dps.StableTopK(rho=1.0, kbar=3, failure_delta=0.1, regularizer=dps.TargetSize(k=3, penalty=1.0)),
+    dps.StableTopK(rho=1.0, kbar=3, failure_delta=0.1, regularizer=dps.mechanisms.TargetSize(k=3, penalty=1.0)),
     *(dps.OneshotTopK(k=K, noise=noise, scale=2.0, candidates=8) for noise in NOISES),
     *(dps.PeelingTopK(k=K, noise=noise, scale=2.0, candidates=8) for noise in NOISES),
     *(dps.CanonicalTopK(k=K, epsilon=0.7, noise="exponential", gamma=gamma, top_set="gap") for gamma in (0.5, 1.0)),

@@ -169,7 +169,7 @@ def test_a_dry_run_refuses_what_a_run_refuses(place: Path, fault: str, changed: 
     asked: dict[str, Any] = {**BASE, "salt": None, "learn": 0.0, **changed, "ledger": url, "dataset": "log", "key": "one"}
     said = []
     for dry in (False, True):
-        with pytest.raises(dps.EventLogError) as refused:
+        with pytest.raises(dps.errors.EventLogError) as refused:
             dps.topk("log.csv", **asked, dry_run=dry)
         said.append(str(refused.value))
     assert said[0] == said[1], fault
@@ -223,7 +223,7 @@ def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monk
     """What is read for learning is read before; a draw that fails after the charge leaves it, and a retry draws nothing."""
     url = made("fails")
     asked: dict[str, Any] = {**BASE, "salt": None, "ledger": url, "dataset": "log", "key": "one"}
-    with pytest.raises(dps.EventLogError):
+    with pytest.raises(dps.errors.EventLogError):
         dps.topk("missing.csv", **asked)
     assert recorded(url, "log") == []
     monkeypatch.setattr(Learning, "learn", lambda *_, **__: 1 / 0)

@@ -114,7 +114,7 @@ def test_misconfigured_releases_cost_nothing(session: Session) -> None:
         session.require(other)
     with pytest.raises(dps.SensitivityMismatch):
         session.select(MECHANISM, wide)
-    with pytest.raises(dps.DomainMismatch):
+    with pytest.raises(dps.errors.DomainMismatch):
         session.select(MECHANISM, observed)
     with pytest.raises(InvalidScores):
         session.select_many(MECHANISM, np.zeros(3))

@@ -19,7 +19,8 @@ from dpselect.plan import Part
 FULL = Config(
     data=DataTable(user="1", item="2", domain="shops.csv", domain_column="shop", max_items_per_user=3, salt="s", header=False),
     release=ReleaseTable(
-        k=3, mechanism=dps.StableTopK(rho=0.1, failure_delta=1e-6, kbar=3, regularizer=dps.TargetSize(k=3, penalty=2.0))
+        k=3,
+        mechanism=dps.StableTopK(rho=0.1, failure_delta=1e-6, kbar=3, regularizer=dps.mechanisms.TargetSize(k=3, penalty=2.0)),
     ),
     budget=acc.Budget(epsilon=1, delta=1e-6),
     ledger=LedgerTable(url="sqlite:///x.db", dataset="d", period=("2026-01", "2026-02")),
