@@ -106,9 +106,3 @@ class Arrivals:
     def merged(self, periods: int) -> Arrivals:
         """The same events in periods that are this many times as long."""
         return replace(self, periods=(self.periods - 1) // periods + 1, number=-(-self.number // periods))
-
-    def multiplied(self, factor: int) -> Arrivals:
-        """`factor` users like each."""
-        copies = np.arange(factor).repeat(len(self.users)) * (self.users.max(initial=0) + 1)
-        users, items, periods = (np.tile(column, factor) for column in (self.users, self.items, self.periods))
-        return Arrivals(users + copies, items, periods, self.number)

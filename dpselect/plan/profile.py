@@ -75,8 +75,6 @@ _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
 _SINGLE = 16  # numbers of items of a user that have a bin of their own
 _CLASSES = 5  # of groups by their size
 _MOST_WITHIN = 500  # of a user's items among some candidates
-_FINEST = 2.0**-30  # of the largest score: a float holds the cell and the level then
-_GRAINS = 20  # of the largest deviation among the best: scores that turn out closer count as equal
 
 
 class Stated(Frozen):
@@ -396,41 +394,6 @@ class Levels:
         before = np.concatenate([[0], self.ends])[place]
         sums = np.concatenate([[0.0], np.cumsum(worth * self.multiplicities)])
         return np.asarray(sums[place] + (ranks - before) * np.append(worth, 0.0)[place])
-
-    def realised(self, rng: np.random.Generator) -> Levels:
-        """Scores as they may turn out, one level for each item whose score is left to chance."""
-        if self.spread is None:
-            return self
-        spread, members = self.spread, self.multiplicities
-        level = np.repeat(np.arange(len(members)), members)
-        means, deviations = self.values[level], spread[level]
-        # A gamma law has the mean and the variance, and no negative scores.
-        shape = np.maximum(means / np.maximum(deviations, 1e-12), 1e-6) ** 2
-        seen = np.where(deviations > 0, rng.gamma(shape) * means / shape, means)
-        grid = max(float(deviations[: 10 * self.k].max()) / _GRAINS, 1e-9, float(seen.max()) * _FINEST)
-        cells, count = np.unique(np.rint(seen / grid) * len(members) + level, return_counts=True)
-        height, level = np.divmod(cells, len(members))
-        order = np.argsort(-height, kind="stable")
-        return Levels(height[order] * grid, count[order], self.k, self.truth[level[order].astype(np.int64)])
-
-    def thinned(self, grain: float) -> Levels:
-        """The same with wrong items whose scores are within `grain` of each other taken together."""
-        right = self.truth >= self.bar
-        cell = np.where(right, np.arange(len(right)), -1 - np.floor(self.values / grain).astype(np.int64))
-        _, first, place = np.unique(cell, return_index=True, return_inverse=True)
-        members = np.bincount(place, self.multiplicities)
-
-        def mean(values: Floats) -> Floats:
-            return np.asarray(np.bincount(place, values * self.multiplicities) / members)
-
-        alone = members[place] == self.multiplicities  # to the last bit what they were
-        values, truth = (np.where(alone[first], array[first], mean(array)) for array in (self.values, self.truth))
-        spread = None if self.spread is None else np.sqrt(mean(self.spread**2))
-        order = np.argsort(-values, kind="stable")
-        part = Levels(
-            values[order], members[order].astype(np.int64), self.k, truth[order], None if spread is None else spread[order]
-        )
-        return self._inherited_by(part)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
