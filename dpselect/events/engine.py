@@ -88,6 +88,15 @@ class Engine:
         with self._lock:
             self._connection.create_function(name, function, ["VARCHAR"], "VARCHAR")
 
+    def loaded(self, extension: str) -> bool:
+        """Load an extension of the engine that is installed; none is fetched."""
+        import duckdb
+
+        with self._lock, suppress(duckdb.Error):
+            self._connection.execute(f"LOAD {extension}")
+            return True
+        return False
+
     def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
         """All rows of a query.
 

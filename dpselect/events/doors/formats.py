@@ -42,6 +42,7 @@ from dpselect.events.doors.base import (
     selected,
     stated_as,
 )
+from dpselect.events.doors.remote import fetched, is_remote
 from dpselect.events.engine import Engine, checked, guarded, plain, unpacked_suffix
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
@@ -490,7 +491,7 @@ def rows(engine: Engine, given: Given) -> Rows:
         given = replace(given, source=copied, name=f"{given.format} on standard input")
     elif isinstance(source, list | tuple) or _is_several(str(source)):
         return _several(engine, given)
-    return _format_of(given).rows(engine, given)
+    return _of_one(engine, given)
 
 
 def _is_several(path: str) -> bool:
@@ -517,6 +518,12 @@ def _spooled(target: Path, format: Format) -> Path:
     with target.open("xb") as copy:
         shutil.copyfileobj(stream.buffer, copy, 1 << 20)
     return target
+
+
+def _of_one(engine: Engine, given: Given) -> Rows:
+    if is_remote(given.source):
+        return PARQUET.rows(engine, fetched(engine, given))
+    return _format_of(given).rows(engine, given)
 
 
 def _format_of(given: Given) -> FileFormat:
@@ -547,7 +554,14 @@ def _several(engine: Engine, given: Given) -> Rows:
     if len(found) > _MOST_FILES:
         raise EventLogError(f"{_shown(given.source)} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them")
     what = f"{_shown(given.source)} ({len(found):,} file{'s' if len(found) > 1 else ''})"
-    parts = _agreed(engine, [_one(engine, given, path, known) for path, known in found], what)
+    parts = _agreed(
+        engine,
+        [
+            _one(engine, given, path, known) if isinstance(path, Path) else _of_one(engine, replace(given, source=path))
+            for path, known in found
+        ],
+        what,
+    )
     known = [part.complete for part in parts if part.complete is not None]
     return Rows(
         sql=_union(parts),
@@ -565,11 +579,11 @@ def _shown(source: object) -> str:
     return f"{len(source)} files" if isinstance(source, list | tuple) else masked(source)
 
 
-def _found(given: Given) -> list[tuple[Path, dict[str, str | None]]]:
+def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
     """The files, and the columns that their folders' names hold."""
     source = given.source
     if isinstance(source, list | tuple):
-        return [(Path(path), {}) for path in source]
+        return [(path if is_remote(path) else Path(path), {}) for path in source]
     root = Path(cast(str, source))
     if root.is_dir():
         kind = PARQUET.name if given.format == "auto" else given.format
@@ -607,7 +621,7 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
 def _opened(engine: Engine, given: Given, shown: str) -> Rows:
     """The rows of one file, which messages call `shown`: the values in folders' names are data."""
     try:
-        part = _format_of(given).rows(engine, given)
+        part = _of_one(engine, given)
         return replace(part, what=part.what.replace(str(given.source), shown))
     except EventLogError as error:
         failure = str(error).replace(str(given.source), shown)
