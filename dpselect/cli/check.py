@@ -9,9 +9,9 @@ from rich.console import Group
 from rich.text import Text
 from typer import Argument
 
+from dpselect.cells import ANY_GROUPS
 from dpselect.cli import options, out
 from dpselect.cli.from_model import command, spelled
-from dpselect.continual.continual_top_k import ANY_GROUPS
 from dpselect.errors import printable
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.catalogue import public_list

@@ -18,12 +18,12 @@ from typer import Argument
 import accounting as acc
 import dpselect as dps
 from accounting.address import masked
+from dpselect.cells import ANY_GROUPS
 from dpselect.cli import options, out
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.topk.delivery import show_dry_run
 from dpselect.continual import Horizon, Period
-from dpselect.continual.continual_top_k import ANY_GROUPS
 from dpselect.continual.state import State
 from dpselect.errors import printable
 from dpselect.events.catalogue import public_list

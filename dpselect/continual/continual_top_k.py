@@ -36,7 +36,6 @@ Integers = NDArray[np.int64]
 UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
 _SQUARE = UNIT**2
 _MOST_CELLS = 1000
-ANY_GROUPS = 10**12  # of a user: a horizon bounds the cells of all of them together
 _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
 
 

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 
 from accounting import AccountingError, Ledger, zero
 from accounting.ledger import ClaimConflict, Dataset, Terms
-from dpselect.cells import cell, parts_of
+from dpselect.cells import ANY_GROUPS, cell, parts_of
 from dpselect.continual import means
-from dpselect.continual.continual_top_k import ANY_GROUPS, UNIT, ContinualTopK, Floats, Integers, declared
+from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
 from dpselect.continual.state import Closed, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import spark

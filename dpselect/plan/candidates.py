@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from numbers import Real
@@ -20,6 +20,7 @@ from accounting import AccountingError, Approximate, Budget, Curve, GaussianDP
 from accounting.arguments import checked_integer, shown
 from accounting.curves import Composed
 from accounting.frozen import kind_of
+from dpselect.cells import ANY_GROUPS
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     CanonicalTopK,
@@ -36,6 +37,7 @@ from dpselect.mechanisms import (
     StabilityTest,
     StableTopK,
     StableTopKFixed,
+    TopOfGroups,
     TopStable,
     TwoRoundHistogram,
     members,
@@ -75,6 +77,8 @@ _PENALTIES = (1.0, 4.0, 16.0)  # of StableTopK, in units of the noise on the gap
 _MOST_SEARCHED = 500  # ranks that TopStable looks through
 _MOST_COMPETITORS = 1_000_000
 _RUNS = 200  # draws that judge what has no screen
+_IN_GROUPS = 2.0  # groups of a user, where nothing bounds them
+_LARGEST_TABLE = 2_000_000  # cells of a public table, all of which get noise
 _LOSS = 2.0  # how much worse a user is whom the clip takes from a count, which is forecast roughly, than one of the noise
 
 
@@ -89,6 +93,7 @@ class Choice:
         clip, norm: what each user's contributions are scaled to; None to count every item in full.
         again: what they are scaled to in a second look, within the items that were discovered; None without one.
         profile: the users that it was chosen for; None where it was not chosen by them.
+        cells: whether the log is read as cells of a group and an item, with the bound and the clip over all groups together.
     """
 
     mechanism: Mechanism
@@ -97,6 +102,7 @@ class Choice:
     norm: Norm = "l2"
     again: float | None = None
     profile: Profile | None = None
+    cells: bool = False
 
     @property
     def bounding(self) -> Bounding:
@@ -251,12 +257,14 @@ class Candidates:
         choices: at least one; without counts of a second look, and of one group where there are groups.
         counted: the counts beside whichever is chosen, where they come from a second look; else None.
         every: the groups, each of which gets what is chosen; None for the log as a whole.
+        table: the groups as a table of cells, of which each gets the top k; None where that is not considered.
     """
 
     request: TopKRequest
     choices: tuple[Choice, ...]
     counted: CountNoise | None = None
     every: EveryGroup | None = None
+    table: GroupTable | None = None
     _forecasts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @classmethod
@@ -272,6 +280,7 @@ class Candidates:
         selections: Budget | None = None,
         pure: float | None = None,
         every: EveryGroup | None = None,
+        table: GroupTable | None = None,
     ) -> Self:
         """What the default considers: every way that fits the budget; with a stated clip only those of clipped counts.
 
@@ -281,11 +290,14 @@ class Candidates:
             order: whether the order has to be released; without it sets are considered too.
             selections: what a selection may cost, where that is less than what a noisy vector may.
             pure: what it may cost as a pure epsilon, where that is less than the epsilon of `selections`.
-            every: the groups.
+            every, table: the groups; without `every` users are in any number of them, and cells alone are considered.
 
         Raises:
             InvalidRequest, CalibrationError: nothing fits, and why.
         """
+        cells = [] if table is None or limit is not None or clip is not None else list(_in_cells(budget, request, table))
+        if table is not None and every is None:
+            return cls(request, tuple(cells or unbounded()), table=table)
         norm = norm or ("l1" if budget.form == "pure" else "l2")
         found = list(_clipped(budget, request, limit, clip, norm, every))
         if clip is not None and not found:
@@ -294,10 +306,10 @@ class Candidates:
             rest = selections or budget
             chance = None if selections is None or not found else max(one.mechanism.curve.delta0 for one in found)
             plain = _plain(rest, request, limit, pure, chance, every)
-            found = [*plain, *found, *([] if order else _sets(rest, request, limit, every))]
+            found = [*plain, *found, *cells, *([] if order else _sets(rest, request, limit, every))]
         if not found:
             found = [Choice(without_counts(_plainest(budget, request, every)), limit)]  # says why there is none
-        return cls(request, tuple(found), _counted(budget, request), every)
+        return cls(request, tuple(found), _counted(budget, request), every, table)
 
     def recalls(self, choice: Choice, profile: Profile) -> tuple[float, ...]:
         """The share of the true top k that a choice should find, on each law that the profile stands for."""
@@ -305,6 +317,9 @@ class Candidates:
         return tuple(self._recall(choice, law) for law in laws)
 
     def _recall(self, choice: Choice, law: Profile) -> float:
+        if choice.cells:
+            assert self.table is not None
+            choice = self.table.in_one_group(choice, self.request.k)
         known, seen = self.request.candidates is not None, (id(law), choice.bounding)
         if seen not in self._forecasts:
             self._forecasts[seen] = law.levels(self.request.k, choice.bounding, known=known)
@@ -315,27 +330,38 @@ class Candidates:
         found = [float(np.mean(self.recalls(choice, profile))) for choice in self.choices]
         first = next(i for i, recall in enumerate(found) if recall >= max(found) - _CLOSE)
         best = replace(self.choices[first], profile=profile)
-        return replace(best, mechanism=self.released(best.mechanism, profile))
-
-    def released(self, mechanism: Mechanism, profile: Profile) -> Mechanism:
-        """What is drawn: with its counts, and for every group."""
+        mechanism = best.mechanism
         if self.counted is not None:
             mechanism = with_counts(mechanism, self.counted, profile, self.request)
+        return replace(best, mechanism=self._around(best, mechanism))
+
+    def _around(self, choice: Choice, mechanism: Mechanism) -> Mechanism:
+        """What is drawn: for every group, where there are groups."""
+        if choice.cells:
+            return TopOfGroups(k=self.request.k, mechanism=mechanism)
         return mechanism if self.every is None else self.every.around(mechanism)
 
     @cached_property
     def curves(self) -> tuple[Curve, ...]:
-        """Bounds of all choices: those of Gaussian noise are below one Gaussian curve."""
+        """Bounds of all choices: those of Gaussian noise are below one Gaussian curve, of a table and of others each, which fail
+        with other chances."""
         more = [] if self.counted is None else [self.counted.price]
-        around = (lambda one: one) if self.every is None else self.every.around
-        curves = [sum(more, around(choice.mechanism).curve) for choice in self.choices]
-        gaussian = [curve for curve in curves if _is_gaussian(curve)]
-        others = {curve for curve in curves if not _is_gaussian(curve)}
-        if not gaussian:
-            return tuple(others)
-        largest: Curve = GaussianDP.of_rho(max(curve.rho for curve in gaussian))
-        failure = max(curve.delta0 for curve in gaussian)
-        return (*others, Approximate(curve=largest, delta0=failure) if failure else largest)
+        found = list[Curve]()
+        for cells in (False, True):
+            part = [choice for choice in self.choices if choice.cells == cells]
+            found += _bounds([sum(more, self._around(choice, choice.mechanism).curve) for choice in part])
+        return tuple(found)
+
+
+def _bounds(curves: Sequence[Curve]) -> tuple[Curve, ...]:
+    """Curves below one of which each of these is."""
+    gaussian = [curve for curve in curves if _is_gaussian(curve)]
+    others = {curve for curve in curves if not _is_gaussian(curve)}
+    if not gaussian:
+        return tuple(others)
+    largest: Curve = GaussianDP.of_rho(max(curve.rho for curve in gaussian))
+    failure = max(curve.delta0 for curve in gaussian)
+    return (*others, Approximate(curve=largest, delta0=failure) if failure else largest)
 
 
 def with_counts(mechanism: Mechanism, counted: CountNoise, profile: Profile, request: TopKRequest) -> Mechanism:
@@ -421,6 +447,66 @@ def _clipped(
         return
     most, kind = limit or (GENEROUS if _seen_alone(request) else None), SparseHistogram if _seen_alone(request) else OneshotTopK
     yield from clipped(kind, noise, norm, budget, request, limit=limit, most=most, clip=clip, every=every)
+
+
+@final
+@dataclass(frozen=True)
+class GroupTable:
+    """Groups as a table of cells, under one norm for all that a user has.
+
+    Attributes:
+        groups_per_user: in how many of them a user is, with as many items in each: assumed, since no bound rests on it.
+        listed: how many a public list names; None where they are discovered.
+    """
+
+    groups_per_user: float
+    listed: int | None = None
+
+    @classmethod
+    def of(cls, most: int, listed: int | None) -> Self:
+        """For users who are in at most so many groups: the root of that, or two where nothing bounds it."""
+        return cls(_IN_GROUPS if most >= ANY_GROUPS else math.sqrt(most), listed)
+
+    def in_one_group(self, choice: Choice, k: int) -> Choice:
+        """What a choice does to one group: its noise, and users who weigh there what they do not elsewhere. Theorem H12."""
+        shared = math.sqrt(self.groups_per_user)
+        clip = None if choice.clip is None else choice.clip / shared
+        mechanism, settings = choice.mechanism, dict[str, Any](k=k)
+        if isinstance(mechanism, TwoRoundHistogram):
+            covered = mechanism.sensitivity
+            part = Sensitivity.of_clipped(1 / shared, "l2", covered.relation, choice.max_items_per_user)
+            settings |= {"sensitivity": part, "norm": mechanism.norm / shared}
+        return replace(choice, mechanism=_changed(mechanism, **settings), clip=clip, cells=False)
+
+
+def _in_cells(budget: Budget, request: TopKRequest, table: GroupTable) -> Iterator[Choice]:
+    """One noisy vector of cells with every clip, and two rounds; of a public table where items and groups are public."""
+    if request.kbar is not None or request.noise not in (None, "gaussian") or request.counts is not None or budget.delta == 0:
+        return
+    if not _seen_alone(request):
+        size = (request.candidates or 0) * (table.listed or 0)
+        if not 0 < size <= _LARGEST_TABLE:
+            return
+        asked = request.model_copy(update={"k": size, "candidates": size})
+        yield from (
+            replace(one, cells=True) for one in clipped(OneshotTopK, "gaussian", "l2", budget, asked, limit=None, most=None)
+        )
+        return
+    if request.candidates is not None and table.listed is None:
+        return  # of a catalogue without a list of groups, which cells there may be is private
+    for one in clipped(SparseHistogram, "gaussian", "l2", budget, request, limit=None, most=GENEROUS):
+        if not isinstance(one.mechanism, DiscoverThenSelect):
+            yield replace(one, mechanism=_changed(one.mechanism, k=None), cells=True)
+
+
+def unbounded() -> NoReturn:
+    """Refuse groups that no bound and no norm limits a user in."""
+    raise InvalidRequest(
+        "max_groups_per_user= is missing: one norm over all groups of a user is for counts of users with a delta=, and items and "
+        "groups that are both public or items that are not, without mechanism=, clip=, max_items_per_user=, kbar=, "
+        "with_counts= and "
+        "value=. State in how many groups one user counts, 1 or 2 for example, or leave these out"
+    )
 
 
 def clipped(
@@ -567,6 +653,8 @@ def default_choice(
     *,
     max_groups_per_user: int | None = None,
     discover: bool = False,
+    listed_groups: int | None = None,
+    tabled: bool = False,
     max_items_per_user: int | None = None,
     clip: float | None = None,
     norm: Norm | None = None,
@@ -586,6 +674,8 @@ def default_choice(
             With groups all of it is within one of them.
         max_groups_per_user: in how many groups one user is at most, where each gets a release; None without groups.
         discover: whether groups are read off the log, by the users of each; it takes a fifth of the budget.
+        listed_groups: how many a public list names.
+        tabled: whether the log can be read as cells of a group and an item (`Choice.cells`), which are considered then.
         max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
         clip: as stated, with its norm, for one noisy vector; None: chosen.
         norm: of the clip; None: l1 for a pure budget, l2 otherwise.
@@ -600,8 +690,13 @@ def default_choice(
     """
     require_ways(request, max_items_per_user, clip, items_per_user)
     every = every_group(budget, request, max_groups_per_user, discover=discover)
-    found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order, every=every)
-    return found.best(Profile.typical(users, items_per_user, in_a_group=every is not None) if profile is None else profile)
+    grouped = max_groups_per_user is not None
+    table = None if max_groups_per_user is None or not tabled else GroupTable.of(max_groups_per_user, listed_groups)
+    if grouped and every is None and table is None:
+        unbounded()
+    ways: Any = {"limit": max_items_per_user, "clip": clip, "norm": norm, "order": order}
+    found = Candidates.of(budget, request, **ways, every=every, table=table)
+    return found.best(Profile.typical(users, items_per_user, in_a_group=grouped) if profile is None else profile)
 
 
 def default_mechanism(
@@ -665,7 +760,7 @@ def every_group(budget: Budget, request: TopKRequest, most: int | None, *, disco
     Raises:
         InvalidRequest: groups are to be discovered with a budget without delta, or `most` is not an integer >= 1.
     """
-    if most is None:
+    if most is None or most == ANY_GROUPS:
         return None
     checked_integer("max_groups_per_user", most, "in how many groups one user is at most", error=InvalidRequest)
     sensitivity = request.sensitivity

@@ -30,7 +30,7 @@ from accounting.frozen import Count, Frozen, Positive
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK
 from dpselect.noise import by_name
-from dpselect.plan.candidates import Candidates, Choice, every_group, part, require_ways, sharing
+from dpselect.plan.candidates import Candidates, Choice, GroupTable, every_group, part, require_ways, sharing
 from dpselect.plan.profile import MOST_USERS, SHARES, Floats, Profile, Quantiles
 from dpselect.plan.request import TopKRequest
 from dpselect.scores import Scores
@@ -388,6 +388,7 @@ class Informed:
         items_per_user: float | None = None,
         max_groups_per_user: int | None = None,
         groups: int | None = None,
+        tabled: bool = False,
         **ways: Any,
     ) -> Self | None:
         """None where nothing is to be learnt: all is declared, or one thing only can be chosen.
@@ -397,6 +398,7 @@ class Informed:
             users, items_per_user: as declared, which is then not learnt; with groups of one of them.
             max_groups_per_user: in how many groups one user is at most, where each gets a release; None without groups.
             groups: how many a public list names; None where they are discovered.
+            tabled: whether cells of groups and items are considered, as for `default_choice`.
             ways: as for `Candidates.of`.
 
         Raises:
@@ -414,7 +416,11 @@ class Informed:
         for rest in _rests(budget, learning, request):
             try:
                 every = every_group(rest.vectors, rest.request, most, discover=groups is None)
-                found = Candidates.of(rest.vectors, rest.request, selections=rest.selections, pure=rest.pure, every=every, **ways)
+                table = None if most is None or not tabled else GroupTable.of(most, groups)
+                if most is not None and every is None and table is None:
+                    return None  # refused where it is asked without learning
+                parts: Any = {"selections": rest.selections, "pure": rest.pure, "every": every, "table": table}
+                found = Candidates.of(rest.vectors, rest.request, **parts, **ways)
             except CalibrationError:  # the whole budget may do without learning, or is named by what refuses it
                 return None
             if len(found.choices) < 2:

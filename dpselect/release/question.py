@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any, Self, final
 from accounting import Budget
 from accounting.address import without_password
 from accounting.arguments import Relation
-from dpselect.continual.continual_top_k import ANY_GROUPS
+from dpselect.cells import ANY_GROUPS
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest
 from dpselect.events.catalogue import public_list
 from dpselect.events.reading import Reading
-from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, WithValues
+from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, TopOfGroups, WithValues
 from dpselect.mechanisms.base import Pay
 from dpselect.plan.candidates import (
     WHOLE_COUNTS,
     Choice,
     default_choice,
     default_mechanism,
+    unbounded,
     with_counts,
 )
 from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
@@ -116,6 +117,12 @@ class Question:
         return "spent" if self.spec.pay_for_what_came_out else "curve"
 
     @property
+    def tabled(self) -> bool:
+        """Whether groups may be read as a table of cells: counts of users, in the engine that this process has."""
+        reading = self.reading
+        return reading.group is not None and reading.value is None and self.spec.engine == "memory" and not self.exchanged
+
+    @property
     def recounted(self) -> bool:
         """Whether counts beside the items come from a second look at the log. They are the scores that chose in groups, where
         the log is read once, and where several periods are read at the price of one, which is that of whole counts."""
@@ -163,6 +170,8 @@ class Question:
         Left out is what changes no answer, such as how much memory reads it, and the salt, which is chance and not a question.
         """
         how = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED | {"groups"})
+        if how.get("max_groups_per_user") == ANY_GROUPS:
+            del how["max_groups_per_user"]  # nobody stated it
         asked = {"relation": self.spec.relation, "releases": self.releases} | self.spec.given(*_ASKED)
         if self.spec.kind is not None:
             asked["mechanism"] = self.spec.kind
@@ -251,8 +260,8 @@ def _reading_of(spec: TopKSpec) -> Reading:
     """How the log is read."""
     stated = {name: getattr(spec, name) for name in Reading.model_fields if name in type(spec).model_fields}
     stated["groups"] = None if spec.groups is None else _listed(spec, spec.groups, spec.groups_column, spec.group, "groups")
-    if spec.horizon is not None and spec.group is not None and spec.max_groups_per_user is None:
-        stated["max_groups_per_user"] = ANY_GROUPS  # a horizon bounds users over all groups
+    if spec.group is not None and spec.max_groups_per_user is None:
+        stated["max_groups_per_user"] = ANY_GROUPS  # one norm bounds a user over all groups
     try:
         return Reading(**stated)
     except EventLogError as error:  # nothing has been read yet: it is what was asked
@@ -324,6 +333,7 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
     known: Any = {"users": spec.users, "items_per_user": spec.items_per_user}
     if question.reading.group is not None:
         known |= {"max_groups_per_user": question.reading.max_groups_per_user, "groups": listed_groups(question.reading)}
+        known["tabled"] = question.tabled
     request, order = request_of(question, whole), not spec.as_set
     return Informed.of(question.budget, request, share=question.learns, **known, limit=limit, order=order)
 
@@ -352,12 +362,15 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
     groups: Any = {}
     if reading.max_groups_per_user is not None:
         groups = {"max_groups_per_user": reading.max_groups_per_user, "discover": reading.groups is None}
+        if reading.max_groups_per_user == ANY_GROUPS and (spec.kind is not None or not question.tabled):
+            unbounded()
+    table: Any = {"listed_groups": listed_groups(reading), "tabled": question.tabled} if groups else {}
     profile = question.learnt if known is None else known.profile
     chosen = groups or (reading.value is None and not _whole_counts_alone(question))
     if profile is not None or (chosen and spec.kind is None):
         bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": None if clip is None else _norm(question)}
         bounds |= {"items_per_user": spec.items_per_user, "users": None if groups else spec.users, "profile": profile}
-        return default_choice(question.budget, request, **bounds, **groups, order=not spec.as_set)
+        return default_choice(question.budget, request, **bounds, **groups, **table, order=not spec.as_set)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     kind = spec.kind
     if kind is None and (question.domain is None or spec.min_users is not None):
@@ -425,7 +438,7 @@ def _sensitivity(question: Question) -> Sensitivity:
 
 def _planned(question: Question, planned: Mechanism) -> Choice:
     """The planned mechanism, if it can do what is asked; said before a long read."""
-    _require_groups(question, planned)
+    cells = _require_groups(question, planned)
     if question.spec.with_counts and not planned.releases_values:
         name = type(planned).__name__
         raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here")
@@ -441,15 +454,23 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
     for look in (again, planned.clip if isinstance(planned, WithValues) else None):
         if look is not None:  # what no reader can do is said before the charge
             question.reading.model_copy(update={"clip": look}).contributions()
-    return Choice(planned, question.reading.max_items_per_user, clip, _norm(question), again)
+    return Choice(planned, question.reading.max_items_per_user, clip, _norm(question), again, cells=cells)
 
 
-def _require_groups(question: Question, planned: Mechanism) -> None:
-    """Refuse a mechanism that was planned for other groups."""
+def _require_groups(question: Question, planned: Mechanism) -> bool:
+    """Whether it was planned for a table of cells; refuse a mechanism that was planned for other groups."""
     reading = question.reading
+    if isinstance(planned, TopOfGroups):
+        if not question.tabled:
+            raise InvalidRequest(
+                "the mechanism in the file was planned for cells of groups and items: name the column of groups (group=), "
+                "and leave "
+                "value= and engine= out"
+            )
+        return True
     if not isinstance(planned, PerGroup):
         if reading.group is None:
-            return
+            return False
         raise InvalidRequest(
             "the mechanism in the file was planned for a log as a whole: with group= state the budget (epsilon=)"
         )
@@ -460,3 +481,4 @@ def _require_groups(question: Question, planned: Mechanism) -> None:
     if (reading.groups is None) != (planned.discovery is not None):
         other = "for groups of a public list: give it (groups=)" if planned.discovery is None else "to discover groups"
         raise InvalidRequest(f"the mechanism in the file was planned {other}")
+    return False

@@ -95,13 +95,20 @@ def as_data(answer: Answer) -> dict[str, Any]:
         **({} if reading.time is None else {"time": window}),
         "contributions": {
             "max_items_per_user": answer.choice.max_items_per_user,
-            **({} if reading.group is None else {"max_groups_per_user": reading.max_groups_per_user}),
+            **({} if reading.group is None else _groups(answer)),
             "clip": answer.choice.clip,
             "salt": answer.salt,
         },
         "ledger": None if answer.charge is None else asdict(answer.charge),
         "notes": [note for note in (left_out(question), on_record(question), *answer.cautions, answer.lost, answer.left) if note],
     }
+
+
+def _groups(answer: Answer) -> dict[str, Any]:
+    """Over what a user's contributions were bounded."""
+    if answer.choice.cells:
+        return {"over": "all groups"}
+    return {"max_groups_per_user": answer.question.reading.max_groups_per_user}
 
 
 def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
@@ -270,7 +277,8 @@ def restored(content: str, question: Question) -> Answer:
     """The answer that was kept as JSON, to a question that is the same."""
     held = json.loads(content)
     mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-    choice, learnt, known = Choice(mechanism, how["max_items_per_user"], how["clip"]), held.get("learnt"), held.get("known")
+    choice = Choice(mechanism, how["max_items_per_user"], how["clip"], cells=how.get("over") == "all groups")
+    learnt, known = held.get("learnt"), held.get("known")
     told, shown = learnt or known, held.get("shown")
     choice = choice if told is None else replace(choice, profile=Profile.of_data(told))
     selection = Selection.from_json(json.dumps(held["selection"]))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 import accounting as acc
 import dpselect as dps
 from dpselect import events
+from dpselect.cells import cell
 from dpselect.continual.history import History
 from dpselect.errors import InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
@@ -335,7 +336,7 @@ def stage(
         scores, salt = read.scores, read.salt
         (choice.mechanism if memory is None else memory).check(scores)  # type: ignore[arg-type]
         used = None if question.pay == "curve" else lambda drawn: choice.mechanism.spent(drawn.selection)
-        return Ready(lambda: _drawn(choice, memory, scores, salt), salt, scores, used)
+        return Ready(lambda: _drawn(question, choice, memory, read), salt, scores, used)
     informed, groups, items = plan.informed, None, np.empty(0)
     assert informed is not None
     log = stack.enter_context(events.pairs(*_source(question, staged), progress=progress))
@@ -353,17 +354,32 @@ def stage(
         found = informed.chosen(learning.learn(items, informed.declared, groups=groups))
         choice, memory = plan.remember(found)
         read = _read(question, choice, stack, log=log, ahead=ahead)
-        return _drawn(choice, memory, read.scores, read.salt)
+        return _drawn(question, choice, memory, read)
 
     return Ready(draw)
 
 
-def _drawn(choice: Choice, memory: History | None, scores: Scores | Rounds, salt: str | None) -> _Drawn:
+def _drawn(question: Question, choice: Choice, memory: History | None, read: _Read) -> _Drawn:
     if memory is None:
-        return _Drawn(choice.mechanism.select(scores), choice, salt)
-    assert isinstance(scores, Scores)
-    shown = memory.select(scores)
-    return _Drawn(memory.best(shown), choice, salt, shown)
+        found = choice.mechanism.select(read.scores)
+        return _Drawn(_named(question, read.integers, found) if choice.cells else found, choice, read.salt)
+    assert isinstance(read.scores, Scores)
+    shown = memory.select(read.scores)
+    return _Drawn(memory.best(shown), choice, read.salt, shown)
+
+
+def _named(question: Question, integers: frozenset[str], selection: Selection) -> Selection:
+    """Groups and items of cells, which are text, as their lists write them, or as integers where the columns hold these."""
+
+    def written(labels: Sequence[Label] | None, listed: Sequence[Label] | None, role: str) -> tuple[Label, ...] | None:
+        if labels is None:
+            return None
+        known: dict[str, Label] = {str(label): label for label in listed or ()}
+        return tuple(known.get(str(label), int(label) if role in integers else label) for label in labels)
+
+    items = written(selection.labels, question.domain, "item")
+    groups = written(selection.groups, question.reading.groups, "group")
+    return selection.model_copy(update={"labels": items, "groups": groups})
 
 
 # -- read -------------------------------------------------------------------------------------------------------------
@@ -383,11 +399,13 @@ def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
 @final
 @dataclass(frozen=True)
 class _Read:
-    """Scores as they were read under a look at the log, which names the bounds on users, and the salt of these."""
+    """Scores as they were read under a look at the log, which names the bounds on users, the salt of these, and the roles whose
+    labels are integers, which cells do not tell."""
 
     look: dict[str, Any]
     scores: Scores | Rounds
     salt: str | None
+    integers: frozenset[str] = frozenset()
 
 
 def _read(
@@ -405,18 +423,19 @@ def _read(
     The log is read once: `log` is what was made of it, if something was, and `ahead` what was counted of it; otherwise it is kept
     here for a second look.
     """
-    domain, relation = question.domain, question.relation
+    domain, relation = _domain(question, choice), question.relation
     within = None if choice.clip is None else domain  # users are clipped within the catalogue
     look: Any = {
         "max_items_per_user": choice.max_items_per_user,
         "clip": choice.clip,
         "clip_norm": choice.norm,
         "within": within,
+        "cells": choice.cells,
     }
     if log is None:
         source, reading = _source(question, staged)
         twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(choice)
-        if twice and reading.group is None:
+        if choice.cells or (twice and reading.group is None):
             log = stack.enter_context(events.pairs(source, reading, progress=progress))
         else:
             reading = reading.model_copy(update=look)
@@ -430,11 +449,18 @@ def _read(
         else:
             counts = stack.enter_context(events.hold(source, reading, progress=progress))
         scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
-        ahead = _Read(look, scores, counts.salt)
+        ahead = _Read(look, scores, counts.salt, frozenset() if log is None else log.integers)
     second = None if log is None else _second_look(question, choice, log, {**look, "salt": ahead.salt})
     if second is None or not isinstance(ahead.scores, Scores | HeldScores):
         return ahead
     return replace(ahead, scores=ahead.scores.with_second(second))
+
+
+def _domain(question: Question, choice: Choice) -> Sequence[Label] | None:
+    """The public items; or the cells of all public groups and items."""
+    if question.domain is None or not choice.cells:
+        return question.domain
+    return [cell(group, item) for group in question.reading.groups or () for item in question.domain]
 
 
 def _counted_again(choice: Choice) -> dps.WithValues | None:
@@ -444,7 +470,8 @@ def _counted_again(choice: Choice) -> dps.WithValues | None:
 
 def _weighed_again(choice: Choice) -> bool:
     """Whether the mechanism weighs users' items in a second round."""
-    return isinstance(without_counts(choice.mechanism), dps.TwoRoundHistogram)
+    mechanism = without_counts(choice.mechanism)
+    return isinstance(mechanism.mechanism if isinstance(mechanism, dps.TopOfGroups) else mechanism, dps.TwoRoundHistogram)
 
 
 def _second_look(question: Question, choice: Choice, log: events.Pairs, first: dict[str, Any]) -> SecondLook | None:

@@ -153,6 +153,8 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
         yield "items", f"the public catalogue {printable(question.domain_name)}; an item that nobody touched counts as 0"
     if reading.group is not None:
         found = "discovered by the number of their users, and paid for: a group shows only if it has enough"
+        if answer.choice.cells:
+            found = "a table, one norm for all cells of a user: a group shows only where an item of it does, and costs nothing"
         yield "groups", found if reading.groups is None else f"the public list {printable(question.groups_name)}"
     if reading.value is None or not isinstance(reading.value_clip, tuple):
         yield "counts", f"distinct users per item; {left_out(question)}"
@@ -167,7 +169,9 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
     if answer.salt is not None:
         items, groups = answer.choice.max_items_per_user, reading.max_groups_per_user
         most = "" if items is None else f"{items:,} items"
-        if groups is not None:
+        if answer.choice.cells:
+            most += " in all groups together"
+        elif groups is not None:
             most = f"{groups:,} groups" + (most and f", and in each of these {most},")
         bound = f"at most {most} of each user, chosen with salt {printable(answer.salt)!r}"
         yield "bound", f"{bound}; no others are counted"

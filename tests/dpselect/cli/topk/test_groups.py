@@ -155,7 +155,9 @@ def test_the_text_names_groups_and_bounds(per_town: Any, towns: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--k", 2, "--epsilon", 1), "--group needs --max-groups-per-user"),
+        (("--k", 2, "--epsilon", 1, "--delta", 1e-6, "--with-counts"), "--max-groups-per-user is missing"),
+        (("--k", 2, "--epsilon", 1, "--delta", 1e-6, "--mechanism", "limited_domain"), "--max-groups-per-user is missing"),
+        (("--k", 2, "--epsilon", 1, "--delta", 1e-6, "--clip", 1), "--clip without a catalogue needs"),
         (("--max-groups-per-user", 2, "--k", 2, "--epsilon", 1), "--delta is missing"),
         ((*CERTAIN, "--groups-column", "town"), "give --groups too"),
         ((*CERTAIN, "--groups", "towns.csv"), "does not exist"),

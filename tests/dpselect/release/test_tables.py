@@ -1,0 +1,112 @@
+"""Groups as one table: the top k of each off one selection of cells, with one norm for all that a user has."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from dpselect.plan.candidates import Candidates, GroupTable, every_group
+from dpselect.plan.profile import Profile
+from dpselect.plan.request import TopKRequest
+
+ASKED: dict[str, Any] = {"user": "u", "item": "i", "group": "g", "k": 3, "epsilon": 2.0, "delta": 1e-6, "learn": 0}
+
+
+def log() -> pd.DataFrame:
+    """4,000 users, in one to three of three groups, of which item 10 g + rank is the more popular the lower its rank."""
+    rng = np.random.default_rng(3)
+    rows = [
+        (f"u{user}", int(g), 10 * int(g) + int(item))
+        for user in range(4000)
+        for g in rng.choice(3, rng.integers(1, 4), replace=False)
+        for item in rng.choice(6, 2, replace=False, p=[0.4, 0.25, 0.15, 0.1, 0.06, 0.04])
+    ]
+    return pd.DataFrame(rows, columns=["u", "g", "i"])
+
+
+def test_groups_without_a_bound_are_one_table() -> None:
+    """The top of each group, under the names that the log has; the price is that of one norm, whatever the groups."""
+    answer = dps.topk(log(), **ASKED)
+    assert isinstance(answer.mechanism, dps.TopOfGroups)
+    assert answer.choice.cells
+    found = {group: set(one.labels or ()) for group, one in answer.selection.by_group().items()}
+    assert found == {0: {0, 1, 2}, 1: {10, 11, 12}, 2: {20, 21, 22}}
+    assert answer.mechanism.curve == answer.mechanism.mechanism.curve
+    assert acc.Budget(epsilon=2.0, delta=1e-6).covers(acc.Budget(epsilon=2.0, delta=1e-6).cost(answer.mechanism.curve))
+    text = answer.to_pandas()
+    assert text.columns[0] == "group"
+    assert text["group"].dtype.kind == "i"
+
+
+@pytest.mark.parametrize("public", [{"groups": [2, 0, 7]}, {"groups": [2, 0, 7], "domain": list(range(30))}])
+def test_public_lists_name_what_is_released(public: dict[str, Any]) -> None:
+    """Groups that are not listed take no part of a norm; of a public table every cell has noise, groups without users too."""
+    answer = dps.topk(log(), **ASKED, **public)
+    assert isinstance(answer.mechanism, dps.TopOfGroups)
+    found = {group: set(one.labels or ()) for group, one in answer.selection.by_group().items()}
+    assert (found[0], found[2]) == ({0, 1, 2}, {20, 21, 22})
+    assert 1 not in found
+    assert (7 in found) == ("domain" in public)
+
+
+def test_an_answer_of_a_table_is_kept_and_shown_again(tmp_path: Path) -> None:
+    """Under a key, from the file: nothing is drawn, and what was bounded over all groups is on record as that."""
+    ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with acc.Ledger.open(ledger) as book:
+        book.create_dataset("visits", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
+    paid = {"ledger": ledger, "dataset": "visits", "key": "one", "output": tmp_path / "answer.json"}
+    first = dps.topk(log(), **ASKED, **paid)
+    again = dps.topk(log(), **ASKED, **paid)
+    assert (again.selection, again.choice.cells, again.charge) == (first.selection, True, first.charge)
+    assert '"over": "all groups"' in (tmp_path / "answer.json").read_text()
+    assert "max_groups_per_user" not in first.question.as_data()["reading"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"with_counts": True},
+        {"mechanism": "limited_domain"},
+        {"kbar": 50},
+        {"max_items_per_user": 3},
+        {"delta": None, "domain": [1, 2, 3]},
+    ],
+)
+def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any]) -> None:
+    """It says so before anything is read; with a bound it is released, group by group."""
+    with pytest.raises(dps.InvalidRequest, match="max_groups_per_user= is missing"):
+        dps.topk("no such log", **{**ASKED, **other})
+
+
+def test_a_table_competes_with_a_selection_in_each_group() -> None:
+    """With a bound both are candidates at one budget; where users are in one group and items few, a selection may win."""
+    budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
+    found = Candidates.of(budget, request, every=every_group(budget, request, 3, discover=True), table=GroupTable.of(3, None))
+    kinds = {type(choice.mechanism) for choice in found.choices if choice.cells}
+    assert kinds == {dps.SparseHistogram, dps.TwoRoundHistogram}
+    assert any(not choice.cells for choice in found.choices)
+    assert all(curve.epsilon(1e-6) <= 1 for curve in found.curves)
+    best = found.best(Profile.typical(None, 20.0, in_a_group=True))
+    assert best.cells
+    assert isinstance(best.mechanism, dps.TopOfGroups)
+
+
+def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
+    """A user in four groups weighs half in each; the noise is the table's own, in both rounds."""
+    budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
+    table = GroupTable(4.0)
+    for choice in Candidates.of(budget, request, table=table).choices:
+        alone = table.in_one_group(choice, 10)
+        one, other = choice.mechanism, alone.mechanism
+        assert alone.clip == pytest.approx((choice.clip or 0) / 2)
+        if isinstance(one, dps.TwoRoundHistogram):
+            assert isinstance(other, dps.TwoRoundHistogram)
+            assert other.scales == pytest.approx(one.scales)
+        else:
+            assert dict(other)["scale"] == dict(one)["scale"]
