@@ -13,8 +13,7 @@ import pytest
 
 from dpselect.cli import demo
 from dpselect.cli.demo import check_ins
-from dpselect.cli.topk import command as topk
-from dpselect.release import answer as answering
+from dpselect.release import run as executor
 
 SMALL = ("--users", 2000, "--items", 50, "--k", 3)
 
@@ -34,14 +33,14 @@ def test_the_printed_command_does_the_same(run: Any, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_it_runs_the_path_of_topk(run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The release comes out of the function that topk calls."""
-    assert vars(demo)["answer"] is vars(topk)["answer"] is answering.answer
-    questions: list[answering.Question] = []
+    assert vars(demo)["run"] is executor.run
+    questions: list[executor.Question] = []
 
-    def watched(question: answering.Question, progress: Any) -> answering.Answer:
+    def watched(question: executor.Question, progress: Any) -> executor.Answer:
         questions.append(question)
-        return answering.answer(question, progress)
+        return executor.run(question, progress)
 
-    monkeypatch.setattr(demo, "answer", watched)
+    monkeypatch.setattr(demo, "run", watched)
     run("demo", *SMALL)
     assert [question.spec.k for question in questions] == [3]
 

@@ -21,14 +21,14 @@ from dpselect.cli import app, main
 
 _SLOW = """
 import time
-from dpselect.release import answer
+from dpselect.release import run
 from dpselect.cli import main
 
 def read(*_, **__):
     print("reading", flush=True)
     time.sleep(60)
 
-answer.events.pairs = read
+run.events.pairs = read
 main()
 """
 

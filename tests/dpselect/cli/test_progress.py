@@ -10,8 +10,7 @@ import pytest
 from rich.console import Console
 
 from dpselect.cli.out import reading
-from dpselect.cli.topk import command as topk
-from dpselect.release import answer as answering
+from dpselect.release import run as executor
 
 
 def test_no_terminal_no_bar() -> None:
@@ -39,10 +38,12 @@ def test_the_reader_drives_the_bar(ask: Any, monkeypatch: pytest.MonkeyPatch) ->
     """The callback handed to the reader is called before the log is grouped, and when all of it is counted."""
     calls: list[tuple[int, int]] = []
 
-    def watched(question: answering.Question, _: object, keep: Any) -> answering.Answer:
-        return answering.answer(question, lambda done, total: calls.append((done, total)), keep)
+    release = executor.run
 
-    monkeypatch.setattr(topk, "answer", watched)
+    def watched(question: executor.Question, _: object, keep: Any) -> executor.Answer:
+        return release(question, lambda done, total: calls.append((done, total)), keep)
+
+    monkeypatch.setattr(executor, "run", watched)
     ask("--k", 1, "--epsilon", 1, "--delta", "1e-6", "--buckets", 5)
     assert calls == [(0, 2), (2, 2)]
 
