@@ -378,7 +378,9 @@ def checked_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise LedgerUnavailable("the ledger's URL cannot be read: write sqlite:///privacy.db or postgresql://host/name") from None
+        raise LedgerUnavailable(
+            "the ledger's URL (ledger=) cannot be read: write sqlite:///privacy.db or postgresql://host/name"
+        ) from None
     backend = parsed.get_backend_name() if parsed.drivername in ("sqlite", "sqlite+pysqlite") else parsed.drivername
     if backend == "sqlite":
         if parsed.database in (None, "", ":memory:") or str(parsed.database).startswith("file:") or parsed.query:

@@ -169,9 +169,8 @@ class Config(ConfigTable):
                 "(epsilon=, rho=)"
             )
         # A budget may have a delta, and be for several releases: a command that knows of neither states one of its own.
-        pays = (
-            self.budget is not None and "delta" in spec.model_fields and ("releases" in spec.model_fields or self.releases == 1)
-        )
+        for_one = spec.for_all_releases or "releases" in spec.model_fields or self.releases == 1
+        pays = self.budget is not None and "delta" in spec.model_fields and for_one
         held = {name: getattr(self.budget, name) for name in ("epsilon", "delta", "rho")} if pays else {}
         for table in (self.data, self.release, self.ledger):
             held |= {} if table is None else table.stated()

@@ -33,7 +33,7 @@ _FILE = "checkins.csv"
 def demo(
     users: Annotated[int, Option(min=1, max=10_000_000, help="How many users to make up.")] = 20_000,
     items: Annotated[int, Option(min=1, max=10_000_000, help="How many places to make up.")] = 2_000,
-    k: options.K = 10,
+    k: Annotated[int, Option(min=1, help="How many items to release.")] = 10,
     epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")] = 1.0,
     delta: Annotated[float, Option(help="The delta that goes with --epsilon.")] = 1e-6,
     keep: Annotated[Path | None, Option(help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted.")] = None,

@@ -18,10 +18,13 @@ _SECTIONS = ("Most used", "Question", "Privacy", "Items", "Bounds on users", "Gr
 _LAST = ("Output", "Reading the log")
 
 
-def command(spec: type[Spec], run: Callable[..., None]) -> Callable[..., None]:
+def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = True) -> Callable[..., None]:
     """A Typer function whose options are the spec's fields and the further parameters of `run`, which gets the spec made of them.
 
     Its help is the spec's. A parameter `config` of `run` gets the file's name too.
+
+    Args:
+        configured: whether a file may state the fields.
     """
     signature = inspect.signature(run, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name not in ("spec", "config")]
@@ -29,7 +32,7 @@ def command(spec: type[Spec], run: Callable[..., None]) -> Callable[..., None]:
     config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, _CONFIG])
     first, rest = [one for one in own if one.default is one.empty], [one for one in own if one.default is not one.empty]
     made = [*(one.replace(kind=one.KEYWORD_ONLY) for one in first), *options]
-    made += [one.replace(kind=one.KEYWORD_ONLY) for one in rest] + [config]
+    made += [one.replace(kind=one.KEYWORD_ONLY) for one in rest] + ([config] if configured else [])
 
     def call(*arguments: Any, config: Path | None = None, **given: Any) -> None:
         given |= {one.name: argument for one, argument in zip(first, arguments, strict=False)}

@@ -64,6 +64,9 @@ class Spec(Frozen):
     own_fields: ClassVar[tuple[Any, ...]] = ()
     """Mixins whose fields stand in tables of a file that are this question's own, and not what the names mean elsewhere."""
 
+    for_all_releases: ClassVar[bool] = False
+    """Whether a file's budget of all planned releases together is what the spec asks for."""
+
     @classmethod
     def _own_error(cls, data: Any, validate: Callable[[Any], Any]) -> Any:
         try:

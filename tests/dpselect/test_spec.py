@@ -17,8 +17,27 @@ import dpselect as dps
 from dpselect.cli import from_model
 from dpselect.cli.config import table
 from dpselect.release import topk as python
-from dpselect.spec import QuantileSpec, TopKSpec, option
+from dpselect.spec import (
+    CloseSpec,
+    ContinualSpec,
+    HorizonReplaySpec,
+    LabelSpec,
+    PlanSpec,
+    QuantileSpec,
+    RechargeSpec,
+    ReplaySpec,
+    ShowSpec,
+    StartSpec,
+    TopKSpec,
+    option,
+)
+from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, QuotaSpec
 
+SPECS: list[Any] = [
+    *(TopKSpec, QuantileSpec, PlanSpec, LabelSpec, ReplaySpec, HorizonReplaySpec),
+    *(StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec),
+    *(InitSpec, ChargeSpec, QuotaSpec, AffordableSpec),
+]
 ROOT = Path(__file__).resolve().parents[2]
 STUB = ROOT / "dpselect" / "release" / "topk.pyi"
 HEAD = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
@@ -120,7 +139,7 @@ def test_python_and_the_command_ask_the_same() -> None:
     assert keywords == options == set(TopKSpec.model_fields)
 
 
-@pytest.mark.parametrize("spec", [TopKSpec, QuantileSpec])
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.__name__)
 def test_every_field_says_what_it_is(spec: Any) -> None:
     """A field has a sentence and a section; what it names as an option is spelled by the command."""
     for name, field in spec.model_fields.items():
@@ -165,3 +184,46 @@ def test_contradictions_are_refused(more: dict[str, Any]) -> None:
     """A spec whose fields contradict each other is not made."""
     with pytest.raises(dps.errors.AccountingError, match="="):  # type: ignore[attr-defined]
         TopKSpec(**{**ASKED, **more})
+
+
+def test_no_function_of_a_command_takes_more_than_twelve() -> None:
+    """What is asked is a spec: functions of commands and of the executor have twelve parameters at most."""
+    long = {}
+    for path in [*(ROOT / "dpselect" / "cli").rglob("*.py"), *(ROOT / "dpselect" / "release").rglob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                taken = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+                long[f"{path.name}:{node.name}"] = len(taken)
+    assert {name: many for name, many in long.items() if many > 12} == {}
+
+
+def test_ways_of_a_plan_take_what_they_use() -> None:
+    """A field that says nothing of what is planned is refused, and what a plan of its own needs is named with it."""
+    asked: dict[str, Any] = {"k": 3, "epsilon": 1.0, "shape": "zipf:1", "items": 9, "users": 30}
+    assert PlanSpec(**asked).way == "releases"
+    assert PlanSpec(**asked, periods=4, active=0.5).way == "periods"
+    for more, words in (
+        ({"active": 0.5}, "active= belongs to plan with periods="),
+        ({"periods": 4, "rounds": 200}, "rounds= does not go with periods="),
+        ({"quick": True, "periods": 4}, "periods= does not go with quick="),
+        ({"pate": True}, "k= does not go with pate="),
+    ):
+        with pytest.raises(dps.InvalidRequest, match=words):
+            PlanSpec(**{**asked, **more})
+
+
+def test_a_spec_reads_a_log_as_the_library_does() -> None:
+    """Fields of a log make a reading, and what a spec calls by the same name is left out."""
+    reading = ContinualSpec(
+        **{"ledger": "l.db", "dataset": "d", "key": "k", "state": "s", "user": "u", "item": "i", "k": 1, "epsilon": 1.0},
+        **{
+            "delta": 1e-6,
+            "time": "t",
+            "every": "day",
+            "since": "2024-01-01",
+            "until": "2024-02-01",
+            "delimiter": ";",
+            "cells": 7,
+        },
+    ).reading()
+    assert (reading.delimiter, reading.time, reading.cells) == (";", "t", False)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
+import json as jsonlib
 import sys
 import uuid
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -17,24 +16,18 @@ from accounting import AccountingError, Budget, Curve
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.files import PRIVATE, new_file, read_text
-from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, Scope, SigningKey, Window
+from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, SigningKey
 from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.remaining import Remaining
 from dpselect import InvalidRequest
 from dpselect.cli import options, out
+from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.ledger import request, view
 from dpselect.cli.ledger.request import Config, Dataset, Key, OptionalUrl, Output, Url
 from dpselect.release.answer import told
-
-_sums = partial(Option, rich_help_panel="What charges add up in")
-_limits = partial(Option, rich_help_panel="Further limits")
-_about = partial(Option, rich_help_panel="What the dataset holds")
-_whose = partial(Option, rich_help_panel="Who, and what for")
-_sgd = partial(Option, rich_help_panel="DP-SGD")
-_reserved = partial(Option, rich_help_panel="Reservations")
-_JSON = "The curve as JSON, or @FILE."
+from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, QuotaSpec
 
 app: Typer = Typer(
     name="ledger",
@@ -45,156 +38,69 @@ app: Typer = Typer(
 )
 
 
-@app.command(cls=SectionedCommand)
-def init(
-    url: OptionalUrl = None,
-    dataset: Annotated[str | None, Option(help="Declare this dataset as well.")] = None,
-    epsilon: options.AllEpsilon = None,
-    delta: options.Delta = None,
-    rho: options.AllRho = None,
-    order: Annotated[str | None, _sums(help="What charges are added up in: gaussian (mu^2), inf, or a Renyi order.")] = None,
-    mostly: Annotated[str | None, _sums(metavar="JSON", help="Curve or mechanism (or @FILE): let most of these fit.")] = None,
-    only: Annotated[str | None, _sums(metavar="JSON", help="Curve or mechanism (or @FILE): pay for these alone.")] = None,
-    relation: Annotated[Relation | None, _about(help="What neighbouring data differ by. Default: add_remove.")] = None,
-    window: Annotated[Window, _about(help="Which rows share a budget.")] = "whole",
-    time_zone: Annotated[str, _about(metavar="ZONE", help="Where the days or months of --window begin.")] = "UTC",
-    unit: Annotated[str | None, _about(help="Who is protected, in words. Default: user.")] = None,
-    data_period: Annotated[str | None, _about(help="Which rows the dataset holds, in words.")] = None,
-    actor: Annotated[str | None, _about(help="Who declares it. Default: the system's user.")] = None,
-    most_per_release: Annotated[float | None, _limits(metavar="EPSILON", help="The most that a single release may cost.")] = None,
-    most_per_release_delta: Annotated[float, _limits(metavar="DELTA", help="Of that; 0 by default.")] = 0.0,
-    most_in_all: Annotated[
-        float | None, _limits(metavar="EPSILON", help="The most that all periods of --window may cost somebody in all of them.")
-    ] = None,
-    mode: request.Mode = "600",
-    config: Config = None,
-    _debug: options.Debug = False,
-) -> None:
-    """Make a ledger where there is none, and declare a dataset with its budget. A declaration is never changed."""
-    file = request.read(config)
-    name = dataset or file.dataset
-    budget = None if name is None else options.budget_over(file.budget, epsilon, delta, rho)
-    if budget is not None:
-        budget = request.in_unit(budget, order, mostly, only)
-    per_release = None if most_per_release is None else Budget(epsilon=most_per_release, delta=most_per_release_delta)
-    with Ledger.open(file.url_or(url), mode=request.mode(mode)) as ledger:
-        if name is not None and budget is not None:
-            stated = relation or file.relation
-            ledger.create_dataset(
-                name,
-                budget,
-                stated,
-                unit=unit or file.unit,
-                window=window,
-                time_zone=time_zone,
-                data_period=data_period,
-                most_per_release=per_release,
-                most_in_all=most_in_all,
-                actor=actor,
-            )
+def _init(spec: InitSpec, _debug: options.Debug = False) -> None:
+    budget = None if spec.dataset is None else request.in_unit(spec)
+    delta = spec.most_per_release_delta
+    per_release = None if spec.most_per_release is None else Budget(epsilon=spec.most_per_release, delta=delta)
+    named: Any = {name: getattr(spec, name) for name in ("unit", "window", "time_zone", "data_period", "most_in_all", "actor")}
+    with Ledger.open(spec.ledger, mode=request.mode(spec.mode)) as ledger:
+        if spec.dataset is not None and budget is not None:
+            ledger.create_dataset(spec.dataset, budget, spec.relation, most_per_release=per_release, **named)
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 
 
-@app.command(cls=SectionedCommand)
-def charge(
-    url: Url,
-    dataset: Dataset,
-    curve: Annotated[str | None, Option(help=_JSON)] = None,
-    mechanism: Annotated[str | None, Option(help=_JSON.replace("curve", "mechanism"))] = None,
-    event: Annotated[Path | None, Option(help="JSON file with an event of dp-accounting.")] = None,
-    noise_multiplier: Annotated[float | None, _sgd(help="Of DP-SGD: noise, in norms a gradient is clipped to.")] = None,
-    sampling_rate: Annotated[float | None, _sgd(help="The chance with which a record is in a batch.")] = None,
-    steps: Annotated[int | None, _sgd(min=1, help="How many batches there are.")] = None,
-    batch: Annotated[
-        Path | None, Option(help="JSON lines, each with curve or mechanism, key, and what options say: all or none.")
-    ] = None,
-    relation: Annotated[Relation | None, Option(help="What a bare curve was proved for; a mechanism states its own.")] = None,
-    count: Annotated[int, Option(min=1, help="How many times it runs.")] = 1,
-    key: Annotated[str | None, Option(help="Idempotency key: a retry with it charges nothing.")] = None,
-    period: Annotated[list[str] | None, options.time(help="Period whose rows are read; may be repeated.")] = None,
-    time_zone: Annotated[str | None, options.time(metavar="ZONE", help="By whose clock the periods begin. Default: UTC.")] = None,
-    label: Annotated[str | None, _whose(help="What for. No private data: it is stored in clear.")] = None,
-    actor: Annotated[str | None, _whose(help="On whose behalf. Default: the system's user.")] = None,
-    team: Annotated[str | None, _whose(help="Whose work it is, where there are quotas by team.")] = None,
-    purpose: Annotated[str | None, _whose(help="What for, where there are quotas by purpose.")] = None,
-    fingerprint: Annotated[str | None, _whose(help="Names the rows; not a plain hash of them.")] = None,
-    override: Annotated[str | None, _whose(help="Why it may cost more than a single release may; recorded.")] = None,
-    reserve: Annotated[bool, _reserved("--reserve", help="Only reserve; then commit, or void before data are read.")] = False,
-    expires_in: Annotated[float | None, _reserved(metavar="SECONDS", help="Of a reservation: then it is given back.")] = None,
-    _debug: options.Debug = False,
-) -> None:
-    """Charge for a curve or mechanism that runs outside of this package, before it runs."""
-    if expires_in is not None and not reserve:
-        raise dps.InvalidRequest("--expires-in is a reservation's: add --reserve, for a charge cannot be given back")
-    common: Terms = {"relation": relation, "period": period or None, "label": label, "actor": actor, "team": team}
-    common = {**common, "purpose": purpose, "fingerprint": fingerprint, "time_zone": time_zone, "override": override}
-    if batch is not None:
-        if any(one is not None for one in (curve, mechanism, event, steps, key)) or count != 1 or reserve:
-            raise dps.InvalidRequest(
-                "--batch states what is charged in its lines: leave out --curve, --mechanism, --event, --steps, --key, "
-                "--count and --reserve"
-            )
-        _charge_all(url, dataset, batch, common)
+def _charge(spec: ChargeSpec, _debug: options.Debug = False) -> None:
+    common: Any = {name: getattr(spec, name) for name in _TERMS} | {"period": spec.period or None}
+    if spec.batch is not None:
+        _charge_all(spec.ledger, spec.dataset, Path(spec.batch), common)
         return
-    with Ledger.open(url, create=False) as ledger:
-        relation = relation or ledger.dataset(dataset).relation if event is not None or steps is not None else relation
-    item = _charged(curve, mechanism, event, (noise_multiplier, sampling_rate, steps), relation)
-    common["relation"] = relation
-    key = key or uuid.uuid4().hex  # known before the charge: whatever interrupts it can name it
-    terms: Terms = {**common, "count": count, "key": key}
-    with Ledger.open(url, create=False) as ledger, told(ledger, dataset, key):
-        if reserve:
-            receipt = ledger.reserve(dataset, item, expires_in=expires_in, **terms)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        if spec.relation is None and (spec.event is not None or spec.steps is not None):
+            common["relation"] = ledger.dataset(spec.dataset).relation
+    item = _charged(spec, common["relation"])
+    key = spec.key or uuid.uuid4().hex  # known before the charge: whatever interrupts it can name it
+    terms: Any = common | {"count": spec.count, "key": key}
+    with Ledger.open(spec.ledger, create=False) as ledger, told(ledger, spec.dataset, key):
+        if spec.reserve:
+            receipt = ledger.reserve(spec.dataset, item, expires_in=spec.expires_in, **terms)
         else:
-            receipt = ledger.charge(dataset, item, **terms)
+            receipt = ledger.charge(spec.dataset, item, **terms)
         usage = ledger.usage(receipt)
     _echo_receipt(receipt)
     _tell(_in_words(usage))
 
 
-@app.command(cls=SectionedCommand)
-def quota(
-    url: Url,
-    dataset: Dataset,
+_TERMS = ("relation", "period", "label", "actor", "team", "purpose", "fingerprint", "time_zone", "override")
+
+
+def _quota(
+    spec: QuotaSpec,
     action: Annotated[Literal["list"] | None, Argument(help="list: what is declared, and where each account stands.")] = None,
-    name: Annotated[str | None, Option(help="Of the quota; the same name again replaces it.")] = None,
-    epsilon: options.AllEpsilon = None,
-    delta: options.Delta = None,
-    rho: options.AllRho = None,
-    by: Annotated[Scope | None, Option(help="Whose charges count. Default: everybody's together.")] = None,
-    of: Annotated[str | None, Option(help="The one who is limited. Default: each by this much.")] = None,
-    among: Annotated[list[str] | None, Option(help="A name that has the limit; others are refused. May be repeated.")] = None,
-    window: Annotated[Window, Option(help="Limit each such period of the data, or all rows.")] = "whole",
-    rolling: Annotated[int | None, Option(metavar="N", help="Limit every N consecutive periods, 30 days for example.")] = None,
-    withdraw: Annotated[bool, Option("--withdraw", help="Take the quota away. The dataset's budget stays.")] = False,
-    actor: Annotated[str | None, Option(help="Who declares it. Default: the system's user.")] = None,
     _debug: options.Debug = False,
 ) -> None:
-    """Limit what a person, a team, a purpose or a stretch of the data's time may spend of a dataset's budget.
-
-    A quota is a limit and never an allowance beyond the budget. What was charged before counts. It adds up mu^2, or declared
-    releases, where the dataset's budget does.
-    """
-    with Ledger.open(url, create=False) as ledger:
-        quotas = ledger.quotas(dataset)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        quotas = ledger.quotas(spec.dataset)
         if action == "list":
-            view.show_quotas(ledger, dataset, out.screen(highlight=True))
+            view.show_quotas(ledger, spec.dataset, out.screen(highlight=True))
             return
-        if name is None:
+        if spec.name is None:
             raise dps.InvalidRequest(
-                "--name is missing: which quota is declared; `dpselect ledger quota list` shows those that are"
+                "name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are"
             )
-        if withdraw:
-            if any(value is not None for value in (epsilon, delta, rho, by, of, among, rolling)) or window != "whole":
-                raise dps.InvalidRequest("--withdraw goes with --name alone: what is withdrawn has no limit and no scope")
-            entry = quotas.withdraw(name, actor=actor)
+        if spec.withdraw:
+            entry = quotas.withdraw(spec.name, actor=spec.actor)
         else:
-            limit, budget = options.budget_over(None, epsilon, delta, rho), ledger.dataset(dataset).budget
+            limit, budget = spec.budget, ledger.dataset(spec.dataset).budget
             if limit.form == "approximate" and (budget.order == "gaussian" or budget.release is not None):
                 limit = Budget(epsilon=limit.epsilon, delta=limit.delta, order=budget.order, release=budget.release)
-            scope = Quota(name=name, limit=limit, by=by, of=of, among=tuple(among or ()), window=window, rolling=rolling)
-            entry = quotas.declare(scope, actor=actor)
-    echo(f"entry {entry.seq}: quota {name} {'withdrawn' if withdraw else 'declared'}")
+            scope: Any = {name: getattr(spec, name) for name in ("name", "by", "of", "window", "rolling")}
+            entry = quotas.declare(Quota(limit=limit, among=tuple(spec.among or ()), **scope), actor=spec.actor)
+    echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
+
+
+app.command("init", cls=SectionedCommand)(command(InitSpec, _init))
+app.command("charge", cls=SectionedCommand)(command(ChargeSpec, _charge, configured=False))
+app.command("quota", cls=SectionedCommand)(command(QuotaSpec, _quota, configured=False))
 
 
 @app.command(cls=SectionedCommand)
@@ -238,70 +144,32 @@ def show(
     with Ledger.open(url, create=False) as ledger:
         names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
         if as_json:
-            heads = json.loads(ledger.heads().to_json())
+            heads = jsonlib.loads(ledger.heads().to_json())
             data = {"heads": heads, "datasets": [view.as_data(ledger, name, limit) for name in names]}
-            echo(json.dumps(data, indent=2, allow_nan=False))
+            echo(jsonlib.dumps(data, indent=2, allow_nan=False))
         else:
             view.show(ledger, names, limit, out.screen(highlight=True), details=details)
 
 
-@app.command(cls=SectionedCommand)
-def affordable(
-    url: OptionalUrl = None,
-    dataset: Annotated[str | None, Option(help="Name of a dataset that the ledger declares.")] = None,
-    period: options.Period = None,
-    team: options.Team = None,
-    purpose: options.Purpose = None,
-    config: options.Config = None,
-    k: options.OptionalK = None,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    rho: options.Rho = None,
-    releases: options.Releases = None,
-    domain: options.Catalogue = None,
-    domain_column: options.CatalogueColumn = None,
-    with_counts: options.WithCounts = False,
-    mechanism: options.Mechanism = None,
-    kbar: options.Kbar = None,
-    max_items_per_user: options.MaxItemsPerUser = None,
-    clip: options.Clip = None,
-    items_per_user: options.ItemsPerUser = None,
-    as_json: options.Json = False,
-    _debug: options.Debug = False,
-) -> None:
-    """How many more releases fit, made as `topk` would with these options; what runs out first, and what to change.
+def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = False, _debug: options.Debug = False) -> None:
+    from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
+    from dpselect.release.run import Payer
 
-    No log is read and nothing is charged.
-    """
-    file = request.read(config) if config is not None and (dataset is None or url is None) else request.LedgerFile()
-    name = dataset or file.dataset
-    if name is None:
-        raise dps.InvalidRequest("no dataset is named: give --dataset, or a file with a [ledger] (--config)")
-    terms: dict[str, Any] = {"team": team or file.team, "purpose": purpose or file.purpose}
-    session = dps.Session.open(file.url_or(url), name, period=period or file.period or None, **terms)
-    stated = {
-        "ledger": file.url_or(url),
-        "dataset": name,
-        "period": period,
-        "team": team,
-        "purpose": purpose,
-        "k": k,
-        "epsilon": epsilon,
-        "delta": delta,
-        "rho": rho,
-        "releases": releases,
-        "domain": domain,
-        "domain_column": domain_column,
-        "with_counts": with_counts,
-        "mechanism": mechanism,
-        "kbar": kbar,
-        "max_items_per_user": max_items_per_user,
-        "clip": clip,
-        "items_per_user": items_per_user,
-    }
-    release = _release(stated, config, session)
+    session = Payer.of(spec, "").session
+    assert session is not None, "the spec names who pays"
+    asked = spec if config is not None else spec.model_copy(update={"relation": session.dataset.relation})
+    try:
+        question = Question.of("", asked)
+    except InvalidBudget as error:
+        raise InvalidBudget(
+            f"{error}. It is the budget of one release, or of as many as releases= says; with releases= alone it is the dataset's"
+        ) from None
+    release = asked.planned or choose(question, session.dataset.budget).mechanism
     found = _found(session, release)
-    echo(json.dumps(found, indent=2) if as_json else _words(found))
+    echo(jsonlib.dumps(found, indent=2) if json else _words(found))
+
+
+app.command("affordable", cls=SectionedCommand)(command(AffordableSpec, _affordable))
 
 
 @app.command(cls=SectionedCommand)
@@ -330,7 +198,7 @@ def verify(
     with Ledger.open(url, create=False) as ledger:
         found = ledger.verify(known, trust)
     if as_json:
-        echo(json.dumps(view.findings(found), indent=2))
+        echo(jsonlib.dumps(view.findings(found), indent=2))
     else:
         signer = view.signer_in_words(known, trust)
         view.show_findings(found, out.screen(highlight=True), against_head=known is not None, signer=signer)
@@ -407,7 +275,7 @@ def report(
     from accounting.report import DELTAS, cited_by, write_report  # the other verbs need no template engine, and no mechanisms
     from dpselect.mechanisms import members
 
-    store = request.read(config).url_or(url)
+    store = request.url_or(url, config)
     out.require_targets({"--output": output}, store)
     if not check and (heads or trust):
         raise InvalidRequest("--no-verify checks nothing: leave out --heads and --trust, or --no-verify")
@@ -465,35 +333,26 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
                     raise InvalidEntry(
                         "a key is missing: without one a batch whose outcome is unknown could not be repeated safely"
                     )
-                curve, mechanism = (None if part is None else json.dumps(part) for part in what)
+                curve, mechanism = (None if part is None else jsonlib.dumps(part) for part in what)
                 terms: Any = {**common, **data}  # the ledger refuses what it does not know
                 yield _item(curve, mechanism), terms
         except AccountingError as error:
             raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
 
 
-def _charged(
-    curve: str | None,
-    mechanism: str | None,
-    event: Path | None,
-    sgd: tuple[float | None, float | None, int | None],
-    relation: Relation | None,
-) -> Any:
+def _charged(spec: ChargeSpec, relation: Relation | None) -> Any:
     """What the options say runs elsewhere; an event is priced under this relation."""
-    if sum((curve is not None, mechanism is not None, event is not None, any(part is not None for part in sgd))) != 1:
-        raise dps.InvalidRequest(
-            "what is charged is stated once: --curve, --mechanism, --event, or --noise-multiplier, --sampling-rate and --steps"
-        )
-    if curve is not None or mechanism is not None:
-        return _item(curve, mechanism)
+    if spec.curve is not None or spec.mechanism is not None:
+        return _item(spec.curve, spec.mechanism)
     from accounting import dp_events  # loads dp-accounting, which no other charge needs
 
-    if event is None:
-        noise, rate, steps = sgd
-        if noise is None or rate is None or steps is None:
-            raise dps.InvalidRequest("--noise-multiplier, --sampling-rate and --steps go together: they are one DP-SGD run")
-        return dp_events.from_dp_event(dp_events.dp_sgd(noise, rate, steps), relation)
-    return dp_events.from_dp_event(dp_events.event_from_json(read_text(event, InvalidEntry, "the event")), relation)
+    if spec.event is not None:
+        event = dp_events.event_from_json(read_text(Path(spec.event), InvalidEntry, "the event"))
+        return dp_events.from_dp_event(event, relation)
+    assert spec.noise_multiplier is not None
+    assert spec.sampling_rate is not None
+    assert spec.steps is not None
+    return dp_events.from_dp_event(dp_events.dp_sgd(spec.noise_multiplier, spec.sampling_rate, spec.steps), relation)
 
 
 def _item(curve: str | None, mechanism: str | None) -> Any:
@@ -506,23 +365,6 @@ def _item(curve: str | None, mechanism: str | None) -> Any:
     except InvalidEntry as error:
         raise dps.InvalidRequest(f"{option}: {error}; pass what its to_json wrote, or @FILE") from None
     return dps.Mechanism.from_json(text) if curve is None else Curve.from_json(text)
-
-
-def _release(stated: dict[str, Any], config: Path | None, session: dps.Session) -> dps.Mechanism:
-    """The mechanism that `topk` would run: it reads no log for it, so columns need no names."""
-    from dpselect.cli.from_model import asked
-    from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
-    from dpselect.spec import TopKSpec
-
-    stated |= {"relation": session.dataset.relation} if config is None else {}
-    try:
-        question = Question.of("", asked(TopKSpec, config, {"user": "user", "item": ["item"], **stated}))
-    except InvalidBudget as error:
-        raise InvalidBudget(
-            f"{error}. It is the budget of one release, or of as many as --releases says; with --releases alone it is "
-            "the dataset's"
-        ) from None
-    return question.spec.planned or choose(question, session.dataset.budget).mechanism
 
 
 def _found(session: dps.Session, release: dps.Mechanism | Curve) -> dict[str, Any]:

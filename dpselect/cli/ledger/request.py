@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -12,12 +11,12 @@ from typer import Option
 
 from accounting import Budget, Curve
 from accounting.address import masked
-from accounting.arguments import Relation
 from accounting.curves.base import CURVES
 from accounting.files import read_text
 from accounting.ledger import Heads, InvalidEntry, SigningKey
 from accounting.ledger.stored_text import read_json
 from dpselect import InvalidRequest
+from dpselect.spec.ledger_spec import InitSpec
 
 _KEY: Final = "DPSELECT_HEADS_KEY"
 
@@ -36,45 +35,23 @@ Trusted = Annotated[str | None, Option("--trust", help="Public key that must hav
 Earlier = Annotated[Path | None, Option("--heads", help="What `dpselect ledger heads` wrote earlier.")]
 
 
-@dataclass(frozen=True)
-class LedgerFile:
-    """The ledger's part of a file; nothing if there is none."""
+def url_or(stated: str | None, config: Path | None) -> str:
+    """The command line's URL, or a file's."""
+    if stated is not None:
+        return stated
+    if config is None:
+        raise InvalidRequest("no ledger is named: give --ledger, DPSELECT_LEDGER, or a file with a [ledger] (--config)")
+    from dpselect.cli import config as files  # knows every mechanism, which a ledger does without
 
-    url: str | None = None
-    dataset: str | None = None
-    budget: Budget | None = None
-    relation: Relation = "add_remove"
-    unit: str | None = None
-    period: tuple[str, ...] = ()
-    team: str | None = None
-    purpose: str | None = None
-
-    def url_or(self, stated: str | None) -> str:
-        """The command line's URL, or the file's."""
-        found = stated or self.url
-        if found is None:
-            raise InvalidRequest("no ledger is named: give --ledger, DPSELECT_LEDGER, or a file with a [ledger] (--config)")
-        return found
+    found = files.read(config).ledger
+    if found is None:
+        raise InvalidRequest(f"{masked(config)} has no [ledger]: add one with url and dataset")
+    return str(dict(found)["ledger"])
 
 
-def read(path: Path | None) -> LedgerFile:
-    """From a file, if one is named."""
-    if path is None:
-        return LedgerFile()
-    from dpselect.cli import config  # knows every mechanism, which a ledger does without
-
-    found = config.read(path)
-    if found.ledger is None:
-        raise InvalidRequest(f"{masked(path)} has no [ledger]: add one with url and dataset")
-    stated = dict(found.ledger)
-    named = {name: stated[name] for name in ("dataset", "unit", "team", "purpose")} | {"period": tuple(stated["period"] or ())}
-    return LedgerFile(url=stated["ledger"], budget=found.budget, relation=found.data.relation, **named)
-
-
-def in_unit(budget: Budget, order: str | None, mostly: str | None, only: str | None) -> Budget:
-    """The same (epsilon, delta), adding up what --order, --mostly or --only says; at most one of them."""
-    if sum(asked is not None for asked in (order, mostly, only)) > 1:
-        raise InvalidRequest("--order, --mostly and --only each say what charges are added up in: give one of them")
+def in_unit(spec: InitSpec) -> Budget:
+    """The (epsilon, delta) that is stated, adding up what order=, mostly= or only= says."""
+    budget, order, mostly, only = spec.budget, spec.order, spec.mostly, spec.only
     stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
     if order is not None:
         number = order.replace(".", "", 1).isdigit()
@@ -84,7 +61,7 @@ def in_unit(budget: Budget, order: str | None, mostly: str | None, only: str | N
     if mostly is None:
         return budget
     if budget.form != "approximate":
-        raise InvalidRequest("--mostly chooses how (epsilon, delta) is added up: give --epsilon and --delta")
+        raise InvalidRequest("mostly= chooses how (epsilon, delta) is added up: give epsilon= and delta=")
     return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=_curve_of(mostly))
 
 
@@ -105,7 +82,7 @@ def _curve_of(argument: str) -> Curve:
 def mode(text: str) -> int:
     """Permissions that --mode states."""
     if not re.fullmatch("0?[0-7]{3}", text):
-        raise InvalidRequest(f"--mode={text[:20]!r} states no permissions: give three octal digits, 640 for example")
+        raise InvalidRequest(f"mode={text[:20]!r} states no permissions: give three octal digits, 640 for example")
     return int(text, 8)
 
 

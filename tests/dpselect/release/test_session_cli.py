@@ -283,7 +283,7 @@ sensitivity = {{}}
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--k", "3", "--epsilon", "0.1"), "no dataset is named"),
+        (("--k", "3", "--epsilon", "0.1"), "--dataset go together"),
         (("--dataset", "clicks", "--epsilon", "0.1"), "--k is missing"),
         (("--dataset", "clicks", "--k", "3"), "the budget of one release"),
         (("--dataset", "clicks", "--k", "3", "--epsilon", "0.1"), "--delta is missing"),

@@ -1,0 +1,153 @@
+"""What a ledger is asked: to declare a dataset or a quota, to charge for what runs elsewhere, and how much more fits."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any, ClassVar, Self
+
+from pydantic import SkipValidation, model_validator
+
+from accounting.arguments import Relation
+from accounting.frozen import Count, Positive, Real
+from accounting.ledger import Scope, Window
+from dpselect.errors import InvalidRequest
+from dpselect.spec.base import Column, Flag, Spec, option
+from dpselect.spec.shared_fields import BudgetFields
+from dpselect.spec.topk_spec import TopKSpec
+
+_SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the dataset holds"
+_WHOSE, _SGD, _RESERVED = "Who, and what for", "DP-SGD", "Reservations"
+_URL = "The ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
+
+
+class LimitFields(BudgetFields):
+    """What all charges together may spend."""
+
+    epsilon: Real | None = option("What all charges together may spend, in nats.")
+    rho: Real | None = option("What they may spend under zero-concentrated privacy, in place of epsilon=.")
+
+
+class InitSpec(LimitFields):
+    """Make a ledger where there is none, and declare a dataset with its budget. A declaration is never changed."""
+
+    for_all_releases: ClassVar[bool] = True
+
+    ledger: str = option(_URL, default=..., metavar="URL", env="DPSELECT_LEDGER")
+    dataset: str | None = option("Declare this dataset as well.")
+    order: str | None = option("What charges are added up in: gaussian (mu^2), inf, or a Renyi order.", _SUMS)
+    mostly: str | None = option("Curve or mechanism (or @FILE): let most of these fit.", _SUMS, metavar="JSON")
+    only: str | None = option("Curve or mechanism (or @FILE): pay for these alone.", _SUMS, metavar="JSON")
+    relation: Relation = option("What neighbouring data differ by. Default: add_remove.", _HOLDS, "add_remove")
+    window: Window = option("Which rows share a budget. Default: whole, all of them.", _HOLDS, "whole")
+    time_zone: str = option("Where the days or months of window= begin. Default: UTC.", _HOLDS, "UTC", metavar="ZONE")
+    unit: str | None = option("Who is protected, in words. Default: user.", _HOLDS)
+    data_period: str | None = option("Which rows the dataset holds, in words.", _HOLDS)
+    actor: str | None = option("Who declares it. Default: the system's user.", _HOLDS)
+    most_per_release: Positive | None = option("The most that a single release may cost.", _LIMITS, metavar="EPSILON")
+    most_per_release_delta: Real = option("Of that; 0 by default.", _LIMITS, 0.0, metavar="DELTA")
+    most_in_all: Positive | None = option(
+        "The most that all periods of window= may cost somebody in all of them.", _LIMITS, metavar="EPSILON"
+    )
+    mode: str = option("Permissions of the new file. Default: 600, its owner alone.", "Output", "600", metavar="OCTAL")
+
+    @model_validator(mode="after")
+    def _adds_up_in_one_unit(self) -> Self:
+        if len(self.given("order", "mostly", "only")) > 1:
+            raise ValueError("order=, mostly= and only= each say what charges are added up in: give one of them")
+        return self
+
+
+class DatasetFields(Spec):
+    """A dataset of a ledger."""
+
+    ledger: str = option(_URL, default=..., metavar="URL", env="DPSELECT_LEDGER")
+    dataset: str = option("Name of a dataset that the ledger declares.", default=...)
+
+
+class ChargeSpec(DatasetFields):
+    """Charge for a curve or mechanism that runs outside of this package, before it runs."""
+
+    curve: str | None = option("The curve as JSON, or @FILE.")
+    mechanism: str | None = option("The mechanism as JSON, or @FILE.")
+    event: SkipValidation[str | PathLike[str] | None] = option("JSON file with an event of dp-accounting.", metavar="FILE")
+    batch: SkipValidation[str | PathLike[str] | None] = option(
+        "JSON lines, each with curve or mechanism, key, and what options say: all or none.", metavar="FILE"
+    )
+    relation: Relation | None = option("What a bare curve was proved for; a mechanism states its own.")
+    count: Count = option("How many times it runs, at least once.", default=1)
+    key: str | None = option("Idempotency key: a retry with it charges nothing.")
+    noise_multiplier: Real | None = option("Of DP-SGD: noise, in norms a gradient is clipped to.", _SGD)
+    sampling_rate: Real | None = option("The chance with which a record is in a batch.", _SGD)
+    steps: Count | None = option("How many batches there are.", _SGD)
+    period: SkipValidation[Any] = option("Period whose rows are read; may be repeated.", "Time", many=True)
+    time_zone: str | None = option("By whose clock the periods begin. Default: UTC.", "Time", metavar="ZONE")
+    label: str | None = option("What for. No private data: it is stored in clear.", _WHOSE)
+    actor: str | None = option("On whose behalf. Default: the system's user.", _WHOSE)
+    team: str | None = option("Whose work it is, where there are quotas by team.", _WHOSE)
+    purpose: str | None = option("What for, where there are quotas by purpose.", _WHOSE)
+    fingerprint: str | None = option("Names the rows; not a plain hash of them.", _WHOSE)
+    override: str | None = option("Why it may cost more than a single release may; recorded.", _WHOSE)
+    reserve: Flag = option("Only reserve; then commit, or void before data are read.", _RESERVED, False)
+    expires_in: Positive | None = option("Of a reservation: then it is given back.", _RESERVED, metavar="SECONDS")
+
+    @model_validator(mode="after")
+    def _states_once_what_is_charged(self) -> Self:
+        if self.expires_in is not None and not self.reserve:
+            raise ValueError("expires_in= is a reservation's: add reserve=True, for a charge cannot be given back")
+        sgd = self.given("noise_multiplier", "sampling_rate", "steps")
+        ways = (self.curve, self.mechanism, self.event, sgd or None)
+        if self.batch is not None:
+            if any(way is not None for way in (*ways, self.key)) or self.count != 1 or self.reserve:
+                raise ValueError(
+                    "batch= states what is charged in its lines: leave out curve=, mechanism=, event=, steps=, key=, count= and "
+                    "reserve="
+                )
+        elif sum(way is not None for way in ways) != 1:
+            raise ValueError(
+                "what is charged is stated once: curve=, mechanism=, event=, or noise_multiplier=, sampling_rate= and steps="
+            )
+        elif 0 < len(sgd) < 3:
+            raise ValueError("noise_multiplier=, sampling_rate= and steps= go together: they are one DP-SGD run")
+        return self
+
+
+class QuotaSpec(LimitFields, DatasetFields):
+    """Limit what a person, a team, a purpose or a stretch of the data's time may spend of a dataset's budget.
+
+    A quota is a limit and never an allowance beyond the budget. What was charged before counts. It adds up mu^2, or declared
+    releases, where the dataset's budget does.
+    """
+
+    name: str | None = option("Of the quota; the same name again replaces it.")
+    by: Scope | None = option("Whose charges count. Default: everybody's together.")
+    of: str | None = option("The one who is limited. Default: each by this much.")
+    among: SkipValidation[Any] = option("A name that has the limit; others are refused. May be repeated.", many=True)
+    window: Window = option("Limit each such period of the data, or all rows.", default="whole")
+    rolling: Count | None = option("Limit every N consecutive periods, 30 days for example.", metavar="N")
+    withdraw: Flag = option("Take the quota away. The dataset's budget stays.", default=False)
+    actor: str | None = option("Who declares it. Default: the system's user.")
+
+    @model_validator(mode="after")
+    def _withdraws_nothing_else(self) -> Self:
+        limits = self.given("epsilon", "delta", "rho", "by", "of", "among", "rolling")
+        if self.withdraw and (limits or self.window != "whole"):
+            raise ValueError("withdraw= goes with name= alone: what is withdrawn has no limit and no scope")
+        return self
+
+
+class AffordableSpec(TopKSpec):
+    """How many more releases fit, made as `topk` would with these options; what runs out first, and what to change.
+
+    The options are those of topk. No log is read and nothing is charged: columns need no names.
+    """
+
+    user: SkipValidation[Column] = option("Column of users. Nothing is read of it.", default="user", metavar="COLUMN")
+    item: SkipValidation[Any] = option("Column of items. Nothing is read of it.", default="item", metavar="COLUMN", many=True)
+
+    @model_validator(mode="after")
+    def _asks_about_one_release(self) -> Self:
+        if self.ledger is None:
+            raise InvalidRequest("no dataset is named: give ledger= and dataset=, or a file with a [ledger] (config=)")
+        if self.every is not None or self.horizon is not None:
+            raise ValueError("every= and horizon= are of series, and this is about one release, or releases= of them")
+        return self
