@@ -11,7 +11,8 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan import Profile
+from dpselect.plan import Part, Profile
+from dpselect.plan.plan import Judge, Task
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -74,3 +75,26 @@ def wide(mechanism: dps.Mechanism, k: int) -> Iterator[dps.Mechanism]:
         grid = {}
     for values in itertools.product(*grid.values()):
         yield mechanism.model_copy(update=dict(zip(grid, values, strict=True)))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.exists(), reason="needs ../shared/data, which is not part of the project")
+@pytest.mark.parametrize(("k", "epsilon"), [(10, 0.5), (10, 1.0), (100, 1.0)])
+@pytest.mark.parametrize("city", [0, 1], ids=["new york", "tokyo"])
+def test_a_guess_promises_little_too_much(tmp_path: Path, city: int, k: int, epsilon: float) -> None:
+    """Told a log's items, users and mean of items per user, and an exponent of 1, a plan is .15 above what the log gives at most.
+
+    The log's own recall is by the quick formula, which is off by .02.
+    """
+    frame = pytest.importorskip("pandas").read_parquet(DATA / "foursquare" / "foursquare_nyc_tky_pairs_reconstructed.parquet")
+    log = frame[frame["city"] == sorted(frame["city"].unique())[city]]
+    log.to_csv(tmp_path / "log.csv", index=False)
+    real = Profile.of_log(tmp_path / "log.csv", user="user_id", item="item_id", public=True)
+    assert real.users is not None
+    assert real.loads is not None
+    guess = Profile.zipf(1.0, real.size, round(real.users), items_per_user=round(real.loads.mean, 1))
+    budget = acc.Budget(epsilon=epsilon, delta=1e-6)
+    found = dps.plan(budget, k, profile=guess, domain="unknown", rounds=100).recommended
+    part = Part(releases=1, k=k)
+    task = Task(budget, (part,), real, "unknown", False, dps.Sensitivity.of_counts("add_remove", None), "together")
+    assert found.expected - Judge(100, 0, 0.95, "recall").recall(found, task) <= 0.17
