@@ -57,11 +57,11 @@ def test_labels_that_look_like_a_missing_value_are_named(label: str) -> None:
 
 def test_a_catalogue_is_held_against_the_log() -> None:
     """How many of its items occur, and how many would if they were written otherwise."""
-    rows = [("a", "007"), ("b", "Zoo"), ("c", "9.0"), ("d", "pier"), ("e", "pier")]
-    found = checked(rows, ["7", "zoo", "9", "pier", "moon"]).catalogue
+    rows = [("a", "007"), ("b", "Zoo"), ("c", "9.0"), ("d", "pier"), ("e", "pier"), ("f", "008")]
+    found = checked(rows, ["7", "8", "zoo", "9", "pier", "moon"]).catalogue
     assert found is not None
-    assert (found.listed, found.occurring, found.users) == (5, 1, 2)
-    assert list(found.otherwise.values()) == [1, 1, 1]
+    assert (found.listed, found.occurring, found.users) == (6, 1, 2)
+    assert list(found.otherwise.values()) == [1, 2, 1]
     integers = check(pa.table({"u": [1, 2], "i": [7, 8]}), Reading(**COLUMNS), [7, "8", 9]).catalogue
     assert integers is not None
     assert integers.occurring == 2
