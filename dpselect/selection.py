@@ -166,7 +166,7 @@ class Selection(Frozen):
         """
         return cls.model_validate_json(text)
 
-    def columns(self, margin: float | None = None) -> dict[str, tuple[Any, ...]]:
+    def columns(self, margin: float | None = None, *, at_least: bool = False) -> dict[str, tuple[Any, ...]]:
         """What was released as columns of one row per item: rank, item, value, low and high; group first where there are groups.
 
         rank is the place from 1 (within its group), None where only the set is released; item the label, or else the position;
@@ -174,6 +174,7 @@ class Selection(Frozen):
 
         Args:
             margin: half the width of an interval around each value, score units: `WithValues.margin(confidence)`.
+            at_least: whether the low end alone holds, as where users were clipped: high is None then.
 
         Raises:
             InvalidRequest: the margin is not a finite number > 0, or the selection has no values.
@@ -191,7 +192,8 @@ class Selection(Frozen):
                     "margin is of values, and this selection has none: release them, with WithValues for example"
                 )
             half, values = float(margin), self.values
-            ends = {"low": tuple(value - half for value in values), "high": tuple(value + half for value in values)}
+            ends["low"] = tuple(value - half for value in values)
+            ends["high"] = nothing if at_least else tuple(value + half for value in values)
         return {
             **({} if self.groups is None else {"group": self.groups}),
             "rank": tuple(next(ranks[group]) for group in self.groups or nothing) if self.ordered else nothing,
@@ -200,16 +202,16 @@ class Selection(Frozen):
             **ends,
         }
 
-    def to_arrow(self, margin: float | None = None) -> pyarrow.Table:
+    def to_arrow(self, margin: float | None = None, *, at_least: bool = False) -> pyarrow.Table:
         """`columns` as a pyarrow Table: rank int64; item (and group) int64, uint64 or text; value, low and high float64.
 
         Raises:
             MissingExtra: pyarrow is not installed.
             InvalidRequest: as `columns`; or items are integers and text, of which two would be written alike.
         """
-        return _table(self.columns(margin))
+        return _table(self.columns(margin, at_least=at_least))
 
-    def to_pandas(self, margin: float | None = None) -> pandas.DataFrame:
+    def to_pandas(self, margin: float | None = None, *, at_least: bool = False) -> pandas.DataFrame:
         """`to_arrow` as a pandas DataFrame.
 
         Raises:
@@ -217,16 +219,16 @@ class Selection(Frozen):
             InvalidRequest: as `to_arrow`.
         """
         _needed("pandas", "pandas")
-        return self.to_arrow(margin).to_pandas()
+        return self.to_arrow(margin, at_least=at_least).to_pandas()
 
-    def to_polars(self, margin: float | None = None) -> polars.DataFrame:
+    def to_polars(self, margin: float | None = None, *, at_least: bool = False) -> polars.DataFrame:
         """`to_arrow` as a Polars DataFrame.
 
         Raises:
             MissingExtra: Polars or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        return _needed("polars", "polars").from_arrow(self.to_arrow(margin))
+        return _needed("polars", "polars").from_arrow(self.to_arrow(margin, at_least=at_least))
 
     def _repr_html_(self) -> str:
         from accounting.page.templates import card  # notebooks only

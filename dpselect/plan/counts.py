@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any, Literal, Self, final
@@ -175,15 +175,23 @@ class Interval:
         half_width: score units.
         confidence: with which it holds: for each item by itself, whatever was selected, or for all of them at once.
         among: None for each by itself; otherwise for all of at most this many items, selected or not.
+        at_least: whether users were clipped or bounded, so that their true number is the low end at least, and may be above the
+            high one, which is left out.
     """
 
     half_width: float
     confidence: float = 0.95
     among: int | None = None
+    at_least: bool = False
 
     def words(self) -> str:
         """How they hold, as a phrase."""
         percent = f"{100 * self.confidence:g} %"
+        if self.at_least:
+            return f"users count in part, so that only the low ends are of users, at least so many: {self._how(percent)}"
+        return self._how(percent)
+
+    def _how(self, percent: str) -> str:
         if self.among is None:
             return f"each holds with {percent}, whatever was selected"
         return f"all hold at once with {percent}, if at most {self.among:,} items take part (values show the noise that chose)"
@@ -203,8 +211,21 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None =
     Raises:
         InvalidRequest: `confidence` is not in (0, 1).
     """
-    if not mechanism.releases_values:
-        return None
+    found = _interval(mechanism, confidence, among) if mechanism.releases_values else None
+    return None if found is None else replace(found, at_least=_in_part(mechanism))
+
+
+def _in_part(mechanism: Mechanism) -> bool:
+    """Whether some users may count for less than they are, or in fewer items and groups."""
+    if isinstance(mechanism, mechanisms.PerGroup):
+        return True
+    if isinstance(mechanism, mechanisms.WithValues) and mechanism.clip is not None:
+        return mechanism.most_lost > 0
+    covers = mechanism.covers
+    return (covers.l0, covers.l1, covers.l2) != (None, None, None)
+
+
+def _interval(mechanism: Mechanism, confidence: float, among: int | None) -> Interval | None:
     if isinstance(mechanism, mechanisms.WithValues):
         return Interval(mechanism.margin(confidence), confidence)
     if isinstance(mechanism, mechanisms.PerGroup):

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Self, final
 
@@ -15,7 +15,7 @@ import dpselect as dps
 from dpselect.errors import Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
-from dpselect.plan.counts import interval
+from dpselect.plan.counts import Interval, interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.release.doubts import doubts
 from dpselect.release.promise import Promise, guarantee, promise, promise_in_words, risk_in_words
@@ -139,15 +139,19 @@ class Answer:
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
         """What was released as columns: see `Selection.columns`, with intervals around noisy values."""
-        return self.selection.columns(self._margin())
+        return self.selection.columns(**self._ends())
 
     def to_arrow(self) -> Any:
         """A pyarrow Table of one row per item: see `Selection.to_arrow`, with intervals around noisy values."""
-        return self.selection.to_arrow(self._margin())
+        return self.selection.to_arrow(**self._ends())
 
     def to_pandas(self) -> Any:
         """The same as a pandas DataFrame."""
-        return self.selection.to_pandas(self._margin())
+        return self.selection.to_pandas(**self._ends())
+
+    def to_polars(self) -> Any:
+        """The same as a Polars DataFrame."""
+        return self.selection.to_polars(**self._ends())
 
     def lines(self) -> list[str]:
         """What is promised and what it cost, in words, and what to beware of."""
@@ -175,9 +179,16 @@ class Answer:
         below = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
 
-    def _margin(self) -> float | None:
+    @property
+    def interval(self) -> Interval | None:
+        """The interval around each value; None where none is known. Sums are of what is cut, and not of users."""
         around = interval(self.mechanism)
-        return None if around is None or self.values is None else around.half_width
+        summed = self.question.reading.value is not None
+        return replace(around, at_least=False) if around is not None and summed else around
+
+    def _ends(self) -> dict[str, Any]:
+        around = None if self.values is None else self.interval
+        return {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
 
 
 def cautions(question: Question) -> list[str]:

@@ -24,7 +24,6 @@ from accounting.files import PRIVATE, new_file, read_text, require_new
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
-from dpselect.plan.counts import interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
 from dpselect.release.answer import Answer, PaidCharge
@@ -81,7 +80,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "selection": _selection(answer.selection),
         **({} if answer.shown is None else {"shown": json.loads(answer.shown.to_json())}),
         **({} if answer.selection.values is None else {"unit": answer.unit or "shares of users, cut by the clip"}),
-        "intervals": None if (around := interval(mechanism)) is None else asdict(around),
+        "intervals": None if (around := answer.interval) is None else asdict(around),
         "guarantee": _guarantee(promise(paid, question.budget), question.budget),
         "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
         "mechanism": json.loads(mechanism.to_json()),
@@ -303,8 +302,8 @@ def restored(content: str, question: Question) -> Answer:
 _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
 
 
-def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> bytes:
-    held, text = selection.columns(margin), io.StringIO()
+def _as_csv(selection: Selection, ends: dict[str, Any], *, defused: bool) -> bytes:
+    held, text = selection.columns(**ends), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(held)
     for row in zip(*held.values(), strict=True):
@@ -313,9 +312,9 @@ def _as_csv(selection: Selection, margin: float | None, *, defused: bool) -> byt
     return text.getvalue().encode()
 
 
-def _as_parquet(selection: Selection, margin: float | None, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
+def _as_parquet(selection: Selection, ends: dict[str, Any], *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
     written = io.BytesIO()
-    import_module("pyarrow.parquet").write_table(selection.to_arrow(margin), written)
+    import_module("pyarrow.parquet").write_table(selection.to_arrow(**ends), written)
     return written.getvalue()
 
 
@@ -378,14 +377,14 @@ class AnswerFile:
         """Write the table of a recorded answer, unless it is there."""
         if self.output is None or self.output == self.record or self.output.exists():
             return
-        held = {name: json.dumps(part) for name, part in json.loads(content).items()}
-        self._table(Selection.from_json(held["selection"]), Mechanism.from_json(held["mechanism"]))
+        held = json.loads(content)
+        self._table(Selection.from_json(json.dumps(held["selection"])), held["intervals"])
 
-    def _table(self, selection: Selection, mechanism: Mechanism) -> None:
+    def _table(self, selection: Selection, around: Mapping[str, Any] | None) -> None:
         assert self.output is not None
-        margin = None if (around := interval(mechanism)) is None else around.half_width
+        ends = {} if around is None else {"margin": around["half_width"], "at_least": around["at_least"]}
         with new_file(self.output, "--output", mode=PRIVATE) as file:
-            file.write(TABLES[self.output.suffix.lower()](selection, margin, defused=self.defused))
+            file.write(TABLES[self.output.suffix.lower()](selection, ends, defused=self.defused))
 
     def keep(self, answer: Any) -> str | None:
         """Write the file, before the ledger is told that the answer was released; its hash is told as well.
@@ -397,7 +396,7 @@ class AnswerFile:
         try:
             written = write_private(self.record, self.texts[self.record.suffix.lower()](answer))
             if self.record != self.output:
-                self._table(answer.selection, answer.mechanism)
+                self._table(answer.selection, None if answer.interval is None else asdict(answer.interval))
         except OutputError as error:
             self.failure = error
             return None

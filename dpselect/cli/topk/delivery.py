@@ -17,7 +17,7 @@ from accounting.errors import OutputError
 from dpselect.cli import out
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
-from dpselect.plan.counts import Interval, interval, without_counts
+from dpselect.plan.counts import Interval, without_counts
 from dpselect.release.answer import Answer, DryRun
 from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, risk_in_words, rounded_up
 from dpselect.release.question import Question
@@ -74,7 +74,7 @@ def _outcome(answer: Answer) -> str:
 
 def _interval(answer: Answer) -> Interval | None:
     """The interval around each value that is shown: shares of users, which a clip leaves, are not."""
-    return interval(answer.mechanism) if answer.unit is not None and answer.selection.values is not None else None
+    return answer.interval if answer.unit is not None and answer.selection.values is not None else None
 
 
 def _items(answer: Answer, notes: Mapping[Label, str] | None, around: Interval | None) -> RenderableType:
@@ -90,7 +90,7 @@ def _items(answer: Answer, notes: Mapping[Label, str] | None, around: Interval |
     heads = ["rank" if selection.ordered else "", "item", "", "", ""]
     if values is not None:
         heads[2] = "users (noisy)" if whole else f"noisy sum of {_column(unit)}"
-        heads[3] = "" if around is None else f"{100 * around.confidence:g} % interval"
+        heads[3] = "" if around is None else f"{100 * around.confidence:g} % {'at least' if around.at_least else 'interval'}"
     table.add_row(*(Text(word, style="bold") for word in ([] if selection.groups is None else ["group"]) + heads))
     for place, (label, rank) in enumerate(zip(labels, selection.columns()["rank"], strict=True)):
         value, between = ("", "") if values is None else _value(values[place], around, whole=whole)
@@ -106,9 +106,10 @@ def _items(answer: Answer, notes: Mapping[Label, str] | None, around: Interval |
 def _value(value: float, around: Interval | None, *, whole: bool) -> tuple[str, str]:
     """A noisy score and the interval around it; counts in whole users, the interval rounded outward."""
     if not whole:
-        ends = () if around is None else (value - around.half_width, value + around.half_width)
-        return _short(value), " to ".join(map(_short, ends))
-    ends = () if around is None else (math.floor(value - around.half_width), math.ceil(value + around.half_width))
+        sums = [] if around is None else [value - around.half_width, value + around.half_width]
+        return _short(value), " to ".join(map(_short, sums))
+    ends = [] if around is None else [math.floor(value - around.half_width), math.ceil(value + around.half_width)]
+    ends = ends[:1] if around is not None and around.at_least else ends
     return f"{value:,.0f}", " to ".join(f"{end:,}" for end in ends)
 
 

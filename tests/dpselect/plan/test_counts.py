@@ -132,6 +132,27 @@ def test_intervals_hold_for_what_is_selected(mechanism: Any) -> None:
     assert (np.abs(values - 1000) > alone).mean() > 0.05  # the luckiest are off by more than any one candidate is
 
 
+def test_users_who_count_in_part_are_at_least_so_many() -> None:
+    """A clip or a bound takes users away and adds none: the low end holds for their true number, and no high end is stated."""
+    select, few = dps.PeelingTopK(k=3, noise="exponential", scale=20.0), dps.Sensitivity(l0=2)
+    recounted = [dps.WithValues(mechanism=select, noise="gaussian", scale=5.0, clip=clip) for clip in (1.0, 1.5)]
+    part = [
+        *recounted,
+        dps.PerGroup(mechanism=dps.WithValues(mechanism=select, noise="laplace", scale=4.0), max_groups_per_user=2),
+    ]
+    part.append(dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=few))
+    whole = [dps.WithValues(mechanism=select, noise="gaussian", scale=5.0, clip=clip) for clip in (None, 2.0)]
+    for mechanisms, short in ((part, True), (whole, False)):
+        for mechanism in mechanisms:
+            around = dps.interval(mechanism)
+            assert around is not None
+            assert around.at_least == short, mechanism
+            assert ("at least so many" in around.words()) == short
+    selection = dps.Selection(indices=(4, 1), ordered=True, values=(30.0, 20.0))
+    assert selection.columns(5.0, at_least=True)["low"] == (25.0, 15.0)
+    assert selection.columns(5.0, at_least=True)["high"] == (None, None)
+
+
 def test_what_an_interval_says() -> None:
     """Without values there is none; a histogram's holds for a stated number of items; discovered domains are counted."""
     assert dps.interval(dps.PermuteAndFlip(epsilon=1.0)) is None

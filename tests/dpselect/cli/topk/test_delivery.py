@@ -294,8 +294,10 @@ def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_a
         with target.open(newline="") as stream:
             rows = list(csv.DictReader(stream))
         assert sorted(row["item"] for row in rows) == sorted(shown)
-        assert all(float(row["low"]) < float(row["high"]) for row in rows)
-        assert sorted(json.loads(Path(f"{target}.json").read_text())["selection"]["labels"]) == sorted(bad)
+        kept = json.loads(Path(f"{target}.json").read_text())
+        assert all(float(row["low"]) < float(row["value"]) for row in rows)
+        assert {row["high"] == "" for row in rows} == {kept["intervals"]["at_least"]}  # where users count in part
+        assert sorted(kept["selection"]["labels"]) == sorted(bad)
     refused = CliRunner().invoke(app, [*asked.split(), "--output", f"{tmp_path}/top.json", "--spreadsheet-safe"])
     assert "--spreadsheet-safe changes the text of a CSV" in refused.stderr
 
