@@ -70,7 +70,7 @@ class KeptFields(StateFields, PayerFields):
     """A horizon that is kept: who pays for it, and where its private state is."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        "URL of the ledger, or path of its SQLite file.", default=..., metavar="URL", env="DPSELECT_LEDGER"
+        "The ledger: its URL, or the path of its SQLite file.", default=..., metavar="URL", env="DPSELECT_LEDGER"
     )
     dataset: str | None = option("Dataset of the ledger whose budget pays.", default=...)
     key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=...)
