@@ -17,7 +17,7 @@ from dpselect.plan.counts import COUNTS_AGAIN
 from dpselect.plan.learn import End, Learnt
 from dpselect.plan.plan import Plan, Progress, budget_for, plan
 from dpselect.plan.profile import Groups, Profile
-from dpselect.plan.request import TopKRequest
+from dpselect.plan.request import ALL, TopKRequest
 from dpselect.sensitivity import Sensitivity
 from dpselect.spec import FileFields, PlanSpec
 
@@ -30,13 +30,14 @@ _KNOWN = (
 
 def answered(spec: PlanSpec, profile: Profile | None = None, progress: Progress | None = None) -> Plan:
     """The plan; what is not stated is left to the defaults of `dpselect.plan.plan`."""
-    size: dict[str, Any] = {"k": spec.k, "releases": spec.releases or 1}
+    profile = profile or profile_of(spec)
+    size: dict[str, Any] = {"k": size_on(profile, spec), "releases": spec.releases or 1}
     if spec.schedule is not None:
         size = {"schedule": [(part.releases, part.k) for part in spec.schedule]}
     stated: dict[str, Any] = {name: getattr(spec, name) for name in ("order", "rank_by", "rounds", "level", "seed", "mechanisms")}
     return plan(
         spec.budget,
-        profile=profile or profile_of(spec),
+        profile=profile,
         progress=progress,
         **size,
         **{name: value for name, value in stated.items() if value is not None},
@@ -48,6 +49,14 @@ def answered(spec: PlanSpec, profile: Profile | None = None, progress: Progress 
         with_counts=bool(spec.with_counts),
         groups=_groups(spec),
     )
+
+
+def size_on(profile: Profile, spec: PlanSpec) -> int | None:
+    """How many items a release has at most, where the data look like the profile."""
+    if spec.k != "all":
+        return spec.k
+    curve = profile.on_curve()
+    return curve.touched if spec.unknown_domain else curve.size
 
 
 def _groups(spec: PlanSpec) -> Groups | None:
@@ -225,7 +234,7 @@ def quick(spec: PlanSpec) -> QuickPlan:
     if bool(spec.unknown_domain) == (spec.items is not None):
         raise InvalidRequest("quick= needs items=, how many items the public catalogue has, or unknown_domain=; not both")
     request = TopKRequest(
-        k=spec.k,
+        k=(spec.items or ALL) if spec.k == "all" else spec.k,
         sensitivity=Sensitivity.of_counts(spec.relation, spec.max_items_per_user),
         candidates=spec.items,
         releases=spec.releases or 1,

@@ -15,6 +15,9 @@ from dpselect.errors import InvalidRequest
 from dpselect.noise import NoiseName
 from dpselect.sensitivity import Sensitivity
 
+ALL = 1_000_000
+"""k where all items are asked for that are safe to show, and no catalogue says how many there are."""
+
 _NEAR = Fraction(1, 10**12)  # a float that is an n-th but for its rounding is one
 
 

@@ -33,7 +33,7 @@ from dpselect.plan.candidates import (
 from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
 from dpselect.plan.learn import LEARN, Informed, Learning, Learnt, learning_asked
 from dpselect.plan.profile import Profile
-from dpselect.plan.request import BudgetShare, TopKRequest
+from dpselect.plan.request import ALL, BudgetShare, TopKRequest
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 from dpselect.spec import LedgerFields, TopKSpec
@@ -193,8 +193,6 @@ class Question:
         return {"source": named(self.source), "reading": how, "release": asked}
 
 
-ALL = 1_000_000
-"""k where all are asked for that are safe to show, and no catalogue says how many items there are."""
 UNASKED = {"buckets", "memory_limit", "salt"}
 """Fields of a reading that are not part of the question."""
 _BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")

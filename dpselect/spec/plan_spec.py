@@ -15,7 +15,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.plan.plan import Charged, Criterion, Part
 from dpselect.spec.base import Column, Flag, Seed, Spec, option
 from dpselect.spec.shared_fields import BudgetFields, FileFields, item_columns
-from dpselect.spec.topk_spec import Over
+from dpselect.spec.topk_spec import Over, size_of
 
 if TYPE_CHECKING:
     from accounting import Ledger
@@ -215,7 +215,12 @@ class PlanFields(VotesFields, OverTimeFields, AnswerFields, ProfileFields):
 class SizeFields(Spec):
     """How much a release holds."""
 
-    k: Count | None = option("How many items to release, at least 1.", metavar="N", ways="periods quick")
+    k: Count | Literal["all"] | None = option(
+        "How many items to release, at least 1; or all that are safe to show.",
+        metavar="N|all",
+        parse=size_of,
+        ways="periods quick",
+    )
 
 
 class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):

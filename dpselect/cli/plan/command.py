@@ -25,7 +25,7 @@ from dpselect.cli.config import Config, read
 from dpselect.cli.from_model import command, flags
 from dpselect.cli.pate.plan import answer_pate
 from dpselect.errors import InvalidRequest, printable
-from dpselect.plan.asked import QuickPlan, answered, arriving, enough, profile_of, quick
+from dpselect.plan.asked import QuickPlan, answered, arriving, enough, profile_of, quick, size_on
 from dpselect.plan.charts import Chart, explore, write_page
 from dpselect.plan.horizon_plan import HorizonPlan, plan_horizon
 from dpselect.plan.plan import (
@@ -365,12 +365,13 @@ _BARS = "▁▂▃▄▅▆▇█"
 
 
 def _plan_horizon(spec: PlanSpec, *, json: bool) -> None:
-    if spec.k is None:
+    profile = arriving(spec)
+    if (k := size_on(profile, spec)) is None:
         raise InvalidRequest("no size is stated: give k=, how many items each period releases")
     found = plan_horizon(
         spec.budget,
-        spec.k,
-        arriving(spec),
+        k,
+        profile,
         count=spec.count or "period",
         window=spec.window,
         unknown=bool(spec.unknown_domain),

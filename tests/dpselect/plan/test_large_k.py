@@ -13,8 +13,11 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cli.app import app
 from dpselect.mechanisms import LimitedDomain
+from dpselect.plan import Profile
+from dpselect.plan.asked import answered
 from dpselect.plan.learn import Informed
 from dpselect.plan.request import TopKRequest
+from dpselect.spec import PlanSpec
 
 LOG = Path(__file__).parents[4] / "shared" / "cases" / "leading_zero.csv"
 USERS = [380, 350, 320, 290, 260, 230, 200, 170, 140, 110]
@@ -67,3 +70,12 @@ def test_what_competes_for_very_many_places_is_priced_for_a_few() -> None:
     sizes = [one.mechanism.k for one in informed.candidates.choices if isinstance(one.mechanism, LimitedDomain)]
     assert sizes
     assert max(sizes) <= 1000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("unknown", "size"), [(False, 40), (True, 33)])
+def test_a_plan_of_all_is_of_the_items_that_there_are(unknown: bool, size: int) -> None:
+    """Of a catalogue all it names; of an unknown domain all that anybody has."""
+    profile = Profile.of_counts([100.0 - item for item in range(33)] + [0.0] * 7, public=True)
+    spec = PlanSpec(k="all", epsilon=1.0, delta=1e-6, shape="uniform", unknown_domain=unknown, rounds=100)
+    assert answered(spec, profile).parts[0].k == size
