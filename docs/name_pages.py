@@ -36,9 +36,10 @@ def _first(value: object) -> str:
 
 def _line(package: str, name: str, value: object) -> str:
     """A row of the table: the name leads to its reference."""
-    page = f"reference/{package}.{name}.md"
-    if inspect.ismodule(value):
-        shown = f"[`{name}`]({page})" if (DOCS / page).exists() else f"`{name}`"
+    if inspect.ismodule(value):  # with a page of its own, or on that of its package
+        own_page = f"reference/{package}.{name}.md"
+        page = own_page if (DOCS / own_page).exists() else f"reference/{package}.md"
+        shown = f"[`{name}`]({page})"
     elif inspect.isclass(value) or inspect.isfunction(value):
         own = getattr(importlib.import_module("dpselect"), name, None) is value
         home = "dpselect" if own else package
