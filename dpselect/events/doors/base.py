@@ -217,6 +217,13 @@ class Given:
             if field not in but and (stated := getattr(self, field)) is not None:
                 raise EventLogError(f"{field}={stated!r} is for csv and tsv, and this is {what}: leave it out")
 
+    def of_database(self) -> str:
+        """How messages name what is read of a database: a table or a query, one of which must be stated."""
+        self.require_no_file("a database")
+        if (self.table is None) == (self.query is None):
+            raise EventLogError("a database needs table= or query=, and not both: what to read of it")
+        return f"table {self.table!r}" if self.table is not None else "the query"
+
     def require_as_written(self, what: str) -> None:
         """Refuse what would write labels anew, where that is not built."""
         for field in ("null", "split", "normalize"):
@@ -287,6 +294,20 @@ def literal(text: str) -> str:
 def located(path: Path) -> str:
     """An SQL string for this very file, whose folder (TMPDIR is the user's) may hold characters of a pattern."""
     return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
+
+
+def spooled(path: Path, types: Mapping[str, str]) -> str:
+    r"""SQL of a file that was written here: CSV without a header, text in quotes, what is missing as \N without.
+
+    Args:
+        types: the engine's type of each column, by role.
+    """
+    declared = ", ".join(f"'{SHORT[role]}': '{kind}'" for role, kind in types.items())
+    return (
+        f"read_csv({located(path)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "
+        "escape = '\"', nullstr = '\\N', allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
+        "new_line = '\\n', hive_partitioning = false)"
+    )
 
 
 def described(types: Sequence[tuple[Any, ...]], columns: Mapping[str, object], what: str) -> Kinds:

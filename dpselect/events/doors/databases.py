@@ -18,7 +18,7 @@ from uuid import UUID
 from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import SHORT, Given, Rows, by_name, by_path, is_condition, literal, located, quoted, selected
+from dpselect.events.doors.base import Given, Rows, by_name, by_path, is_condition, literal, quoted, selected, spooled
 from dpselect.events.engine import Engine
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
@@ -35,10 +35,7 @@ def accepts(given: Given) -> bool:
 
 def rows(engine: Engine, given: Given) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`."""
-    given.require_no_file("a database")
-    if (given.table is None) == (given.query is None):
-        raise EventLogError("a database needs table= or query=, and not both: what to read of it")
-    what = f"table {given.table!r}" if given.table is not None else "the query"
+    what = given.of_database()
     if _scheme(given.source) == "duckdb":
         return _attached(engine, given, what)
     return _fetched(engine, given, what)
@@ -116,12 +113,7 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
         )
     if failure:
         raise EventLogError(failure)
-    declared = ", ".join(f"'{SHORT[role]}': 'VARCHAR'" for role in places)
-    sql = (
-        f"SELECT * FROM read_csv({located(target)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', "
-        "quote = '\"', escape = '\"', nullstr = '\\N', allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
-        "new_line = '\\n', hive_partitioning = false)"
-    )
+    sql = f"SELECT * FROM {spooled(target, dict.fromkeys(places, 'VARCHAR'))}"
     return Rows(sql, target.stat().st_size, what, dict.fromkeys(places, "str"))
 
 

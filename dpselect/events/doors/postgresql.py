@@ -14,12 +14,11 @@ from typing import Any
 from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, literal, located
+from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, spooled
 from dpselect.events.doors.formats import CSV
 from dpselect.events.engine import Engine
 
 _SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
-_NULL = r"\N"  # unquoted; all text is quoted
 # Types by the object number that PostgreSQL has for them, as the engine's.
 _NUMERIC = 1700
 _TYPES: Mapping[int, str] = {
@@ -36,10 +35,7 @@ def accepts(given: Given) -> bool:
 
 def rows(engine: Engine, given: Given) -> Rows:
     """The columns of `table` (perhaps schema.table), or of `query`."""
-    given.require_no_file("a database")
-    if (given.table is None) == (given.query is None):
-        raise EventLogError("a database needs table= or query=, and not both: what to read of it")
-    what = f"table {given.table!r}" if given.table is not None else "the query"
+    what = given.of_database()
     try:
         psycopg = importlib.import_module("psycopg")
     except ImportError:
@@ -102,16 +98,10 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
         for block in stream:
             file.write(block)
     CSV.require_lines(target, what)
-    declared = ", ".join(f"'{SHORT[role]}': '{kind}'" for role, kind in stored.items())
-    relation = (
-        f"read_csv({located(target)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "
-        f"escape = '\"', nullstr = {literal(_NULL)}, allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
-        "new_line = '\\n', hive_partitioning = false)"
-    )
     typed = ", ".join(
         f"{_text(SHORT[role], kind)} AS {SHORT[role]}" if kinds[role] == "str" else SHORT[role] for role, kind in stored.items()
     )
-    return Rows(sql=f"SELECT {typed} FROM {relation}", size=target.stat().st_size, what=what, kinds=kinds)
+    return Rows(sql=f"SELECT {typed} FROM {spooled(target, stored)}", size=target.stat().st_size, what=what, kinds=kinds)
 
 
 def _text(name: str, kind: str) -> str:

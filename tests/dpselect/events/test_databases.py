@@ -70,7 +70,7 @@ def test_unknown_addresses_get_one_sentence() -> None:
     """What has no driver, and what is no database, is said without the password."""
     for source, words in (
         ("mydb://me:SECRET@host/db", "mydb:// need SQLAlchemy's driver"),
-        ("s3://me:SECRET@bucket/x.parquet", "addresses that begin with s3:// are not read"),
+        ("hdfs://me:SECRET@host/x.parquet", "addresses that begin with hdfs:// are not read"),
     ):
         with pytest.raises(EventLogError, match=words) as caught:
             counted(source, **({"table": "t"} if "mydb" in source else {}))

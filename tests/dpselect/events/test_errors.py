@@ -142,7 +142,7 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     written(tmp_path, "a.csv", GOOD)
     refused(tmp_path / "b.csv", "does not exist")
     refused(str(tmp_path / "*.tsv"), "holds no file")
-    refused(f"https://user:{SECRET}@example.org/log.csv?*", "begin with https:// are not read")
+    refused(f"ftp://user:{SECRET}@example.org/log.csv?*", "begin with ftp:// are not read")
     refused(tmp_path, "holds no file .* format=")
     refused([tmp_path], "is a directory")
     refused("/dev/null", "not a regular file", format="csv")
