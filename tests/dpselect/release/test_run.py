@@ -278,5 +278,9 @@ def test_what_is_read_ahead_decides_nothing(
         answer = dps.topk("log.csv", **asked, ledger=made(f"ahead{len(found)}"), dataset="log", key="one")
         found.append((answer.selection, answer.choice, answer.salt, list(counted)))
     assert found[0][:3] == found[1][:3] == found[2][:3]
-    again = ["read"] if "group" in asked else []  # where a wrong guess looks otherwise at the log
-    assert [one[3] for one in found] == [["charge", "read"], ["read", "charge"], ["read", "charge", *again]]
+    without, right, wrong = (one[3] for one in found)
+    assert (without, right[:2], wrong[:2]) == (["charge", "read"], ["read", "charge"], ["read", "charge"])
+    if "group" in asked:  # a wrong guess looks otherwise at the log, and so may noise that few users drown in
+        assert wrong == ["read", "charge", "read"]
+    else:
+        assert right == ["read", "charge"]
