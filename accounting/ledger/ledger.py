@@ -363,7 +363,7 @@ class Ledger:
         Raises:
             RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
         """
-        if not hasattr(item, "curve"):
+        if isinstance(item, Curve) or not hasattr(item, "curve"):  # which curves of curves have too
             relation = terms.get("relation") or self.dataset(dataset).relation
             item = item if isinstance(item, Curve) else _of_event(item, relation)
             terms = {**terms, "relation": relation}

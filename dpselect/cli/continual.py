@@ -195,4 +195,4 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
-    return Group(*lines, out.facts(facts))
+    return Group(*lines, out.facts(facts), Text(), Text.assemble(("Budget: ", "bold"), told["budget"]))

@@ -293,6 +293,12 @@ class Horizon:
         return self._key
 
     @property
+    def left(self) -> str:
+        """The dataset's budget, what is spent so far and how many more horizons like this one fit, in words."""
+        found = self._ledger.affordable(self._dataset.name, self.mechanism, **self._terms)
+        return f"{self._dataset.name}, {found.account}: {found}" if found.account else f"{self._dataset.name}: {found}"
+
+    @property
     def _name(self) -> str:
         return f"{self._dataset.name}\n{self._key}"
 

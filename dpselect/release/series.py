@@ -396,6 +396,7 @@ class HorizonAnswer(_OfPeriods):
         key: of its charge.
         periods_left: how many can still be closed.
         released: what each closed period has shown.
+        left: where the dataset's budget stands, in words.
         names: of the periods; None for their numbers.
         group: what the column of groups is called.
     """
@@ -404,6 +405,7 @@ class HorizonAnswer(_OfPeriods):
     key: str
     periods_left: int
     released: tuple[Period, ...]
+    left: str
     names: tuple[str, ...] | None = None
     group: str = "group"
 
@@ -419,7 +421,7 @@ class HorizonAnswer(_OfPeriods):
         """What a horizon has released, or some of it."""
         shown = horizon.released() if released is None else released
         about: Any = {"names": None if names is None else tuple(names), "group": group or "group"}
-        return cls(horizon.mechanism, horizon.key, horizon.periods_left, tuple(shown), **about)
+        return cls(horizon.mechanism, horizon.key, horizon.periods_left, tuple(shown), horizon.left, **about)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -441,6 +443,7 @@ class HorizonAnswer(_OfPeriods):
             "count": mechanism.count,
             "window": mechanism.window,
             "guarantee": {**guarantee(stated), "covers": "all periods of the horizon together"},
+            "budget": self.left,
             "mechanism": json.loads(mechanism.to_json()),
             "released": [
                 {

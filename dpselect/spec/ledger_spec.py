@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -13,10 +13,11 @@ from accounting.ledger import Scope, Window
 from dpselect.errors import InvalidRequest
 from dpselect.spec.base import Column, Flag, Spec, option
 from dpselect.spec.shared_fields import BudgetFields
-from dpselect.spec.topk_spec import TopKSpec
+from dpselect.spec.topk_spec import TopKSpec, size_of
 
 _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the dataset holds"
 _WHOSE, _SGD, _RESERVED = "Who, and what for", "DP-SGD", "Reservations"
+_ELSEWHERE = "What runs elsewhere"
 _URL = "The ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
 
 
@@ -138,9 +139,20 @@ class QuotaSpec(LimitFields, DatasetFields):
 class AffordableSpec(TopKSpec):
     """How many more releases fit, made as `topk` would with these options; what runs out first, and what to change.
 
-    The options are those of topk. No log is read and nothing is charged: columns need no names.
+    The options are those of topk, or what runs elsewhere is stated by itself: a curve, an event of dp-accounting, or DP-SGD. No
+    log is read and nothing is charged: columns need no names.
     """
 
+    k: Count | Literal["all"] | None = option(  # type: ignore[assignment]  # of what runs elsewhere there is none
+        "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of
+    )
+    curve: str | None = option("The curve of what runs elsewhere, as JSON, or @FILE.", _ELSEWHERE)
+    event: SkipValidation[str | PathLike[str] | None] = option(
+        "JSON file with its event of dp-accounting.", _ELSEWHERE, metavar="FILE"
+    )
+    noise_multiplier: Real | None = option("Of DP-SGD: noise, in norms a gradient is clipped to.", _SGD)
+    sampling_rate: Real | None = option("The chance with which a record is in a batch.", _SGD)
+    steps: Count | None = option("How many batches there are.", _SGD)
     user: SkipValidation[Column] = option("Column of users. Nothing is read of it.", default="user", metavar="COLUMN")
     item: SkipValidation[Any] = option("Column of items. Nothing is read of it.", default="item", metavar="COLUMN", many=True)
 
@@ -150,4 +162,20 @@ class AffordableSpec(TopKSpec):
             raise InvalidRequest("no dataset is named: give ledger= and dataset=, or a file with a [ledger] (config=)")
         if self.every is not None or self.horizon is not None:
             raise ValueError("every= and horizon= are of series, and this is about one release, or releases= of them")
+        sgd = self.given("noise_multiplier", "sampling_rate", "steps")
+        if sum(way is not None for way in (self.curve, self.event, sgd or None)) > 1 or 0 < len(sgd) < 3:
+            raise ValueError(
+                "what runs elsewhere is stated once: curve=, event=, or noise_multiplier=, sampling_rate= and steps="
+            )
+        if not self.runs_elsewhere and self.k is None:
+            raise ValueError("k= is missing: how many items to release, at least 1; or all that are safe to show")
+        if self.runs_elsewhere and (other := self.given("k", "epsilon", "delta", "rho", "domain", "mechanism", "kbar", "clip")):
+            raise ValueError(
+                f"leave out {', '.join(f'{name}=' for name in other)}, of a release that topk makes: it runs elsewhere"
+            )
         return self
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether it is about a release that this package does not make."""
+        return bool(self.given("curve", "event", "steps"))

@@ -73,7 +73,10 @@ OUTSIDE = f"{SAMPLES}::test_bounds_of_a_group_outside_of_the_exact_pair"
 GROUP_OF_STEPS = f"{SAMPLES}::test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample"
 BLOCK = f"{SAMPLES}::test_a_block_is_not_below_its_steps"
 
+THREE_FIGURES = "tests/accounting/ledger/test_three_figures.py::test_the_three_figures_are_the_same_wherever_they_stand"
+
 EDITS = [
+    Edit("accounting/ledger/ledger.py", "if isinstance(item, Curve) or not hasattr(item", "if not hasattr(item", THREE_FIGURES),
     Edit(SAMPLED, "enumerate(_binomial(self.more, self.rate))", "enumerate(_binomial(self.more, 0.95 * self.rate))", EACH_WAY),
     Edit(SAMPLED, "enumerate(_binomial(self.fewer, self.rate))", "enumerate(_binomial(self.fewer, 0.95 * self.rate))", EACH_WAY),
     Edit(SAMPLED, "(weight, j * self.shift)", "(weight, 0.95 * j * self.shift)", EACH_WAY),

@@ -157,6 +157,9 @@ def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = 
 
     session = Payer.of(spec, "").session
     assert session is not None, "the spec names who pays"
+    if spec.runs_elsewhere:
+        _show_affordable(session, _charged(spec, session.dataset.relation), json=json)
+        return
     asked = spec if config is not None else spec.model_copy(update={"relation": session.dataset.relation})
     try:
         question = Question.of("", asked)
@@ -165,6 +168,10 @@ def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = 
             f"{error}. It is the budget of one release, or of as many as releases= says; with releases= alone it is the dataset's"
         ) from None
     release = asked.planned or choose(question, session.dataset.budget).mechanism
+    _show_affordable(session, release, json=json)
+
+
+def _show_affordable(session: dps.Session, release: dps.Mechanism | Curve, *, json: bool) -> None:
     found = _found(session, release)
     echo(jsonlib.dumps(found, indent=2) if json else _words(found))
 
@@ -340,10 +347,11 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
             raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
 
 
-def _charged(spec: ChargeSpec, relation: Relation | None) -> Any:
+def _charged(spec: ChargeSpec | AffordableSpec, relation: Relation | None) -> Any:
     """What the options say runs elsewhere; an event is priced under this relation."""
-    if spec.curve is not None or spec.mechanism is not None:
-        return _item(spec.curve, spec.mechanism)
+    mechanism = spec.mechanism if isinstance(spec, ChargeSpec) else None
+    if spec.curve is not None or mechanism is not None:
+        return _item(spec.curve, mechanism)
     from accounting import dp_events  # loads dp-accounting, which no other charge needs
 
     if spec.event is not None:
