@@ -73,6 +73,14 @@ class _OfPeriods(ABC):
         """The same as a pandas DataFrame."""
         return self.to_arrow().to_pandas()
 
+    def to_polars(self) -> Any:
+        """The same as a Polars DataFrame."""
+        try:
+            polars = import_module("polars")
+        except ImportError:
+            raise missing_extra("a Polars table is made by polars", "polars") from None
+        return polars.from_arrow(self.to_arrow())
+
 
 # -- every period at its own price -------------------------------------------------------------------------------------
 
