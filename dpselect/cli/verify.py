@@ -19,7 +19,6 @@ import dpselect as dps
 from accounting.arguments import Relation
 from dpselect import InvalidRequest, Sensitivity, events, verify
 from dpselect.cli import options, out
-from dpselect.cli.config import read
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.events import Reading
@@ -49,7 +48,11 @@ def _replay(
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
-    planned = None if config is None else read(config).release.mechanism
+    planned = None
+    if config is not None:
+        from dpselect.cli.config import read  # every spec, which a replay without a file does without
+
+        planned = read(config).release.mechanism
     usual: Norm = "l2" if planned is None or planned.covers.l1 is None else "l1"
     norm = spec.clip_norm or usual
     bounded = spec.group is not None or spec.max_items_per_user is not None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from accounting import Ledger
+import accounting as acc
 from accounting.address import masked
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
@@ -147,9 +147,9 @@ def _learnt(spec: PlanSpec) -> Profile | None:
         return Learnt.in_answer(file).at(_LEARNED[kind])
     if spec.ledger is None:
         raise InvalidRequest("learned= takes what releases of a dataset have learnt: name it, ledger= and dataset=")
-    if isinstance(spec.ledger, Ledger):
+    if isinstance(spec.ledger, acc.Ledger):
         return Learnt.of_dataset(spec.ledger, str(spec.dataset)).at(_LEARNED[kind])
-    with Ledger.open(spec.ledger, create=False) as ledger:
+    with acc.Ledger.open(spec.ledger, create=False) as ledger:
         return Learnt.of_dataset(ledger, str(spec.dataset)).at(_LEARNED[kind])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich import box
 from rich.console import Console, Group
@@ -21,9 +21,7 @@ from accounting.arguments import Relation
 from accounting.errors import OutputError, OutputRefused, missing_extra
 from accounting.risk import Risk
 from dpselect.cli import options, out
-from dpselect.cli.config import Config, read
 from dpselect.cli.from_model import command, flags
-from dpselect.cli.pate.plan import answer_pate
 from dpselect.errors import InvalidRequest, printable
 from dpselect.plan.asked import QuickPlan, answered, arriving, enough, profile_of, quick, size_on
 from dpselect.plan.charts import Chart, explore, write_page
@@ -40,6 +38,9 @@ from dpselect.plan.plan import (
 )
 from dpselect.plan.profile import EXPONENTS
 from dpselect.spec import PlanSpec
+
+if TYPE_CHECKING:
+    from dpselect.cli.config import Config
 
 _All = Annotated[bool, options.output("--all", help="Also show the question, every mechanism, and why others are not planned.")]
 _Curves = Annotated[
@@ -93,6 +94,8 @@ def _plan(
         shown.refuse_but(way=spec.way)
         _show_quick(quick(spec), spec.relation, json=json)
     elif spec.way == "pate":
+        from dpselect.cli.pate.plan import answer_pate  # ballots and jobs, which other plans do without
+
         shown.refuse_but("html", way=spec.way)
         answer_pate(spec, html=html, json=json)
     else:
@@ -140,6 +143,8 @@ def _plan_releases(spec: PlanSpec, shown: _Shown) -> None:
 
 def _file(spec: PlanSpec, found: Plan, planned: PlannedMechanism, over: Path | None) -> Config:
     """The file with the mechanism to release with."""
+    from dpselect.cli.config import Config, read  # every spec, which a plan that is not kept does without
+
     if len(planned.mechanisms) > 1:
         raise InvalidRequest("a file holds one mechanism, and this schedule has one for every part: plan the parts one by one")
     quality = planned.quality
