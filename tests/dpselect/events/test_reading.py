@@ -15,7 +15,14 @@ from dpselect.errors import EventLogError
 from dpselect.events import Reading
 from dpselect.events.pairs import Options
 
-PLACES = {"user", "item", "group", "groups", "max_groups_per_user"}  # what decides which class `read` returns, beside `Options`
+PLACES = {
+    "user",
+    "item",
+    "group",
+    "groups",
+    "max_groups_per_user",
+    "cells",
+}  # what decides which class `read` returns, beside `Options`
 
 
 def test_every_field_is_a_keyword_and_every_keyword_a_field() -> None:
