@@ -212,7 +212,7 @@ def test_a_series_learns_once(place: Path) -> None:
     assert [answer.known_from for answer in answers] == [None, 2, 2]
     assert [answer.learnt for answer in answers[1:]] == [None, None]
     assert {row["period"] for row in both.rows} == {"2024-05-01", "2024-05-02", "2024-05-03"}
-    assert len(both.items) == len(both.to_pandas()) == len(both.to_polars()) == len(both.rows)
+    assert len(both.items) == len(both.to_pandas()) == len(both.rows)
     with acc.Ledger.open(url) as ledger:
         kinds = [json.loads(entry.mechanism)["kind"] for entry in ledger.entries("days") if entry.action == "charge"]
     assert kinds[0] == "learn_then_select"
