@@ -92,7 +92,7 @@ def test_a_user_who_knows_no_formula_gets_a_recommendation(run: Run) -> None:
     first, *lines = done.output.splitlines()
     assert first == "Recommended for 30 releases of the top 10: oneshot_top_k, gaussian"
     assert [line.split()[0] for line in lines if line[:3] == "  " + line[2:3] and line[2:3].strip()] == [
-        *("use", "expect", "cost", "if", "instead"),
+        *("use", "expect", "cost", "risk", "if", "instead"),
     ]
     assert "{" not in done.output
     assert "Not planned" not in done.output
