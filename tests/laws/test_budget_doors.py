@@ -74,6 +74,11 @@ def _labelled(session: dps.Session, folder: Path) -> None:
     assert len(job.answers) == 5
 
 
+def _quantile_in_python(session: dps.Session, _: Path) -> None:
+    asked: Any = {"quantiles": [0.5], "low": 0, "high": 10, "step": 1, "epsilon": 0.3}
+    dps.quantile(LOG, user="who", value="paid", ledger=session.ledger, dataset=session.dataset.name, **asked)
+
+
 def _quantile(_: dps.Session, folder: Path) -> None:
     """The command, at the ledger beside the folder."""
     LOG.to_csv(folder.with_suffix(".csv"), index=False)
@@ -106,6 +111,7 @@ CHARGED: dict[str, Charged] = {
         "replace_one",
     ),
     "dpselect pate": Charged(_labelled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"),
+    "quantile": Charged(_quantile_in_python, [QUANTILES.curve]),
     "dpselect quantile": Charged(_quantile, [QUANTILES.curve]),
 }
 ORDER = 8.0
@@ -296,7 +302,7 @@ _NO_DOOR = {
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "pate.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
     *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.totals", "continual.Horizon"),
-    *(f"continual.Horizon.{name}" for name in ("key", "close", "released", "window", "periods_left")),
+    *(f"continual.Horizon.{name}" for name in ("key", "close", "released", "window", "periods_left", "left")),
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
 }
 _WORDS = {"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "learn", "charge", "failure", "price"}
