@@ -190,8 +190,9 @@ class Config(ConfigTable):
         """
 
         def said(names: Iterable[str]) -> dict[str, Any]:
-            values = {name: getattr(spec, name) for name in names if name in type(spec).model_fields}
-            return {name: value for name, value in values.items() if value not in (None, False, (), "auto")}
+            known = {name: field.default for name, field in type(spec).model_fields.items()}
+            values = {name: getattr(spec, name) for name in names if name in known}
+            return {name: value for name, value in values.items() if value is not None and value != known[name]}
 
         shared = [name for name in DataTable.model_fields if name not in PlanFields.model_fields]
         payer = {"url": spec.ledger, "dataset": spec.dataset}

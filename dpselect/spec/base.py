@@ -106,8 +106,9 @@ class Spec(Frozen):
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
     def given(self, *names: str) -> dict[str, Any]:
-        """Those of the named fields that are stated."""
-        return {name: getattr(self, name) for name in names if getattr(self, name) not in (None, False, ())}
+        """Those of the named fields that are stated; a number may be 0."""
+        values = {name: getattr(self, name) for name in names}
+        return {name: value for name, value in values.items() if value is not None and value is not False and value != ()}
 
 
 # Of fields that are those of `events.file_options`.

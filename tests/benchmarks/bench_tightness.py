@@ -107,6 +107,7 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
     orders = 1 + np.geomspace(1e-2, 1e3, 400)
     renyi_table = acc.RenyiTable(orders=orders.tolist(), values=gauss.rdp(orders).tolist())
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
+    sampled_laplace = acc.curves.SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1)
     best = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.5), distribution=TEN)
     chosen = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(gauss, acc.PureDP(epsilon=0.5)))
     # fmt: off
@@ -124,6 +125,7 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
         ("GaussianMax 0.2 of 100", acc.curves.GaussianMax(mu=0.2, candidates=100), lambda: _some_of_many(0.2, 100)),
         ("SparseVectorDP 0.5 + 0.5", acc.curves.SparseVectorDP(epsilon1=0.5, epsilon2=0.5), lambda: _pinned(0.5, 0.5)),
         ("SampledGaussianDP 1, rate 0.01", sampled, lambda: _training_step(1.0, 0.01)),
+        ("SampledNoiseDP of Laplace 0.5, rate 0.1", sampled_laplace, lambda: _sampled_laplace(0.5, 0.1)),
         ("RepeatAndSelectDP of PureDP 0.5, 10 runs", best, lambda: _best_of(0.5, TEN)),
         ("ChosenAfter PureDP 0.1: Gaussian 0.3 or PureDP 0.5", chosen, lambda: max(_after(0.1, each) for each in chosen.options)),
         ("Composed of 10 Gaussian 0.1", 10 * acc.GaussianDP(mu=0.1), lambda: _inverse(acc.GaussianDP(mu=math.sqrt(0.1)))),
@@ -208,6 +210,19 @@ def _training_step(mu: float, rate: float) -> float:
         cut = math.log(math.expm1(epsilon) / rate + 1) / mu + mu / 2 if epsilon > 0 else mu / 2
         mixed = (1 - rate) * ndtr(-cut) + rate * ndtr(mu - cut)
         return float(mixed - math.exp(epsilon) * ndtr(-cut))
+
+    return invert_profile(profile, DELTA)
+
+
+def _sampled_laplace(shift: float, rate: float) -> float:
+    """A sampled user's removal, in closed form: the ratio of the densities rises with the outcome between 0 and the shift."""
+
+    def profile(epsilon: float) -> float:
+        cut = (math.log(math.expm1(epsilon) / rate + 1) + shift) / 2
+        if cut >= shift:
+            return 0.0
+        above, above_shifted = math.exp(-cut) / 2, 1 - math.exp(cut - shift) / 2
+        return (1 - rate) * above + rate * above_shifted - math.exp(epsilon) * above
 
     return invert_profile(profile, DELTA)
 

@@ -47,9 +47,9 @@ def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(monkeypatc
     """A new member needs a row that says how tight it is."""
     monkeypatch.syspath_prepend(str(HERE))
     table = importlib.import_module("bench_tightness")
-    # The law of the one is that of whatever it repeats, a horizon and a second round select from no scores alone: tests/laws has
-    # attained pairs of these.
-    told_elsewhere = {"repeat_and_select", "continual_top_k", "two_round_histogram"}
+    # The law of the one is that of whatever it repeats; a horizon, a second round and a table of cells do not select from scores
+    # alone, and tests/laws has attained pairs of these.
+    told_elsewhere = {"repeat_and_select", "continual_top_k", "two_round_histogram", "top_of_groups"}
     assert {mechanism.kind for mechanism, *_ in table.MECHANISMS} | told_elsewhere == members().keys()
     assert {curve.kind for _, curve, _ in table.single_curves()} == CURVES.members().keys()
 
