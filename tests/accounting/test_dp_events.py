@@ -361,6 +361,21 @@ def test_events_of_later_versions_are_read_and_written(later: dict[str, Any]) ->
             from_dp_event(event, "add_remove")
 
 
+@pytest.mark.parametrize(("sigma", "sensitivity"), [(1.0, 1), (2.5, 4)])
+def test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence(
+    later: dict[str, Any], sigma: float, sensitivity: int
+) -> None:
+    """Integer shifts attain it: the sum over all integers, for one contribution and for one that replaces another."""
+    noise = np.arange(-60, 61)
+    law = np.exp(-(noise**2) / (2 * sigma**2))
+    relations: tuple[tuple[Relation, int], ...] = (("add_remove", 1), ("replace_one", 2))
+    for relation, moves in relations:
+        loss = ((noise - moves * sensitivity) ** 2 - noise**2) / (2 * sigma**2)
+        exact = float(law @ loss / law.sum())
+        rho = from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity), relation).rho
+        assert exact * (1 - 1e-13) <= rho <= exact * (1 + 1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("sigma", "sensitivity"), [(1.0, 1), (3.0, 1), (2.5, 4), (0.4, 1)])
 def test_a_discrete_gaussian_is_zcdp_as_its_exact_law_says(later: dict[str, Any], sigma: float, sensitivity: int) -> None:

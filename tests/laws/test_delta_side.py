@@ -195,6 +195,21 @@ def test_failures_are_not_lost_in_a_sum() -> None:
         assert least * (1 - 1e-6) <= added.delta(epsilon) <= (0.01 + _randomised_response(0.7)(epsilon)) * (1 + 1e-4)
 
 
+@pytest.mark.parametrize("failure", [1e-6, 0.01])
+@pytest.mark.parametrize("count", [1, 2, 7])
+def test_failures_of_gaussians_are_not_lost_in_their_sum(count: int, failure: float) -> None:
+    """Each of several Gaussian answers may give the bit away: delta is at least that of the pair, and at most their sum."""
+    curve = count * acc.Approximate(curve=acc.GaussianDP(mu=0.3), delta0=failure) + acc.GaussianDP(mu=0.4)
+    gaussian, failing = _gaussian(math.sqrt(count * 0.09 + 0.16)), 1 - (1 - failure) ** count
+    for epsilon in (0.5, 2.0, 8.0):
+        least = failing + (1 - failing) * gaussian(epsilon)
+        most = (count * failure + gaussian(epsilon)) * (1 + 1e-6)
+        profile = curve.profile(epsilon)
+        assert profile is not None
+        assert least * (1 - 1e-9) <= profile <= most
+        assert least * (1 - 1e-9) <= curve.delta(epsilon) <= most
+
+
 @pytest.mark.parametrize("rho", [0.1, 1.0])
 def test_a_zcdp_budget_admits_failures_up_to_its_delta(rho: float) -> None:
     """To the last digit, as a plan and as charges; and so does a budget in epsilon that adds up nothing but failures."""

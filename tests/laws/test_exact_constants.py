@@ -19,7 +19,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget import Price, waiting_cost
 from accounting.curves.profile_table import ProfileTable
-from accounting.dp_events import _gaussian, _times
+from accounting.dp_events import _gaussian, _times, randomised_response
 from accounting.ledger.model import doubt, returned
 from accounting.ledger.quota import AccountReplay, Quota, Revision
 from accounting.ledger.verification import _less
@@ -54,6 +54,23 @@ def test_a_composition_of_gaussians_is_sampled_as_one_rounded_up(mu: float, coun
         assert found is not None
         assert exact <= found <= exact * (1 + mp.mpf("1e-14"))
         assert float(found) == pytest.approx(math.sqrt(count) * mu, rel=1e-12)
+
+
+@pytest.mark.parametrize(("noise", "buckets"), [(0.9, 3), (0.5, 10), (0.1, 100)])
+def test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states(noise: float, buckets: int) -> None:
+    """Randomised response of several answers attains its table: its Kullback-Leibler divergence is (1 - noise) epsilon."""
+    curve = randomised_response(noise, buckets)
+    assert isinstance(curve, ProfileTable)
+    told, other = 1 - noise + noise / buckets, noise / buckets
+    exact = (1 - noise) * math.log(told / other)
+    assert exact <= curve.rho * (1 + 1e-12)
+    least = exact
+    for order in (1.01, 1.2, 1.5, 2.0, 3.0, 8.0):
+        moment = told**order * other ** (1 - order) + other**order * told ** (1 - order) + (buckets - 2) * other
+        divergence = math.log(moment) / (order - 1)
+        assert divergence <= order * curve.rho * (1 + 1e-12)
+        least = max(least, divergence / order)
+    assert curve.rho <= least * 1.1
 
 
 @pytest.mark.parametrize(("k", "m", "scale"), [(400, 800, 20_000.0), (1000, 10_000, 5_000.0)])

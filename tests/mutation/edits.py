@@ -75,7 +75,55 @@ BLOCK = f"{SAMPLES}::test_a_block_is_not_below_its_steps"
 
 THREE_FIGURES = "tests/accounting/ledger/test_three_figures.py::test_the_three_figures_are_the_same_wherever_they_stand"
 
+HULL = "accounting/convert/pld/hull.py"
+TEST_OF_CHOICE = f"{RISK}::test_the_bound_of_a_choice_is_that_of_the_test_on_both_answers"
+READ_OF_CHOICE = f"{RISK}::test_what_the_risk_of_a_choice_reads_is_attained"
+TELLS_ITS_BIT = "tests/accounting/convert/test_pld_every_part.py::test_a_renyi_bound_covers_how_far_a_response_tells_its_bit"
+
 EDITS = [
+    Edit(
+        "accounting/curves/profile_table.py",
+        "between = float(",
+        "between = 0.95 * float(",
+        f"{CONSTANTS}::test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states",
+    ),
+    Edit(
+        "accounting/dp_events.py",
+        "_up(shift * shift / 2 * _OUTWARD)",
+        "_up(0.95 * shift * shift / 2 * _OUTWARD)",
+        "tests/accounting/test_dp_events.py::test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence",
+    ),
+    Edit(
+        HULL,
+        "mass, float(values[-1]))",
+        "mass, 0.95 * float(values[-1]))",
+        "tests/accounting/convert/test_pld.py::test_a_hull_loses_what_its_bounds_say_of_failures",
+    ),
+    Edit(HULL, "variation = math.sqrt(", "variation = 0.95 * math.sqrt(", TELLS_ITS_BIT),
+    Edit(
+        "accounting/curves/composed.py",
+        "math.nextafter(inner + failing, math.inf)",
+        "math.nextafter(inner + 0.95 * failing, math.inf)",
+        f"{DELTAS}::test_failures_of_gaussians_are_not_lost_in_their_sum",
+    ),
+    Edit(
+        "accounting/curves/composed.py",
+        "return mean(at) if left < 0 else min(mean(at),",
+        "return 0.95 * mean(at) if left < 0 else min(mean(at),",
+        TEST_OF_CHOICE,
+    ),
+    Edit(
+        "accounting/curves/composed.py",
+        "return mean(at) if left < 0 else min(mean(at),",
+        "return mean(at) if left < 0 else min(0.95 * mean(at),",
+        TEST_OF_CHOICE,
+    ),
+    Edit(
+        "accounting/curves/composed.py",
+        "min(mean(at), max(delta(left) for delta in options))",
+        "min(mean(at), 0.95 * max(delta(left) for delta in options))",
+        READ_OF_CHOICE,
+    ),
     Edit("accounting/ledger/ledger.py", "if isinstance(item, Curve) or not hasattr(item", "if not hasattr(item", THREE_FIGURES),
     Edit(SAMPLED, "enumerate(_binomial(self.more, self.rate))", "enumerate(_binomial(self.more, 0.95 * self.rate))", EACH_WAY),
     Edit(SAMPLED, "enumerate(_binomial(self.fewer, self.rate))", "enumerate(_binomial(self.fewer, 0.95 * self.rate))", EACH_WAY),

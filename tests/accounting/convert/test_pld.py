@@ -70,6 +70,15 @@ def test_a_rounded_loss_dominates(loss: Loss, interval: float) -> None:
 
 
 @lru_cache
+@pytest.mark.parametrize("interval", WIDTHS)
+@pytest.mark.parametrize("failure", [1e-9, 1e-3, 0.2])
+def test_a_hull_loses_what_its_bounds_say_of_failures(failure: float, interval: float) -> None:
+    """A mechanism that gives all away with a chance is within the hull: the infinite mass is that chance, and hardly more."""
+    loss = Hull(((1.0, failure, Normal(0.3)), (1.0, 2 * failure, Normal(0.2))))
+    lost = loss.pmf(interval, 1e-299).infinity
+    assert failure <= lost <= failure * (1 + 1e-12)
+
+
 def tangents(loss: Hull) -> tuple[np.ndarray, np.ndarray]:
     """Points of the convex function below a hull's profile, by Legendre transform: largest lines below it, per slope."""
     g = np.exp(np.linspace(-6, 6, 6001))

@@ -71,6 +71,16 @@ def test_a_renyi_bound_covers_what_attains_it(rho: float) -> None:
     assert exact <= claimed <= 1.08 * exact
 
 
+@pytest.mark.parametrize("epsilon", [6.0, 10.0])
+def test_a_renyi_bound_covers_how_far_a_response_tells_its_bit(epsilon: float) -> None:
+    """Randomised response attains its Renyi bounds: the total variation of its two laws, tanh(epsilon/2), is covered."""
+    loss = RenyiLoss.of(acc.PureDP(epsilon=epsilon).rdp, ())
+    assert loss is not None
+    assert math.tanh(epsilon / 2) <= float(loss.profile(np.array([0.0]))[0]) <= 1
+    # Bretagnolle and Huber's inequality at the least order, below every conversion at so large a divergence.
+    assert float(loss.ahead(np.array([0.0]))[0]) == pytest.approx(math.sqrt(-math.expm1(-loss.values[0])), rel=1e-12)
+
+
 def test_what_renyi_bounds_alone_say_needs_no_pair() -> None:
     """Without any exact part the Renyi route is the better one, and no losses are built."""
     assert (acc.ZCDP(rho=0.1) + acc.RenyiTable(orders=(2.0,), values=(0.1,))).losses() is None  # type: ignore[attr-defined]
