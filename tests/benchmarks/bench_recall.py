@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_recall.py [--logs gowalla nyc tky mine.parquet zipf:1.1,5000,20000,100]
         [--domain unknown public] [--k 10 50 100] [--epsilon 0.5 1 4] [--delta 1e-6 | 0] [--draws 40]
-        [--user user_id] [--item item_id] [--no-plan] [--choose-clip] [--vary]
+        [--user user_id] [--item item_id] [--no-plan] [--choose-clip] [--vary] [--rounds]
 
 gowalla, nyc and tky are in ../shared/data (see its README), which is not part of the project. Any other log is named by path,
 Parquet or CSV with a column of users and one of items; zipf:EXPONENT,ITEMS,USERS,MOST is made up, users with 1 to MOST items.
@@ -16,7 +16,7 @@ items per user; one-shot noise with these; two steps with shares, candidates and
 is what twenty lines do: users clipped to an l2 norm of 1, Gaussian noise by the analytic formula, a threshold where items are
 unknown; with a pure budget an l1 norm and Laplace noise. `--choose-clip` prints another table: a fixed clip, the best one in
 hindsight, and a private choice of it. `--vary` prints what the default finds with other settings of its own, where
-users' quantiles are known.
+users' quantiles are known. `--rounds` prints what the default finds without two rounds, with nothing else, and as it chooses.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -411,6 +411,32 @@ def vary(options: argparse.Namespace) -> None:
         print(f"{name:<24}{np.mean(more):+8.4f} on average, {min(more):+.3f} to {max(more):+.3f}, {changed}")
 
 
+def two_rounds(options: argparse.Namespace) -> None:
+    """Each cell as the default chooses without two rounds, with nothing else, and from all; and the means."""
+    rows = []
+    for name, domain, k, epsilon in itertools.product(options.logs, options.domain, options.k, options.epsilon):
+        log = load(name, options.user, options.item)
+        cell = Cell(log, domain, k, acc.Budget(epsilon=epsilon, delta=options.delta))
+        informed, loads = Informed.of(cell.budget, cell.request), np.bincount(log.users)
+        assert informed is not None
+        kinds = [isinstance(one.mechanism, dps.TwoRoundHistogram) for one in informed.candidates.choices]
+        found = []
+        for wanted in ([not kind for kind in kinds], kinds, [True] * len(kinds)):
+            chosen = tuple(itertools.compress(informed.candidates.choices, wanted))
+            some, rng = replace(informed.candidates, choices=chosen), np.random.default_rng(k)
+            right = log.right(k)
+            recalls = []
+            for _ in range(options.draws):
+                mechanism, read = _chosen(cell, some.best(informed.item.learning.learn(loads, informed.declared, rng=rng)))
+                recalls.append(right[list(mechanism.select(read(), rng=rng).labels or ())].sum() / k)
+            found.append(float(np.mean(recalls)))
+        rows.append((domain, epsilon, found))
+        print(f"{Path(name).stem:24}{domain:8}{k:5}{epsilon:6g}" + "".join(f"{recall:8.3f}" for recall in found), flush=True)
+    for domain, epsilon in itertools.product(options.domain, options.epsilon):
+        means = np.mean([found for where, at, found in rows if (where, at) == (domain, epsilon)], axis=0)
+        print(f"{'mean':24}{domain:8}{'':5}{epsilon:6g}" + "".join(f"{recall:8.3f}" for recall in means))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--logs", nargs="+", default=["gowalla", "nyc", "tky"])
@@ -424,12 +450,13 @@ def main() -> None:
     parser.add_argument("--no-plan", action="store_true")
     parser.add_argument("--choose-clip", action="store_true")
     parser.add_argument("--vary", action="store_true")
+    parser.add_argument("--rounds", action="store_true", help="two rounds off, on, and as chosen")
     options = parser.parse_args()
     if {"gowalla", "nyc", "tky"} & set(options.logs) and not DATA.exists():
         sys.exit(f"{DATA} is absent: name logs by path")
     if options.delta == 0:
         options.domain = ["public"]
-    (vary if options.vary else choose_clip if options.choose_clip else table)(options)
+    (two_rounds if options.rounds else vary if options.vary else choose_clip if options.choose_clip else table)(options)
 
 
 if __name__ == "__main__":
