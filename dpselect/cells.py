@@ -9,7 +9,7 @@ from dpselect.selection import Label
 
 ANY_GROUPS = 10**12
 """Of a user: so many that nothing bounds them, where one norm holds over all of them together."""
-_FORM = re.compile(r"(\d+):(.*)", re.DOTALL)
+_FORM = re.compile(r"(0|[1-9][0-9]{0,9}):(.*)", re.DOTALL)
 CELL: Final = "length(CAST(g AS VARCHAR)) || ':' || CAST(g AS VARCHAR) || CAST(i AS VARCHAR)"
 """`cell` in SQL, of the columns g and i."""
 

@@ -130,7 +130,7 @@ class Reading(FileOptions):
             if isinstance(held.get(name), Sequence) and not isinstance(held[name], str):
                 held[name] = tuple(held[name])
         if "where" in held:
-            held["where"] = tuple(str(one) for one in conditions(held["where"] or ()))
+            held["where"] = tuple(str(one) for one in conditions(() if held["where"] is None else held["where"]))
         said = ListOptions(**{name: held[name] for name in FILE_OPTIONS if name in held})
         if held.get("within") is not None:
             held["within"] = written_alike(listed(held["within"], "catalogue"), said.normalize)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
-from typing import Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Final, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,7 +19,7 @@ from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Label, Selection, Selections, label_key
 
-_REASON = "fewer items than requested were found in a group"
+REASON: Final = "fewer items than requested were found in a group"
 
 
 @final
@@ -85,14 +86,14 @@ class TopOfGroups(Around):
         found = self.mechanism._select(scores, source)
         named = [("", "")] * len(found) if found.labels is None else [parts_of(label) for label in found.labels]
         kept = self._kept([group for group, _ in named])
-        short = [group for group in {group for group, _ in named} if sum(named[at][0] == group for at in kept) < self.k]
-        complete = bool(kept) and not short
+        shown = Counter(named[at][0] for at in kept)
+        complete = bool(kept) and min(shown.values()) >= self.k
         return Selection(
             indices=None if found.positions is None else tuple(found.positions[at] for at in kept),
             ordered=True,
             requested=self.k,
             complete=complete,
-            reason=None if complete else _REASON,
+            reason=None if complete else REASON,
             values=None if found.values is None else tuple(found.values[at] for at in kept),
             labels=None if found.labels is None else tuple(named[at][1] for at in kept),
             groups=None if found.labels is None else tuple(named[at][0] for at in kept),
@@ -108,7 +109,7 @@ class TopOfGroups(Around):
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         found = self.mechanism._select_many(matrix, source)
         values = None if found.values is None else np.asarray(found.values)[:, : self.k]
-        return Selections(found.indices[:, : self.k], ordered=True, requested=self.k, reason=_REASON, values=values)
+        return Selections(found.indices[:, : self.k], ordered=True, requested=self.k, reason=REASON, values=values)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         law = dict[Any, float]()

@@ -470,7 +470,8 @@ def _rests(budget: Budget, learning: Learning, request: TopKRequest) -> Iterator
     if budget.form == "approximate":
         with suppress(CalibrationError):  # an epsilon so small or large that no Gaussian parameter is known
             mu = calibrate(lambda size: GaussianDP(mu=size), Budget(epsilon=budget.epsilon, delta=budget.delta), (1e-6, 1e3))
-            whole = 1 - _QUADRATIC * releases * (curve.core_epsilon / mu) ** 2 / 2
+            share = curve.core_epsilon / mu
+            whole = 1 - _QUADRATIC * releases * share * share / 2
             if pure < whole:
                 most, selections = (part(budget, share, chances=1.0) for share in (whole, (pure + whole) / 2))
                 yield _Rest(most, selections, pure * (1 - 2**-40) * budget.limit, sharing(request, whole**2))

@@ -27,7 +27,7 @@ def doubts(question: Question, choice: Choice, selection: Selection, learnt: Lea
     Few users hold a listed item where so many were learnt as noise alone may make, or where no number shown is beyond noise;
     where nothing is shown, what a plan expected among such users says whether the budget or the reading is to be looked at.
     """
-    return [*_unmatched(question, choice, selection, learnt), *_nothing(question, choice, selection)]
+    return [*_unmatched(question, choice, selection, learnt), *_nothing(question, choice, selection, learnt)]
 
 
 def _unmatched(question: Question, choice: Choice, selection: Selection, learnt: LearnThenSelect | None) -> Iterator[str]:
@@ -35,8 +35,7 @@ def _unmatched(question: Question, choice: Choice, selection: Selection, learnt:
         return
     alike = f"are ids written alike in log and catalogue? {_LOOK}"
     if learnt is not None and learnt.learning.users and choice.profile is not None:
-        if Learnt(choice.profile, learnt.learning).at("low").users == 1:
-            found = f"about {choice.profile.users:,.0f} were learnt, which noise alone may have made"
+        if found := _by_noise(choice, learnt):
             yield f"few users hold a listed item ({found}): {alike}"
         return
     around = interval(choice.mechanism) if choice.clip is None or question.recounted else None
@@ -44,8 +43,22 @@ def _unmatched(question: Question, choice: Choice, selection: Selection, learnt:
         yield f"no number shown is beyond what noise alone makes, so that few users hold a listed item: {alike}"
 
 
-def _nothing(question: Question, choice: Choice, selection: Selection) -> Iterator[str]:
+def _by_noise(choice: Choice, learnt: LearnThenSelect | None) -> str | None:
+    """That so few users were learnt that there may be none, in words; None where there are some."""
+    if learnt is None or not learnt.learning.users or choice.profile is None:
+        return None
+    if Learnt(choice.profile, learnt.learning).at("low").users != 1:
+        return None
+    return f"about {choice.profile.users:,.0f} were learnt, which noise alone may have made"
+
+
+def _nothing(question: Question, choice: Choice, selection: Selection, learnt: LearnThenSelect | None) -> Iterator[str]:
     if len(selection) or choice.profile is None or question.reading.group is not None or question.reading.value is not None:
+        return
+    if found := _by_noise(choice, learnt):
+        if question.domain is None:
+            looked = "the conditions and the times" if question.reading.where else "the columns and the times"
+            yield f"nothing was found, and few users may be there ({found}): are {looked} those meant? {_LOOK}"
         return
     recalls = Candidates(request_of(question, None), (choice,)).recalls(choice, choice.profile)
     expected, among = float(np.mean(recalls)), choice.profile.in_words()

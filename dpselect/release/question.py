@@ -437,6 +437,14 @@ def _sensitivity(question: Question) -> Sensitivity:
 def _planned(question: Question, planned: Mechanism) -> Choice:
     """The planned mechanism, if it can do what is asked; said before a long read."""
     cells = _require_groups(question, planned)
+    _require_price(question, planned)
+    k = None
+    if isinstance(planned, TopOfGroups):
+        k = planned.k
+    elif isinstance(planned, PerGroup):
+        k = without_counts(planned).most_released
+    if k not in (None, question.k):
+        raise InvalidRequest(f"k={question.k} contradicts the mechanism, planned for the top {k} of each group: plan again")
     if question.spec.with_counts and not planned.releases_values:
         name = type(planned).__name__
         raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here")
@@ -455,6 +463,14 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
     return Choice(planned, question.reading.max_items_per_user, clip, _norm(question), again, cells=cells)
 
 
+def _require_price(question: Question, planned: Mechanism) -> None:
+    if not question.budget.admits(planned.curve):
+        raise InvalidRequest(
+            f"{type(planned).__name__} costs more than the budget stated for this release: plan again for this budget, or state "
+            "the one that it was planned for"
+        )
+
+
 def _require_groups(question: Question, planned: Mechanism) -> bool:
     """Whether it was planned for a table of cells; refuse a mechanism that was planned for other groups."""
     reading = question.reading
@@ -465,6 +481,8 @@ def _require_groups(question: Question, planned: Mechanism) -> bool:
                 "and leave "
                 "value= and engine= out"
             )
+        if question.domain is not None and reading.groups is None:
+            raise InvalidRequest("a table of public items has public groups: list them (groups=)")
         return True
     if not isinstance(planned, PerGroup):
         if reading.group is None:

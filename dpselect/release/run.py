@@ -21,6 +21,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
+from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt
@@ -247,7 +248,10 @@ def run(
 
     def answered(drawn: _Drawn, charge: PaidCharge | None) -> Answer:
         learnt, known = None if plan.informed is None else plan.informed.item, plan.known
-        left = payer.left(drawn.choice.mechanism, None if learnt is None else learnt.curve)
+        try:
+            left = payer.left(drawn.choice.mechanism, None if learnt is None else learnt.curve)
+        except acc.AccountingError:  # it is paid and drawn: kept, though the ledger cannot say now what is left
+            left = None
         entry = None if known is None else known.entry
         made: Any = {"charge": charge, "left": left, "learnt": learnt, "shown": drawn.shown, "known_from": entry}
         return Answer(question, drawn.selection, drawn.choice, drawn.salt, **made)
@@ -379,7 +383,10 @@ def _named(question: Question, integers: frozenset[str], selection: Selection) -
 
     items = written(selection.labels, question.domain, "item")
     groups = written(selection.groups, question.reading.groups, "group")
-    return selection.model_copy(update={"labels": items, "groups": groups})
+    found: dict[str, Any] = {"labels": items, "groups": groups}
+    if not set(question.reading.groups or ()) <= set(groups or ()):  # a listed group of which nothing was shown
+        found |= {"complete": False, "reason": REASON}
+    return selection.model_copy(update=found)
 
 
 # -- read -------------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from accounting.remaining import in_all_in_words
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
 from dpselect.continual.history import History
 from dpselect.continual.horizon import of_pairs, records
-from dpselect.errors import InvalidRequest
+from dpselect.errors import InvalidRequest, Note
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.staging import split
 from dpselect.events.time_window import Every, periods
@@ -220,8 +220,15 @@ def run_every(
                     if progress is not None:
                         progress(len(answers), len(todo))
                     planned = plans.of(period.question)
-                    InAll.of(ledger, dataset, planned.item, [each.name for each in pending[number:]])  # what was learnt chose it
-                    answer = run(period.question, keep=period.place.keep, planned=planned, staged=parts[period.name])
+                    try:
+                        # Again: what was learnt since then chose it.
+                        InAll.of(ledger, dataset, planned.item, [each.name for each in pending[number:]])
+                        answer = run(period.question, keep=period.place.keep, planned=planned, staged=parts[period.name])
+                    except acc.AccountingError as error:
+                        if number:
+                            names = ", ".join(one.name for one in pending[:number])
+                            error.add_note(Note(f"released before that, charged and kept: {names}"))
+                        raise
                     if period.place.failure is not None:
                         (unkept or _unkept)(period.place, answer)
                     answers[period.name] = answer

@@ -171,6 +171,7 @@ def test_conditions_are_written_in_one_way() -> None:
         ("device", "no condition"),
         ("device = x\0", "no condition"),
         (7, "no condition"),
+        ("", "no condition"),
         ([f"device != {n}" for n in range(9)], "at most 8"),
     ],
 )

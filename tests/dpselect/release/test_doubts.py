@@ -51,6 +51,16 @@ def test_nothing_found_says_what_a_plan_expected(visits: Path) -> None:
     assert "are the columns, the times and the delimiter those meant?" in line
 
 
+def test_nothing_found_among_users_that_noise_may_have_made_sells_no_budget(tmp_path: Path) -> None:
+    """Where so few were learnt that nobody may be there, the remedy is a look at what is read."""
+    log = tmp_path / "few.csv"
+    log.write_text("who,where\nann,zoo\nbob,park\n")
+    lines = [line for _ in range(8) for line in said(log, None, epsilon=0.5, delta=1e-7)]  # noise may make more, seldom
+    made = [line for line in lines if "which noise alone may have made" in line]
+    assert made
+    assert not any("dpselect plan" in line for line in made)
+
+
 def test_warnings_stand_in_every_form(visits: Path) -> None:
     """In the words of an answer as in its JSON."""
     answer = dps.topk(visits, user="who", item="where", k=5, domain=OTHERWISE, epsilon=6.0)

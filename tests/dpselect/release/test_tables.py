@@ -110,3 +110,39 @@ def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
             assert other.scales == pytest.approx(one.scales)
         else:
             assert dict(other)["scale"] == dict(one)["scale"]
+
+
+def test_a_listed_group_of_which_nothing_is_shown_is_said() -> None:
+    """The answer is not complete, and says why."""
+    answer = dps.topk(log(), **ASKED, groups=[2, 0, 7])
+    assert set(answer.selection.groups or ()) == {0, 2}
+    assert not answer.selection.complete
+    assert answer.selection.reason is not None
+
+
+FEW = dps.Sensitivity.of_clipped(1.0, items_per_user=300)
+OF_CELLS = dps.TopOfGroups(k=3, mechanism=dps.SparseHistogram(scale=8.0, delta=1e-7, sensitivity=FEW))
+BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"k": 2}, "k=2 contradicts the mechanism"),
+        ({"domain": [0, 1]}, "list them"),
+        ({"epsilon": 0.3}, "costs more than the budget stated"),
+        ({"delta": 1e-8}, "costs more than the budget stated"),
+    ],
+)
+def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words: str) -> None:
+    """Its k, its groups and the budget: with the plan's own it is released."""
+    asked = ASKED | BOUNDS | {"mechanism": OF_CELLS}
+    assert dps.topk(log(), **asked).mechanism == OF_CELLS
+    with pytest.raises(dps.InvalidRequest, match=words):
+        dps.topk(log(), **(asked | changed))
+
+
+def test_a_mechanism_of_each_group_keeps_to_its_k() -> None:
+    each = dps.PerGroup(mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3)
+    with pytest.raises(dps.InvalidRequest, match="planned for the top 2"):
+        dps.topk(log(), **ASKED, groups=[0, 1, 2], max_groups_per_user=3, mechanism=each)
