@@ -11,6 +11,7 @@ from typing import Any, final
 import accounting as acc
 from accounting.arguments import checked_integer
 from accounting.budget import checked_budget
+from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.convert.pld.compose import composable, pld_epsilon
 from accounting.convert.renyi import check_delta, invert_profile, rdp_to_epsilon
 from dpselect.errors import InvalidRequest
@@ -198,7 +199,7 @@ def adaptive_epsilon(mechanism: StableVoting, delta: float, rounds: int) -> floa
     """Epsilon of the rounds by the adaptive programme, choice before test in each. Theorem P16."""
     choice = acc.Approximate(curve=acc.BoundedRange(epsilon=2 * math.sqrt(mechanism.rho)), delta0=mechanism.failure_delta)
     test = acc.GaussianDP(mu=math.sqrt(mechanism.rho))
-    return acc.convert.adaptive_composition.adaptive_composition([choice, test] * _checked(rounds), delta).epsilon_upper
+    return adaptive_composition([choice, test] * _checked(rounds), delta).epsilon_upper
 
 
 def _checked(rounds: int) -> int:

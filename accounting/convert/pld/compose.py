@@ -24,7 +24,7 @@ from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Norm
 # Most runs of all steps together, and of one step at once: beyond, the rounding of the powers is not small against the law of
 # the sum, and the steps' own grid has too few cells for it. More runs are composed block by block (Theorem P12).
 _MOST_RUNS, _BLOCK = 10**12, 2**12
-_AT_ONCE, _ATOMS_AT_ONCE = 2**18, 10**7  # the latter of losses with atoms, which a grid can hit
+_AT_ONCE, _ATOMS_AT_ONCE = 2**18, 10**7  # the latter of losses with atoms, which a grid can hit, and of Gaussian ones
 # Losses smaller than this are left to the other routes: their squares and the masses of their cells underflow.
 _LEAST_SCALE, _LEAST_BLOCK = 1e-100, 1e-50
 # Losses larger than this reveal nearly everything in one step, and e to their power leaves the floats.
@@ -66,7 +66,7 @@ def _in_blocks(losses: Losses) -> Losses:
     """What runs very many times as runs of blocks of it."""
     steps: list[tuple[int, Loss]] = []
     for count, loss in losses.steps:
-        most = _ATOMS_AT_ONCE if loss.period else _AT_ONCE
+        most = _ATOMS_AT_ONCE if loss.period or isinstance(loss, Normal) else _AT_ONCE
         if most < count <= _MOST_RUNS and loss.scale > _LEAST_BLOCK:
             steps += _in_blocks(Losses(((count // _BLOCK, _Block(loss, _BLOCK)),))).steps
             steps += [(count % _BLOCK, loss)] if count % _BLOCK else []

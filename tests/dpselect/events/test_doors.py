@@ -304,6 +304,8 @@ def server(postgres: str) -> str:
     driver = sqlalchemy.make_url(postgres)
     with psycopg.connect(host=str(driver.query["host"]), user="postgres", dbname="postgres", autocommit=True) as link:
         link.execute("DROP SCHEMA IF EXISTS door CASCADE")
+        link.execute("DROP TABLE IF EXISTS moods, nothing")  # other tests on this server may come between those of this module
+        link.execute("DROP TYPE IF EXISTS mood")
         link.execute("CREATE SCHEMA door")
         link.execute('CREATE TABLE door.log (who text, "Where ?" text, whole bigint, kind double precision, price numeric)')
         with link.cursor() as cursor:
