@@ -154,11 +154,11 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: di
     planned = dps.WithValues(mechanism=SELECT, noise="gaussian", clip=ask["clip"], scale=1e3)
     log = pd.DataFrame({"u": range(4), "i": ITEMS, "v": [1.0] * 4})
     with acc.Ledger.open(f"sqlite:///{tmp_path}/ledger.db") as ledger:
-        ledger.create_dataset("log", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.create_dataset("log", acc.Budget(epsilon=50.0, delta=1e-6), "add_remove")
         stated: dict[str, Any] = {name: given for name, given in ask.items() if name != "clip"}
         stated |= {"ledger": ledger, "dataset": "log", "key": "once", "domain": ITEMS, "mechanism": planned}
         with pytest.raises(dps.errors.EventLogError, match="clip"):
-            run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=1.0, **stated)))
+            run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=50.0, delta=1e-6, **stated)))
         assert ledger.find("log", "once") is None
 
 

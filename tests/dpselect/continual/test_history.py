@@ -164,7 +164,7 @@ def test_it_belongs_to_one_process() -> None:
     child.start()
     child.join()
     assert child.exitcode == 0
-    assert "40" not in repr(history)
+    assert "40" not in repr(history).split(" at 0x")[0]  # an address may hold any digits
 
 
 def _refused(history: dps.continual.History) -> None:
