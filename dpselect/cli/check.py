@@ -67,7 +67,7 @@ def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:
         f"{found.rows:,}" + "".join(f"; {number:,} without {role}" for role, number in found.without.items() if number),
     )
     if found.outside:
-        yield "outside", f"{found.outside:,} events that the window leaves out"
+        yield "outside", f"{found.outside:,} events that the window or the conditions leave out"
     yield "users", f"{found.users:,}"
     yield "items", f"{found.items:,}" + ("" if found.groups is None else f" in {found.groups:,} groups")
     spread = ", ".join(f"{number:,} ({100 * float(share):g} % of users)" for share, number in found.items_per_user.items())

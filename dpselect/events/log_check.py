@@ -86,7 +86,7 @@ class LogCheck(NotPickled):
         kinds: what each column holds: "str" is text, compared exactly as it is written.
         rows: events in the log.
         without: events that lack a value, by role.
-        outside: events that are not of the window; they are not among the rows.
+        outside: events that the window or the conditions leave out; they are not among the rows.
         users, items, groups: how many different ones have a whole event; groups are None where none were asked for.
         items_per_user: items (of a group, where there are groups) that a share of the users does not exceed, by that share.
         heaviest: the users with the most items, and how many those are.
@@ -134,7 +134,7 @@ def check(
         asked = _Asked(engine, staged.what)
         engine.define("alike", lambda text: normalized(text, ("nfkc", "casefold", "strip")))
         roles = [role for role in LABELS if role in staged.kinds]
-        outside = asked.number(f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}") if reading.window is not None else 0
+        outside = asked.number(f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}") if reading.window or reading.where else 0
         owner = "u, g" if reading.group is not None else "u"
         per_user = f"SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}"
         shares = asked.rows(f"SELECT {', '.join(f'quantile_disc(t, {share})' for share in _SHARES)}, max(t) FROM ({per_user})")[0]
@@ -217,7 +217,8 @@ class _Asked:
 def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:
     """What to look at before a release, the worst first."""
     if not found.users:
-        yield "no event can be counted: none has a user and an item" + (" within the window" if reading.window else "")
+        read = " of those that the window and the conditions leave" if reading.window or reading.where else ""
+        yield f"no event can be counted: none{read} has a user and an item"
     listed = found.catalogue
     if listed is not None and found.users and listed.occurring <= _MOST * listed.listed:
         yield f"of {listed.listed:,} listed items {listed.occurring:,} occur in the log: are ids written alike in both?"
@@ -235,7 +236,8 @@ def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
             yield f"{number:,} of {found.rows:,} events have no {role}: is the column the one meant?"
     if found.outside > _MOST * (found.rows + found.outside):
         of = f"{found.outside:,} of {found.rows + found.outside:,} events"
-        yield f"{of} lie outside the window: are since=, until= and time_unit= right?"
+        stated = ["since=, until= and time_unit="] * bool(reading.window) + ["where="] * bool(reading.where)
+        yield f"{of} are left out by {' and '.join(stated)}: is that meant?"
     if found.users > 1 and found.users == found.rows:
         yield "every event has a user of its own: is user= the column of users, and not of events?"
     total = sum(number for _, number in found.heaviest[:1])

@@ -1,4 +1,4 @@
-"""Conditions on an event's own columns: which events are looked at. They are public, and mean the same through every source."""
+"""Conditions on an event's own columns: which events are looked at. They are public; text is compared as the source holds it."""
 
 from __future__ import annotations
 
@@ -53,15 +53,13 @@ class Condition:
         if not column or not value:
             raise EventLogError(
                 f"where={_shown(text)} lacks {'a value' if column else 'a column'}: {_HOW}. Events without a value in a "
-                "column of "
-                "conditions are never read"
+                "column of conditions are never read"
             )
         made = cls(column, sign, value)
         if not made.as_text and not (re.fullmatch(NUMBER, value) and math.isfinite(float(value))):
             raise EventLogError(
                 f"where={_shown(text)} compares with something that is not a number: {sign} is for numbers; events of a "
-                "stretch of "
-                "time are read with since= and until="
+                "stretch of time are read with since= and until="
             )
         return made
 

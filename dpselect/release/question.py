@@ -464,10 +464,12 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
 
 
 def _require_price(question: Question, planned: Mechanism) -> None:
+    """What is stated for a release is its ceiling, whoever chose the noise."""
     if not question.budget.admits(planned.curve):
+        stated = ", ".join(f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name)))
         raise InvalidRequest(
-            f"{type(planned).__name__} costs more than the budget stated for this release: plan again for this budget, or state "
-            "the one that it was planned for"
+            f"mechanism= names a {type(planned).__name__} that costs more than the budget of this release ({stated}): "
+            "plan one for this budget"
         )
 
 
@@ -478,8 +480,7 @@ def _require_groups(question: Question, planned: Mechanism) -> bool:
         if not question.tabled:
             raise InvalidRequest(
                 "the mechanism in the file was planned for cells of groups and items: name the column of groups (group=), "
-                "and leave "
-                "value= and engine= out"
+                "and leave value= and engine= out"
             )
         if question.domain is not None and reading.groups is None:
             raise InvalidRequest("a table of public items has public groups: list them (groups=)")

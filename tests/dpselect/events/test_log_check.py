@@ -72,9 +72,13 @@ def test_a_catalogue_is_held_against_the_log() -> None:
     [
         ([("a", "x|y"), ("b", "y|z"), ("b", "x")], {}, "split='|'"),
         ([(str(number), "x") for number in range(9)], {}, "of users, and not of events"),
-        ([("a", "x", "2030-01-01"), ("a", "y", "2024-01-01"), ("b", "y", "2031-01-01")], {"until": "2025-01-01"}, "outside"),
+        (
+            [("a", "x", "2030-01-01"), ("a", "y", "2024-01-01"), ("b", "y", "2031-01-01")],
+            {"until": "2025-01-01"},
+            "left out by since=, until= and time_unit=:",
+        ),
         ([("a", None), ("b", None), ("b", "x")], {}, "have no item"),
-        ([("a", "x", "2030-01-01")], {"until": "2025-01-01"}, "within the window"),
+        ([("a", "x", "2030-01-01")], {"until": "2025-01-01"}, "of those that the window and the conditions leave"),
         ([("bot", str(item)) for item in range(99)] + [(f"u{n}", "1") for n in range(200)], {}, "a robot"),
     ],
 )
@@ -82,6 +86,14 @@ def test_what_is_doubtful_is_said(rows: list[Any], options: dict[str, Any], word
     """Lists in one field, ids of events as users, windows that leave most out, users who have nearly all."""
     window: dict[str, Any] = {**options, "time": "t"} if options else {}
     assert any(words in line for line in checked(rows, **window).doubts)
+
+
+def test_what_conditions_leave_out_is_not_laid_on_the_window() -> None:
+    """The doubt names the option that left the events out, and no other."""
+    read = Reading(**COLUMNS, where="v = kept")
+    doubts = check(pa.table({"u": ["a", "b", "c"], "i": ["x", "y", "z"], "v": ["kept", "no", "no"]}), read).doubts
+    (said,) = [line for line in doubts if "left out" in line]
+    assert said == "2 of 3 events are left out by where=: is that meant?"
 
 
 def test_what_a_release_refuses_is_refused() -> None:

@@ -130,8 +130,8 @@ BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
     [
         ({"k": 2}, "k=2 contradicts the mechanism"),
         ({"domain": [0, 1]}, "list them"),
-        ({"epsilon": 0.3}, "costs more than the budget stated"),
-        ({"delta": 1e-8}, "costs more than the budget stated"),
+        ({"epsilon": 0.3}, r"costs more than .* \(epsilon=0.3, delta=1e-06\): plan one for this budget"),
+        ({"delta": 1e-8}, r"costs more than .* \(epsilon=2, delta=1e-08\): plan one for this budget"),
     ],
 )
 def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words: str) -> None:
