@@ -23,9 +23,9 @@ from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.events import Reading
 from dpselect.events.catalogue import public_list
-from dpselect.events.doors.base import SHORT, is_condition, literal
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import FILE_OPTIONS
+from dpselect.events.sources.base import SHORT, is_condition, literal
 from dpselect.events.staging import rows, split
 from dpselect.events.time_window import periods
 from dpselect.selection import Label

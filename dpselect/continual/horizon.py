@@ -26,9 +26,9 @@ from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named
 from dpselect.events.counting import cells_of
-from dpselect.events.doors.base import Kinds, literal, located
 from dpselect.events.engine import Engine, opened
 from dpselect.events.reading import Reading, reading_of, require_items
+from dpselect.events.sources.base import Kinds, literal, located
 from dpselect.events.staging import prepared
 from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import Sampler, sampler

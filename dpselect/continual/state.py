@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
-from dpselect.events.doors.base import Kind, Kinds
 from dpselect.events.engine import guarded, without_progress_bar
 from dpselect.events.private import NotPickled
+from dpselect.events.sources.base import Kind, Kinds
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler

@@ -1,5 +1,4 @@
 from .catalogue import read_catalogue as read_catalogue
-from .doors.formats import Format as Format
 from .held import HeldCounts as HeldCounts
 from .held import HeldScores as HeldScores
 from .pairs import Pairs as Pairs
@@ -9,6 +8,7 @@ from .pairs import read as read
 from .private import ReadReport as ReadReport
 from .reading import ProgressCallback as ProgressCallback
 from .reading import Reading as Reading
+from .sources.formats import Format as Format
 from .user_counts import EventCounts as EventCounts
 from .user_counts import GroupCounts as GroupCounts
 from .values import UserValues as UserValues

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 from accounting.address import masked
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import SHORT, Asked, Form, Given, place_of
-from dpselect.events.doors.formats import (
+from dpselect.events.engine import checked, opened, plain, temporary_folder, unpacked_suffix
+from dpselect.events.file_options import FileOptions, normalized
+from dpselect.events.sources.base import SHORT, Asked, Form, Given, place_of
+from dpselect.events.sources.formats import (
     CSV,
     DELIMITERS,
     EXCEL,
@@ -29,8 +31,6 @@ from dpselect.events.doors.formats import (
     Format,
     workbook,
 )
-from dpselect.events.engine import checked, opened, plain, temporary_folder, unpacked_suffix
-from dpselect.events.file_options import FileOptions, normalized
 from dpselect.selection import Label
 
 DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)

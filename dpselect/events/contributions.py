@@ -166,7 +166,7 @@ class Amount:
 
 
 Measure = Clip | Amount
-"""What of a user is added up beside the count: a share of one, or an amount."""
+"""What of a user is added up with the count: a share of one, or an amount."""
 
 
 def summed(measures: Sequence[Measure]) -> Amount | None:
@@ -202,7 +202,7 @@ class Contributions:
 
     @property
     def sums(self) -> list[str]:
-        """Columns of the totals beside the item and its counts."""
+        """Columns of the totals after the item and its counts."""
         return [f"w{place}" for place in range(len(self.clips))]
 
     @property

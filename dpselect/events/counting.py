@@ -14,12 +14,12 @@ from numpy.typing import NDArray
 from dpselect.cells import CELL
 from dpselect.events.catalogue import DECIMAL
 from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, respent, summed
-from dpselect.events.doors.base import Kind, Kinds, literal
 from dpselect.events.engine import opened
 from dpselect.events.held import Tally
 from dpselect.events.private import ReadReport
 from dpselect.events.reading import ProgressCallback, Reading
-from dpselect.events.staging import prepared, told
+from dpselect.events.sources.base import Kind, Kinds, literal
+from dpselect.events.staging import prepared, report_progress
 from dpselect.selection import Label
 
 _RANKED_AT_ONCE = 4_000_000  # pairs of integers, about 60 bytes each; texts take as much again, and more
@@ -75,7 +75,7 @@ class EmbeddedPairs:
             self._at_once = self._staged.counted  # the pass that grouped the log has counted all
             self._stack = stack.pop_all()
         if several:
-            told(progress, 1, 1)
+            report_progress(progress, 1, 1)
         self._progress = None if several else progress
 
     def counted(self, reading: Reading) -> tuple[ReadReport, ItemCounts | CountedGroups, Contributions, bool]:
@@ -178,7 +178,7 @@ class EmbeddedPairs:
                 self._list("listed_items", "i", allowed.within, _stored(self._staged.kinds["item"]))
                 listed = " SEMI JOIN listed_items USING (i)"
             found = f"(SELECT * FROM (SELECT i, n FROM totals WHERE apart = 0){listed})"
-            told(self._progress, 1, 1)
+            report_progress(self._progress, 1, 1)
             return found, self._number(f"SELECT sum(n) FROM {found}")
         looked = self._looked_at(allowed)
         sums = "".join(f", CAST(0 AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
@@ -188,7 +188,7 @@ class EmbeddedPairs:
         parts, pairs = 1 if allowed.groups is None else self._staged.buckets, 0
         for number in range(parts):
             pairs += self._add(looked if parts == 1 else f"(SELECT * FROM {looked} WHERE hash(u) % {parts} = {number})", allowed)
-            told(self._progress, number + 1, parts)
+            report_progress(self._progress, number + 1, parts)
         return "totals", pairs
 
     @property

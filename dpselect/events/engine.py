@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-_LEAST_MEMORY, _MEMORY_OF_A_CORE = 320, 80  # MiB: what the engine may use unless it is told
+_LEAST_MEMORY, _MEMORY_OF_A_CORE = 320, 80  # MiB: what the engine may use by default
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)\s*", re.IGNORECASE)
 # Of the memory, which a grouping is tried with: with all of it, DuckDB 2.0.1 fails at the default limit, and is asked again.
 _SHARES = (0.85, 0.65, 0.5)
@@ -233,7 +233,7 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
 
 
 def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
-    """It would write to standard output, beside what the caller prints."""
+    """It would write to standard output, between what the caller prints."""
     import duckdb
 
     # Without ipywidgets a notebook has no bar, and the engine refuses to turn it off.

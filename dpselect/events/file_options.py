@@ -14,8 +14,8 @@ from pydantic import Field, SkipValidation, model_validator
 
 from accounting.frozen import Frozen
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import Form
-from dpselect.events.doors.formats import Format
+from dpselect.events.sources.base import Form
+from dpselect.events.sources.formats import Format
 
 _MOST_BYTES = 4  # of a delimiter, as the engine has it
 _MOST_TEXT = 100

@@ -277,7 +277,7 @@ class HeldScores(Rounds):
             mechanism._check_observed()
         choosing = mechanism.mechanism if _looks_again(mechanism) else mechanism
         first = choosing.discovery if hasattr(choosing, "continued") else choosing
-        # Of items that are told by their counts neither their order nor the group that they belong to is known.
+        # Of items that are found by their counts neither their order nor the group that they belong to is known.
         if self._reads(first) is None and not (first.traits.ranks_counts and first.traits.of("groups", first)):
             raise InvalidRequest(
                 f"{type(first).__name__} looks at all scores of a {self.domain} domain one by one, and these stay in the engine: "
@@ -309,7 +309,7 @@ class HeldScores(Rounds):
         return cast(Selection, mechanism.continued(self._local(found), list(range(len(found))), source))
 
     def _in_two_rounds(self, mechanism: Any, source: Sampler) -> Selection:
-        """The items that pass the mask are told by their counts, looked up, and weighed anew where they lie."""
+        """The items that pass the mask are found by their counts, looked up, and weighed anew where they lie."""
         with self._table.tally.release():
             values, sizes = self._table.histogram()
             drawn, first = mechanism.masked(Scores.grouped(values, sizes, sensitivity=self.sensitivity), source)

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, final
 
-from dpselect.events.doors.base import LABELS, SHORT, literal
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, require_items
+from dpselect.events.sources.base import LABELS, SHORT, literal
 from dpselect.events.staging import OUTSIDE, prepared
 from dpselect.selection import Label
 

@@ -20,11 +20,11 @@ from dpselect.events import spark
 from dpselect.events.catalogue import Labels, aligned, places
 from dpselect.events.contributions import Contributions, signed
 from dpselect.events.counting import CountedGroups, EmbeddedPairs, ItemCounts
-from dpselect.events.doors.base import Column, Form, Kinds
-from dpselect.events.doors.formats import Format
 from dpselect.events.held import HeldCounts, Tally
 from dpselect.events.private import NotPickled, ReadReport
 from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
+from dpselect.events.sources.base import Column, Form, Kinds
+from dpselect.events.sources.formats import Format
 from dpselect.events.time_window import Moment, Unit
 from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
 from dpselect.selection import Label

@@ -16,9 +16,9 @@ from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import ListOptions, listed, named, public_list, written_alike
 from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, summed
-from dpselect.events.doors.base import Asked, Column, Given, Kinds
 from dpselect.events.engine import Engine
 from dpselect.events.file_options import FILE_OPTIONS, FileOptions
+from dpselect.events.sources.base import Asked, Column, Given, Kinds
 from dpselect.events.time_window import Moment, Unit, Window
 from dpselect.events.where import columns_of, conditions
 from dpselect.selection import Label
@@ -42,7 +42,7 @@ class Reading(FileOptions):
     Make it once and pass it on: `events.read(log, reading)`, `events.hold(log, reading)` and `events.read_values(log, reading)`
     take it in place of their keywords, which are its fields. Change it by `model_copy(update={"clip": 2.0})`, which checks
     everything again. All checks that need no log are made here; an unknown field is refused. It does not hold the log itself, nor
-    what is told while it is read (`progress`), nor anything that was read.
+    what is reported while it is read (`progress`), nor anything that was read.
 
     Attributes:
         user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
@@ -184,7 +184,7 @@ class Reading(FileOptions):
 
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
-        """What is added up of each user beside the count: clipped counts, or the sums of a column."""
+        """What is added up of each user with the count: clipped counts, or the sums of a column."""
         if self.item is None:
             return ()
         if (self.value is None) != (self.value_clip is None):
@@ -234,7 +234,7 @@ class Reading(FileOptions):
         return ContributionLimit(limit, salt)
 
     def given(self, source: object) -> Given:
-        """What a door is given to read `source` this way."""
+        """What a source is given to read `source` this way."""
         amount = summed(self.measures)
         said = {name: getattr(self, name) for name in FILE_OPTIONS}
         return Given(source, self.asked, **said, amount=amount, window=self.window, where=conditions(self.where))

@@ -19,12 +19,12 @@ from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions, respent, summed
 from dpselect.events.counting import CountedGroups, ItemCounts
-from dpselect.events.doors.base import SHORT, Asked, Given, Kind, Kinds, by_name, is_label
-from dpselect.events.doors.formats import Format
 from dpselect.events.engine import T, guarded
 from dpselect.events.held import Tally
 from dpselect.events.private import ReadReport, reported
 from dpselect.events.reading import Reading
+from dpselect.events.sources.base import SHORT, Asked, Given, Kind, Kinds, by_name, is_label
+from dpselect.events.sources.formats import Format
 from dpselect.events.time_window import FIRST, LAST, MICROSECONDS
 from dpselect.events.where import NUMBER, Condition
 from dpselect.selection import Label

@@ -1,4 +1,4 @@
-"""From what was given to distinct pairs in the engine: its door reads it, it is shaped to what is counted, one pass groups it.
+"""From what was given to distinct pairs in the engine: its source reads it, it is shaped to what is counted, one pass groups it.
 
 Or one pass over the source writes each period's events to a folder, from which they are read.
 """
@@ -15,17 +15,17 @@ from typing import Final, Protocol, final
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import summed
-from dpselect.events.doors import databases, formats, postgresql, tables
-from dpselect.events.doors.base import LABELS, SHORT, Asked, Given, Kind, Kinds, Rows, is_label, literal, located
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.private import NotPickled, ReadReport, reported
 from dpselect.events.reading import ProgressCallback, Reading
+from dpselect.events.sources import databases, formats, postgresql, tables
+from dpselect.events.sources.base import LABELS, SHORT, Asked, Given, Kind, Kinds, Rows, is_label, literal, located
 from dpselect.events.where import NUMBER
 
 
 class Source(Protocol):
-    """A door: a module (or object) that reads one kind of source. `SOURCES` lists them; the first that accepts reads."""
+    """A module (or object) that reads one kind of source. `SOURCES` lists them; the first that accepts reads."""
 
     def accepts(self, given: Given) -> bool:
         """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported to tell."""
@@ -47,13 +47,13 @@ OUTSIDE = 32
 
 
 def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of whatever was given, by the first door that accepts it; the events of a period have them already."""
+    """The columns of whatever was given, by the first source that accepts it; the events of a period have them already."""
     if isinstance(given.source, PeriodEvents):
         part = given.source
         return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True, checked=part.checked)
-    for door in SOURCES:
-        if door.accepts(given):
-            return _written_alike(engine, _judged(engine, door.rows(engine, given), given), given)
+    for kind in SOURCES:
+        if kind.accepts(given):
+            return _written_alike(engine, _judged(engine, kind.rows(engine, given), given), given)
     kind = type(given.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
@@ -186,7 +186,7 @@ def prepared(
     """
     given, asked = reading.given(source), reading.asked
     log = shaped(rows(engine, given), given)
-    told(progress, 0, 1)
+    report_progress(progress, 0, 1)
     counted = counted and len(log.texts) < 2  # whose users may be written in two ways
     table = _grouped(engine, log, reading, counted=counted)
     figures = _Figures(engine, table, log, asked)
@@ -317,7 +317,7 @@ class _Figures:
         self.refused = {role for _, role, _ in found}
 
 
-def told(progress: ProgressCallback | None, done: int, parts: int) -> None:
+def report_progress(progress: ProgressCallback | None, done: int, parts: int) -> None:
     """Say how far a reading is: nothing, or that the log was grouped and this many parts of it are counted."""
     if progress is not None:
         progress(done + (done > 0), parts + 1)

@@ -60,7 +60,7 @@ class EventCounts(Measured):
         """Scores of the items seen, or of a public catalogue.
 
         Without a catalogue the domain is "observed", since which items occur is private, and items are in order of their
-        labels; "public" if `read` was told which items to look at. With one it is "public": one score per label in the
+        labels; "public" if `read` was given the items to look at. With one it is "public": one score per label in the
         catalogue's order, 0 for an item nobody touched, and items outside it left out. Labels are released
         as the catalogue writes them, and matched as the log's type: 7 and "7" mean the item 7 of a column of integers, and "7"
         of a column of text.

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import ContributionLimit
-from dpselect.events.doors.base import SHORT, Column, Form
-from dpselect.events.doors.formats import Format
 from dpselect.events.engine import Engine, opened
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of
-from dpselect.events.staging import refuse_two_spellings, rows, told
+from dpselect.events.sources.base import SHORT, Column, Form
+from dpselect.events.sources.formats import Format
+from dpselect.events.staging import refuse_two_spellings, report_progress, rows
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
@@ -118,7 +118,7 @@ def read_values(
     with opened(reading.memory_limit) as engine:
         log, columns = rows(engine, given), given.asked.roles
         what, parts = log.what, log.buckets(reading.buckets)
-        told(progress, 0, parts)
+        report_progress(progress, 0, parts)
         engine.run(f"CREATE TABLE given AS {log.sql}", what=what)
         lacks = [f"{SHORT[role]} IS NULL" for role in columns]
         lacking = f"count_if({' OR '.join(lacks)})"
@@ -143,7 +143,7 @@ def read_values(
         for number in range(parts):
             relation = f"(SELECT * FROM given WHERE {whole} AND hash(u) % {parts} = {number})"
             found.append(_bucket(engine, what, relation, chosen, rule))
-            told(progress, number + 1, parts)
+            report_progress(progress, number + 1, parts)
     numbers = np.sort(np.concatenate(found))
     numbers.setflags(write=False)
     return UserValues(numbers, rule, None if chosen is None else chosen.salt, total, left_out)

@@ -47,9 +47,9 @@ class Arrivals:
         Args:
             columns: fields of `events.Reading`: the columns user and item, and how the file is read.
         """
-        from dpselect.events.doors.base import Asked  # a profile of numbers reads no file
         from dpselect.events.engine import opened
         from dpselect.events.reading import Reading
+        from dpselect.events.sources.base import Asked  # a profile of numbers reads no file
         from dpselect.events.staging import rows
 
         try:

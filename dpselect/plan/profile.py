@@ -28,7 +28,7 @@ from accounting.arguments import Relation, shown
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
 from dpselect.errors import EventLogError, InvalidRequest
-from dpselect.events.doors.base import Column
+from dpselect.events.sources.base import Column
 from dpselect.plan.arrivals import Arrivals
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm, Sensitivity

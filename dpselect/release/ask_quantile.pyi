@@ -7,9 +7,9 @@ from typing import Literal, overload
 from accounting import Ledger
 from accounting.arguments import Relation
 from accounting.frozen import Real
-from dpselect.events.doors.base import Form
-from dpselect.events.doors.formats import Format
 from dpselect.events.reading import ProgressCallback
+from dpselect.events.sources.base import Form
+from dpselect.events.sources.formats import Format
 from dpselect.events.values import Rule
 from dpselect.release.answer import DryRun
 from dpselect.release.user_quantiles import QuantileAnswer

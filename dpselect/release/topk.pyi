@@ -8,9 +8,9 @@ from typing import Any, Literal, overload
 from accounting import Ledger
 from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
-from dpselect.events.doors.base import Form
-from dpselect.events.doors.formats import Format
 from dpselect.events.reading import ProgressCallback
+from dpselect.events.sources.base import Form
+from dpselect.events.sources.formats import Format
 from dpselect.events.time_window import Every, Unit
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName

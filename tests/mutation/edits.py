@@ -1283,7 +1283,7 @@ EDITS = [
         f"{DELTAS}::test_certain_failure_leaves_no_gap",
     ),
     Edit(
-        "dpselect/events/doors/formats.py",
+        "dpselect/events/sources/formats.py",
         """delimiter=",", quote='"')""",
         'delimiter=",", quote="")',
         "tests/dpselect/events/test_errors.py::test_quotes_are_quotes_in_csv_alone",
@@ -1385,10 +1385,10 @@ EDITS = [
         f"{KILLED}/test_tamper.py::test_heads_of_another_ledger_are_found",
     ),
     Edit(
-        "dpselect/events/doors/postgresql.py",
+        "dpselect/events/sources/postgresql.py",
         "    CSV.require_lines(target, what)\n",
         "",
-        "tests/dpselect/events/test_doors.py::test_postgresql_refusals",
+        "tests/dpselect/events/test_sources.py::test_postgresql_refusals",
     ),
     Edit(
         "accounting/ledger/verification.py",
@@ -1415,7 +1415,7 @@ EDITS = [
         f"{CONSTANTS}::test_what_another_version_may_have_moved_is_in_doubt",
     ),
     Edit(
-        "dpselect/events/doors/formats.py",
+        "dpselect/events/sources/formats.py",
         "for place in (block.find(end), block.rfind(end)) if place",
         "for place in (block.find(end),) if place",
         "tests/dpselect/events/test_errors.py::test_long_lines_and_letters_across_blocks_are_read",
@@ -1442,31 +1442,31 @@ EDITS = [
         "dpselect/events/staging.py",
         'whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)',
         'whole = "true"',
-        "tests/dpselect/events/test_doors.py::test_a_file_that_is_wrong_about_its_nulls_is_counted_right",
+        "tests/dpselect/events/test_sources.py::test_a_file_that_is_wrong_about_its_nulls_is_counted_right",
     ),
     Edit(
         "dpselect/events/staging.py",
         "make = engine.run if log.once else engine.group",
         "make = engine.group",
-        "tests/dpselect/events/test_doors.py::test_a_stream_is_not_asked_twice",
+        "tests/dpselect/events/test_sources.py::test_a_stream_is_not_asked_twice",
     ),
     Edit(
         "dpselect/events/engine.py",
         "_SHARES = (0.85, 0.65, 0.5)",
         "_SHARES = (0.85, 0.65)",
-        "tests/dpselect/events/test_doors.py::test_a_grouping_that_does_not_fit_is_tried_with_less_memory",
+        "tests/dpselect/events/test_sources.py::test_a_grouping_that_does_not_fit_is_tried_with_less_memory",
     ),
     Edit(
-        "dpselect/events/doors/formats.py",
+        "dpselect/events/sources/formats.py",
         "sum(stats_null_count) = 0",
         "min(stats_null_count) = 0",
-        "tests/dpselect/events/test_doors.py::test_what_a_file_says_of_its_nulls_changes_no_count",
+        "tests/dpselect/events/test_sources.py::test_what_a_file_says_of_its_nulls_changes_no_count",
     ),
     Edit(
-        "dpselect/events/doors/formats.py",
+        "dpselect/events/sources/formats.py",
         "complete = None if None in held.values() else part.complete",
         "complete = part.complete",
-        "tests/dpselect/events/test_doors.py::test_several_files_are_without_nulls_if_each_says_so",
+        "tests/dpselect/events/test_sources.py::test_several_files_are_without_nulls_if_each_says_so",
     ),
     Edit(
         "dpselect/mechanisms/discover_then_select.py",
@@ -1805,7 +1805,7 @@ EDITS = [
         "tests/dpselect/events/test_where.py::test_conditions_go_with_everything_else_that_reads",
     ),
     Edit(
-        "dpselect/events/doors/base.py",
+        "dpselect/events/sources/base.py",
         '    if one == "user":\n        raise EventLogError(\n            f"where= is about',
         '    if one == "group":\n        raise EventLogError(\n            f"where= is about',
         "tests/dpselect/events/test_where.py::test_what_is_refused",

@@ -7,12 +7,12 @@ from edits import Edit
 NEIGHBOURS = "tests/dpselect/events/test_neighbours.py"
 DIGITS = f"{NEIGHBOURS}::test_digits_within_python_objects_are_those_of_each_alone"
 MISSING = f"{NEIGHBOURS}::test_missing_labels_are_the_same_in_every_format"
-SOURCES = "tests/dpselect/events/test_sources.py"
-LISTS = f"{SOURCES}::test_catalogues_are_written_as_the_log_is"
+FILES = "tests/dpselect/events/test_file_options.py"
+LISTS = f"{FILES}::test_catalogues_are_written_as_the_log_is"
 LISTED = "tests/dpselect/events/test_log_check.py::test_a_catalogue_is_held_against_the_log"
-WORKBOOK = f"{SOURCES}::test_rows_beyond_the_size_that_a_workbook_states_are_read"
+WORKBOOK = f"{FILES}::test_rows_beyond_the_size_that_a_workbook_states_are_read"
 DOUBTS = "tests/dpselect/release/test_doubts.py::test_a_catalogue_that_hardly_matches_is_said"
-FORMATS, TABLES = "dpselect/events/doors/formats.py", "dpselect/events/doors/tables.py"
+FORMATS, TABLES = "dpselect/events/sources/formats.py", "dpselect/events/sources/tables.py"
 
 SOURCE_EDITS = [
     Edit(
@@ -40,13 +40,13 @@ SOURCE_EDITS = [
         FORMATS,
         "        sheet.reset_dimensions()",
         "        pass",
-        f"{SOURCES}::test_rows_beyond_the_size_that_a_workbook_states_are_read",
+        f"{FILES}::test_rows_beyond_the_size_that_a_workbook_states_are_read",
     ),
     Edit(
         "dpselect/events/file_options.py",
         "    while text != before:",
         "    while before is None:",
-        f"{SOURCES}::test_labels_that_were_written_alike_stay_as_they_are",
+        f"{FILES}::test_labels_that_were_written_alike_stay_as_they_are",
     ),
     Edit("dpselect/events/catalogue.py", "written_alike(listed(catalogue, what), normalize)", "listed(catalogue, what)", LISTS),
     Edit("dpselect/release/doubts.py", ".users != 1:", ".users != 0:", DOUBTS),

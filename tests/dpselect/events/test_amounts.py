@@ -1,4 +1,4 @@
-"""Clipped sums of a column: the integers of the definition, from every door, in any order; and what is no amount is refused."""
+"""Clipped sums of a column: the integers of the definition, from every source, in any order; and what is no amount is refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_one_user_changes_what_the_sensitivity_says(log: list[Any], high: float,
 
 
 @pytest.mark.slow
-def test_every_door_sums_alike(tmp_path: Path) -> None:
+def test_every_source_sums_alike(tmp_path: Path) -> None:
     """CSV and JSON lines write numbers as text, tables hold floats, integers or decimals; the sums are the same."""
     log = [(user, item, round(value * 4) / 4) for user, item, value in LOG]
     table = frame(log)
@@ -155,7 +155,7 @@ def test_a_value_is_cut_before_it_is_added() -> None:
 
 
 def test_sums_of_very_many_users_are_cut() -> None:
-    """At 2^53 units, where floats are exact; they are not refused, since how many there are would be told."""
+    """At 2^53 units, where floats are exact; they are not refused, since how many there are would show."""
     amount = Amount(-50.0, 50.0)
     units = np.array([2**53 - 1, 2**53, 2**53 + 1, -(2**60), 5])
     expected = [2**53 - 1, 2**53, 2**53, -(2**53), 5]

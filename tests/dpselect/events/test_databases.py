@@ -87,7 +87,7 @@ def test_rows_are_asked_for_once_and_in_parts(sqlite: str, monkeypatch: pytest.M
         return fetched(self, size)
 
     monkeypatch.setattr(sqlalchemy.CursorResult, "fetchmany", fetchmany)
-    monkeypatch.setattr("dpselect.events.doors.databases._AT_ONCE", 2)
+    monkeypatch.setattr("dpselect.events.sources.databases._AT_ONCE", 2)
     sqlalchemy.event.listen(sqlalchemy.Engine, "before_cursor_execute", seen := lambda *given: executed.append(given[2]))
     try:
         assert counted(sqlite, table="visits 2024", max_items_per_user=1, salt="s") in ({str(2**70): 2}, {str(2**70): 1, "5": 1})

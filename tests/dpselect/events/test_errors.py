@@ -28,10 +28,10 @@ from dpselect.cli import guard
 from dpselect.errors import NO_MEMORY, EventLogError
 from dpselect.events import engine as engines
 from dpselect.events import staging
-from dpselect.events.doors import formats
-from dpselect.events.doors.base import Given, Rows
-from dpselect.events.doors.formats import CSV, Delimited
 from dpselect.events.engine import Engine, guarded
+from dpselect.events.sources import formats
+from dpselect.events.sources.base import Given, Rows
+from dpselect.events.sources.formats import CSV, Delimited
 
 SECRET = "SECRET42"
 GOOD = f"u,i\n1,{SECRET}\n"
@@ -138,7 +138,7 @@ def test_bad_options(tmp_path: Path, options: dict[str, Any], words: str) -> Non
 
 
 def test_what_is_no_file(tmp_path: Path) -> None:
-    """A missing file, a folder without logs, a device, a pattern of nothing and an address are each told apart from a log."""
+    """A missing file, a folder without logs, a device, a pattern of nothing and an address are each known from a log."""
     written(tmp_path, "a.csv", GOOD)
     refused(tmp_path / "b.csv", "does not exist")
     refused(str(tmp_path / "*.tsv"), "holds no file")
@@ -212,7 +212,7 @@ NAMES = ["User", "user", "user_1", "user_2"]
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_exact(tmp_path: Path, name: str) -> None:
-    """Names that differ in letter case, or that the engine would make up for such, are told apart in every form of a log."""
+    """Names that differ in letter case, or that the engine would make up for such, are kept apart in every form of a log."""
     values = {known: f"in {known}" for known in NAMES}
     table = pa.table({known: [value] for known, value in values.items()} | {"who": ["me"]})
     pq.write_table(table, tmp_path / "log.parquet")
@@ -282,7 +282,7 @@ class Door:
         return CSV.rows(engine, Given(path, given.asked, "csv"))
 
 
-def test_a_door_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source in front of the list is read; what it raises, quoting data, is one error that neither says nor chains it."""
     monkeypatch.setattr(staging, "SOURCES", (Door(), *staging.SOURCES))
     assert events.read([("ann", "zoo"), ("bob", "zoo")], user=1, item=2).counts.tolist() == [2]
@@ -361,7 +361,7 @@ def test_quotes_are_quotes_in_csv_alone(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signals here")
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
 def test_a_signal_leaves_no_rows_behind(tmp_path: Path, number: str) -> None:
-    """What is on disk goes with a process that is told to end, which ends as that signal ends one."""
+    """What is on disk goes with a process that is asked to end, which ends as that signal ends one."""
     program = (
         "import signal, time\nfrom dpselect.events.engine import temporary_folder\n"
         f"signal.signal(signal.{number}, signal.SIG_DFL)\n"  # whoever runs the tests may ignore it, as nohup does

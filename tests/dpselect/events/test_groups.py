@@ -117,7 +117,7 @@ def test_sums_of_a_column_are_those_of_each_group_alone() -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_every_door_reads_groups(tmp_path: Path, suffix: str) -> None:
+def test_every_source_reads_groups(tmp_path: Path, suffix: str) -> None:
     """A group that is null or empty leaves its event out; the others are those of the definition."""
     log = [("ann", "Rome", "zoo"), ("ann", "Oslo", "zoo"), ("bob", None, "zoo"), ("bob", "Rome", "pier"), ("cy", "Rome", None)]
     frame, path = table(log).to_pandas(), tmp_path / f"log.{suffix}"

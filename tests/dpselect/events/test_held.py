@@ -124,7 +124,7 @@ def test_a_release_from_held_scores_has_the_law_of_the_dense_draw(mechanism: dps
 
 
 def test_values_and_second_looks_follow_the_items(both: Any) -> None:
-    """Noisy values lie near the counts of the labels beside them, and a discovered domain is looked at anew."""
+    """Noisy values lie near the counts of the labels next to them, and a discovered domain is looked at anew."""
     counts, held = both
     of = dict(zip(counts.labels, counts.counts.tolist(), strict=True))
     find = dps.SparseHistogram(k=20, scale=1.0, delta=1e-6, sensitivity=FEW)
@@ -175,7 +175,7 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
 
 
 def test_quantiles_of_held_counts_are_refused() -> None:
-    """Candidates told by their counts have lost their order: a point would be drawn of places that move with the counts."""
+    """Candidates found by their counts have lost their order: a point would be drawn of places that move with the counts."""
     with hold(pa.table({"u": [0, 1, 2], "i": [1, 1, 0]}), user="u", item="i", max_items_per_user=1) as held:
         median = dps.JointQuantiles(quantiles=(0.5,), low=0, high=3, step=1, epsilon=1.0, spread=1)
         with pytest.raises(dps.InvalidRequest, match="JointQuantiles looks at all scores"):

@@ -162,13 +162,13 @@ def test_a_fork_is_refused_and_leaves_the_engine_alone(held: HeldCounts) -> None
     scores = held.scores()
     child = os.fork()
     if child == 0:
-        told = 0
+        said = 0
         for refused in (lambda: FIND.check(scores), lambda: FIND.select(scores), lambda: held.scores([1])):
             try:
                 refused()
             except ForeignProcess as error:
-                told += "events.hold" in str(error)
+                said += "events.hold" in str(error)
         held.close()
-        os._exit(told)
+        os._exit(said)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
     assert len(FIND.select(scores)) <= 1

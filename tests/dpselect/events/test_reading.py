@@ -22,7 +22,7 @@ PLACES = {
     "groups",
     "max_groups_per_user",
     "cells",
-}  # what decides which class `read` returns, beside `Options`
+}  # what decides which class `read` returns, next to `Options`
 
 
 def test_every_field_is_a_keyword_and_every_keyword_a_field() -> None:
@@ -30,13 +30,13 @@ def test_every_field_is_a_keyword_and_every_keyword_a_field() -> None:
     assert set(Reading.model_fields) == PLACES | set(Options.__annotations__)
 
 
-@pytest.mark.parametrize("door", [events.read, events.hold, events.read_values])
-def test_an_unknown_keyword_is_refused(door: Any) -> None:
+@pytest.mark.parametrize("reads", [events.read, events.hold, events.read_values])
+def test_an_unknown_keyword_is_refused(reads: Any) -> None:
     """A bound that was misspelt would be no bound."""
     with pytest.raises(EventLogError, match="no field 'max_item_per_user': its fields are"):
-        door("log.csv", user="u", item="i", max_item_per_user=1)
+        reads("log.csv", user="u", item="i", max_item_per_user=1)
     with pytest.raises(EventLogError, match="clip= is a field of the reading"):
-        door("log.csv", Reading(user="u", item="i"), clip=1.0)
+        reads("log.csv", Reading(user="u", item="i"), clip=1.0)
 
 
 def test_a_reading_does_what_its_fields_do_as_keywords(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_what_does_not_go_together_is_refused_when_it_is_made(options: dict[str,
         Reading(**{"user": "u", "item": "i", **options})
 
 
-def test_each_door_says_which_reading_it_needs() -> None:
+def test_each_function_says_which_reading_it_needs() -> None:
     """With an item for counts, without one for a number per user."""
     with pytest.raises(EventLogError, match="item= is missing"):
         events.read("log.csv", Reading(user="u"))

@@ -12,8 +12,8 @@ import pytest
 
 from dpselect import events
 from dpselect.errors import EventLogError
-from dpselect.events.doors import remote
 from dpselect.events.engine import Engine
+from dpselect.events.sources import remote
 
 
 def counted(source: Any, **columns: Any) -> dict[Any, int]:

@@ -154,7 +154,7 @@ def test_a_catalogue_of_parquet(tmp_path: Path) -> None:
     ],
 )
 def test_a_header_is_told_from_an_item(tmp_path: Path, data: str, labels: list[str]) -> None:
-    """No item of a catalogue is lost as a header, and no header is taken for an item, where the two can be told apart."""
+    """No item of a catalogue is lost as a header, and no header is taken for an item, where the two can be known apart."""
     path = tmp_path / "items.csv"
     path.write_text(data)
     assert events.read_catalogue(path, item="place") == labels

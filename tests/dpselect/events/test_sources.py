@@ -1,374 +1,449 @@
-"""Files as people have them: what is said about a file is one set of options, and the same events give the same counts."""
+"""Every source: the same counts, row for row, whatever the log lies in; streams stay streams; errors show nothing of the data."""
 
 from __future__ import annotations
 
-import bz2
-import itertools
-import json
+import io
+import random
 import re
-import zipfile
+import shutil
+import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-import pandas as pd
+import duckdb
+import polars as pl
+import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import sqlalchemy
+from event_oracle import bounded, distinct_users
 
+import accounting as acc
 import dpselect as dps
+from accounting.ledger import AlreadyCharged
 from dpselect import events
 from dpselect.errors import EventLogError
-from dpselect.events.file_options import normalized
+from dpselect.events import engine, staging
+from dpselect.events.private import ReadReport
+from dpselect.events.reading import Reading
+from dpselect.events.sources import tables
 
-PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
-COUNTS = {"naïve": 3, "café": 1, "a,b": 1}
-COLUMNS = {"user": "user_id", "item": "item_id"}
-CASES = Path(__file__).parents[4] / "shared" / "cases"
-
-
-def counted(source: Any, **options: Any) -> dict[Any, int]:
-    found: Any = events.read(source, **{**COLUMNS, **options})
-    return dict(zip(found.labels, found.counts.tolist(), strict=True))
-
-
-def text(delimiter: str, *, quote: str = '"', end: str = "\n") -> str:
-    rows = [("user_id", "item_id"), *PAIRS]
-    lines = [delimiter.join(f"{quote}{field}{quote}" if delimiter in field else field for field in row) for row in rows]
-    return end.join(lines) + end
+SECRET = "SECRET42"
+_RANDOM = random.Random(1)
+LOG: list[tuple[Any, Any]] = [
+    (f"user {_RANDOM.randrange(40)}", _RANDOM.choice(["a", "b,\"c'", "\\N", "it\nem", "é", "007", "7"])) for _ in range(300)
+] + [(None, "a"), ("user 1", None)]
+NAMES = ("who", "Where ?")
 
 
-@pytest.mark.parametrize("delimiter", [";", "|", "\t", "::"])
-def test_a_header_tells_the_delimiter(delimiter: str, tmp_path: Path) -> None:
-    """Where all columns that are asked for are named under one delimiter alone, it is that one; or it is stated."""
-    path = tmp_path / "log.csv"
-    path.write_text("\ufeff" + text(delimiter, end="\r\n"), encoding="utf-8")
-    assert counted(path) == counted(path, delimiter=delimiter) == COUNTS
-    with pytest.raises(EventLogError, match=r"split at ','") as caught:
-        counted(path, delimiter=",")
-    assert "naïve" not in str(caught.value)
-    positions = tmp_path / "bare.dat"
-    positions.write_text(text(delimiter).split("\n", 1)[1], encoding="utf-8")
-    assert counted(positions, user=1, item=2, delimiter=delimiter) == COUNTS
-    with pytest.raises(EventLogError, match=r"split at ','.* has 1 columns|is not a column of .*split at ','"):
-        counted(positions, user=1, item=3)
+def frame(log: list[tuple[Any, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(log, schema=list(NAMES), orient="row")
 
 
-def test_a_header_that_two_delimiters_fit_is_not_guessed(tmp_path: Path) -> None:
-    """With one name alone two delimiters may show it: then one is stated."""
-    path = tmp_path / "log.csv"
-    path.write_text("a;user_id;item_id|b\n1;u;x|2\n")
-    with pytest.raises(EventLogError, match="delimiter="):
-        counted(path)
+class Stream:
+    """An Arrow stream of any make, to be read once, in batches."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._held = [table]
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._held.pop().__arrow_c_stream__(requested_schema)
 
 
-@pytest.mark.parametrize("lines", [0, 3, 40_000])
-@pytest.mark.parametrize("foot", ["\nSource: office; table 3", "Total", "\n\nx;y;z"])
-def test_a_footnote_is_no_event(lines: int, foot: str, tmp_path: Path) -> None:
-    """Text below a blank line, or a row of another number of fields, is refused with its line, wherever a block of bytes ends."""
-    path = tmp_path / "log.csv"
-    path.write_bytes((text(";") + "u9;naïve\n" * lines + foot).encode())
-    number = 6 + lines + 1 + foot.count("\n")
-    with pytest.raises(EventLogError, match=rf"line {number}\).*footnote"):
-        counted(path)
+def _folder(log: list[tuple[Any, Any]], folder: Path) -> Path:
+    for number in range(3):
+        part = folder / "log" / f"n={number}"
+        part.mkdir(parents=True)
+        frame(log[number::3]).write_parquet(part / f"x{number}.parquet")
+    (folder / "log" / "_temporary").mkdir()
+    (folder / "log" / "_temporary" / "half.parquet").write_text("not whole")
+    return folder / "log"
 
 
-def test_quotes_encodings_and_nulls(tmp_path: Path) -> None:
-    """Another quote, another encoding, and texts that stand for a missing label."""
-    path = tmp_path / "log.csv"
-    path.write_text(text(",", quote="'"), encoding="cp1252")
-    assert counted(path, quote="'", encoding="cp1252") == COUNTS
-    with pytest.raises(EventLogError, match="encoding="):
-        counted(path, quote="'")
-    path.write_text(text(","), encoding="utf-16")
-    assert counted(path, encoding="utf-16") == COUNTS
-    with pytest.raises(EventLogError, match="say encoding='utf-16'"):
-        counted(path)
-    path.write_text(text(",") + "NULL,naïve\nu9,\\N\nu9,N/A\n", encoding="utf-8")
-    assert counted(path, null=["NULL", "\\N", "N/A"]) == COUNTS
-    assert counted(path)["N/A"] == 1
-    found = events.read(path, **COLUMNS, null=["NULL", "\\N", "N/A"])
-    assert (found.report.rows_without_user, found.report.rows_without_item) == (1, 2)
+def _csv(log: list[tuple[Any, Any]], folder: Path) -> bytes:
+    target = folder / "one.csv"
+    frame(log).write_csv(target)
+    return target.read_bytes()
 
 
-@pytest.mark.parametrize("suffix", [".bz2", ".zst"])
-def test_packed_files(suffix: str, tmp_path: Path) -> None:
-    """bzip2 and Zstandard are unpacked by name or content, whole or not at all."""
-    data = text(",").encode()
-    packed = bz2.compress(data) if suffix == ".bz2" else pa.compress(data, codec="zstd", asbytes=True)
-    (tmp_path / f"log.csv{suffix}").write_bytes(packed)
-    assert counted(tmp_path / f"log.csv{suffix}") == COUNTS
-    (tmp_path / f"log.csv{suffix}").write_bytes(b"u,i\n1,2\n")
-    with pytest.raises(EventLogError, match="not a whole"):
-        counted(tmp_path / f"log.csv{suffix}")
+def _several(log: list[tuple[Any, Any]], folder: Path) -> list[str | Path]:
+    (folder / "a.csv").write_bytes(_csv(log[:100], folder))
+    (folder / "b [1].csv").write_bytes(_csv(log[100:], folder))
+    return [folder / "a.csv", str(folder / "b [1].csv")]
 
 
-def test_workbooks(tmp_path: Path) -> None:
-    """The one sheet of a workbook is read as the CSV it would be saved as."""
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    for row in [("user_id", "item_id"), *PAIRS, (7, None), (None, None)]:
-        book.active.append(row)
-    book.save(tmp_path / "log.xlsx")
-    assert counted(tmp_path / "log.xlsx") == COUNTS
-    book.create_sheet("more")
-    book.save(tmp_path / "two.xlsx")
-    with pytest.raises(EventLogError, match="several sheets"):
-        counted(tmp_path / "two.xlsx")
+def _standard_input(log: list[tuple[Any, Any]], folder: Path) -> str:
+    sys.stdin = io.TextIOWrapper(io.BytesIO(_csv(log, folder)))
+    return "-"
 
 
-def test_rows_beyond_the_size_that_a_workbook_states_are_read(tmp_path: Path) -> None:
-    """A tool that appends rows may leave the sheet's stated size as it was: none of them is dropped, no cell is missing."""
-    openpyxl = pytest.importorskip("openpyxl")
-    book = openpyxl.Workbook()
-    for row in [("user_id", "item_id", "note"), *PAIRS]:
-        book.active.append(row)
-    book.save(tmp_path / "log.xlsx")
-    with zipfile.ZipFile(tmp_path / "log.xlsx") as whole, zipfile.ZipFile(tmp_path / "appended.xlsx", "w") as changed:
-        for name in whole.namelist():
-            held = whole.read(name)
-            changed.writestr(name, re.sub(rb'<dimension ref="[^"]*"', b'<dimension ref="A1:C2"', held))
-    assert counted(tmp_path / "appended.xlsx") == COUNTS
+def _relation(log: list[tuple[Any, Any]], folder: Path) -> Any:
+    connection = duckdb.connect()
+    connection.register("held", frame(log).to_arrow())
+    return connection.sql("SELECT *, 1 AS unused FROM held")
 
 
-BASKETS = {"u1": ["naïve"], "u2": ["naïve", "café", "naïve"], "u3": ["a,b", "naïve"], "u4": [], "u5": None}
-
-
-def test_a_list_is_one_event_per_element(tmp_path: Path) -> None:
-    """In JSON lines, Parquet, Arrow and frames; an empty list is an event without an item."""
-    rows = [{"user_id": user, "item_id": items} for user, items in BASKETS.items()]
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table = pa.Table.from_pylist(rows)
-    pq.write_table(table, tmp_path / "log.parquet")
-    frame = pd.DataFrame(rows)
-    for source in (tmp_path / "log.jsonl", tmp_path / "log.parquet", table, frame):
-        found = events.read(source, **COLUMNS)
-        assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == COUNTS
-        assert (found.report.rows, found.report.rows_without_item) == (8, 2)
-    (tmp_path / "log.csv").write_text(
-        "user_id,item_id\n" + "".join(f'{user},"{"|".join(items or [])}"\n' for user, items in BASKETS.items())
-    )
-    assert counted(tmp_path / "log.csv", split="|") == COUNTS
-
-
-def test_dotted_paths(tmp_path: Path) -> None:
-    """Fields within a column are named with dots, also through lists; a column of that very name comes first."""
-    rows: list[Any] = [
-        {"event": {"user": {"id": user}, "basket": [{"sku": item} for item in items or []]}} for user, items in BASKETS.items()
-    ]
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    table = pa.Table.from_pylist(rows)
-    pq.write_table(table, tmp_path / "log.parquet")
-    asked = {"user": "event.user.id", "item": "event.basket.sku"}
-    for source in (tmp_path / "log.jsonl", tmp_path / "log.parquet", table, pd.DataFrame(rows)):
-        assert counted(source, **asked) == COUNTS
-    with pytest.raises(EventLogError, match="no field 'name' within"):
-        counted(table, user="event.user.name", item="event.basket.sku")
-    flat = pa.table({"event.user": ["u1"], "i": ["x"], "event": pa.array([{"user": "other"}])})
-    assert counted(flat, user="event.user", item="i") == {"x": 1}
-
-
-def test_integers_of_any_width_decimals_and_uuids_are_printed(tmp_path: Path) -> None:
-    """Typed labels beyond 64 bits are compared by all their digits; fractions are refused, with what to do."""
-    items = pa.array([2**100, 2**100 + 1, 2**100], pa.decimal128(38))
-    wide = pa.table({"user_id": pa.array([1, 2, 2**63], pa.uint64()), "item_id": items})
-    pq.write_table(wide, tmp_path / "log.parquet")
-    for source in (wide, tmp_path / "log.parquet"):
-        assert counted(source) == {str(2**100): 2, str(2**100 + 1): 1}
-    objects = pd.DataFrame({"user_id": [1, 2, 3], "item_id": [2**70, 2**70 + 1, 5]}, dtype=object)
-    assert counted(objects) == {str(2**70): 1, str(2**70 + 1): 1, "5": 1}
-    assert counted(objects[2:]) == {"5": 1}  # the same label whether or not somebody has one that is wide
-    with pytest.raises(EventLogError, match="Int64"):
-        counted(pd.DataFrame({"user_id": [1.0, np.nan], "item_id": ["x", "y"]}))
-
-
-# -- labels ---------------------------------------------------------------------------------------------------------------------
-
-
-def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
-    """Exactly as written unless --normalize says otherwise; users, items, lists and catalogues alike."""
-    path = tmp_path / "log.csv"
-    labels = ["Café", "cafe\u0301 ", "CAFE\u0301", "straße", "STRASSE"]
-    path.write_text("user_id,item_id\n" + "".join(f"u{at},{label}\nU{at},{label}\n" for at, label in enumerate(labels)))
-    assert len(counted(path)) == 5
-    forms = ["nfc", "casefold", "strip"]
-    assert counted(path, normalize=forms) == {"café": 3, "strasse": 2}
-    assert counted(path, normalize=forms, within=["CAFÉ", "none"]) == {"café": 3, "none": 0}
-    (tmp_path / "catalogue.txt").write_text("CAFE\u0301\nStraße\n")
-    assert events.read_catalogue(tmp_path / "catalogue.txt", normalize=forms) == ["café", "strasse"]
-    for wrong in ("lower", ["nfc", "nfkc"]):
-        with pytest.raises(EventLogError, match="normalize="):
-            counted(path, normalize=wrong)
-
-
-@pytest.mark.parametrize("role", ["user_id", "item_id"])
-def test_integers_with_a_point_beside_integers_in_another_file_are_refused(role: str, tmp_path: Path) -> None:
-    """One user would be two: refused with the remedy; within one file text is what it says."""
-    rows = {"user_id": "9", "item_id": "9"}
-    for name, label in (("a", "1"), ("b", "1.0"), ("c", "2.0")):
-        row = {**rows, role: label}
-        (tmp_path / f"{name}.csv").write_text(f"user_id,item_id\n{row['user_id']},{row['item_id']}\n")
-    with pytest.raises(EventLogError, match=f"{role}.* in two ways.*Int64"):
-        counted([tmp_path / "a.csv", tmp_path / "b.csv"])
-    with pytest.raises(EventLogError, match=r"in two ways"):
-        counted([tmp_path / "a.csv", tmp_path / "b.csv"], max_items_per_user=1)
-    assert sum(counted([tmp_path / "a.csv", tmp_path / "c.csv"]).values()) == 2
-    both = tmp_path / "both.csv"
-    both.write_text((tmp_path / "a.csv").read_text() + (tmp_path / "b.csv").read_text().split("\n", 1)[1])
-    assert sum(counted(both).values()) == 2
-
-
-def test_numbers_per_user_refuse_two_spellings_too(tmp_path: Path) -> None:
-    """A quantile over several files."""
-    (tmp_path / "a.csv").write_text("u,v\n1,3\n")
-    (tmp_path / "b.csv").write_text("u,v\n1.0,4\n")
-    with pytest.raises(EventLogError, match="in two ways"):
-        events.read_values([tmp_path / "a.csv", tmp_path / "b.csv"], user="u", value="v", rule="sum")
-
-
-# -- times ----------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "time",
-    [
-        "2024-01-05 10:00:00 UTC",
-        "2024-01-05 10:00:00.123456 UTC",
-        "2024-01-05 03:00:00 -0700",
-        "2024-01-05T12:00:00+02",
-        "2024-01-05 15:30:00.5+05:30",
-        "2024-01-05T10:00:00Z",
-    ],
-)
-def test_times_as_warehouses_export_them(time: str, tmp_path: Path) -> None:
-    """Zones as names, and offsets with and without a colon, are instants."""
-    path = tmp_path / "log.csv"
-    path.write_text(f"user_id,item_id,t\nu,x,{time}\n")
-    for since, until, count in (("2024-01-05T10:00Z", "2024-01-05T10:01Z", 1), ("2024-01-05T10:01Z", "2024-01-06", 0)):
-        found = counted(path, time="t", since=since, until=until)
-        assert sum(found.values()) == count
-
-
-@pytest.mark.parametrize(
-    ("time", "unit"),
-    [("1704448800000", "s"), ("1704448800000000", "ms"), ("-99999999999", "s"), ("0001-01-01", None), ("1899-12-31", None)],
-)
-@pytest.mark.parametrize("typed", [False, True])
-def test_times_outside_the_years_1900_to_9999_are_refused(time: str, unit: Any, typed: bool, tmp_path: Path) -> None:
-    """A wrong unit puts times there: refused with a word about it, in text and in typed columns, inside the window or not."""
-    path = tmp_path / ("log.parquet" if typed else "log.csv")
-    if typed:
-        stored = pa.array([int(time)]) if unit else pa.array([time]).cast(pa.timestamp("s"))
-        pq.write_table(pa.table({"user_id": ["u"], "item_id": ["x"], "t": stored}), path)
-    else:
-        path.write_text(f"user_id,item_id,t\nu,x,{time}\n")
-    with pytest.raises(EventLogError, match=r"1900 to 9999.*time_unit"):
-        counted(path, time="t", since="2024-01-01", until="2024-02-01", time_unit=unit)
-
-
-# -- public lists ---------------------------------------------------------------------------------------------------------------
-
-
-def test_catalogues_are_read_as_logs_are(tmp_path: Path) -> None:
-    """The formats of a log, with the same options, give the same labels."""
-    labels, at = ["naïve", "café"], tmp_path
-    (at / "a.csv").write_text("\n".join(["item_id;name", *(f"{label};N" for label in labels)]))
-    assert events.read_catalogue(at / "a.csv", item="item_id") == labels
-    assert events.read_catalogue(at / "a.csv", "item_id", delimiter=";") == labels
-    with pytest.raises(EventLogError, match="delimiter=';'"):
-        events.read_catalogue(at / "a.csv")
-    (at / "b.csv").write_text("item_id|x\nnaïve|1\ncafé|2\nNULL|3\n", encoding="utf-16")
-    assert events.read_catalogue(at / "b.csv", item="item_id", encoding="utf-16", null="NULL") == labels
-    (at / "c.jsonl").write_text("".join(json.dumps({"item": {"id": label}}) + "\n" for label in labels))
-    assert events.read_catalogue(at / "c.jsonl", "item.id") == labels
-    pq.write_table(pa.table({"id": labels}), at / "d.parquet")
-    assert events.read_catalogue(at / "d.parquet") == labels
-    (at / "e.csv.bz2").write_bytes(bz2.compress("item_id\nnaïve\ncafé\n".encode()))
-    assert events.read_catalogue(at / "e.csv.bz2") == labels
-    with pytest.raises(EventLogError, match="more than once"):
-        events.read_catalogue(at / "a.csv", "name", delimiter=";")
-
-
-# -- files of public bug reports ------------------------------------------------------------------------------------------------
-
-_KNOWN: dict[str, dict[str, Any]] = {
-    "bom_semicolon_crlf.csv": {},
-    "pipe.csv": {},
-    "double_colon.dat": {"user": 1, "item": 2, "delimiter": "::"},
-    "nulls.csv": {"null": ["NULL", "\\N", "N/A"]},
-    "basket.parquet": {"user": "user", "item": "items"},
-    "basket.jsonl": {"user": "user", "item": "items"},
-    "basket_delim.csv": {"user": "user", "item": "items", "split": "|"},
-    "cp1252.csv": {"encoding": "cp1252"},
-    "cp_utf8.csv": {},
-    "utf16.csv": {"encoding": "utf-16"},
-    "leading_zero.csv": {},
-    "floatids.csv": {"user": "user", "item": "item"},
+SOURCES: dict[str, Callable[[list[tuple[Any, Any]], Path], Any]] = {
+    "pyarrow": lambda log, _: frame(log).to_arrow(),
+    "reader": lambda log, _: pa.RecordBatchReader.from_stream(frame(log)),
+    "capsule": lambda log, _: Stream(frame(log).to_arrow()),
+    "polars": lambda log, _: frame(log),
+    "polars lazy": lambda log, _: frame(log).lazy().with_columns(unused=1),
+    "pandas": lambda log, _: frame(log).to_pandas(),
+    "duckdb": _relation,
+    "folder": _folder,
+    "pattern": lambda log, folder: str(_folder(log, folder) / "n=*" / "*.parquet"),
+    "deep pattern": lambda log, folder: str(_folder(log, folder) / "**" / "x*.parquet"),
+    "files": _several,
+    "standard input": _standard_input,
 }
+READ = {"user": "who", "item": "Where ?"}
 
 
-def _shared(name: str) -> Path:
-    if not (CASES / name).exists():
-        pytest.skip("needs ../shared/cases")
-    return CASES / name
+def counts(source: Any, **options: Any) -> events.EventCounts:
+    return events.read(source, **{**READ, **options})
 
 
-@pytest.mark.parametrize("name", _KNOWN)
-def test_files_of_bug_reports_are_read(name: str) -> None:
-    """Ten items with 380, 350, ..., 110 users, whatever the file looks like."""
-    found = sorted(counted(_shared(name), **_KNOWN[name]).values(), reverse=True)
-    lines = _shared(name).read_text("latin-1").splitlines()
-    expected = Counter(item for _, item in {tuple(line.split("::")[:2]) for line in lines}) if "::" in lines[0] else None
-    assert found == (list(range(380, 100, -30)) if expected is None else sorted(expected.values(), reverse=True))
+@pytest.mark.parametrize("source", SOURCES)
+def test_every_source_gives_the_same_counts(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts, counts under a bound and clipped sums are those of Python's sets, and nulls are left out and counted."""
+    monkeypatch.setattr(sys, "stdin", sys.stdin)
+    options = {"format": "csv"} if source == "standard input" else {}
+    found = counts(SOURCES[source](LOG, tmp_path), max_items_per_user=2, salt="s", clip=1.0, **options)
+    kept = bounded(LOG, 2, "s")
+    expected = dict(sorted(distinct_users(kept).items()))
+    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == expected
+    alone = counts(frame(LOG).to_arrow(), max_items_per_user=2, salt="s", clip=1.0)
+    assert found.clipped.tolist() == alone.clipped.tolist()
+    assert (found.report.rows, found.report.rows_left_out) == (302, 2)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "words"),
-    [
-        ("semicolon_footnote.csv", {}, r"below a blank line \(line \d+\): a footnote"),
-        ("double_colon.dat", {"user": 1, "item": 2}, r"split at ','.*delimiter"),
-        ("cp1252.csv", {}, "encoding="),
-        ("utf16.csv", {}, "encoding='utf-16'"),
-    ],
-)
-def test_files_of_bug_reports_are_refused_with_the_remedy(name: str, options: dict[str, Any], words: str) -> None:
-    """The error names the line, the separator that was tried, or the encoding."""
-    with pytest.raises(EventLogError, match=words):
-        counted(_shared(name), **options)
+@pytest.mark.parametrize("source", ["pyarrow", "capsule", "polars lazy", "duckdb", "pandas", "pattern"])
+def test_integers_stay_integers(source: str, tmp_path: Path) -> None:
+    """64-bit integers pass every typed source unchanged."""
+    log: list[tuple[Any, Any]] = [(2**53 + 1, -(2**62)), (2**53, -(2**62)), (2**53, 7)]
+    found = counts(SOURCES[source](log, tmp_path))
+    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == {-(2**62): 2, 7: 1}
 
 
-def test_catalogues_of_bug_reports() -> None:
-    """A catalogue of two columns in one is refused, or read with the name of the log's column."""
-    with pytest.raises(EventLogError, match="delimiter=';'"):
-        events.read_catalogue(_shared("cat_semicolon.csv"))
-    assert len(events.read_catalogue(_shared("cat_semicolon.csv"), item="item_id")) > 1
-    assert len(events.read_catalogue(_shared("cat_int.csv"))) > 9
-    assert Counter(map(len, map(str, events.read_catalogue(_shared("cat_excel_lost_zeros.csv")))))[1] > 5
+def test_names_of_folders_are_columns(tmp_path: Path) -> None:
+    """key=value on the way to a file is a column of text, its escapes undone; the null of partitions is a null."""
+    for value, users in (("a%2Fb", [1, 2]), ("07", [1]), ("__HIVE_DEFAULT_PARTITION__", [3])):
+        part = tmp_path / f"shop={value}"
+        part.mkdir()
+        pl.DataFrame({"u": users}).write_parquet(part / "x.parquet")
+    for source in (tmp_path, str(tmp_path / "shop=*" / "x.parquet")):
+        found = events.read(source, user="u", item="shop")
+        assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == {"07": 1, "a/b": 2}
+        assert found.report.rows_without_item == 1
+    (tmp_path / "shop=1" / "town=2").mkdir(parents=True)
+    pl.DataFrame({"u": [1]}).write_parquet(tmp_path / "shop=1" / "town=2" / "x.parquet")
+    with pytest.raises(EventLogError, match="none in the files"):
+        events.read(tmp_path / "shop=1", user="u", item="town") and events.read(
+            f"{tmp_path}/*/*/*.parquet", user="shop", item="town"
+        )
 
 
-@pytest.mark.parametrize("forms", list(itertools.permutations(["nfkc", "casefold", "strip"])))
-def test_labels_that_were_written_alike_stay_as_they_are(forms: tuple[str, ...]) -> None:
-    """Writing a label anew twice is writing it once, whatever letters it has: a list that was, and a log that is, match."""
-    for code in (*range(0x3000), *range(0xA640, 0xAC00), *range(0xF900, 0xFFFF), *range(0x1D400, 0x1D800)):
-        once = normalized(f" {chr(code)}\u0345", forms)
-        assert normalized(once, forms) == once
+def test_values_in_folders_names_are_data(tmp_path: Path) -> None:
+    """What goes wrong in a file is reported without the values that stand in its path."""
+    part = tmp_path / f"i={SECRET}"
+    part.mkdir()
+    (part / "x.parquet").write_text("no Parquet")
+    (part / "y.csv.gz").write_text("not packed")
+    refused(tmp_path, r"i=\.\.\./x\.parquet' is not a Parquet file")
+    refused(f"{tmp_path}/*/*.csv.gz", r"i=\.\.\./y\.csv\.gz' is not a whole gzip")
+    pl.DataFrame({"u": [1]}).write_parquet(part / "x.parquet")
+    refused(tmp_path, r"'v' is not a column of parquet file .*i=\.\.\./x\.parquet", user="v")
 
 
-def test_catalogues_are_written_as_the_log_is(tmp_path: Path) -> None:
-    """Every way to name a public list matches labels by what `normalize` makes of both; two that become one are refused."""
-    (tmp_path / "log.csv").write_text("user_id;item_id\nann;Café \nbob;CAFÉ\n", encoding="cp1252")
-    (tmp_path / "items.csv").write_text("item_id,name\ncafÉ,x\nzoo,y\n", encoding="cp1252")
-    (tmp_path / "list.txt").write_text("cafÉ\nzoo\n", encoding="cp1252")
-    said: dict[str, Any] = {"normalize": ["strip", "casefold"], "encoding": "cp1252", "delimiter": ";"}
-    counts: Any = events.read(tmp_path / "log.csv", **COLUMNS, **said)
-    with events.hold(tmp_path / "log.csv", **COLUMNS, **said) as held:
-        assert held.scores(["Zoo", "cafÉ "])._table.names == ["zoo", "café"]
-    assert counts.scores(["Zoo", "cafÉ "]).labels == ("zoo", "café")
-    assert counts.scores(["Zoo", "cafÉ "]).values.tolist() == [0, 2]
-    with pytest.raises(EventLogError, match="more than once"):
-        counts.scores(["Zoo", "zoo"])
-    settings: dict[str, Any] = {**COLUMNS, **said, "k": 1, "epsilon": 50.0}
-    for domain in (tmp_path / "items.csv", tmp_path / "list.txt", ["cafÉ", "zoo"]):
-        answer = dps.topk(tmp_path / "log.csv", **settings, domain=domain, with_counts=True)
-        assert answer.items == ("café",)
+def test_files_agree_by_what_they_write(tmp_path: Path) -> None:
+    """Integers in one file and text in another are compared by their text, and 7 is one item; a column must be in all files."""
+    pl.DataFrame({"u": [1], "i": [7]}).write_parquet(tmp_path / "a.parquet")
+    pl.DataFrame({"u": [1], "i": ["7"]}).write_parquet(tmp_path / "b.parquet")
+    (tmp_path / "c.jsonl").write_text('{"u": 1, "i": 7}\n')
+    for other in ("b.parquet", "c.jsonl"):
+        found = events.read([tmp_path / "a.parquet", tmp_path / other], user="u", item="i")
+        assert (found.labels, found.counts.tolist()) == (("7",), [1])
+    with pytest.raises(EventLogError, match="'i2' is not a column of parquet file"):
+        events.read(tmp_path, user="u", item="i2")
+
+
+def test_json_lines_in_several_files(tmp_path: Path) -> None:
+    """A number and the text that writes it are one label, in one file and in several."""
+    (tmp_path / "a.jsonl").write_text('{"u": 1, "i": 7}\n')
+    (tmp_path / "b.jsonl").write_text('{"u": 2, "i": 7}\n')
+    assert events.read(str(tmp_path / "?.jsonl"), user="u", item="i").counts.tolist() == [2]
+    (tmp_path / "c.jsonl").write_text('{"u": 2, "i": "7"}\n')
+    assert events.read(str(tmp_path / "?.jsonl"), user="u", item="i").counts.tolist() == [2]
+
+
+def test_a_stream_is_never_whole_in_memory() -> None:
+    """Batches of an Arrow stream are asked for one by one, and gone when the next comes."""
+    import weakref
+
+    alive: list[weakref.ref[Any]] = []
+    most = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal most
+        for number in range(40):
+            batch = pa.RecordBatch.from_pydict({"u": list(range(number, number + 5000)), "i": ["a"] * 5000})
+            alive.append(weakref.ref(batch))
+            most = max(most, sum(one() is not None for one in alive))
+            yield batch
+
+    schema = pa.schema([("u", pa.int64()), ("i", pa.string())])
+    found = events.read(pa.RecordBatchReader.from_batches(schema, batches()), user="u", item="i", buckets=1)
+    assert found.counts.tolist() == [5039]
+    assert most <= 20
+
+
+class Cramped:
+    """A connection on which the first tables that are made do not fit; the event log has been read by then."""
+
+    def __init__(self, connection: Any, failures: int) -> None:
+        self._connection = connection
+        self._failures = failures
+        self.asked: list[str] = []
+
+    def execute(self, sql: str, *more: Any) -> Any:
+        made = sql.startswith("CREATE TABLE")
+        if made or sql.startswith("SET memory_limit"):
+            self.asked.append(sql.split(" AS ")[0])
+        result = self._connection.execute(sql, *more)
+        if made and self._failures:
+            self._failures -= 1
+            self._connection.execute(sql.split(" AS ")[0].replace("CREATE", "DROP"))
+            raise duckdb.OutOfMemoryException("failed to allocate data")
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+
+def _cramped(monkeypatch: pytest.MonkeyPatch, failures: int) -> list[str]:
+    """What is asked of a connection on which the first tables do not fit."""
+    connection = Cramped(duckdb.connect(), failures)
+    monkeypatch.setattr(duckdb, "connect", lambda *_, **__: connection)
+    return connection.asked
+
+
+def test_a_grouping_that_does_not_fit_is_tried_with_less_memory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Engines begin a table that does not fit, where a lower limit would have spilled. Afterwards the limit is as before."""
+    (tmp_path / "log.csv").write_text("u,i\n1,5\n2,5\n")
+    with monkeypatch.context() as patch:
+        asked = _cramped(patch, 2)
+        found = events.read(tmp_path / "log.csv", user="u", item="i", clip=1.0, memory_limit="200MiB")
+    assert (found.labels, found.counts.tolist()) == (("5",), [2])
+    limits = [f"SET memory_limit = '{limit}MiB'" for limit in ("170.0", "130.0", "100.0", "200")]
+    made = "CREATE TABLE grouped"
+    assert asked[:7] == [limits[0], made, limits[1], made, limits[2], made, limits[3]]
+    with monkeypatch.context() as patch:
+        asked = _cramped(patch, 3)
+        refused(tmp_path / "log.csv", "did not fit", memory_limit="200MiB")
+    assert asked.count(made) + asked.count("CREATE TABLE totals") == 3
+    assert asked[-1] == limits[3]
+
+
+def test_a_stream_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it gave before the memory ran out would be missing from the counts."""
+    stream = Stream(pa.table({"u": [1, 2], "i": [5, 5]}))
+    with monkeypatch.context() as patch:
+        asked = _cramped(patch, 1)
+        refused(stream, "did not fit")
+    assert len(asked) == 1
+
+
+def test_a_lazy_frame_is_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The frame's own engine writes it out: nothing calls collect."""
+    monkeypatch.setattr(pl.LazyFrame, "collect", lambda *_, **__: pytest.fail("collected"))
+    assert events.read(pl.LazyFrame({"u": [1, 2], "i": ["a", "a"]}), user="u", item="i").counts.tolist() == [2]
+
+
+def test_arrow_streams_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without pyarrow the error says what to install."""
+    monkeypatch.setattr(tables.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(acc.errors.MissingExtra, match=r"\[arrow\]"):
+        events.read(pl.DataFrame({"u": [1], "i": [1]}), user="u", item="i")
+
+
+def refused(source: Any, words: str, **options: Any) -> None:
+    with pytest.raises(EventLogError, match=words) as caught:
+        events.read(source, **{"user": "u", "item": "i", **options})
+    error: BaseException | None = caught.value
+    while error is not None:
+        assert SECRET not in str(error)
+        error = error.__context__
+
+
+def test_errors_of_streams_show_no_row() -> None:
+    """What a library says while it reads may quote a row, and is not passed on; the caller's relation may fail half-way."""
+    bad = pl.LazyFrame({"u": [1], "i": [SECRET]}).with_columns(pl.col("i").cast(pl.Int64))
+    refused(bad, "polars table cannot be read")
+    refused(duckdb.connect().sql(f"SELECT 1 AS u, CAST('{SECRET}' AS INTEGER) AS i"), "duckdb table cannot be read")
+    schema = pa.schema([("u", pa.int64()), ("i", pa.string())])
+
+    def broken() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"u": [1], "i": ["a"]})
+        raise ValueError(SECRET)
+
+    refused(pa.RecordBatchReader.from_batches(schema, broken()), "pyarrow table cannot be read")
+    refused(pa.chunked_array([[SECRET]]), "cannot be read")
+    refused([], "holds no file")
+    refused("-", "state format=")
+    refused(pl.DataFrame({"u": [1], "i": [1]}), "table='x' is for a database", table="x")
+
+
+@pytest.fixture(scope="module")
+def server(postgres: str) -> str:
+    """A database with the log as text and as integers, a domain, an enumeration, and a table nobody may read."""
+    driver = sqlalchemy.make_url(postgres)
+    with psycopg.connect(host=str(driver.query["host"]), user="postgres", dbname="postgres", autocommit=True) as link:
+        link.execute("DROP SCHEMA IF EXISTS logs CASCADE")
+        link.execute("DROP TABLE IF EXISTS moods, nothing")  # other tests on this server may come between those of this module
+        link.execute("DROP TYPE IF EXISTS mood")
+        link.execute("CREATE SCHEMA logs")
+        link.execute('CREATE TABLE logs.log (who text, "Where ?" text, whole bigint, kind double precision, price numeric)')
+        with link.cursor() as cursor:
+            cursor.executemany(
+                "INSERT INTO logs.log VALUES (%s, %s, %s, 1.5, 2.50)", [(*event, number % 5) for number, event in enumerate(LOG)]
+            )
+            cursor.execute("CREATE TYPE mood AS ENUM ('sad', 'ok')")
+            cursor.execute("CREATE TABLE moods (u int, i mood)")
+            cursor.execute("INSERT INTO moods VALUES (1, 'ok'), (2, 'ok'), (3, NULL)")
+            cursor.execute("CREATE TABLE nothing (u int, i text)")
+    return postgres
+
+
+def test_postgresql_gives_the_same_counts(server: str) -> None:
+    """A table, a query and an SQLAlchemy URL of a real server, text with quotes, line ends and a text \\N that is no null."""
+    expected = dict(sorted(distinct_users(bounded(LOG, 2, "s")).items()))
+    how = {"max_items_per_user": 2, "salt": "s"}
+    for source, what in (
+        (server, {"table": "logs.log"}),
+        (sqlalchemy.make_url(server), {"query": 'SELECT "Where ?", who FROM logs.log;'}),
+    ):
+        found = counts(source, **how, **what)
+        assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == expected
+        assert (found.report.rows, found.report.rows_left_out) == (302, 2)
+    numbers = counts(server, item="whole", table="logs.log")
+    assert numbers.labels == (0, 1, 2, 3, 4)
+    assert counts(server, item="price", table="logs.log").labels == ("2.50",)
+    assert events.read(server, user="u", item="i", table="moods").scores(["sad", "ok"]).values.tolist() == [0, 2]
+
+
+def test_postgresql_refusals(server: str) -> None:
+    """What is missing, wrong or forbidden is named by its kind; the server's words, which may quote data, are not passed on."""
+    refused(server, "table= or query=")
+    refused(server, "not both", table="a", query="b")
+    refused(server, "UndefinedTable", table="missing")
+    refused(server, "'u' is not a column of table 'logs.log': its columns are 'who'", table="logs.log")
+    refused(server, "item='kind' of .* type DOUBLE", table="logs.log", user="who", item="kind")
+    refused(server, "InvalidTextRepresentation", query=f"SELECT 1 AS u, CAST('{SECRET}' AS int) AS i")
+    refused(server, "ReadOnlySqlTransaction|SyntaxError", query="DELETE FROM moods RETURNING u, i")
+    refused(server, "no event", table="nothing")
+    refused(server, "format='csv'", table="moods", format="csv")
+    refused(server, "longer than 2 MB", query="SELECT 1 AS u, 'a' AS i UNION ALL SELECT 2, repeat('A', 40000000)")
+    refused("postgresql://nobody:SECRET42@/none?host=/nowhere", "OperationalError", table="t")
+    refused("mysql://ann:SECRET42@host/name?x=[1]", "the driver of mysql:// is not installed", table="t")
+
+
+def test_the_dbt_model_of_the_documentation_runs_once_a_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What dbt hands over is a relation of DuckDB, and what it takes back a table; the ledger is real."""
+    monkeypatch.chdir(tmp_path)
+    page = (Path(__file__).parents[3] / "docs" / "spark.md").read_text()
+    code = next(
+        block for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL) if "def model(dbt, session)" in block
+    )
+    known: dict[str, Any] = {"dps": dps}
+    exec(code, known)
+    with acc.Ledger.open("sqlite:///privacy.db") as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=3.0, delta=1e-5), "add_remove")
+    visits = duckdb.sql("SELECT n AS who, 'zoo' AS \"where\" FROM range(5000) AS t(n)")
+    dbt = SimpleNamespace(config=lambda **_: None, ref={"visits": visits}.__getitem__)
+    assert known["model"](dbt, None).column("item").to_pylist() == ["zoo"]
+    with pytest.raises(AlreadyCharged):
+        known["model"](dbt, None)
+
+
+# -- what a Parquet file says of itself ------------------------------------------------------------------------------------------
+
+
+def _both(log: list[tuple[Any, ...]], names: list[str], folder: Path) -> tuple[Path, Path]:
+    """One log twice: in a file that says how many nulls it has, in row groups of 50, and in one that does not."""
+    table = pa.table({name: [row[at] for row in log] for at, name in enumerate(names)})
+    for name, statistics in (("stated", True), ("silent", False)):
+        pq.write_table(table, folder / f"{name}.parquet", row_group_size=50, write_statistics=statistics)
+    return folder / "stated.parquet", folder / "silent.parquet"
+
+
+def _known(source: Any, **columns: str) -> int | None:
+    reading = Reading(user="u", item="i", **columns)
+    with engine.opened() as opened:
+        return staging.rows(opened, reading.given(source)).complete
+
+
+@pytest.mark.parametrize("missing", [(), ("u",), ("i",), ("u", "i")])
+def test_what_a_file_says_of_its_nulls_changes_no_count(missing: tuple[str, ...], tmp_path: Path) -> None:
+    random_ = random.Random(3)
+    log: list[tuple[Any, ...]] = [(random_.randrange(30), random_.choice("abcdefg"), random_.choice("xyz")) for _ in range(400)]
+    log += [(None if "u" in missing else 1, None if "i" in missing else "a", "x")] * 3 + [
+        (None if "u" in missing else 2, "b", "y")
+    ]
+    stated, silent = _both(log, ["u", "i", "g"], tmp_path)
+    assert (_known(stated), _known(silent)) == (None if missing else 404, None)
+    assert _known(stated, group="g", max_groups_per_user=2) == (None if missing else 404)
+    looks: list[dict[str, Any]] = [{}, {"clip": 1.0}, {"max_items_per_user": 2, "salt": "s"}, {"within": ["a", "zoo"]}]
+    for look in looks:
+        one, other = (events.read(path, user="u", item="i", **look) for path in (stated, silent))
+        assert (one.labels, one.counts.tolist(), one.clipped.tolist()) == (
+            other.labels,
+            other.counts.tolist(),
+            other.clipped.tolist(),
+        )
+        assert all(getattr(one.report, name) == getattr(other.report, name) for name in ReadReport.__annotations__)
+    whole = {(user, item) for user, item, _ in log if user is not None and item is not None}
+    found = events.read(stated, user="u", item="i")
+    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == Counter(item for _, item in whole)
+    assert (found.report.rows, found.report.pairs) == (404, len(whole))
+    grouped = [
+        events.read(path, user="u", item="i", group="g", max_groups_per_user=2, salt="s", clip=1.0) for path in (stated, silent)
+    ]
+    assert grouped[0].counts.tolist() == grouped[1].counts.tolist()
+    assert grouped[0].clipped.tolist() == grouped[1].clipped.tolist()
+    assert all(getattr(grouped[0].report, name) == getattr(grouped[1].report, name) for name in ReadReport.__annotations__)
+
+
+def test_a_file_that_is_wrong_about_its_nulls_is_counted_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stated, silent = _both([(1, "a"), (2, "a"), (None, "a"), (1, None), (2, "b"), (2, "b")], ["u", "i"], tmp_path)
+    monkeypatch.setattr("dpselect.events.sources.formats._without_nulls", lambda *_: True)
+    for look in ({}, {"clip": 1.0}):
+        one, other = (events.read(path, user="u", item="i", **look) for path in (stated, silent))
+        assert one.labels == other.labels == ("a", "b")
+        assert one.counts.tolist() == other.counts.tolist() == [2, 1]
+
+
+def test_several_files_are_without_nulls_if_each_says_so(tmp_path: Path) -> None:
+    for name, rows in (("one", [(1, "a"), (2, "a")]), ("two", [(3, "b")]), ("null", [(None, "b"), (4, "b")])):
+        (tmp_path / f"g={name}").mkdir()
+        pq.write_table(
+            pa.table({"u": [row[0] for row in rows], "i": [row[1] for row in rows]}), tmp_path / f"g={name}" / "x.parquet"
+        )
+    one, two, null = (tmp_path / f"g={name}" / "x.parquet" for name in ("one", "two", "null"))
+    assert (_known([one, two]), _known([one, two, null])) == (3, None)
+    shutil.rmtree(null.parent)
+    assert _known(tmp_path, group="g", max_groups_per_user=1) == 3
+    one.parent.rename(tmp_path / "g=__HIVE_DEFAULT_PARTITION__")
+    assert _known(tmp_path, group="g", max_groups_per_user=1) is None
+    assert events.read(tmp_path, user="u", item="i", group="g", max_groups_per_user=1).report.rows_without_group == 2
+
+
+def test_a_column_inside_another_does_not_speak_for_it(tmp_path: Path) -> None:
+    inner = pa.array([{"i": "x"}, {"i": "y"}])
+    pq.write_table(pa.table({"s": inner, "u": [1, 2], "i": ["a", None]}), tmp_path / "nested.parquet")
+    assert _known(tmp_path / "nested.parquet") is None
+    assert events.read(tmp_path / "nested.parquet", user="u", item="i").counts.tolist() == [1]

@@ -23,7 +23,7 @@ import dpselect as dps
 from dpselect.cli import app
 from dpselect.events import hold
 from dpselect.events.contributions import Amount
-from dpselect.events.doors.base import SHORT, Asked, Given, Rows
+from dpselect.events.sources.base import SHORT, Asked, Given, Rows
 from dpselect.events.spark import SparkLog, found
 from dpselect.events.staging import shaped
 from dpselect.events.time_window import Window
@@ -375,7 +375,7 @@ def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_pat
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])
 def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None:
     """The pairs of a Spark table are counted as those of the same rows here: a period that one has closed is
-    answered again to the other, and one event less is told apart. A period may be empty."""
+    answered again to the other, and one event less is known from it. A period may be empty."""
     import pandas as pd
 
     columns = {name: events(text)[name][:3000] for name in ("user", "item")}

@@ -1,4 +1,4 @@
-"""`read_values`: one number per user, by a map of that user's events alone, whatever the door, the order and the parts."""
+"""`read_values`: one number per user, by a map of that user's events alone, whatever the source, the order and the parts."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_pick_does_not_tell_zeros_apart() -> None:
         assert one == other
 
 
-def test_all_doors_read_the_same(tmp_path: Path) -> None:
+def test_all_sources_read_the_same(tmp_path: Path) -> None:
     """Integers, fractions and text that says a number; empty values are left out, and so is who has no other."""
     frame = pd.DataFrame({"who": ["a", "a", "b", "c"], "paid": [1.5, 2.0, 7.0, None]})
     frame.to_parquet(tmp_path / "l.parquet")
@@ -156,7 +156,7 @@ def test_quantiles_of_real_check_ins_are_near() -> None:
     """Places per user of Gowalla: four private quantiles at epsilon 1 lie within those of 150 users of 29,858 more or fewer."""
     log = Path(__file__).resolve().parents[4] / "shared/data/gowalla/gowalla_10core_pairs.parquet"
     if not log.exists():
-        pytest.skip("the public data beside the project are not there")
+        pytest.skip("the public data next to the project are not there")
     held = read_values(log, user="user_id", rule="events")
     shares = (0.1, 0.5, 0.9, 0.99)
     mechanism = dps.JointQuantiles(quantiles=shares, low=0, high=10_000, step=1, epsilon=1.0)

@@ -90,7 +90,7 @@ def counted(source: Any, where: Any, **options: Any) -> dict[Any, int]:
 
 
 def test_sources_are_all_tried() -> None:
-    """Every door has a source above, but for servers, whose tests are with theirs."""
+    """Every kind of source has an example above, but for servers, whose tests are with theirs."""
     assert set(SOURCES) >= {"csv", "tsv", "jsonl", "parquet", "pandas", "polars", "lazy", "arrow", "relation", "sqlite"}
 
 

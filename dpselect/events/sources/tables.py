@@ -12,7 +12,8 @@ import numpy as np
 
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import (
+from dpselect.events.engine import Engine, guarded
+from dpselect.events.sources.base import (
     BYTES_PER_ROW,
     SHORT,
     Asked,
@@ -27,7 +28,6 @@ from dpselect.events.doors.base import (
     selected,
     stated_as,
 )
-from dpselect.events.engine import Engine, guarded
 
 _Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int, list[Any]]]
 """From a table to an SQL relation of its columns by their short names, roughly its size in bytes as text, and all its names."""
@@ -56,7 +56,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     what, adapter = f"the {type(source).__module__.split('.')[0].lstrip('_')} table", _adapter(source)
     given.require_no_query()
     given.require_no_file("a table")
-    assert adapter is not None, "a door reads what it accepts"
+    assert adapter is not None, "a source reads what it accepts"
     relation, size, names = adapter(engine, source, asked, what)
     places = {role: (SHORT[role], fields) for role, (_, fields) in _places(asked, names, what).items()}
     sql, kinds = selected(engine, relation, places, asked, what)

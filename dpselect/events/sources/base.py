@@ -1,4 +1,4 @@
-"""What a door to events is: what it is asked, columns among it, and the rows that every kind of source becomes."""
+"""What a source of events is: what it is asked, columns among it, and the rows that every kind of source becomes."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 
 from accounting.address import masked
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import Given, by_path, literal, quoted
 from dpselect.events.engine import Engine
+from dpselect.events.sources.base import Given, by_path, literal, quoted
 
 _SCHEMES = re.compile(r"(s3|s3a|s3n|gs|gcs|r2|https?)://", re.IGNORECASE)
 _WITHOUT = (

@@ -18,8 +18,8 @@ from uuid import UUID
 from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import Given, Rows, by_name, by_path, is_condition, literal, quoted, selected, spooled
 from dpselect.events.engine import Engine
+from dpselect.events.sources.base import Given, Rows, by_name, by_path, is_condition, literal, quoted, selected, spooled
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
 _AT_ONCE = 50_000  # rows

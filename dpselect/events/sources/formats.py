@@ -24,7 +24,8 @@ from urllib.parse import unquote
 from accounting.address import masked
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import (
+from dpselect.events.engine import Engine, checked, guarded, plain, unpacked_suffix
+from dpselect.events.sources.base import (
     BYTES_PER_ROW,
     SHORT,
     Asked,
@@ -42,8 +43,7 @@ from dpselect.events.doors.base import (
     selected,
     stated_as,
 )
-from dpselect.events.doors.remote import fetched, is_remote
-from dpselect.events.engine import Engine, checked, guarded, plain, unpacked_suffix
+from dpselect.events.sources.remote import fetched, is_remote
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
@@ -75,7 +75,7 @@ class FileFormat(Protocol):
         """Endings of file names, with their dot, in lower case; each may be followed by .gz."""
 
     def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns of the one file `given.source`, as a door gives them."""
+        """The columns of the one file `given.source`, as a source gives them."""
 
 
 @final

@@ -14,9 +14,9 @@ from typing import Any
 from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.doors.base import SHORT, Given, Rows, by_name, described, spooled
-from dpselect.events.doors.formats import CSV
 from dpselect.events.engine import Engine
+from dpselect.events.sources.base import SHORT, Given, Rows, by_name, described, spooled
+from dpselect.events.sources.formats import CSV
 
 _SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
 # Types by the object number that PostgreSQL has for them, as the engine's.
