@@ -51,9 +51,9 @@ def rows(engine: Engine, given: Given) -> Rows:
     if isinstance(given.source, PeriodEvents):
         part = given.source
         return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True, checked=part.checked)
-    for kind in SOURCES:
-        if kind.accepts(given):
-            return _written_alike(engine, _judged(engine, kind.rows(engine, given), given), given)
+    for known in SOURCES:
+        if known.accepts(given):
+            return _written_alike(engine, _judged(engine, known.rows(engine, given), given), given)
     kind = type(given.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
