@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from decimal import Decimal, localcontext
-from typing import Any, ClassVar, Final, Literal, final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, TypeAlias, final, get_args
 
 import numpy as np
 import scipy
@@ -15,10 +15,10 @@ from numpy.typing import ArrayLike, NDArray
 from dpselect.errors import DpSelectError
 
 FloatArray = NDArray[np.float64]
-NoiseName = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 LN2 = float(np.log(2.0))
 NATS_TO_BITS = 1.4426  # 1/ln 2 rounded down by 7e-5 of itself, which leaves room for rounding
 WinnerPrice = Literal["bounded_range", "laplace", "gaussian"]
+Norm = Literal["l1", "l2"]
 _Formula = Callable[[FloatArray], FloatArray]
 _ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error that the inverses below are documented to have
 
@@ -45,6 +45,9 @@ def log1mexp(x: FloatArray) -> FloatArray:
     return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
 
 
+_CLASSES: Final[dict[str, type[Noise]]] = {}
+
+
 class Noise(ABC):
     """A continuous, log-concave law of standard scale; stateless, and without any randomness inside.
 
@@ -53,14 +56,19 @@ class Noise(ABC):
     Public methods own conversion and the support. A member's `_pdf` to `_log_sf` are called at z >= `lower` only, infinities and
     NaN included, and its inverses with probabilities in [0, 1] or their logarithms, all with floating-point warnings silenced:
     what a formula gives at an end must be the limit there.
+
+    A class with a `name` is all that a noise needs: mechanisms offer it where it declares the price that they rest on.
     """
 
-    name: ClassVar[NoiseName]
+    name: ClassVar[str]
     symmetric: ClassVar[bool] = False
     """The law of -Z equals the law of Z."""
     winner_price: ClassVar[WinnerPrice | None] = None
     """The theorem that prices the largest of noisy scores: "bounded_range" (C8 ii), "laplace" (C8 i and N7: the hazard rate is at
     most one) or "gaussian" (C9, C10). None: no theorem covers this law, and every mechanism refuses it."""
+    vector_norm: ClassVar[Norm | None] = None
+    """The norm of one user's change that prices all noisy scores, shown as they are: "l2" (H2, the Gaussian law) or "l1" (H3 and
+    H10, Laplace's). None: no theorem covers this law, and no mechanism shows values with this noise."""
     smooth: ClassVar[bool] = False
     """log pdf is 1-Lipschitz on the whole line. Theorem N8 relies on it."""
     lower: ClassVar[float] = -np.inf
@@ -69,6 +77,13 @@ class Noise(ABC):
     """Whether draws are quantiles of uniforms, or where the upper tail is cheaper the inverse of that."""
     kinks: ClassVar[tuple[float, ...]] = ()
     """Points where the density is not smooth."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            if cls.name in _CLASSES:
+                raise TypeError(f"{cls.__name__}: a noise is called {cls.name!r} already")
+            _CLASSES[cls.name] = cls
 
     @final
     def __repr__(self) -> str:
@@ -222,7 +237,7 @@ _HIGHEST = 6.75  # exp(-exp(6.75)) is below the smallest subnormal
 class Gumbel(Noise):
     """cdf exp(-exp(-z)) on the real line."""
 
-    name: ClassVar[NoiseName] = "gumbel"
+    name: ClassVar[str] = "gumbel"
     winner_price: ClassVar[WinnerPrice | None] = "bounded_range"
 
     def isf_ball(self, q: arb) -> arb:
@@ -296,45 +311,10 @@ def _exp_minus_exp(y: FloatArray) -> FloatArray:
 
 
 @final
-class Laplace(SymmetricNoise):
-    """Density exp(-|z|) / 2 on the real line."""
-
-    name: ClassVar[NoiseName] = "laplace"
-    winner_price: ClassVar[WinnerPrice | None] = "laplace"
-    smooth: ClassVar[bool] = True
-    kinks: ClassVar[tuple[float, ...]] = (0.0,)
-
-    def isf_ball(self, q: arb) -> arb:
-        return -(2 * q).log() if q.mid() < 0.5 else (2 * (1 - q)).log()
-
-    def tail_bits(self, z: FloatArray) -> FloatArray:
-        return np.where(z >= 0.0, 1.0 + NATS_TO_BITS * z, 0.0)
-
-    def _pdf(self, z: FloatArray) -> FloatArray:
-        return 0.5 * np.exp(-np.abs(z))
-
-    def _log_pdf(self, z: FloatArray) -> FloatArray:
-        return -np.abs(z) - LN2
-
-    def _cdf(self, z: FloatArray) -> FloatArray:
-        tail = 0.5 * np.exp(-np.abs(z))
-        return np.where(z < 0.0, tail, 1.0 - tail)
-
-    def _log_cdf(self, z: FloatArray) -> FloatArray:
-        return np.where(z < 0.0, z - LN2, np.log1p(-0.5 * np.exp(-np.abs(z))))
-
-    def _quantile(self, u: FloatArray) -> FloatArray:
-        return np.copysign(np.log(2.0 * np.minimum(u, 1.0 - u)), u - 0.5)
-
-    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
-        return np.where(log_u < -LN2, log_u + LN2, -np.log(-2.0 * np.expm1(log_u)))
-
-
-@final
 class Exponential(Noise):
     """sf exp(-z) for z >= 0."""
 
-    name: ClassVar[NoiseName] = "exponential"
+    name: ClassVar[str] = "exponential"
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     lower: ClassVar[float] = 0.0
     rises: ClassVar[bool] = False
@@ -378,10 +358,46 @@ class Exponential(Noise):
 
 
 @final
+class Laplace(SymmetricNoise):
+    """Density exp(-|z|) / 2 on the real line."""
+
+    name: ClassVar[str] = "laplace"
+    winner_price: ClassVar[WinnerPrice | None] = "laplace"
+    vector_norm: ClassVar[Norm | None] = "l1"
+    smooth: ClassVar[bool] = True
+    kinks: ClassVar[tuple[float, ...]] = (0.0,)
+
+    def isf_ball(self, q: arb) -> arb:
+        return -(2 * q).log() if q.mid() < 0.5 else (2 * (1 - q)).log()
+
+    def tail_bits(self, z: FloatArray) -> FloatArray:
+        return np.where(z >= 0.0, 1.0 + NATS_TO_BITS * z, 0.0)
+
+    def _pdf(self, z: FloatArray) -> FloatArray:
+        return 0.5 * np.exp(-np.abs(z))
+
+    def _log_pdf(self, z: FloatArray) -> FloatArray:
+        return -np.abs(z) - LN2
+
+    def _cdf(self, z: FloatArray) -> FloatArray:
+        tail = 0.5 * np.exp(-np.abs(z))
+        return np.where(z < 0.0, tail, 1.0 - tail)
+
+    def _log_cdf(self, z: FloatArray) -> FloatArray:
+        return np.where(z < 0.0, z - LN2, np.log1p(-0.5 * np.exp(-np.abs(z))))
+
+    def _quantile(self, u: FloatArray) -> FloatArray:
+        return np.copysign(np.log(2.0 * np.minimum(u, 1.0 - u)), u - 0.5)
+
+    def _log_quantile(self, log_u: FloatArray) -> FloatArray:
+        return np.where(log_u < -LN2, log_u + LN2, -np.log(-2.0 * np.expm1(log_u)))
+
+
+@final
 class Logistic(SymmetricNoise):
     """cdf 1 / (1 + exp(-z)) on the real line."""
 
-    name: ClassVar[NoiseName] = "logistic"
+    name: ClassVar[str] = "logistic"
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     smooth: ClassVar[bool] = True
 
@@ -417,7 +433,7 @@ class Logistic(SymmetricNoise):
 class HalfLogistic(Noise):
     """sf 2 / (1 + exp(z)) for z >= 0; its hazard rate is 1 / (1 + exp(-z))."""
 
-    name: ClassVar[NoiseName] = "half_logistic"
+    name: ClassVar[str] = "half_logistic"
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     lower: ClassVar[float] = 0.0
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
@@ -475,8 +491,9 @@ _HIGHEST_NORMAL = 40.0  # exp(-40**2 / 2) is below the smallest subnormal
 class Gaussian(SymmetricNoise):
     """Standard normal; its hazard rate is unbounded, so it is not a Lipschitz member."""
 
-    name: ClassVar[NoiseName] = "gaussian"
+    name: ClassVar[str] = "gaussian"
     winner_price: ClassVar[WinnerPrice | None] = "gaussian"
+    vector_norm: ClassVar[Norm | None] = "l2"
 
     def isf_ball(self, q: arb) -> arb:
         return arb(2).sqrt() * (2 * q).erfcinv()
@@ -522,9 +539,19 @@ def _tail(size: FloatArray) -> FloatArray:
     return _as_floats(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))
 
 
-_MEMBERS: Final[dict[str, Noise]] = {
-    noise.name: noise for noise in (Gumbel(), Exponential(), Laplace(), Logistic(), HalfLogistic(), Gaussian())
-}
+_MEMBERS: Final[dict[str, Noise]] = {name: member() for name, member in _CLASSES.items()}
+VECTOR_NORMS: Final[dict[str, Norm]] = {name: norm for name, noise in _MEMBERS.items() if (norm := noise.vector_norm) is not None}
+
+if TYPE_CHECKING:  # a name is checked where it is given: the classes above are the one list of them
+    NoiseName: TypeAlias = str
+    LipschitzNoise: TypeAlias = str
+    VectorNoise: TypeAlias = str
+else:
+    NoiseName = Literal[tuple(_MEMBERS)]
+    LipschitzNoise = Literal[
+        tuple(name for name, noise in _MEMBERS.items() if noise.winner_price in ("bounded_range", "laplace"))
+    ]
+    VectorNoise = Literal[tuple(VECTOR_NORMS)]
 
 
 def by_name(name: NoiseName) -> Noise:
@@ -533,3 +560,9 @@ def by_name(name: NoiseName) -> Noise:
         known = ", ".join(_MEMBERS)
         raise InvalidNoiseArgument(f"noise: {name!r} names no distribution; choose one of {known}")
     return _MEMBERS[name]
+
+
+def in_words(names: Any) -> str:
+    """The names that one of the types of names above allows, for the description of a field."""
+    *others, last = get_args(names)
+    return f"{', '.join(others)} or {last}"

@@ -21,6 +21,7 @@ from accounting.arguments import Relation
 from accounting.frozen import Frozen, Registry
 from accounting.guarantee import Summable
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
+from dpselect.noise import Norm
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -124,7 +125,7 @@ class Traits:
     reads: Trait[int | None] = None
     usual: Callable[[int], Mapping[str, Any]] = field(default=lambda _: {})
     tried: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    clips: Mapping[str, Literal["l1", "l2"]] = field(default_factory=dict)
+    clips: Mapping[str, Norm] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name, value, known in (("answers", self.answers, get_args(Question)), ("domain", self.domain, get_args(Domain))):

@@ -40,7 +40,7 @@ from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences, half_below, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.noise import Noise, by_name, log1mexp
+from dpselect.noise import LipschitzNoise, Noise, by_name, in_words, log1mexp
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import (
     Floats,
@@ -65,7 +65,6 @@ _LOG_ALLOWANCE = 2.0**-44  # of 1 + ln C: far above the roundings of the saddle-
 _SHORT = 64  # coefficients C(n, r) of r up to here are computed as integers
 _LOST = 64  # bits that the differences of log-gammas may lose, for n below 2^60
 _SERIES = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188)
-LipschitzNoise = Literal["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
 
 _MOST_CLASSES = 4096  # per row of a matrix: more is slower than the draw of one row by blocks
 
@@ -99,7 +98,7 @@ class CanonicalTopK(Mechanism):
     k: Count = Field(description="an integer >= 1")
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     gamma: Annotated[Real, Field(ge=0.5, le=1)] = Field(default=0.5, description="a number from 1/2 to 1")
-    noise: LipschitzNoise = Field(default="gumbel", description="gumbel, exponential, laplace, logistic or half_logistic")
+    noise: LipschitzNoise = Field(default="gumbel", description=in_words(LipschitzNoise))
     top_set: TopSet = Field(default="tied", description="'tied' or 'gap'")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 
@@ -109,7 +108,8 @@ class CanonicalTopK(Mechanism):
 
     @property
     def curve(self) -> BoundedRange | LaplaceDP:
-        return BoundedRange(epsilon=self.epsilon) if self.noise == "gumbel" else LaplaceDP(epsilon=self.epsilon)
+        ranged = by_name(self.noise).winner_price == "bounded_range"
+        return BoundedRange(epsilon=self.epsilon) if ranged else LaplaceDP(epsilon=self.epsilon)
 
     @property
     def shared_group_curve(self) -> Curve | None:

@@ -10,7 +10,7 @@ from typing import get_args
 from accounting import BoundedRange, Curve, GaussianDP, LaplaceDP, tighter
 from accounting.curves import GaussianMax
 from dpselect.errors import InvalidMechanism
-from dpselect.noise import NoiseName, WinnerPrice, by_name
+from dpselect.noise import VECTOR_NORMS, NoiseName, VectorNoise, WinnerPrice, by_name, in_words
 from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up
 
 
@@ -52,24 +52,21 @@ def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candi
 
 def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """Noise on all scores, or fresh noise on `candidates` of them: values and order included. Theorems H2, H3 and H10."""
-    norms = {"gaussian": sensitivity.l2_of, "laplace": sensitivity.l1_of}
-    if noise not in norms:
-        raise InvalidMechanism(f"noise={noise!r} cannot show the values it was added to: use gaussian or laplace noise")
-    shift = norms[noise](candidates)
+    norm = VECTOR_NORMS.get(noise)
+    if norm is None:
+        raise InvalidMechanism(f"noise={noise!r} cannot show the values it was added to: use {in_words(VectorNoise)} noise")
+    shift = sensitivity.l2_of(candidates) if norm == "l2" else sensitivity.l1_of(candidates)
     if shift == math.inf:
-        norm = "l2" if noise == "gaussian" else "l1"
         raise InvalidMechanism(
             f"nothing bounds how far a user moves the scores in {norm}, which noise={noise!r} pays for: state {norm}= or l0= in "
             "the sensitivity, or candidates="
         )
-    return (
-        GaussianDP(mu=ratio_up(shift, scale)) if noise == "gaussian" else _laplace_vector(shift, scale, sensitivity, candidates)
-    )
+    return GaussianDP(mu=ratio_up(shift, scale)) if norm == "l2" else _laplace_vector(shift, scale, sensitivity, candidates)
 
 
 def shared_vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """`vector` of a group that two users share: what both change in all, or what each may of these scores. Theorem W8."""
-    norm, each = (sensitivity.l2_of, 2.0**0.5) if noise == "gaussian" else (sensitivity.l1_of, 2.0)
+    norm, each = (sensitivity.l2_of, 2.0**0.5) if VECTOR_NORMS[noise] == "l2" else (sensitivity.l1_of, 2.0)
     together = norm(None) < each * norm(candidates)
     return vector(noise, scale, sensitivity, None) if together else 2 * vector(noise, scale, sensitivity, candidates)
 

@@ -24,7 +24,7 @@ from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerab
 from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up, shared_vector, vector, winner_curve
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, expanded, half_width, largest, public_grid, release, with_values
-from dpselect.noise import Noise, NoiseName, by_name
+from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Indices
 from dpselect.scores import Numbers, Scores
@@ -115,7 +115,7 @@ class NoisyTopK(Mechanism, ABC):
 
     kind: str
     k: Count = Field(description="an integer >= 1")
-    noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
+    noise: NoiseName = Field(description=in_words(NoiseName))
     scale: Positive = Field(description="a finite scale > 0, in score units")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
     candidates: Count | None = Field(default=None, description="a public number of candidates >= k, or None")
@@ -154,7 +154,7 @@ class ReportNoisyMax(NoisyWinner):
 
     kind: Literal["report_noisy_max"] = "report_noisy_max"
     traits: ClassVar[Traits] = winner_traits(noise=SCALE, tried={"noise": get_args(NoiseName)})
-    noise: NoiseName = Field(description="gumbel, exponential, laplace, logistic, half_logistic or gaussian")
+    noise: NoiseName = Field(description=in_words(NoiseName))
     scale: Positive = Field(description="a finite scale > 0, in score units")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
     candidates: Count | None = Field(default=None, description="a public number of candidates >= 1, or None")
@@ -179,9 +179,9 @@ class ReportNoisyMax(NoisyWinner):
 
 def _require_gaussian_width(noise: NoiseName, sensitivity: Sensitivity, candidates: int | None) -> None:
     """Refuse Gaussian noise whose cost nothing bounds."""
-    if noise == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
+    if by_name(noise).winner_price == "gaussian" and sensitivity.l2_of(candidates) == math.inf:
         raise InvalidMechanism(
-            "noise='gaussian' needs candidates= (the public number of candidates) or a sensitivity with l0= or l2=: without one "
+            f"noise={noise!r} needs candidates= (the public number of candidates) or a sensitivity with l0= or l2=: without one "
             "of them nothing bounds how far a user moves the scores in l2"
         )
 
@@ -259,7 +259,7 @@ class PeelingTopK(NoisyTopK):
     """
 
     kind: Literal["peeling_top_k"] = "peeling_top_k"
-    traits: ClassVar[Traits] = noisy_traits(ordered=True, tried={"noise": get_args(NoiseName)[1:]})
+    traits: ClassVar[Traits] = noisy_traits(ordered=True, tried={"noise": tuple(n for n in get_args(NoiseName) if n != "gumbel")})
 
     @property
     def curve(self) -> Curve:
@@ -303,7 +303,9 @@ class PeelingTopK(NoisyTopK):
 def _shared_winner(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """`winner_curve` of a group that two users share: a union over candidates is paid for each of them. Theorem W8."""
     whole = winner_curve(noise, scale, sensitivity, candidates)
-    return tighter(2 * whole, centred_gaussian(scale, sensitivity, candidates)) if noise == "gaussian" else whole
+    if by_name(noise).winner_price != "gaussian":
+        return whole
+    return tighter(2 * whole, centred_gaussian(scale, sensitivity, candidates))
 
 
 def _peel_groups(values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int, source: Sampler) -> list[int]:
@@ -363,7 +365,7 @@ class OneshotTopK(NoisyTopK):
         ),
         values=lambda mechanism: mechanism.values or mechanism.value_scale is not None,
         tried={"noise": get_args(NoiseName)},
-        clips={"gaussian": "l2", "laplace": "l1"},
+        clips=VECTOR_NORMS,
     )
     value_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None for no values")
     values: bool = Field(default=False, strict=True, description="true or false")

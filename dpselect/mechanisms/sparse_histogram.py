@@ -19,7 +19,7 @@ from dpselect.errors import NoClosedForm
 from dpselect.mechanisms.base import SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.noise_curves import vector
 from dpselect.mechanisms.release import expanded, half_width, public_grid, release
-from dpselect.noise import Noise, NoiseName, by_name
+from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, precision
 from dpselect.scores import Numbers, Scores
@@ -70,11 +70,11 @@ class SparseHistogram(Mechanism):
         domain="unknown",
         values=True,
         groups=True,
-        tried={"noise": ("gaussian", "laplace")},
-        clips={"gaussian": "l2", "laplace": "l1"},
+        tried={"noise": tuple(VECTOR_NORMS)},
+        clips=VECTOR_NORMS,
     )
     k: Count | None = Field(default=None, description="an integer >= 1, or None for all")
-    noise: Literal["gaussian", "laplace"] = Field(default="gaussian", description="gaussian or laplace")
+    noise: VectorNoise = Field(default="gaussian", description=in_words(VectorNoise))
     scale: Positive = Field(description="a finite scale > 0, in score units")
     delta: Probability = Field(description="a delta in (0, 1)")
     sensitivity: Sensitivity = Field(description="a Sensitivity that states l0")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self, final, get_args
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -33,7 +33,7 @@ from dpselect.mechanisms.gaps import (
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.ranks import centred, columns, count_blocks, highest, joined, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.noise import NoiseName, by_name
+from dpselect.noise import VECTOR_NORMS, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices
 from dpselect.scores import Numbers, Scores
@@ -43,7 +43,6 @@ from dpselect.verify.quadrature import top_set_probabilities
 
 Choose = Callable[[Floats], Indices]
 """(rows, ranks) gaps -> (rows,) proposed sizes."""
-GapNoise = Literal["gaussian", "laplace"]
 NOT_PASSED = "stability test did not pass"
 
 
@@ -55,7 +54,7 @@ class StabilityRule:
     All in counts; `failure_delta` is the chance that a gap of g or less passes.
     """
 
-    noise: GapNoise
+    noise: VectorNoise
     scale: float
     failure_delta: float
     relation: Relation
@@ -64,7 +63,7 @@ class StabilityRule:
     def curve(self) -> Curve:
         """What one test costs, the release of a set that passes included."""
         step = ratio_up(gap_shift(self.relation), self.scale)
-        core = GaussianDP(mu=step) if self.noise == "gaussian" else LaplaceDP(epsilon=step)
+        core = GaussianDP(mu=step) if VECTOR_NORMS[self.noise] == "l2" else LaplaceDP(epsilon=step)
         return Approximate(curve=core, delta0=self.failure_delta)
 
     @property
@@ -129,10 +128,10 @@ class StabilityTest(Mechanism):
         most="k",
         domain="unknown",
         reads=lambda mechanism: mechanism.k + 1,
-        tried={"noise": get_args(GapNoise)},
+        tried={"noise": tuple(VECTOR_NORMS)},
     )
     k: Rank = Field(description="an integer from 1 to 10,000,000")
-    noise: GapNoise = Field(default="gaussian", description="gaussian or laplace")
+    noise: VectorNoise = Field(default="gaussian", description=in_words(VectorNoise))
     scale: Positive = Field(description="a finite scale > 0, in counts")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
     neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")

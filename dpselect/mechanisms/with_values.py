@@ -16,6 +16,7 @@ from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import AnyMechanism, Around, Traits, enumerable
 from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
+from dpselect.noise import VECTOR_NORMS, Norm, VectorNoise, in_words
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
@@ -66,7 +67,7 @@ class WithValues(Around):
         reads=lambda mechanism: mechanism.mechanism.traits.of("reads", mechanism.mechanism),
     )
     mechanism: AnyMechanism = Field(description="a selection by scores that releases no values")
-    noise: Literal["gaussian", "laplace"] = Field(description="gaussian or laplace")
+    noise: VectorNoise = Field(description=in_words(VectorNoise))
     scale: Positive = Field(description="a finite scale > 0, in score units")
     clip: Positive | None = Field(default=None, description="a finite norm > 0 in score units, or None")
     lost_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None")
@@ -106,9 +107,9 @@ class WithValues(Around):
         return fraction_up(items * (1 + Fraction(1, 2**20)) - kept)  # weights are rounded down to multiples of 2^-20
 
     @property
-    def norm(self) -> Literal["l1", "l2"]:
+    def norm(self) -> Norm:
         """That which the noise pays for."""
-        return "l2" if self.noise == "gaussian" else "l1"
+        return VECTOR_NORMS[self.noise]
 
     @property
     def _most(self) -> int | None:

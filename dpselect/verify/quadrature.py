@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dpselect.errors import NoClosedForm
-from dpselect.noise import FloatArray, InvalidNoiseArgument, Noise, NoiseName, QuadratureError
+from dpselect.noise import FloatArray, InvalidNoiseArgument, Noise, QuadratureError
 
 NODES: Final = 16
 # Beyond this many units between neighbours in rank a swap has probability zero in doubles, for every member.
@@ -474,8 +474,7 @@ def _outcome_integrals(noise: Noise, shift: FloatArray, reach: _Extent, kernel: 
 
 # Comparisons of noisy numbers with one noisy threshold.
 
-# Beyond this many units the density of the noise is below exp(-60).
-_REACH: Final[dict[NoiseName, float]] = {"laplace": 60.0, "exponential": 60.0, "gaussian": 11.0}
+_LOG_LEFT_OUT: Final = -61.0  # of the chance that the noise of the threshold lies beyond the integral
 _MOST_STEPS: Final = 5e5  # to either side, however often they are halved
 _HELD: Final = 1 << 20  # probabilities to fail that are held at a time
 
@@ -542,7 +541,7 @@ class NoisyComparisons:
         return np.asarray(outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (weight * density))
 
     def _nodes(self, step: float) -> tuple[FloatArray, FloatArray]:
-        reach = _REACH[self.noise.name] * self.scale
+        reach = float(self.noise.log_isf(_LOG_LEFT_OUT)) * self.scale
         if reach > _MOST_STEPS * step:
             raise NoClosedForm(
                 f"scale={self.scale:g} and {self.answer_scale:g} of the answers' noise are too far apart for exact "

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from typing import get_args
 
 import numpy as np
 import pytest
 from flint import arb, ctx
 from scipy.stats import binomtest, kstest
 
-from dpselect.noise import by_name
+from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import EntropySampler, EntropyUnavailable, SeededSampler
 from dpselect.sampling.contest import precision
 
@@ -70,7 +71,7 @@ def test_uniforms_stay_inside_the_unit_interval() -> None:
     assert 0 < uniform[0] < uniform[1] < 1
 
 
-@pytest.mark.parametrize("name", ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"])
+@pytest.mark.parametrize("name", get_args(NoiseName))
 def test_noise_has_its_law(name: str) -> None:
     """Draws of each noise pass a Kolmogorov-Smirnov test against its own distribution function."""
     noise = by_name(name)  # type: ignore[arg-type]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from case import COUNTS, HALF, REPLACED, TWO_SIDED, Case
 
-from dpselect.mechanisms.canonical import CanonicalTopK, LipschitzNoise
+from dpselect.mechanisms.canonical import CanonicalTopK
 from dpselect.mechanisms.joint import JointTopK
 from dpselect.mechanisms.noisy_max import OneshotTopK
+from dpselect.noise import LipschitzNoise
 from dpselect.sensitivity import Sensitivity
 
-OTHERS: tuple[LipschitzNoise, ...] = ("exponential", "laplace", "logistic", "half_logistic")
+OTHERS = [name for name in get_args(LipschitzNoise) if name != "gumbel"]
 RELATIONS = (COUNTS, REPLACED)
 
 

@@ -6,13 +6,14 @@ import itertools
 import math
 from collections.abc import Iterator
 from fractions import Fraction
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 from flint import arb, ctx
 from mechanism_laws import misfit
-from slow_reference import BITS, exact, inverse
+from noise_laws import NOISE_LAWS
+from slow_reference import BITS, exact
 from spread import spread
 
 import dpselect as dps
@@ -21,14 +22,14 @@ from dpselect.mechanisms import joint as joint_levels
 from dpselect.mechanisms.canonical import Classes, luck, noise_bounds
 from dpselect.mechanisms.joint import AllowedRanks, Counts
 from dpselect.mechanisms.ranks import Ranked, heights
-from dpselect.noise import by_name
+from dpselect.noise import LipschitzNoise, by_name
 from dpselect.sampling import ExactSampler, base, contest, discrete
 from dpselect.sampling.contest import LazyUniform
 from dpselect.sampling.discrete import picked, picked_rows
 
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()
-NOISES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic"]
+NOISES = get_args(LipschitzNoise)
 Patch = pytest.MonkeyPatch
 
 
@@ -87,7 +88,7 @@ def canonical_reference(mechanism: dps.CanonicalTopK, values: np.ndarray, words:
         size = top if held == k else found[held, lowest]
         time = -(1 - cell(word)).log() / size
         score = gamma * x[lowest - 1] - (1 - gamma) * x[missing - 1]
-        totals.append(arb(score) + arb(exact(mechanism.scale)) * inverse(noise, 1 - (-time).exp()))
+        totals.append(arb(score) + arb(exact(mechanism.scale)) * NOISE_LAWS[noise.name].inverse(1 - (-time).exp()))
     best = max(range(len(totals)), key=lambda i: totals[i].mid())
     assert all(totals[best] > total for i, total in enumerate(totals) if i != best), "64 bits do not decide this case"
     return best
@@ -168,7 +169,7 @@ def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
         for i, (word, mass) in enumerate(zip(words.tolist(), log_mass.tolist(), strict=True)):
             for edge in {word, word + 1} - {0, 2**64}:
                 time = -(1 - arb((edge, -64))).log() / arb(mass).exp()
-                value = -time.log() if noise == "gumbel" else inverse(law, 1 - (-time).exp())
+                value = -time.log() if noise == "gumbel" else NOISE_LAWS[noise].inverse(1 - (-time).exp())
                 assert low[i] < value < high[i]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from mechanism_laws import misfit
+from noise_laws import NOISE_LAWS
 from slow_reference import order
 
 import dpselect as dps
@@ -37,7 +38,7 @@ def utilities(values: Any) -> dps.Scores:
     return dps.Scores(values, sensitivity=ANY, kind="utilities")
 
 
-@pytest.mark.parametrize("name", ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"])
+@pytest.mark.parametrize("name", NOISE_LAWS)
 @pytest.mark.parametrize("cases", [50, pytest.param(400, marks=pytest.mark.slow)])
 def test_scores_further_apart_than_any_float_keep_their_distance(name: str, cases: int) -> None:
     """Differences of 2e308 in units of 1e305 are 2,000, not infinite: the order is that of an all-Arb sort; 50 or 400 cases."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import numpy as np
 import pytest
@@ -74,17 +74,14 @@ CLAIMS: dict[str, tuple[Any, acc.Curve, tuple[int, int]]] = {
     "permute-and-flip, half the noise": (dps.PermuteAndFlip(epsilon=2.0), PF.curve, (3, 4)),
     "permute-and-flip, add_remove constants under replace_one": (used_under(PF, REPLACED), PF.curve, (3, 4)),
     "permute-and-flip, charged as bounded range": (PF, EM.curve, (3, 6)),
-    **{
-        f"noisy max, {noise}, half the noise": (noisy(noise, 0.35), noisy(noise).curve, (3, 3))
-        for noise in ("gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian")
-    },
+    **{f"noisy max, {noise}, half the noise": (noisy(noise, 0.35), noisy(noise).curve, (3, 3)) for noise in get_args(NoiseName)},
     **{
         f"noisy max, {noise}, add_remove constants under replace_one": (
             used_under(noisy(noise), REPLACED),
             noisy(noise).curve,
             (3, 3),
         )
-        for noise in ("gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian")
+        for noise in get_args(NoiseName)
     },
     "noisy max, gaussian, as if there were one candidate": (noisy("gaussian"), noisy("gaussian", candidates=1).curve, (3, 3)),
     "one shot, half the noise": (shot(2, "gumbel", 0.4), shot(2, "gumbel").curve, (3, 2)),

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pytest
-from scipy import stats
+from noise_laws import NOISE_LAWS
 
 import dpselect as dps
+from dpselect.noise import LipschitzNoise
 
 CUT = 0.95
 EXACT = 1e-9
-LAWS = {
-    "gumbel": stats.gumbel_r,
-    "exponential": stats.expon,
-    "laplace": stats.laplace,
-    "logistic": stats.logistic,
-    "half_logistic": stats.halflogistic,
-    "gaussian": stats.norm,
-}
-LIPSCHITZ = [name for name in LAWS if name != "gaussian"]
+LIPSCHITZ = get_args(LipschitzNoise)
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 def integrated(noise: str, scale: float, values: list[float], side: Callable[[Any], Callable[..., Any]]) -> float:
     """The chance that `side` of the noise puts all others on one side of the first value."""
-    law, ahead = LAWS[noise], [(values[0] - other) / scale for other in values[1:]]
+    law, ahead = NOISE_LAWS[noise].scipy, [(values[0] - other) / scale for other in values[1:]]
     edges = np.unique([*range(-40, 46), *(-step for step in ahead)])
     half = np.diff(edges) / 2
     z = (edges[1:] + edges[:-1])[:, None] / 2 + half[:, None] * _NODES
@@ -89,7 +82,7 @@ def limited_law(k: int) -> Law:
 
 def stability_law(noise: Any, relation: Any, gap: int) -> Law:
     """The noisy gap beyond g passes the quantile of failure_delta."""
-    law, g = LAWS[noise], 1 if relation == "add_remove" else 2
+    law, g = NOISE_LAWS[noise].scipy, 1 if relation == "add_remove" else 2
     return Law(
         lambda share: dps.StabilityTest(k=1, noise=noise, scale=2.5 * share, failure_delta=0.01, relation=relation),
         [gap, 0],
@@ -106,14 +99,14 @@ def noisy_law(kind: Any, noise: Any, scale: float, outcome: tuple[int, ...], exa
 
 ALL = [4.0, 2.0, 1.0]
 CHANCES = {
-    **{f"noisy max, {noise}": noisy_law(dps.ReportNoisyMax, noise, 0.9, (0,), first(noise, 0.9, ALL)) for noise in LAWS},
+    **{f"noisy max, {noise}": noisy_law(dps.ReportNoisyMax, noise, 0.9, (0,), first(noise, 0.9, ALL)) for noise in NOISE_LAWS},
     **{
         f"one shot, {noise}": noisy_law(dps.OneshotTopK, noise, 0.8, (0, 1), last(noise, 0.8, ALL[::-1]))
         for noise in ("exponential", "laplace", "logistic", "half_logistic")
     },
     **{
         f"peeling, {noise}": noisy_law(dps.PeelingTopK, noise, 1.3, (0, 1), first(noise, 1.3, ALL) * first(noise, 1.3, ALL[1:]))
-        for noise in LAWS
+        for noise in NOISE_LAWS
     },
     **{f"canonical, {noise}, {gamma}": canonical_law(noise, gamma) for noise in LIPSCHITZ for gamma in (0.5, 0.8)},
     "joint": joint_law(),

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from case import COUNTS, HALF, REPLACED
 
 import accounting as acc
 import dpselect as dps
+from dpselect.noise import LipschitzNoise
 from dpselect.sensitivity import Sensitivity
 from dpselect.verify.divergences import hockey_stick
 
-NOISES = ("exponential", "laplace", "logistic", "half_logistic")
+NOISES = [name for name in get_args(LipschitzNoise) if name != "gumbel"]
 ONE_OF_TWO = [
     dps.PermuteAndFlip(epsilon=1.3),
     dps.PermuteAndFlip(epsilon=0.4, sensitivity=REPLACED),

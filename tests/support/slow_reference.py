@@ -8,6 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 from flint import arb, ctx, fmpq
+from noise_laws import NOISE_LAWS
 
 from dpselect.noise import Noise
 from dpselect.sampling.contest import contest_bounds
@@ -19,24 +20,6 @@ def exact(value: float | int) -> fmpq:
     return fmpq(*Fraction(value).as_integer_ratio())
 
 
-def inverse(noise: Noise, v: arb) -> arb:
-    """isf written independently of the library, as a function of the ball `v`."""
-    half = arb(1) / 2
-    match noise.name:
-        case "gumbel":
-            return -((1 / (1 - v)).log().log())
-        case "exponential":
-            return (1 / v).log()
-        case "laplace":
-            return -(2 * v).log() if v.mid() < half else (2 - 2 * v).log()
-        case "logistic":
-            return ((1 - v) / v).log()
-        case "half_logistic":
-            return 2 * (1 - v).atanh()
-        case _:
-            return -arb(2).sqrt() * (2 * v - 1).erfinv()
-
-
 def order(
     noise: Noise, values: Sequence[float | int], scale: float, words: Sequence[int], k: int, levels: Sequence[int] | None = None
 ) -> list[int]:
@@ -46,7 +29,7 @@ def order(
         sums = []
         for value, word, level in zip(values, words, levels or [0] * len(values), strict=True):
             cell = arb(arb((2 * word + 1, -65 - level)), arb((1, -65 - level)))
-            sums.append(arb(exact(value)) + arb(exact(scale)) * inverse(noise, cell))
+            sums.append(arb(exact(value)) + arb(exact(scale)) * NOISE_LAWS[noise.name].inverse(cell))
         ranked = sorted(range(len(sums)), key=lambda i: sums[i].mid(), reverse=True)
         for above, below in itertools.pairwise(ranked[: k + 1]):
             assert sums[above] > sums[below], "64 bits do not decide this case"

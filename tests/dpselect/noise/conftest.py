@@ -1,88 +1,27 @@
-"""The distributions once more, from their definitions, in 50 digits: the references of these tests."""
+"""Fixtures over the law cases of all noises."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 import mpmath as mp
 import pytest
+from noise_laws import NOISE_LAWS, NoiseLaw
 
-Real = Callable[[mp.mpf], mp.mpf]
 DIGITS = 50
 
 
-@dataclass(frozen=True)
-class Reference:
-    """Density, distribution and survival function of a standard law, each accurate in its own lower tail."""
-
-    pdf: Real
-    cdf: Real
-    sf: Real
-
-    def log_pdf(self, z: mp.mpf) -> mp.mpf:
-        return _log(self.pdf(z))
-
-    def log_cdf(self, z: mp.mpf) -> mp.mpf:
-        return _log_of(self.cdf(z), self.sf(z))
-
-    def log_sf(self, z: mp.mpf) -> mp.mpf:
-        return _log_of(self.sf(z), self.cdf(z))
-
-
-def _log(p: mp.mpf) -> mp.mpf:
-    return mp.log(p) if p > 0 else -mp.inf
-
-
-def _log_of(p: mp.mpf, complement: mp.mpf) -> mp.mpf:
-    return _log(p) if p < 0.5 else mp.log1p(-complement)
-
-
-def _from_zero(formula: Real, below: int) -> Real:
-    return lambda z: formula(z) if z >= 0 else mp.mpf(below)
-
-
-def _laplace_cdf(z: mp.mpf) -> mp.mpf:
-    return mp.exp(z) / 2 if z < 0 else 1 - mp.exp(-z) / 2
-
-
-def _normal_cdf(z: mp.mpf) -> mp.mpf:
-    return mp.erfc(-z / mp.sqrt(2)) / 2
-
-
-REFERENCES = {
-    "gumbel": Reference(
-        pdf=lambda z: mp.exp(-z - mp.exp(-z)), cdf=lambda z: mp.exp(-mp.exp(-z)), sf=lambda z: -mp.expm1(-mp.exp(-z))
-    ),
-    "exponential": Reference(
-        pdf=_from_zero(lambda z: mp.exp(-z), 0),
-        cdf=_from_zero(lambda z: -mp.expm1(-z), 0),
-        sf=_from_zero(lambda z: mp.exp(-z), 1),
-    ),
-    "laplace": Reference(pdf=lambda z: mp.exp(-abs(z)) / 2, cdf=_laplace_cdf, sf=lambda z: _laplace_cdf(-z)),
-    "logistic": Reference(
-        pdf=lambda z: mp.sech(z / 2) ** 2 / 4, cdf=lambda z: 1 / (1 + mp.exp(-z)), sf=lambda z: 1 / (1 + mp.exp(z))
-    ),
-    "half_logistic": Reference(
-        pdf=_from_zero(lambda z: mp.sech(z / 2) ** 2 / 2, 0),
-        cdf=_from_zero(lambda z: mp.tanh(z / 2), 0),
-        sf=_from_zero(lambda z: 2 / (1 + mp.exp(z)), 1),
-    ),
-    "gaussian": Reference(pdf=lambda z: mp.exp(-z * z / 2) / mp.sqrt(2 * mp.pi), cdf=_normal_cdf, sf=lambda z: _normal_cdf(-z)),
-}
-
-
-@pytest.fixture(params=sorted(REFERENCES))
+@pytest.fixture(params=sorted(NOISE_LAWS))
 def name(request: pytest.FixtureRequest) -> str:
     """Every member's name in turn."""
     return str(request.param)
 
 
 @pytest.fixture
-def reference(name: str) -> Reference:
+def reference(name: str) -> NoiseLaw:
     """The member's law in extended precision."""
     mp.mp.dps = DIGITS
-    return REFERENCES[name]
+    return NOISE_LAWS[name]
 
 
 SetProbability = Callable[[str, Sequence[float], Collection[int]], mp.mpf]
@@ -96,7 +35,7 @@ def set_probability() -> SetProbability:
 
 
 def _set_probability(name: str, scores: Sequence[float], subset: Collection[int]) -> mp.mpf:
-    law, exact = REFERENCES[name], [mp.mpf(score) for score in scores]
+    law, exact = NOISE_LAWS[name], [mp.mpf(score) for score in scores]
     reaches = (-70, -40, -20, -10, -5, -2, 0, 2, 5, 10, 20, 40, 80)
     ends = sorted({score + reach for score in exact for reach in reaches})
 

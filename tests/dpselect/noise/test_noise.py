@@ -7,10 +7,11 @@ import typing
 import mpmath as mp
 import numpy as np
 import pytest
+from noise_laws import NOISE_LAWS
 
 import dpselect as dps
 from dpselect import noise as distributions
-from dpselect.noise import InvalidNoiseArgument, Laplace, Noise, NoiseName, by_name
+from dpselect.noise import InvalidNoiseArgument, Laplace, LipschitzNoise, Noise, NoiseName, by_name
 from dpselect.verify.quadrature import argmax_probabilities
 
 SMALLEST = float(np.finfo(np.float64).tiny)
@@ -176,9 +177,36 @@ def test_from_uniform_has_the_law_of_the_noise(name, reference):
 GRID = np.concatenate([np.linspace(-60.0, 60.0, 4001), np.linspace(-1.0, 1.0, 2001), [200.0, 500.0]])
 
 
+def without_a_law() -> set[str]:
+    """The noises that no test knows the law of."""
+    return set(distributions._CLASSES) - set(NOISE_LAWS)
+
+
+def test_every_noise_has_its_law_case():
+    """A new noise states its law a second time, in tests/support/noise_laws.py: all tests of noises run over these."""
+    assert without_a_law() == set()
+    assert list(NOISE_LAWS) == list(typing.get_args(NoiseName))
+
+
+def test_a_noise_without_a_law_case_is_noticed(monkeypatch):
+    """A class with a name of its own is a noise, wherever it is defined, and a second one of the same name is refused."""
+    monkeypatch.setattr(distributions, "_CLASSES", dict(distributions._CLASSES))
+    type("Stranger", (Laplace,), {"name": "stranger"})
+    assert without_a_law() == {"stranger"}
+    with pytest.raises(TypeError, match="'stranger' already"):
+        type("Again", (Laplace,), {"name": "stranger"})
+
+
+def test_mechanisms_offer_the_noises_whose_price_they_rest_on():
+    """Canonical top-k has those that Theorems M5 and N7 cover; values are shown with those that Theorems H2 and H10 cover."""
+    assert set(typing.get_args(LipschitzNoise)) == {n for n in NOISE_LAWS if by_name(n).winner_price != "gaussian"}
+    assert distributions.VECTOR_NORMS == {"laplace": "l1", "gaussian": "l2"}
+    with pytest.raises(dps.InvalidMechanism, match="gumbel, exponential, laplace, logistic or half_logistic"):
+        dps.CanonicalTopK(k=1, epsilon=1.0, noise="gaussian")
+
+
 def test_every_name_has_its_member():
-    """by_name returns, for each literal name, the one member that carries it, and there are no others."""
-    assert set(distributions._MEMBERS) == set(typing.get_args(NoiseName))
+    """by_name returns, for each literal name, the one member that carries it."""
     for name in typing.get_args(NoiseName):
         noise = by_name(name)
         assert isinstance(noise, Noise)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
+from typing import get_args
 
 import mpmath as mp
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 from spread import spread
 
 from accounting.errors import AccountingError
-from dpselect.noise import InvalidNoiseArgument, NoiseError, QuadratureError, by_name
+from dpselect.noise import InvalidNoiseArgument, LipschitzNoise, NoiseError, QuadratureError, by_name
 from dpselect.verify import quadrature
 from dpselect.verify.quadrature import (
     argmax_probabilities,
@@ -23,7 +24,7 @@ from dpselect.verify.quadrature import (
     top_set_probabilities,
 )
 
-LIPSCHITZ = ["exponential", "gumbel", "half_logistic", "laplace", "logistic"]
+LIPSCHITZ = sorted(get_args(LipschitzNoise))
 
 
 def close(value: float, exact: float) -> bool:

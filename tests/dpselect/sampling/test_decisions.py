@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -10,14 +11,14 @@ from chance import fit, same_law
 from flint import arb, ctx, fmpq
 from scipy.stats import binomtest
 
-from dpselect.noise import by_name
+from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import ExactSampler, SeededSampler
 from dpselect.sampling.base import LazyThresholds
 from dpselect.sampling.contest import LazyUniform, WordSource, exceeds
 from dpselect.verify.quadrature import argmax_probabilities, ordered_probabilities
 
 LIMIT = 1e-8  # about sixty tests of fixed seeds: false alarm below 1e-6
-NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+NAMES = get_args(NoiseName)
 
 
 def _words(*values: int) -> WordSource:

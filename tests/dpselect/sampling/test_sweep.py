@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from chance import equally_likely, fit, same_law
@@ -10,7 +12,7 @@ from slow_reference import widened
 from spread import spread
 
 import dpselect as dps
-from dpselect.noise import by_name
+from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import ExactSampler
 from dpselect.sampling.contest import Entries, Numbers, RankingProblem, contest_bounds
 from dpselect.sampling.exact import Sweep, Swept, block_maxima, drawn_all, grouped, peeled, units
@@ -18,7 +20,7 @@ from dpselect.verify.quadrature import argmax_probabilities
 
 # About a hundred tests of fixed seeds at 1e-8 each: false alarm 1e-6.
 LIMIT = 1e-8
-NAMES = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
+NAMES = get_args(NoiseName)
 
 
 def _problem(values: Numbers, name: str, scale: float, k: int, seed: int, by: float = 0.0) -> RankingProblem:
