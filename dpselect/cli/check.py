@@ -10,7 +10,7 @@ from rich.text import Text
 from typer import Argument
 
 from dpselect.cells import ANY_GROUPS
-from dpselect.cli import options, out
+from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import printable
 from dpselect.events import ProgressCallback, Reading
@@ -36,10 +36,10 @@ def _check(
         found = _checked(events[0] if len(events) == 1 else tuple(events), spec, progress)
     doubts = [spelled(words, CheckSpec) for words in found.doubts]
     if json:
-        out.emit(out.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts}) + "\n")
+        out.emit(text.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts}) + "\n")
         return
     notes = [Text.assemble(("Look at: ", "bold yellow"), printable(words)) for words in doubts]
-    facts = out.facts((name, printable(value)) for name, value in _facts(found))
+    facts = text.facts((name, printable(value)) for name, value in _facts(found))
     private = Text.assemble(("PRIVATE. ", "bold red"), _PRIVATE.removeprefix("Private. "))
     out.emit(Group(private, Text(), facts, Text(), *(notes or [Text("Nothing is doubtful.")])))
 

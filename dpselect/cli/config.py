@@ -18,7 +18,7 @@ from accounting.address import masked
 from accounting.files import new_file, read_text
 from accounting.frozen import Frozen, Real, kind_of
 from dpselect import InvalidRequest
-from dpselect.cli import options, out
+from dpselect.cli import options, text
 from dpselect.errors import printable
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
@@ -295,7 +295,7 @@ _KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "
 
 def schema(_debug: options.Debug = False) -> None:
     """Print the JSON Schema of the configuration file, for editors and checks."""
-    echo(out.json_text(json_schema()))
+    echo(text.json_text(json_schema()))
 
 
 def json_schema() -> dict[str, Any]:

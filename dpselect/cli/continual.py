@@ -19,10 +19,9 @@ import accounting as acc
 import dpselect as dps
 from accounting.address import masked
 from dpselect.cells import ANY_GROUPS
-from dpselect.cli import options, out
+from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
-from dpselect.cli.topk.delivery import show_dry_run
 from dpselect.continual import Horizon, Period
 from dpselect.continual.state import State
 from dpselect.errors import printable
@@ -95,7 +94,7 @@ def _run(
     horizon = HorizonOfLog(reading, spec.every or "day", spec.budget, settings, **about)
     if spec.dry_run:
         with _session(spec) as session:
-            show_dry_run(dry_close(horizon, events, Payer(session, str(spec.key), "")), json=json)
+            out.show_dry_run(dry_close(horizon, events, Payer(session, str(spec.key), "")), json=json)
         return
     opens = partial(_horizon, spec, domain=domain, groups=horizon.reading.groups)
     _show(horizon.close(events, opens), spec, json=json)
@@ -150,7 +149,7 @@ def show_horizon(answer: HorizonAnswer, *, json: bool, output: Path | None = Non
     if output is not None:
         answer.write(output)
     told = answer.as_data()
-    out.emit(out.json_text(told) + "\n" if json else _as_text(told))
+    out.emit(text.json_text(told) + "\n" if json else _as_text(told))
 
 
 def _values(told: dict[str, Any], place: int) -> list[str]:
@@ -178,15 +177,15 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
     lines: list[RenderableType] = []
     for place, one in enumerate(told["released"]):
         name = "" if one["name"] is None else f", {one['name']}"
-        lines.append(out.heading(f"Period {one['period']} of {horizon['periods']}{name}"))
+        lines.append(text.heading(f"Period {one['period']} of {horizon['periods']}{name}"))
         labels, groups = one["selection"]["labels"] or (), one["selection"].get("groups")
         items = [printable(str(label)) for label in labels]
         if groups is not None:
             items = [f"{printable(str(group))}: {item}" for group, item in zip(groups, items, strict=True)]
-        lines.append(out.facts(zip(items, _values(told, place), strict=True)))
+        lines.append(text.facts(zip(items, _values(told, place), strict=True)))
         lines.append(Text())
     strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
-    lines.append(out.heading("What is promised, for the whole horizon"))
+    lines.append(text.heading("What is promised, for the whole horizon"))
     promised = "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'])} at delta {strongest['delta']:g}"
     facts = [
         ("horizon", f"{printable(horizon['key'])}: {horizon['periods']} periods, {horizon['periods_left']} left"),
@@ -195,4 +194,4 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
-    return Group(*lines, out.facts(facts), Text(), Text.assemble(("Budget: ", "bold"), told["budget"]))
+    return Group(*lines, text.facts(facts), Text(), Text.assemble(("Budget: ", "bold"), told["budget"]))

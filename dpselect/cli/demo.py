@@ -18,7 +18,7 @@ from typer import Option, echo
 
 from accounting.address import masked
 from accounting.files import new_file
-from dpselect.cli import options, out
+from dpselect.cli import options, out, text
 from dpselect.cli.topk import delivery
 from dpselect.errors import InvalidRequest
 from dpselect.release.answer import Answer
@@ -59,7 +59,7 @@ def demo(
             "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
         }
         data = {**as_data(released), "command": command(released.question), "synthetic": truth}
-        echo(out.json_text(data))
+        echo(text.json_text(data))
     else:
         _print_text(released, made_up, kept=keep is not None)
 
@@ -87,7 +87,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _print_text(released: Answer, made_up: _CheckIns, *, kept: bool) -> None:
-    console = out.screen()
+    console = text.screen()
     console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
     # Not wrapped: a command that is copied must be one line.
     console.print(Text("  " + command(released.question), style="green"), soft_wrap=True)

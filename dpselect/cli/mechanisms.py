@@ -15,7 +15,7 @@ from typer import Argument, echo
 from accounting.arguments import Relation
 from accounting.frozen import kind_of
 from dpselect import InvalidRequest, Sensitivity, TopKRequest
-from dpselect.cli import options, out
+from dpselect.cli import options, text
 from dpselect.mechanisms import Mechanism, members
 from dpselect.plan.candidates import not_planned
 from dpselect.plan.fit import mechanism_class, supports
@@ -54,18 +54,18 @@ def mechanisms(
     """List the mechanisms; of one, say what it takes and what it guarantees."""
     chosen = [describe(member) for member in ([mechanism_class(kind)] if kind else dict(sorted(members().items())).values())]
     if json:
-        echo(out.json_text([asdict(description) for description in chosen]))
+        echo(text.json_text([asdict(description) for description in chosen]))
         return
-    console = out.screen()
+    console = text.screen()
     if kind is None:
-        console.print(out.facts([(description.kind, description.summary) for description in chosen]))
+        console.print(text.facts([(description.kind, description.summary) for description in chosen]))
         console.print("\ndpselect mechanisms NAME says what one takes and guarantees.")
         return
     for description in chosen:
         console.print(Text.assemble((description.name, "bold"), f"  --mechanism {description.kind}" if description.topk else ""))
         pairs = [("what", description.summary), ("guarantee", description.guarantee), ("domain", description.domain)]
         pairs.append(("relations", ", ".join(description.relations)))
-        console.print(out.facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
+        console.print(text.facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
 
 
 def describe(member: type[Mechanism]) -> Description:

@@ -3,42 +3,51 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import json
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, RenderableType
-from rich.padding import Padding
-from rich.table import Column, Table
+from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from accounting.address import masked
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
 from dpselect import InvalidRequest
+from dpselect.cli import text
 from dpselect.cli.guard import abandon_standard_output
+from dpselect.errors import printable
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from dpselect.events import ProgressCallback
+    from dpselect.release.answer import DryRun
 
 _BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
-_NARROWEST = 40  # columns that a table of an answer needs for its items
 
 
 class NotShown(OutputError):
     """Standard output is closed or cannot be written."""
 
 
+def show(found: Any, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
+    """Print what was found: its plain data, or as text."""
+    data = found if isinstance(found, dict | list) else found.as_data() if json else {}
+    emit(text.json_text(data) + "\n" if json else as_text(found))
+
+
+def show_dry_run(found: DryRun, *, json: bool) -> None:
+    """What a release would cost."""
+    show(found, lambda found: Group(*map(Text, map(printable, found.lines()))), json=json)
+
+
 def emit(content: str | RenderableType) -> None:
     """Write to standard output, all of it, now: what a command prints is not lost in silence."""
     try:
         if not isinstance(content, str):
-            console = screen()
+            console = text.screen()
             with console.capture() as captured:
                 console.print(content)
             content = captured.get()
@@ -49,24 +58,6 @@ def emit(content: str | RenderableType) -> None:
     except (OSError, ValueError) as error:
         abandon_standard_output()
         raise NotShown(f"standard output cannot be written ({getattr(error, 'strerror', None) or 'it is closed'})") from None
-
-
-def json_text(data: dict[str, Any] | list[dict[str, Any]]) -> str:
-    """JSON text; fails rather than write NaN or Infinity, which are not JSON."""
-    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True)
-
-
-def heading(words: str) -> Text:
-    """A line above facts."""
-    return Text(words, style="bold")
-
-
-def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
-    """Names and what they stand for, in two columns."""
-    table = Table.grid(Column(style="cyan", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
-    for name, value in pairs:
-        table.add_row(Text(name), Text(value))
-    return Padding(table, (0, 0, 0, 2))
 
 
 @contextlib.contextmanager
@@ -94,20 +85,6 @@ def reading(console: Console | None = None) -> contextlib.AbstractContextManager
 def counted(what: str, console: Console | None = None) -> contextlib.AbstractContextManager[ProgressCallback | None]:
     """A bar that tells (done, of how many) steps of a computation on public numbers."""
     return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
-
-
-def plain(content: RenderableType) -> str:
-    """As text for a file."""
-    written = io.StringIO()
-    Console(file=written, width=100, highlight=False, no_color=True).print(content)
-    return written.getvalue()
-
-
-def screen(*, highlight: bool = False) -> Console:
-    """Standard output. One of fewer columns, or of none (COLUMNS=0), wraps lines by itself: cells have room for words."""
-    console = Console(highlight=highlight)
-    console.width = max(console.width, _NARROWEST)
-    return console
 
 
 def require_place(output: Path | None, known: Collection[str]) -> None:

@@ -10,9 +10,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from typer import Argument
 
-from dpselect.cli import options, out
+from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
-from dpselect.cli.topk.delivery import Delivery, show_dry_run
+from dpselect.cli.topk.delivery import Delivery
 from dpselect.errors import printable
 from dpselect.release.answer import DryRun
 from dpselect.release.promise import promise_in_words, relation_in_words, risk_in_words, rounded_up
@@ -27,14 +27,14 @@ def _quantile(
     json: options.Json = False,
     _debug: options.Debug = False,
 ) -> None:
-    texts = {**TEXTS, ".txt": lambda answer: out.plain(as_text(answer))}
+    texts = {**TEXTS, ".txt": lambda answer: text.plain(as_text(answer))}
     place = AnswerFile(None if spec.output is None else Path(spec.output), texts=texts, tables=False)
     question = Quantiles.of(events, spec)
     delivery = Delivery.of(place, spec.ledger, json=json, shown=as_text)
     with out.reading() as callback:
         found = answered(question, delivery.place, callback)
     if isinstance(found, DryRun):
-        show_dry_run(found, json=json)
+        out.show_dry_run(found, json=json)
     else:
         delivery.show(found)
 
@@ -47,12 +47,12 @@ def as_text(answer: QuantileAnswer) -> RenderableType:
     values = [(f"{share:g}", f"{value:.15g}") for share, value in answer.values.items()]
     column = str(answer.question.reading.value or "events")
     return Group(
-        out.heading(f"Private quantiles of {printable(column)}, one number per user ({answer.question.rule})"),
+        text.heading(f"Private quantiles of {printable(column)}, one number per user ({answer.question.rule})"),
         Text(),
-        out.facts(values),
+        text.facts(values),
         Text(),
-        out.heading("What is promised"),
-        out.facts(_promises(answer)),
+        text.heading("What is promised"),
+        text.facts(_promises(answer)),
         Text(),
         Text.assemble(("Warning: ", "bold yellow"), UNRECORDED) if answer.charge is None else Text(f"Note: {RECORDED}"),
     )

@@ -18,7 +18,7 @@ from typer import Argument, Exit, Typer
 import dpselect as dps
 from accounting.arguments import Relation
 from dpselect import InvalidRequest, Sensitivity, events, verify
-from dpselect.cli import options, out
+from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.events import Reading
@@ -137,10 +137,10 @@ def _report(found: Any, declared: dict[str, float | None], relation: Relation, *
     """Print what a replay found; the status is 1 where the declaration is broken."""
     if json:
         said = asdict(found) | {"holds": found.holds, "declared": declared, "matched": bool(found.linf), "notes": [_PRIVATE]}
-        out.emit(out.json_text(said) + "\n")
+        out.emit(text.json_text(said) + "\n")
     else:
         table = Table.grid(Column(), Column(justify="right"), Column(justify="right"), padding=(0, 2))
-        table.add_row(*map(out.heading, ("", "declared", "largest change")))
+        table.add_row(*map(text.heading, ("", "declared", "largest change")))
         for name, value in declared.items():
             table.add_row(name, "any" if value is None else f"{value:.6g}", f"{getattr(found, name):.6g}")
         heading = f"Replayed {found.users:,} {'users' if relation == 'add_remove' else 'pairs of users'} ({relation})"
@@ -148,7 +148,7 @@ def _report(found: Any, declared: dict[str, float | None], relation: Relation, *
         verdict = "The declaration holds for all of them." if found.holds else f"Broken in {', '.join(found.broken)}; {who}"
         verdict = verdict if found.linf or not found.holds else _NOTHING
         note = Text.assemble(("Note: ", "bold yellow"), _PRIVATE)
-        out.emit(Group(out.heading(heading), Text(), table, Text(), Text(verdict), note))
+        out.emit(Group(text.heading(heading), Text(), table, Text(), Text(verdict), note))
     if not found.holds:
         raise Exit(FAILED)
 

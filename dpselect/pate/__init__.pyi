@@ -1,6 +1,8 @@
 import dpselect.errors
 
 from .ballots import Ballots as Ballots
+from .job import Labels as Labels
+from .label import label as label
 from .noise_for_rounds import Prices as Prices
 from .noise_for_rounds import calibrated as calibrated
 from .noise_for_rounds import fitted as fitted

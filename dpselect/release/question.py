@@ -36,7 +36,7 @@ from dpselect.plan.profile import Profile
 from dpselect.plan.request import ALL, BudgetShare, TopKRequest
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
-from dpselect.spec import LedgerFields, TopKSpec
+from dpselect.spec import PayerFields, TopKSpec
 
 if TYPE_CHECKING:  # a release without a ledger does without a database
     from accounting import Ledger
@@ -283,7 +283,7 @@ def _budget(spec: TopKSpec) -> Budget:
 
 
 @contextmanager
-def opened(payment: LedgerFields) -> Iterator[Ledger]:
+def opened(payment: PayerFields) -> Iterator[Ledger]:
     """The ledger that pays; one that is named by its URL is closed at the end."""
     if not isinstance(payment.ledger, str):
         assert payment.ledger is not None, "who asks for the ledger has looked"

@@ -27,12 +27,12 @@ from dpselect.plan.counts import without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt
 from dpselect.release.answer import Answer, DryRun, PaidCharge, told
 from dpselect.release.promise import promise
-from dpselect.release.question import Question, choose, choose_later, learns_about, listed_groups
+from dpselect.release.question import Question, choose, choose_later, learns_about, listed_groups, opened
 from dpselect.release.record import AnswerFile, restored
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Norm, Sensitivity
-from dpselect.spec import LedgerFields
+from dpselect.spec import LedgerFields, PayerFields
 
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
@@ -88,12 +88,9 @@ class Payer:
         """What a spec says; rows are read by the clock of `time_zone`."""
         session, key = None, spec.key or uuid4().hex  # whatever interrupts it can name it
         if spec.ledger is not None and spec.dataset is not None:
-            terms: Any = {name: getattr(spec, name) for name in ("actor", "team", "purpose")}
-            terms |= {"period": spec.periods or None, "time_zone": time_zone}
-            if isinstance(spec.ledger, str):
-                session = dps.Session.open(spec.ledger, spec.dataset, **terms)
-            else:
-                session = dps.Session(spec.ledger, spec.dataset, **terms)
+            terms = {**_behalf(spec), "time_zone": time_zone}
+            opens: Any = dps.Session.open if isinstance(spec.ledger, str) else dps.Session
+            session = opens(spec.ledger, spec.dataset, **terms)
         return cls(session, key, spec.label or label, pay)
 
     @property
@@ -157,6 +154,19 @@ class Payer:
                 notes: Any = {"key": self.key, "label": self.label, "salt": staged.salt, "scores": staged.scores}
                 self.session.publish(item, staged.draw, keep=kept, spent=staged.spent, **notes)
         return made[0]
+
+
+def _behalf(spec: PayerFields) -> dict[str, Any]:
+    """Whose release it is and which rows it reads, as a session takes it."""
+    periods = spec.periods if isinstance(spec, LedgerFields) else ()
+    return {"actor": spec.actor, "team": spec.team, "purpose": spec.purpose, "period": periods or None}
+
+
+@contextmanager
+def session_of(spec: PayerFields) -> Iterator[dps.Session]:
+    """The session that pays; a ledger that is named is closed at the end."""
+    with opened(spec) as ledger:
+        yield dps.Session(ledger, str(spec.dataset), **_behalf(spec))
 
 
 # -- the top k ---------------------------------------------------------------------------------------------------------

@@ -39,7 +39,6 @@ SPECS: list[Any] = [
     *(InitSpec, ChargeSpec, QuotaSpec, AffordableSpec),
 ]
 ROOT = Path(__file__).resolve().parents[2]
-STUB = ROOT / "dpselect" / "release" / "topk.pyi"
 HEAD = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
 
 import inspect
@@ -60,12 +59,19 @@ from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import DryRun
 from dpselect.release.user_quantiles import QuantileAnswer
 '''
+HEAD_OF_LABELS = '''"""Made from the fields of `LabelSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
+
+from os import PathLike
+from typing import Any, Literal, overload
+from dpselect.pate.job import Labels
+from dpselect.pate.labelling import ProgressCallback
+from dpselect.release.answer import DryRun
+'''
 OTHERS = """class Unrecorded(UserWarning): ...
 class Unkept(UserWarning): ...
 
 def warn_once() -> None: ...
 def keywords(spec: type[Spec]) -> list[inspect.Parameter]: ...
-
 def answered(
     question: Question,
     place: AnswerFile,
@@ -115,21 +121,54 @@ def test_a_field_more_is_a_keyword() -> None:
     assert Longer(**ASKED, favourite="tea").favourite == "tea"
 
 
-def test_the_stub_is_that_of_the_fields(pytestconfig: pytest.Config) -> None:
-    """The types of `dps.topk` are those of the fields, each once."""
-    narrow = {"every": "None", "horizon": "None", "dry_run": "Literal[False]"}, "Answer"
-    returns = "Answer | Series | HorizonAnswer | DryRun"
-    topk = stubs.stub(TopKSpec, HEAD, "topk", "data: object", PROGRESS, returns, narrow).replace(
-        "@overload", f"{OTHERS}@overload", 1
-    )
-    head = HEAD_OF_QUANTILES.replace("TopKSpec", "QuantileSpec")
-    only = {"dry_run": "Literal[False]"}, "QuantileAnswer"
-    quantile = stubs.stub(QuantileSpec, head, "quantile", "data: object", PROGRESS, "QuantileAnswer | DryRun", only)
-    for file, found in ((STUB, topk), (STUB.with_name("ask_quantile.pyi"), quantile)):
-        if pytestconfig.getoption("golden"):
-            file.write_text(found)
-        written, made = ([ast.unparse(node) for node in ast.parse(text).body[-2:]] for text in (file.read_text(), found))
-        assert written == made
+STUBS: dict[str, tuple[str, list[stubs.Function]]] = {
+    "release/topk.pyi": (
+        HEAD,
+        [
+            stubs.Function(
+                *(TopKSpec, "topk", "data: object", "Answer | Series | HorizonAnswer | DryRun"),
+                ({"every": "None", "horizon": "None", "dry_run": "Literal[False]"}, "Answer"),
+                PROGRESS,
+            )
+        ],
+    ),
+    "release/ask_quantile.pyi": (
+        HEAD_OF_QUANTILES.replace("TopKSpec", "QuantileSpec"),
+        [
+            stubs.Function(
+                *(QuantileSpec, "quantile", "data: object", "QuantileAnswer | DryRun"),
+                ({"dry_run": "Literal[False]"}, "QuantileAnswer"),
+                PROGRESS,
+            )
+        ],
+    ),
+    "pate/label.pyi": (
+        HEAD_OF_LABELS,
+        [
+            stubs.Function(
+                *(LabelSpec, "label", "votes: str | PathLike[str]", "Labels | DryRun"),
+                ({"dry_run": "Literal[False]"}, "Labels"),
+                PROGRESS,
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STUBS)
+def test_the_stub_is_that_of_the_fields(name: str, pytestconfig: pytest.Config) -> None:
+    """The types of a function that is asked what a spec asks are those of the fields, each once."""
+    head, functions = STUBS[name]
+    file, others = ROOT / "dpselect" / name, OTHERS if name == "release/topk.pyi" else ""
+    made = stubs.stub(head, *functions, others=others)
+    if pytestconfig.getoption("golden"):
+        file.write_text(made)
+    written, made = ("".join(map(ast.unparse, _functions(text))) for text in (file.read_text(), made))
+    assert written == made
+
+
+def _functions(text: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
 
 
 def test_python_and_the_command_ask_the_same() -> None:

@@ -6,36 +6,51 @@ import ast
 import inspect
 import sys
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from dpselect.spec import Spec
 
 _SKIPPED = "SkipValidation"
 
 
-def stub(
-    spec: type[Spec], head: str, function: str, before: str, after: str, returns: str, narrow: tuple[Mapping[str, str], str]
-) -> str:
-    """A stub module: `head`, what the types need, and the function.
+class Function(NamedTuple):
+    """A function whose keywords are the fields of a spec.
 
-    Args:
-        narrow: fields with a narrower type, and what the function returns for these.
+    Attributes:
+        before: its parameters ahead of the fields; "" for none.
+        narrow: fields with a narrower type, and what it returns for these; None where it always returns the same.
     """
-    stated = {name: note for base in reversed(spec.__mro__) for name, note in vars(base).get("__annotations__", {}).items()}
-    fields, used = dict[str, str](), set[str]()
-    for name in spec.model_fields:
-        note = ast.parse(str(stated[name]), mode="eval").body
-        if isinstance(note, ast.Subscript) and ast.unparse(note.value) == _SKIPPED:
-            note = note.slice
-        used |= {node.id for node in ast.walk(note) if isinstance(node, ast.Name)}
-        fields[name] = ast.unparse(note)
-    lines = []
-    for types, result in ((fields | narrow[0], narrow[1]), (fields, returns)):
-        said = (
-            f"    {name}: {types[name]}" + ("" if field.is_required() else " = ...") for name, field in spec.model_fields.items()
-        )
-        signature = [f"def {function}(", f"    {before},", "    *,", *(f"{one}," for one in said), f"    {after},"]
-        lines += ["@overload", *signature, f") -> {result}: ..."]
-    return "\n".join([head, *_imports(used, spec), "", *lines]) + "\n"
+
+    spec: type[Spec]
+    name: str
+    before: str
+    returns: str
+    narrow: tuple[Mapping[str, str], str] | None = ({"dry_run": "Literal[False]"}, "")
+    after: str = ""
+
+
+def stub(head: str, *functions: Function, others: str = "") -> str:
+    """A stub module: `head`, what the types need, `others` that are declared there, and the functions."""
+    lines, found = list[str](), list[str]()
+    for one in functions:
+        bases = reversed(one.spec.__mro__)
+        stated = {name: note for base in bases for name, note in vars(base).get("__annotations__", {}).items()}
+        fields, used = dict[str, str](), set[str]()
+        for name in one.spec.model_fields:
+            note = ast.parse(str(stated[name]), mode="eval").body
+            if isinstance(note, ast.Subscript) and ast.unparse(note.value) == _SKIPPED:
+                note = note.slice
+            used |= {node.id for node in ast.walk(note) if isinstance(node, ast.Name)}
+            fields[name] = ast.unparse(note)
+        found += _imports(used, one.spec)
+        ways = [(fields, one.returns)] if one.narrow is None else [(fields | one.narrow[0], one.narrow[1]), (fields, one.returns)]
+        for types, result in ways:
+            model = one.spec.model_fields
+            said = [f"{name}: {types[name]}" + ("" if field.is_required() else " = ...") for name, field in model.items()]
+            taken = [*filter(None, [one.before, "*"]), *said, *filter(None, [one.after])]
+            signature = [f"def {one.name}(", *(f"    {part}," for part in taken), f") -> {result}: ..."]
+            lines += ["@overload", *signature] if len(ways) > 1 else signature
+    return "\n".join([head, *dict.fromkeys(sorted(found)), "", others, *lines]) + "\n"
 
 
 def _imports(used: set[str], spec: type[Spec]) -> list[str]:

@@ -21,7 +21,7 @@ from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.remaining import Remaining
 from dpselect import InvalidRequest
-from dpselect.cli import options, out
+from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.ledger import request, view
@@ -81,7 +81,7 @@ def _quota(
     with Ledger.open(spec.ledger, create=False) as ledger:
         quotas = ledger.quotas(spec.dataset)
         if action == "list":
-            view.show_quotas(ledger, spec.dataset, out.screen(highlight=True))
+            view.show_quotas(ledger, spec.dataset, text.screen(highlight=True))
             return
         if spec.name is None:
             raise dps.InvalidRequest(
@@ -148,7 +148,7 @@ def show(
             data = {"heads": heads, "datasets": [view.as_data(ledger, name, limit) for name in names]}
             echo(jsonlib.dumps(data, indent=2, allow_nan=False))
         else:
-            view.show(ledger, names, limit, out.screen(highlight=True), details=details)
+            view.show(ledger, names, limit, text.screen(highlight=True), details=details)
 
 
 def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = False, _debug: options.Debug = False) -> None:
@@ -208,7 +208,7 @@ def verify(
         echo(jsonlib.dumps(view.findings(found), indent=2))
     else:
         signer = view.signer_in_words(known, trust)
-        view.show_findings(found, out.screen(highlight=True), against_head=known is not None, signer=signer)
+        view.show_findings(found, text.screen(highlight=True), against_head=known is not None, signer=signer)
     if not found.ok:
         raise Exit(FAILED)
 

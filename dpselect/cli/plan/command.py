@@ -20,7 +20,7 @@ from accounting.address import masked
 from accounting.arguments import Relation
 from accounting.errors import OutputError, OutputRefused, missing_extra
 from accounting.risk import Risk
-from dpselect.cli import options, out
+from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command, flags
 from dpselect.errors import InvalidRequest, printable
 from dpselect.plan.asked import QuickPlan, answered, arriving, enough, profile_of, quick, size_on
@@ -94,7 +94,7 @@ def _plan(
         shown.refuse_but(way=spec.way)
         _show_quick(quick(spec), spec.relation, json=json)
     elif spec.way == "pate":
-        from dpselect.cli.pate.plan import answer_pate  # ballots and jobs, which other plans do without
+        from dpselect.cli.plan.votes import answer_pate  # ballots and jobs, which other plans do without
 
         shown.refuse_but("html", way=spec.way)
         answer_pate(spec, html=html, json=json)
@@ -129,9 +129,9 @@ def _plan_releases(spec: PlanSpec, shown: _Shown) -> None:
         kept.write(shown.write, over=shown.config)
     needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
     if shown.json:
-        out.emit(out.json_text(_as_data(found, charts) | needed) + "\n")
+        out.emit(text.json_text(_as_data(found, charts) | needed) + "\n")
         return
-    console = out.screen()
+    console = text.screen()
     if wanted is not None:
         words = (
             f"{wanted} {getattr(spec, wanted):,.6g} finds {share(spec.recall or 0.0)} of the true items, about; less does not."
@@ -187,21 +187,21 @@ def _show(plan: Plan, planned: PlannedMechanism, charts: Sequence[Chart], consol
     """Print the recommendation, and the question, the whole ranking and the reasons only if asked for."""
     verb = "Recommended" if planned == plan.recommended else "Chosen"
     console.print(Text(f"{verb} for {releases_in_words(plan)}: {planned.name}", style="bold"))
-    console.print(out.facts(recommendation_in_words(plan, planned)))
+    console.print(text.facts(recommendation_in_words(plan, planned)))
     if everything:
         console.print()
-        console.print(out.heading("What was asked"))
-        console.print(out.facts(question_in_words(plan)))
+        console.print(text.heading("What was asked"))
+        console.print(text.facts(question_in_words(plan)))
         console.print()
-        console.print(out.heading("Mechanisms that spend the budget, best first"))
+        console.print(text.heading("Mechanisms that spend the budget, best first"))
         console.print(_ranking(plan, wide=console.width >= _WIDE))
         console.print(Text(_note(plan), style="dim"))
         console.print()
-        console.print(out.heading("Not planned"))
-        console.print(out.facts((other.name, printable(other.reason)) for other in plan.unsuited))
+        console.print(text.heading("Not planned"))
+        console.print(text.facts((other.name, printable(other.reason)) for other in plan.unsuited))
     for chart in charts:
         console.print()
-        console.print(out.heading(chart.title))
+        console.print(text.heading(chart.title))
         table = _table()
         table.add_column(chart.x_label, justify="right")
         for line in chart.lines:
@@ -343,7 +343,7 @@ def _show_quick(found: QuickPlan, relation: Relation, *, json: bool) -> None:
             "risk": found.risk.as_data(relation),
             "mechanism": choice.mechanism.model_dump(mode="json"),
         }
-        out.emit(out.json_text(told) + "\n")
+        out.emit(text.json_text(told) + "\n")
         return
     assumed = [flags(PlanSpec, name)[0] for name in found.assumed]
     reading = [] if choice.clip is None else [f"users clipped to an {choice.norm} norm of {choice.clip:g}"]
@@ -360,7 +360,7 @@ def _show_quick(found: QuickPlan, relation: Relation, *, json: bool) -> None:
     ]
     alike = "learns what is not declared first" if assumed else "chooses so for such users"
     last = f"dpselect topk {alike}. A plan with --shape simulates, and is closer."
-    out.emit(Group(out.heading("Quick plan: the default's choice, without simulations"), out.facts(rows), Text(), Text(last)))
+    out.emit(Group(text.heading("Quick plan: the default's choice, without simulations"), text.facts(rows), Text(), Text(last)))
 
 
 # -- plan --periods ----------------------------------------------------------------------------------------------------------
@@ -383,7 +383,7 @@ def _plan_horizon(spec: PlanSpec, *, json: bool) -> None:
         relation=spec.relation,
         seed=spec.seed or 0,
     )
-    out.emit(out.json_text(_horizon_data(found)) + "\n" if json else _horizon_shown(found))
+    out.emit(text.json_text(_horizon_data(found)) + "\n" if json else _horizon_shown(found))
 
 
 def _horizon_data(plan: HorizonPlan) -> dict[str, Any]:
@@ -407,12 +407,12 @@ def _horizon_shown(plan: HorizonPlan) -> Group:
     start = f"dpselect continual start --k {mechanism.k} --periods {mechanism.periods} --count {count}"
     bounds = f"--exponent {mechanism.users.exponent:g} --cells {mechanism.users.cells}"
     return Group(
-        out.heading(f"Share of the true top {mechanism.k} that is found: on average, and from period 1 to {mechanism.periods}"),
-        out.facts(facts),
+        text.heading(f"Share of the true top {mechanism.k} that is found: on average, and from period 1 to {mechanism.periods}"),
+        text.facts(facts),
         Text(),
         *(Text(line) for line in plan.lines()),
         Text(),
-        out.facts(
+        text.facts(
             [
                 ("risk", Risk.of(mechanism.curve).in_words(mechanism.relation)),
                 ("shape", plan.log),

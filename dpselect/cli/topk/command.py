@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 from typer import Argument, echo
 
-from dpselect.cli import options, out
+from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
-from dpselect.cli.topk.delivery import ANSWERS, Delivery, show_dry_run
+from dpselect.cli.topk.delivery import ANSWERS, Delivery
 from dpselect.errors import InvalidRequest
 from dpselect.release.answer import Answer, DryRun
 from dpselect.release.question import Question
@@ -54,7 +54,7 @@ def _topk(
         unkept = lambda place, answer: Delivery(place, json=True).show(answer)  # noqa: E731
         found = answered(question, delivery.place, progress, unkept, lambda words: echo(words, err=True))
     if isinstance(found, DryRun):
-        show_dry_run(found, json=json)
+        out.show_dry_run(found, json=json)
     elif isinstance(found, Answer):
         delivery.show(found)
     elif spec.horizon is None:
@@ -81,7 +81,7 @@ def _show(series: Series, *, as_json: bool) -> None:
         listed = [{"period": one.name, "state": one.state, "output": str(one.output)} for one in series.releases]
         in_all = series.in_all
         stated = {"periods": in_all.periods, "epsilon": in_all.epsilon, "delta": in_all.delta, "in_words": in_all.words}
-        out.emit(out.json_text({"periods": listed, "in_all": stated}) + "\n")
+        out.emit(text.json_text({"periods": listed, "in_all": stated}) + "\n")
     else:
         table = Table.grid(padding=(0, 2))
         for one in series.releases:

@@ -14,11 +14,11 @@ from rich.text import Text
 
 from accounting.address import masked
 from accounting.errors import OutputError
-from dpselect.cli import out
+from dpselect.cli import out, text
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, without_counts
-from dpselect.release.answer import Answer, DryRun
+from dpselect.release.answer import Answer
 from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, risk_in_words, rounded_up
 from dpselect.release.question import Question
 from dpselect.release.record import AnswerFile, as_json, left_out, on_record, rescued
@@ -37,17 +37,17 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
     measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
     return Group(
-        out.heading(f"Private {_asked(question)} of {_column(item)}{each}, by {measure}"),
+        text.heading(f"Private {_asked(question)} of {_column(item)}{each}, by {measure}"),
         Text(),
         _items(answer, notes, _interval(answer)),
         Text(),
         Text(_outcome(answer)),
         Text(),
-        out.heading("What is promised"),
-        out.facts(_promises(stated, question)),
+        text.heading("What is promised"),
+        text.facts(_promises(stated, question)),
         Text(),
-        out.heading("How it was made"),
-        out.facts(_means(answer)),
+        text.heading("How it was made"),
+        text.facts(_means(answer)),
         Text(),
         *(Text.assemble(("Warning: ", "bold yellow"), words) for words in answer.cautions),
         *([] if answer.left is None else [Text.assemble(("Budget: ", "bold"), answer.left)]),
@@ -217,7 +217,7 @@ def _settings(mechanism: Mechanism) -> str:
 # -- delivery --------------------------------------------------------------------------------------------------------------
 
 
-ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": as_json, ".txt": lambda answer: out.plain(as_text(answer))}
+ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": as_json, ".txt": lambda answer: text.plain(as_text(answer))}
 
 
 @dataclass
@@ -270,8 +270,3 @@ def _paid(answer: Any) -> str:
     if (charge := answer.charge) is None:
         return "no ledger was charged"
     return f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"
-
-
-def show_dry_run(found: DryRun, *, json: bool) -> None:
-    """What a release would cost."""
-    out.emit(out.json_text(found.as_data()) + "\n" if json else Group(*map(Text, map(printable, found.lines()))))

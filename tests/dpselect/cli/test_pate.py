@@ -11,6 +11,7 @@ import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli.pate.command import labelling
+from dpselect.cli.pate import labelling
 
 Run = Callable[..., Result]
 ROUNDS, TEACHERS, LABELS = 7, 50, 4
@@ -537,3 +538,19 @@ def test_a_dry_run_says_the_price_and_begins_no_job(label: Run, votes: Path, tmp
     assert said.exit_code == 0, said.stderr
     assert "GNMax" in said.stdout
     assert list(tmp_path.iterdir()) == [votes]
+
+
+def test_python_labels_as_the_command_does(label: Run, votes: Path, tmp_path: Path) -> None:
+    """`pate.label` takes the fields of the spec, writes the same file and states the same price."""
+    asked: dict[str, Any] = {"mechanism": "gnmax", "sigma": 1.0}
+    dry = dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked, dry_run=True)
+    assert (dry.mechanisms[0].sigma, dry.left) == (1.0, ())
+    found = dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked)
+    told = json.loads(label(votes, "--json").stdout)
+    assert _labels(tmp_path / "python.jsonl") == _labels(tmp_path / "labels.jsonl") == WINNERS
+    here = found.as_data()
+    assert [here[name] for name in ("guarantee", "mechanism", "rounds", "risk")] == [
+        told[name] for name in ("guarantee", "mechanism", "rounds", "risk")
+    ]
+    with pytest.raises(dps.InvalidRequest, match="resume"):
+        dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked)

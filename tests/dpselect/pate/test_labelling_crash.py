@@ -22,8 +22,8 @@ import accounting as acc
 from accounting import Ledger
 from dpselect import pate
 from dpselect.cli import app
-from dpselect.cli.pate import command as pate_request
 from dpselect.mechanisms import Mechanism
+from dpselect.pate import job as pate_request
 from dpselect.pate import labelling
 from dpselect.pate.labelling import price_of
 

@@ -1,4 +1,4 @@
-"""`dpselect plan --pate`: what to label with and how many rounds, as text, JSON or a page."""
+"""A plan of labelling as plain data, in words, and as one page."""
 
 from __future__ import annotations
 
@@ -7,60 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from accounting.files import new_file
 from accounting.page.templates import asset, template
-from dpselect import InvalidRequest, pate
-from dpselect.cli import out
-from dpselect.cli.pate.command import CLASSES
-from dpselect.pate.votes_file import VotesFile
-from dpselect.pate.voting_plan import PlannedVote, VotingPlan, plan_votes
-from dpselect.spec import PlanSpec
+from dpselect.pate.job import CLASSES
+from dpselect.pate.voting_plan import PlannedVote, VotingPlan
 
-_SHORT = {member: name for name, member in CLASSES.items()}
+SHORT = {member: name for name, member in CLASSES.items()}
+"""What `dpselect pate --mechanism` calls a mechanism."""
+
 # Of a chart: its size and margins.
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 520, 300, 56, 16, 14, 50
 
 
-def answer_pate(spec: PlanSpec, *, html: Path | None, json: bool) -> None:
-    """Plan and print; the page, if there is one, is written first.
-
-    Raises:
-        InvalidRequest: what is needed is missing.
-    """
-    out.require_targets({"--html": html})
-    found = plan_votes(_trial(spec), spec.budget, rounds=spec.releases, seed=spec.seed or 0)
-    if html is not None:
-        with new_file(html, "the page", encoding="utf-8") as file:
-            file.write(_page(found))
-    out.emit(out.json_text(_as_data(found)) + "\n" if json else _shown(found))
-
-
-def _trial(spec: PlanSpec) -> pate.VotesModel | pate.TrialVotes:
-    """Votes that are made up from public numbers, or those in a file."""
-    numbers = spec.given(*(name for name in pate.VotesModel.model_fields if name in PlanSpec.model_fields))
-    if spec.votes is not None:
-        if numbers:
-            raise InvalidRequest(f"votes= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out")
-        if not spec.public_votes:
-            raise InvalidRequest(
-                "votes= shows figures of the votes in a file, which no ledger is charged for: if the teachers were trained on "
-                "public or made-up records, declare it with public_votes=True; plan from public numbers otherwise (teachers=, "
-                "labels=, votes_per_item=, agreement=)"
-            )
-        return VotesFile.trial(Path(spec.votes))
-    if spec.public_votes:
-        raise InvalidRequest("public_votes= declares what votes= names: name a file, votes=, or leave it out")
-    needed = [name for name, field in pate.VotesModel.model_fields.items() if field.is_required()]
-    if missing := [f"{name}=" for name in needed if name not in numbers]:
-        raise InvalidRequest(f"plan with pate= needs {', '.join(missing)}, or votes=")
-    return pate.VotesModel(**numbers)
-
-
-def _as_data(plan: VotingPlan) -> dict[str, Any]:
+def as_data(plan: VotingPlan) -> dict[str, Any]:
+    """The plan as plain data."""
     return {
         "votes": "declared public" if plan.model is None else "made up",
         "model": None if plan.model is None else plan.model.model_dump(mode="json"),
@@ -78,7 +39,7 @@ def _as_data(plan: VotingPlan) -> dict[str, Any]:
 def _row(planned: PlannedVote) -> dict[str, Any]:
     mechanism, expected = planned.mechanism, planned.prediction
     return {
-        "mechanism": _SHORT[type(mechanism)],
+        "mechanism": SHORT[type(mechanism)],
         "rounds": planned.rounds,
         "settings": mechanism.model_dump(mode="json", exclude_none=True, exclude={"kind", "labels"}),
         "f1": expected.f1,
@@ -91,54 +52,8 @@ def _row(planned: PlannedVote) -> dict[str, Any]:
     }
 
 
-def _shown(plan: VotingPlan) -> Group:
-    best = plan.recommended
-    table = Table(box=None, pad_edge=False)
-    for head in _HEADS:
-        table.add_column(head, justify="left" if head == _HEADS[0] else "right")
-    for cells in _rows(plan.ranked):
-        table.add_row(*cells)
-    rounds = Table(box=None, pad_edge=False)
-    for head in ("Rounds", "Mechanism", "F1", "Labels an item"):
-        rounds.add_column(head, justify="left" if head == "Mechanism" else "right")
-    for ranked in plan.by_rounds:
-        for planned in ranked[:1]:
-            expected = planned.prediction
-            rounds.add_row(f"{planned.rounds:,}", _SHORT[type(planned.mechanism)], f"{expected.f1:.2f}", f"{expected.labels:.2f}")
-    return Group(
-        out.heading(_headline(plan)),
-        Text(f"{best.outlook}"),
-        Text(_verdict(plan)),
-        Text(),
-        table,
-        Text(),
-        out.heading("How many rounds the budget is good for"),
-        rounds,
-        Text(),
-        out.heading("Next"),
-        Text(_command(plan)),
-    )
-
-
-_HEADS = ["Mechanism", "F1", "Labels an item", "Right", "Noise", "Threshold", "tau, k"]
-
-
-def _rows(ranked: tuple[PlannedVote, ...]) -> list[list[str]]:
-    return [
-        [
-            _SHORT[type(planned.mechanism)],
-            f"{planned.prediction.f1:.2f}",
-            f"{planned.prediction.labels:.2f}",
-            f"{planned.prediction.right:.2f}",
-            f"{planned.outlook.noise:.3g}",
-            "-" if planned.outlook.threshold is None else f"{planned.outlook.threshold:.4g}",
-            f"{getattr(planned.mechanism, 'tau', getattr(planned.mechanism, 'k', '-'))}",
-        ]
-        for planned in ranked
-    ]
-
-
-def _headline(plan: VotingPlan) -> str:
+def headline(plan: VotingPlan) -> str:
+    """What was planned for, and what to label with."""
     ballots = plan.votes.ballots
     return f"{plan.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels: {_name(plan.recommended)}"
 
@@ -147,7 +62,8 @@ def _name(planned: PlannedVote) -> str:
     return type(planned.mechanism).__name__
 
 
-def _verdict(plan: VotingPlan) -> str:
+def verdict(plan: VotingPlan) -> str:
+    """What to expect of it, and whether it is worth while."""
     expected = plan.recommended.prediction
     items = len(plan.votes.truth)
     tried = f"{items:,} rounds of votes declared public" if plan.model is None else "made-up votes"
@@ -165,7 +81,8 @@ def _verdict(plan: VotingPlan) -> str:
     return words
 
 
-def _command(plan: VotingPlan) -> str:
+def command(plan: VotingPlan) -> str:
+    """The command that labels so."""
     if not plan.works:
         return "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses such a job without --anyway."
     mechanism = plan.recommended.mechanism
@@ -174,32 +91,54 @@ def _command(plan: VotingPlan) -> str:
     settings = [f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items() if value is not None]
     stated = {"epsilon": plan.budget.epsilon, "delta": plan.budget.delta}
     budget = [f"--{name} {value:g}" for name, value in stated.items() if value]
-    parts = ["dpselect pate votes.npz --output labels.csv --mechanism", _SHORT[type(mechanism)], *settings, *budget]
+    parts = ["dpselect pate votes.npz --output labels.csv --mechanism", SHORT[type(mechanism)], *settings, *budget]
     return (
         " ".join(parts) if plan.budget.form != "zcdp" else "pate.fitted(...) in Python: the command takes --epsilon and --delta"
     )
 
 
+HEADS = ["Mechanism", "F1", "Labels an item", "Right", "Noise", "Threshold", "tau, k"]
+
+
+def rows(ranked: tuple[PlannedVote, ...]) -> list[list[str]]:
+    """Cells below `HEADS`, one row for each mechanism."""
+    return [
+        [
+            SHORT[type(planned.mechanism)],
+            f"{planned.prediction.f1:.2f}",
+            f"{planned.prediction.labels:.2f}",
+            f"{planned.prediction.right:.2f}",
+            f"{planned.outlook.noise:.3g}",
+            "-" if planned.outlook.threshold is None else f"{planned.outlook.threshold:.4g}",
+            f"{getattr(planned.mechanism, 'tau', getattr(planned.mechanism, 'k', '-'))}",
+        ]
+        for planned in ranked
+    ]
+
+
 # -- the page -------------------------------------------------------------------------------------------------------------
 
 
-def _page(plan: VotingPlan) -> str:
+def write_page(plan: VotingPlan, path: Path) -> None:
+    """Write the plan as one page that needs no network, to a new file."""
     style = asset("accounting.page", "report.css") + asset("dpselect.plan", "page.css")
-    return template("dpselect.cli.pate", "plan.html").render(
+    content = template("dpselect.pate", "voting_plan.html").render(
         style=style,
-        headline=_headline(plan),
+        headline=headline(plan),
         outlook=str(plan.recommended.outlook).split("\n"),
-        verdict=_verdict(plan).split("\n"),
+        verdict=verdict(plan).split("\n"),
         facts=_facts(plan),
-        command=_command(plan),
-        heads=_HEADS,
-        rows=[[_name(planned), *cells[1:]] for planned, cells in zip(plan.ranked, _rows(plan.ranked), strict=True)],
+        command=command(plan),
+        heads=HEADS,
+        rows=[[_name(planned), *cells[1:]] for planned, cells in zip(plan.ranked, rows(plan.ranked), strict=True)],
         charts=[
             _chart(plan, "F1", "expected micro-F1", lambda planned: planned.prediction.f1, 1.0),
             _chart(plan, "Labels an item", "labels released for an item", lambda planned: planned.prediction.labels, None),
         ],
         **{"left": _LEFT, "right": _WIDTH - _RIGHT, "top": _TOP, "bottom": _HEIGHT - _BOTTOM, "width": _WIDTH, "height": _HEIGHT},
     )
+    with new_file(path, "the page", encoding="utf-8") as file:
+        file.write(content)
 
 
 def _facts(plan: VotingPlan) -> list[tuple[str, str]]:
