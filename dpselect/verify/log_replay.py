@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.per_group import GroupedScores
-from dpselect.scores import Scores
+from dpselect.scores import WEIGHT_UNIT, Scores
 from dpselect.sensitivity import Sensitivity
 
 Scored = Scores | GroupedScores
@@ -23,6 +23,7 @@ Pipeline = Callable[[Any], Scored]
 EVERYBODY: Final = object()  # stands for nobody who is left out
 _PRESENCE: Final = object()
 _ROUNDING = 1e-9  # of a declared bound, for scores that are sums of floats
+_ROUNDS = ((1.0, 1.0), (0.5, 1.0), (0.5, 3.0))  # second rounds: how many of the items pass, and the norm that users spend
 
 
 @runtime_checkable
@@ -48,10 +49,12 @@ class Replay:
         groups: in how many groups of `GroupedScores` a user changed the scores at most; 0 for scores of one group. The other
             figures are the largest within one group then.
         broken: what the declaration says and some pair breaks: names of `Sensitivity`'s fields, "domain" where candidates that
-            are declared public moved, "sensitivity" where the declaration itself depends on who is in the log, and
-            "max_groups_per_user".
+            are declared public moved, "sensitivity" where the declaration itself depends on who is in the log,
+            "max_groups_per_user", and "second_round" where a user weighs there more than the norm, or moves what others weigh.
         offender: `salted_name` of the first user who breaks it; None if nobody did. Of a replaced pair, the one that is left out
             of the first log.
+        second_round: by how much a user changed a second round of `TwoRoundHistogram` at most, as a part of the norm that users
+            spend in it: up to 1, and up to the root of 2 under replace_one. None where the scores have no `SecondLook(weigh=)`.
     """
 
     users: int
@@ -63,6 +66,7 @@ class Replay:
     groups: int
     broken: tuple[str, ...]
     offender: str | None
+    second_round: float | None = None
 
     @property
     def holds(self) -> bool:
@@ -92,7 +96,8 @@ def replay(
 
     Under add_remove the neighbours are the log and the log without one user; under replace_one the log without one user and the
     log without another. Half of the users tried are those with the most events, where a forgotten bound shows first; the others
-    are drawn at random.
+    are drawn at random. Scores with a `SecondLook(weigh=)` are weighed as well, with items that pass a mask by a hash of their
+    labels, as noise would have it: the same on both logs, whatever else occurs.
 
     Args:
         pipeline: from a log to Scores or GroupedScores: the code that production runs, contribution bounding included. Called
@@ -124,7 +129,7 @@ def replay(
     tried = _chosen(held.users(), users, seed)
     whole = _run(pipeline, held.without(EVERYBODY))
     again = _Pair(whole, _run(pipeline, held.without(EVERYBODY)))
-    if again.moved or again.parts:
+    if again.moved or again.parts or any(change.differs for change in again.rounds):
         raise InvalidRequest("pipeline returned different scores for the same log: fix its salt or its seed, then replay it")
     changes = []
     for done, (name, first, second) in enumerate(_neighbours(pipeline, held, tried, whole), 1):
@@ -134,10 +139,10 @@ def replay(
     return _summary(changes, salt)
 
 
-def _neighbours(pipeline: Pipeline, log: _Replayable, tried: list[Any], whole: Scored) -> Iterator[tuple[Any, Scored, Scored]]:
+def _neighbours(pipeline: Pipeline, log: _Replayable, tried: list[Any], whole: _Run) -> Iterator[tuple[Any, _Run, _Run]]:
     """A user, and the scores of two logs that differ by that user."""
     without = ((name, _run(pipeline, log.without(name))) for name in tried)
-    if _relation(whole) == "replace_one":
+    if _relation(whole.scores) == "replace_one":
         if len(tried) < 2:
             raise InvalidRequest("users must be at least 2 under replace_one, where one takes the place of another")
         yield from ((name, first, second) for (name, first), (_, second) in pairwise(without))
@@ -145,10 +150,20 @@ def _neighbours(pipeline: Pipeline, log: _Replayable, tried: list[Any], whole: S
         yield from ((name, scores, whole) for name, scores in without)
 
 
+@final
+@dataclass(frozen=True)
+class _Run:
+    """What a pipeline returned, and what users weigh in each of `_ROUNDS`, looked up while its log was there."""
+
+    scores: Scored
+    rounds: tuple[Scores, ...]
+
+
 class _Pair:
     """How far two results are apart, group by group."""
 
-    def __init__(self, first: Scored, second: Scored) -> None:
+    def __init__(self, one: _Run, other: _Run) -> None:
+        first, second = one.scores, other.scores
         before, after = _parts(first), _parts(second)
         names = list(dict.fromkeys([*before, *after]))
         self.parts = {name: part for name in names if (part := _Change(before.get(name), after.get(name))).differs}
@@ -156,6 +171,9 @@ class _Pair:
         self.moved = before.keys() != after.keys() or any(part.moved for part in self.parts.values())
         self.groups = isinstance(first, GroupedScores)
         self.breaks = self._breaks(first, second, listed=before.keys() != after.keys() and _PRESENCE not in names)
+        self.rounds = [_Change(*each) for each in zip(one.rounds, other.rounds, strict=True)]
+        if any(change.broken() for change in self.rounds):
+            self.breaks.append("second_round")
 
     def _breaks(self, first: Any, second: Any, *, listed: bool) -> list[str]:
         found = [field for part in self.parts.values() for field in part.broken()]
@@ -201,6 +219,7 @@ class _Change:
 def _summary(changes: list[tuple[Any, _Pair]], salt: str) -> Replay:
     broken = [(name, pair.breaks) for name, pair in changes if pair.breaks]
     every = [change for _, pair in changes for change in pair.parts.values()]
+    rounds = [change.l2 / norm for _, pair in changes for change, (_, norm) in zip(pair.rounds, _ROUNDS, strict=False)]
     return Replay(
         users=len(changes),
         linf=max((one.linf for one in every), default=0.0),
@@ -211,6 +230,7 @@ def _summary(changes: list[tuple[Any, _Pair]], salt: str) -> Replay:
         groups=max(pair.changed if pair.groups else 0 for _, pair in changes),
         broken=tuple(dict.fromkeys(field for _, wrong in broken for field in wrong)),
         offender=salted_name(broken[0][0], salt) if broken else None,
+        second_round=max(rounds, default=None),
     )
 
 
@@ -246,13 +266,34 @@ def _by_name(scores: Scores) -> dict[Any, Any]:
     return dict(zip(range(len(values)) if scores.labels is None else scores.labels, values, strict=True))
 
 
-def _run(pipeline: Pipeline, log: Any) -> Scored:
+def _run(pipeline: Pipeline, log: Any) -> _Run:
     scores = pipeline(log)
     if not isinstance(scores, Scored):
         raise InvalidRequest(
             f"pipeline must return dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}"
         )
-    return scores
+    weighs = isinstance(scores, Scores) and scores.second is not None and scores.second.weighs
+    return _Run(scores, tuple(_weighed(scores, *each) for each in _ROUNDS) if weighs else ())  # type: ignore[arg-type]
+
+
+def _weighed(scores: Scores, share: float, norm: float) -> Scores:
+    """A second round of the items that pass: what users weigh there, and what one of them may change in it."""
+    assert scores.second is not None
+    assert scores.labels is not None
+    drawn = {label: _uniform(label) for label, value in zip(scores.labels, scores.dense(), strict=True) if value > 0}
+    numbers = {label: 1.0 if share == 1 else place / share for label, place in drawn.items() if place <= share}
+    demands = np.ceil(np.array(list(numbers.values())) * WEIGHT_UNIT).astype(np.int64)
+    found = scores.second.weighed(list(numbers), demands, norm)
+    first = scores.sensitivity
+    users = math.sqrt(2) if first.relation == "replace_one" else 1.0
+    bound = Sensitivity(l0=first.l0, l2=users * norm, relation=first.relation, monotone=first.relation == "add_remove")
+    # An item that weighs nothing is as good as one that does not occur.
+    return Scores(found, labels=list(numbers), sensitivity=bound, domain="observed")
+
+
+def _uniform(label: Hashable) -> float:
+    """A number in (0, 1] that is the same for a label in every log."""
+    return (1 + int.from_bytes(hashlib.blake2b(repr(label).encode(), digest_size=6).digest())) / 2**48
 
 
 def _chosen(events: Mapping[Any, int], users: int | None, seed: int) -> list[Any]:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
@@ -204,3 +205,70 @@ def test_groups_are_replayed_one_by_one() -> None:
         return dps.mechanisms.GroupedScores(dict(groups_of(own).items()), max_groups_per_user=1)
 
     assert replayed(listed, users=2).broken == ("domain",)  # type: ignore[arg-type]
+
+
+def first_items(log: Any, most: int | None) -> dict[str, list[str]]:
+    """Of every user so many items, by the alphabet."""
+    held: dict[str, set[str]] = {}
+    for user, item in log:
+        held.setdefault(user, set()).add(item)
+    return {user: sorted(items)[:most] for user, items in held.items()}
+
+
+def looked_at_twice(relation: Any = "add_remove", weighed: int | None = 3, spends: float = 1.0) -> Callable[[Any], dps.Scores]:
+    """Three items of each user, with a second round of `weighed` of them, in which users spend so much of their norm."""
+    sensitivity = dps.Sensitivity.of_clipped(1.0, items_per_user=3, relation=relation)
+
+    def pipeline(log: Any) -> dps.Scores:
+        kept, asked = first_items(log, 3), first_items(log, weighed)
+        seen: dict[str, float] = {}
+        for items in kept.values():
+            for item in items:
+                seen[item] = seen.get(item, 0.0) + len(items) ** -0.5
+
+        def weigh(labels: Any, numbers: Any, norm: float) -> Any:
+            number, total = dict(zip(labels, numbers.tolist(), strict=True)), dict.fromkeys(labels, 0)
+            for items in asked.values():
+                among = [item for item in items if item in number]
+                size = sum(number[item] ** 2 for item in among) ** 0.5
+                for item in among:
+                    total[item] += int(min(1.0, spends * norm * number[item] / size) * 2**20)
+            return np.array(list(total.values()), dtype=np.int64)
+
+        look = dps.SecondLook(lambda _: pytest.fail("scored"), sensitivity, weigh=weigh)
+        return dps.Scores(list(seen.values()), labels=list(seen), sensitivity=sensitivity, domain="observed", second=look)
+
+    return pipeline
+
+
+# "aaa" is of one user alone; a reader that weighs what a bound has dropped moves what the others weigh there.
+TWICE = [*LOG, *(("lone", item) for item in ("aaa", "hall")), *(("many", item) for item in ("hall", "mill", "park", "zzz"))]
+TWICE += [("zeta", "zzz")]
+
+
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_the_second_round_is_replayed(relation: Any) -> None:
+    """Users who spend their norm on kept items that pass hold; the largest change is that norm."""
+    found = verify.replay(looked_at_twice(relation), TWICE, user=lambda event: event[0], salt="s", users=16)
+    assert found.broken == ()
+    assert found.second_round is not None
+    assert 1 - 1e-5 < found.second_round <= (1.0 if relation == "add_remove" else 2**0.5)
+
+
+@pytest.mark.parametrize("spends", [1.05, 1.5])
+def test_a_second_round_that_spends_more_than_its_norm_is_found(spends: float) -> None:
+    """5 % beyond what is paid for is seen, though the first scores keep what they declare."""
+    found = verify.replay(looked_at_twice(spends=spends), TWICE, user=lambda event: event[0], salt="s", users=16)
+    assert found.broken == ("second_round",)
+    assert found.second_round == pytest.approx(spends, rel=0.03)
+
+
+def test_a_second_round_of_items_that_the_bound_dropped_is_found() -> None:
+    """Where a dropped item takes a part of its user's norm, what that user weighs elsewhere depends on whether it occurs."""
+    found = verify.replay(looked_at_twice(weighed=None), TWICE, user=lambda event: event[0], salt="s", users=16)
+    assert found.broken == ("second_round",)
+
+
+def test_scores_without_a_second_round_say_nothing_of_one() -> None:
+    """A figure of None, not of 0: nothing was tried."""
+    assert replayed(visits, users=2).second_round is None

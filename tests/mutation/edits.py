@@ -1679,6 +1679,12 @@ EDITS = [
         "tests/dpselect/test_sensitivity.py::test_groups_of_uniform_shares_need_an_even_l0",
     ),
     Edit(
+        "dpselect/verify/log_replay.py",
+        "l2=users * norm,",
+        "l2=1.06 * users * norm,",
+        "tests/dpselect/test_replay.py::test_a_second_round_that_spends_more_than_its_norm_is_found",
+    ),
+    Edit(
         "dpselect/mechanisms/two_rounds.py",
         "        low, high = (low, middle) if hidden(middle) else (middle, high)\n    return high",
         "        low, high = (low, middle) if hidden(middle) else (middle, high)\n    return 0.95 * high",
