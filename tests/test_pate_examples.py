@@ -128,6 +128,7 @@ def test_digits_cost_what_they_may(digits_runs: dict[tuple[str, float], pate_dig
             assert 0.999 * epsilon < outcome.epsilon <= epsilon
 
 
+@pytest.mark.slow
 def test_digits_are_labelled_well(digits_runs: dict[tuple[str, float], pate_digits.Outcome]) -> None:
     """At epsilon 8 GNMax's labels and its student are right far more often than chance, and no noise is better still."""
     gnmax, exact = digits_runs["GNMax", 8], digits_runs["no noise", math.inf]

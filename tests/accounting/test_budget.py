@@ -68,6 +68,7 @@ def test_defaults_are_stored() -> None:
     assert Budget(epsilon=1, delta=1e-6, order=data["order"], failure=5e-7) == Budget(epsilon=1, delta=1e-6)
 
 
+@pytest.mark.slow
 @given(units=DECIMALS, count=st.integers(1, 1000), slack=st.integers(-1, 1))
 @example(units=Decimal("0.1"), count=3, slack=0)
 @example(units=Decimal("0.7"), count=3, slack=-1)
@@ -124,6 +125,7 @@ def test_capacity_implies_the_guarantee(budget: Budget) -> None:
         assert not budget.fits(spent_by(budget, curve, min(count, 50)), budget.price(curve).times(count + 1 - min(count, 50)))
 
 
+@pytest.mark.slow
 @given(epsilon=st.floats(1e-3, 50), exponent=st.floats(-15, -1), split=st.floats(0, 0.99), order=st.floats(1.2, 1e4))
 @settings(max_examples=200, deadline=None)
 def test_renyi_capacity_is_the_inverse_of_the_conversion(epsilon: float, exponent: float, split: float, order: float) -> None:

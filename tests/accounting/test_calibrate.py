@@ -41,6 +41,7 @@ RECURSIVE = {1, 4, 7}  # of these families: equal bounded ranges repeated
 BUDGETS = [Budget(rho=0.1, delta=1e-6), Budget(epsilon=2.0, delta=1e-6)]
 
 
+@pytest.mark.slow
 @given(limit=st.floats(1e-6, 1e6), factor=st.floats(1e-6, 1e6), power=st.sampled_from([0.5, 1.0, 2.0, -0.5, -1.0, -2.0]))
 @example(limit=0.3, factor=1.0, power=1.0)
 @settings(max_examples=300, deadline=None)
@@ -263,6 +264,7 @@ def test_tables_are_calibrated_too() -> None:
     assert budget.admits(RenyiTable(orders=[4, 16, 64], values=[4 * found, 16 * found, 64 * found]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", spread(range(len(RISING) + len(FALLING)), 3))
 def test_a_smooth_cost_is_met_in_few_probes(number: int) -> None:
     """Costs are read as a curve through the nearest probes: at most 20 evaluations find the end within one part in 10^9."""

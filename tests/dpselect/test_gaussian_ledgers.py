@@ -62,6 +62,7 @@ def test_thirty_releases_one_by_one_cost_what_the_plan_of_thirty_costs(
     assert "no problems" in told("ledger", "verify", *ledger)
 
 
+@pytest.mark.slow
 def test_topk_takes_its_part_of_a_ledger_of_declared_releases(tmp_path: Path) -> None:
     """`--releases 30` is one of thirty, with the noise of the plan; another kind is refused before it is charged."""
     log, items = tmp_path / "log.csv", tmp_path / "items.txt"
@@ -91,6 +92,7 @@ def ledger(tmp_path: Path) -> Ledger:
     return made
 
 
+@pytest.mark.slow
 def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) -> None:
     """What they are charged is the square of their mu and their own chance of failure: no option asks for it."""
     session = dps.Session(ledger, "visits", actor="ada")
@@ -107,6 +109,7 @@ def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) 
     assert total.remaining.mu_left == pytest.approx((total.budget.capacity.main - least) ** 0.5 * 1e-6, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger: Ledger, tmp_path: Path) -> None:
     """Picks that did not happen come back in mu^2 to budget and quota; both count in it until they refuse; the audit agrees."""
     budget, session = ledger.dataset("visits").budget, dps.Session(ledger, "visits", actor="ada")
@@ -140,6 +143,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger
         assert copy.verify().ok
 
 
+@pytest.mark.slow
 def test_a_quota_from_a_shell_counts_as_its_dataset_does(tmp_path: Path) -> None:
     """mu^2 where that is added up, declared releases where those are counted; a limit in rho stays what it is."""
     url = f"sqlite:///{tmp_path}/privacy.db"

@@ -96,6 +96,7 @@ def test_every_mechanism_that_fails_shares_its_chance_of_it(kind: str, budget: a
     assert budget.how_many(fitted(kind, budget, UNKNOWN.model_copy(update={**few, **one, **listed}))) == N
 
 
+@pytest.mark.slow
 def test_a_share_for_one_stops_a_ledger_early() -> None:
     """What this is for: with delta split as for one release a ledger takes six of these and a quarter of it is spent."""
     each = fitted("limited_domain", acc.Budget(epsilon=0.2, delta=1e-7), TopKRequest(k=10))

@@ -44,6 +44,7 @@ def test_erratum_5_showing_the_noise_that_chose_costs_more_with_every_candidate(
     assert float(density[0] - density[1]) == pytest.approx(5.0, abs=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", [1, 2])
 def test_erratum_6_exponential_noise_is_not_bounded_range(k: int) -> None:
     """Canonical top-k with exponential noise exceeds the Renyi bound of bounded range, and e^2/8 by far more."""

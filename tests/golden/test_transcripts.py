@@ -82,6 +82,7 @@ def _answered(command: str, monkeypatch: pytest.MonkeyPatch) -> str:
     return "".join(f"{line.rstrip()}\n" for line in text.splitlines()) + status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [pytest.param(p, marks=[pytest.mark.slow] if p.stem in LONG else []) for p in TRANSCRIPTS], ids=lambda path: path.stem
 )

@@ -145,6 +145,7 @@ def test_joint_ranks_off_by_one_are_caught(monkeypatch: Patch) -> None:
     assert drawn_wrongly(JOINT, [9, 5, 3, 1, 0], 1200)
 
 
+@pytest.mark.slow
 def test_joint_shuffle_without_swaps_is_caught(monkeypatch: Patch) -> None:
     """Places that take their pick without swapping it out repeat ranks, which no law contains."""
     monkeypatch.setattr(ranks, "_swaps", lambda picks: picks)

@@ -102,6 +102,7 @@ CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, Box]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", spread(list(CLAIMS), 5))
 def test_a_wrong_claim_is_caught(name: str) -> None:
     """A law that belongs to less noise, other constants or a larger delta breaks the curve."""

@@ -119,6 +119,7 @@ def test_the_advantage_is_the_total_variation_distance(size: float) -> None:
     assert acc.PureDP(epsilon=size).advantage == pytest.approx(math.tanh(size / 2), rel=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "curve",
     spread(
@@ -138,6 +139,7 @@ def test_the_trade_off_is_one(curve: acc.Curve) -> None:
     assert np.all(np.diff(found, 2) <= 1e-6)
 
 
+@pytest.mark.slow
 def test_a_zcdp_bound_covers_the_gaussian_that_attains_it() -> None:
     """What is known by Renyi divergence alone bounds the test of the Gaussian with that divergence."""
     for rate in RATES:

@@ -111,6 +111,7 @@ def test_what_many_answers_add_is_attained(epsilon2: float, c: int, order: float
     assert claimed <= 1.01 * exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("alone", "c"), spread([(0.1, 5), (0.02, 20), (0.005, 100), (0.3, 1)], 2))
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
 def test_what_answers_cost_beside_a_threshold_that_tells_nothing_is_attained(alone: float, c: int, order: float) -> None:

@@ -262,6 +262,7 @@ def test_weights_need_the_salt_of_the_counts() -> None:
         grouped.weighed(["i1"], np.array([1]), 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("k", spread([2, None], 1))
 def test_held_scores_have_the_law_of_scores_in_memory(k: int | None) -> None:
     """Items that pass the mask are told by their counts, looked up and weighed in the engine: the law is that of all of them."""
@@ -381,7 +382,7 @@ def test_values_are_means_that_lie_within_their_margin() -> None:
 @pytest.mark.parametrize("combine", [0.0, 0.99])
 def test_the_noise_of_both_rounds_is_the_noise_that_is_priced(combine: float) -> None:
     """On every path of a draw the means spread as the two scales say, of which combine=0 shows the second and .99 the first."""
-    one, size = dps.Sensitivity.of_counts(items_per_user=1), 40_000
+    one, size = dps.Sensitivity.of_counts(items_per_user=1), 10_000
     public = rounds(one, k=size, mask=-8.0, combine=combine, values=True)
     unknown = public.model_copy(update={"delta": 1e-3, "k": None})
     deviation = math.hypot(*(part * scale for part, scale in zip(public.parts, public.scales, strict=True)))

@@ -69,7 +69,6 @@ def test_a_rounded_loss_dominates(loss: Loss, interval: float) -> None:
         assert divergence(pmf, interval, float(y)) >= exact * (1 - 1e-12) - 1e-15
 
 
-@lru_cache
 @pytest.mark.parametrize("interval", WIDTHS)
 @pytest.mark.parametrize("failure", [1e-9, 1e-3, 0.2])
 def test_a_hull_loses_what_its_bounds_say_of_failures(failure: float, interval: float) -> None:
@@ -79,6 +78,7 @@ def test_a_hull_loses_what_its_bounds_say_of_failures(failure: float, interval: 
     assert failure <= lost <= failure * (1 + 1e-12)
 
 
+@lru_cache
 def tangents(loss: Hull) -> tuple[np.ndarray, np.ndarray]:
     """Points of the convex function below a hull's profile, by Legendre transform: largest lines below it, per slope."""
     g = np.exp(np.linspace(-6, 6, 6001))

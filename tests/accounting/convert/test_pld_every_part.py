@@ -101,6 +101,7 @@ def test_both_directions_of_a_sampled_gaussian(mu: float, rate: float) -> None:
                 assert exact * (1 - 1e-6) <= pld_delta(Losses(((1, way),)), y).value <= exact * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_a_sampled_gaussian_among_other_parts() -> None:
     """The larger of the two directions counts, not the symmetric hull of both, which costs more."""
     plan = 200 * acc.SampledGaussianDP(mu=1.0, rate=0.05) + 5 * acc.LaplaceDP(epsilon=0.2) + acc.ZCDP(rho=1e-4)

@@ -28,6 +28,7 @@ def test_missing_file(run: Any, tmp_path: Path) -> None:
     refused(run("topk", tmp_path / "none.csv", "--user", "a", "--item", "b", *GOOD), 1, "none.csv", "does not exist")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("user", "item", "wrong"), [("who", "shop", "user='who'"), ("person", "what", "item='what'")])
 def test_wrong_column(run: Any, log: Path, user: str, item: str, wrong: str) -> None:
     """A wrong column is named, together with the columns that there are."""

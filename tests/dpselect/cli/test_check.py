@@ -19,6 +19,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "log.csv"
 
 
+@pytest.mark.slow
 def test_the_command_says_it_in_words_and_in_json(run: Any, log: Path) -> None:
     """Marked private, with the options of topk; no file is made."""
     before = set(log.parent.iterdir())

@@ -351,6 +351,7 @@ def test_the_measurements_are_held_against_the_price(tmp_path: Path, monkeypatch
     assert json.loads(result.stdout)["broken"][-1] == "l2"
 
 
+@pytest.mark.slow
 def test_a_horizon_is_stated_by_a_file(paid: list[str], tmp_path: Path) -> None:
     """Tables say what options say, [continual] what is a horizon's own; a dry run of it charges nothing and makes no state."""
     toml, log = tmp_path / "july.toml", tmp_path / "all.csv"

@@ -28,6 +28,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     return fail
 
 
+@pytest.mark.slow
 def test_a_defect_shows_no_message(ask: Any, failing: Any) -> None:
     """The message of an unexpected exception may quote data, so its kind alone is told, with status 70."""
     failing(ValueError("user alice bought 4711"))
@@ -80,6 +81,7 @@ def test_debug_does_not_outlive_its_run(run: Any, ask: Any, failing: Any) -> Non
     assert ask(*GOOD).exit_code == 70
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_cleanly(ask: Any, failing: Any) -> None:
     """Ctrl-C leaves one line and status 130."""
     failing(KeyboardInterrupt())
@@ -89,6 +91,7 @@ def test_an_interrupt_ends_cleanly(ask: Any, failing: Any) -> None:
     assert result.stdout == ""
 
 
+@pytest.mark.slow
 def test_a_line_stays_one_line(ask: Any, failing: Any) -> None:
     """A message with line breaks or escapes, from a column name for example, is shown as one harmless line."""
     failing(EventLogError("column 'a\nb\x1b[31m' is not there"))

@@ -122,6 +122,7 @@ def test_long_ballots_are_cut(run: Run, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_formats_of_labels(label: Run, run: Run, tmp_path: Path) -> None:
     """Names are written to csv and jsonl, positions with the names to npz; a round without labels has none."""
     np.savez(tmp_path / "v.npz", votes=BALLOTS, names=np.array(["a", "b", "c, d", "e"]))

@@ -62,6 +62,7 @@ def test_what_is_read_is_what_is_declared(run: Any, visits: Path, arguments: tup
     assert all(bound is None or found[name] <= bound * (1 + 1e-9) for name, bound in found["declared"].items())
 
 
+@pytest.mark.slow
 def test_the_text_says_whom_it_is_for(run: Any, tmp_path: Path) -> None:
     """Of a log of any kind: how many users were left out, what holds, and that all of it is private."""
     shown = asked(run, written(tmp_path, "jsonl"), "--max-items-per-user", 2)
@@ -143,6 +144,7 @@ def test_sums_and_windows_are_replayed(run: Any, tmp_path: Path) -> None:
     assert run("verify", "replay", log, "--user", "who", "--item", "where", "--value", "paid").exit_code == 2
 
 
+@pytest.mark.slow
 def test_a_replay_that_nothing_matched_says_so(run: Any, tmp_path: Path) -> None:
     """A catalogue whose labels are written otherwise than the log's tries nothing, and the declaration is not said to hold."""
     (tmp_path / "log.csv").write_text("who,where\nann,0001\nbob,0002\n")
@@ -152,6 +154,7 @@ def test_a_replay_that_nothing_matched_says_so(run: Any, tmp_path: Path) -> None
     assert json.loads(run(*one, "--json").stdout)["matched"] is False
 
 
+@pytest.mark.slow
 def test_a_log_of_a_replay_is_read_with_the_options_of_files(run: Any, visits: Path) -> None:
     """Delimiter, normalising and the tables [data] and [verify] of a file are those of any log."""
     visits.write_text(visits.read_text().replace(",", ";").replace("i0", "I0"))

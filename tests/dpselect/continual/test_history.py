@@ -49,6 +49,7 @@ def test_what_was_shown_stays(noise: str) -> None:
     assert released(of(shown=[first, *later], noise=noise), park=1).labels == ("zoo",)
 
 
+@pytest.mark.slow
 def test_items_are_found_by_their_means() -> None:
     """Of a count that never passes the histogram's threshold, over twenty releases; where an item does not occur it counts 0."""
     history, count = of(20), 0.6 * HISTOGRAM.threshold
@@ -61,6 +62,7 @@ def test_items_are_found_by_their_means() -> None:
     assert not any(released(history, seed, zoo=int(0.6 * single.threshold)).labels for seed in range(20))
 
 
+@pytest.mark.slow
 def test_the_order_is_by_means_and_values_are_the_last() -> None:
     """Items whose true order is clear after forty releases are in it, whatever the last scores; equals in the order of labels."""
     history = of(40)

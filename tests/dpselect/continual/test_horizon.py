@@ -67,6 +67,7 @@ def test_a_horizon_is_charged_once(start: Any, ledger: acc.Ledger) -> None:
     assert [len(answer.labels or ()) for answer in answers] == [1, 2, 2, 2]
 
 
+@pytest.mark.slow
 def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
     """Mode 0600, and files that others make meanwhile keep theirs; nothing of it in a repr; it is not pickled."""
     made = start()
@@ -82,6 +83,7 @@ def test_the_state_is_private(start: Any, tmp_path: Path) -> None:
     assert (tmp_path / "meanwhile").stat().st_mode == (tmp_path / "before").stat().st_mode
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [0, 3, True, *(pytest.param(one, marks=pytest.mark.slow) for one in (5, "2", 1.0))])
 def test_periods_are_closed_in_order(start: Any, period: Any) -> None:
     """A period that is not the next one is refused, and nothing is drawn or lost."""
@@ -104,6 +106,7 @@ def test_a_closed_period_answers_again_and_is_never_drawn_again(start: Any) -> N
     assert made.close(1, DAYS[0], **COLUMNS) == first
 
 
+@pytest.mark.slow
 def test_events_of_another_period_add_nothing_twice(start: Any) -> None:
     """Events that were given before count as they are counted: once. A period without events is one too."""
     made = start()
@@ -115,6 +118,7 @@ def test_events_of_another_period_add_nothing_twice(start: Any) -> None:
     assert made.close(4, DAYS[0].head(0), **COLUMNS).labels == (0,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("more", "rule"),
     [
@@ -172,6 +176,7 @@ def test_a_user_written_in_two_ways_is_refused(start: Any, tmp_path: Path, first
     made.close(2, tmp_path / "2.csv", **COLUMNS)
 
 
+@pytest.mark.slow
 def test_a_public_domain(start: Any) -> None:
     """Items of the domain compete from the start, others are not counted; the domain is stated once."""
     public = MECHANISM.model_copy(update={"delta": None, "candidates": 3, "scale": 2.0})
@@ -258,6 +263,7 @@ def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch
     assert [one.selection for one in other.released()] == [answer]
 
 
+@pytest.mark.slow
 def test_a_lost_state_ends_the_horizon(start: Any, tmp_path: Path) -> None:
     """Another state under the same charge would have forgotten who was counted."""
     made = start()
@@ -285,6 +291,7 @@ def _stop(*_: Any, **__: Any) -> None:
     raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "step",
     [
@@ -309,6 +316,7 @@ def test_a_run_that_stops_before_it_is_stored_shows_nothing(start: Any, monkeypa
     assert made.close(1, DAYS[0], **COLUMNS).labels == (0,)
 
 
+@pytest.mark.slow
 def test_a_run_that_stops_after_it_is_stored_gives_the_stored_answer(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash between the state and the ledger, or on the ledger: the next call completes it, and draws nothing."""
     made = start()
@@ -386,6 +394,7 @@ held = duckdb.connect(sys.argv[1]); print("held", flush=True); time.sleep(60)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.serial
 def test_two_processes_take_turns(start: Any, tmp_path: Path) -> None:
     """While another process has the state, a call is refused, and nothing is drawn."""
@@ -538,6 +547,7 @@ def test_a_full_disk_leaves_no_state(start: Any, ledger: acc.Ledger, tmp_path: P
     assert start().periods_left == 4
 
 
+@pytest.mark.slow
 def test_a_file_system_without_links_gets_its_state(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where os.link is not permitted the state is put in place otherwise, and never in another file's."""
 

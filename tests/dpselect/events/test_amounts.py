@@ -51,6 +51,7 @@ def test_sums_are_those_of_the_definition(clip: Any, limit: int | None) -> None:
         assert found(frame(shuffled), value_clip=clip, buckets=buckets, **bound) == expected
 
 
+@pytest.mark.slow
 @given(
     log=st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.floats(-1e4, 1e4)), min_size=1, max_size=12),
     high=st.floats(2.0**-20, 1e6),

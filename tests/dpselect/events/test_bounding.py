@@ -73,6 +73,7 @@ def test_lengths_are_in_code_points() -> None:
         assert counts(log, max_items_per_user=2, salt=salt) == distinct_users(bounded(log, 2, salt))
 
 
+@pytest.mark.slow
 @given(
     log=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 6)), min_size=2, max_size=40), limit=st.integers(1, 4), one=st.data()
 )

@@ -67,6 +67,7 @@ def test_sums_are_those_of_exact_weights(norm: Any, limit: int | None, buckets: 
     assert (found.report.pairs, found.report.pairs_left_out) == (pairs, pairs - len(set(kept)))
 
 
+@pytest.mark.slow
 @given(
     log=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9)), min_size=2, max_size=40),
     clip=st.floats(2.0**-10, 8.0),

@@ -306,6 +306,7 @@ class Pairs:
         return Delimited("pairs", self.suffixes, delimiter=";", quote="").rows(engine, given)
 
 
+@pytest.mark.slow
 def test_a_kind_of_file_is_added_by_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """By name, stated, packed, among several, in a folder; messages name it."""
     monkeypatch.setattr(formats, "FORMATS", (*formats.FORMATS, Pairs()))

@@ -152,6 +152,7 @@ def test_a_list_is_one_event_per_element(tmp_path: Path) -> None:
     assert counted(tmp_path / "log.csv", split="|") == COUNTS
 
 
+@pytest.mark.slow
 def test_dotted_paths(tmp_path: Path) -> None:
     """Fields within a column are named with dots, also through lists; a column of that very name comes first."""
     rows: list[Any] = [

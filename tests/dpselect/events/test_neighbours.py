@@ -28,6 +28,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from spread import spread
 
 import accounting as acc
 import dpselect as dps
@@ -287,7 +288,7 @@ def _check(seed: int, folder: Path) -> None:
 _SEEDS = 24
 
 
-@pytest.mark.parametrize("seed", range(_SEEDS))
+@pytest.mark.parametrize("seed", spread(range(_SEEDS), 4))
 def test_a_user_more_changes_that_users_items_only(seed: int, tmp_path: Path) -> None:
     """Neighbouring logs differ in one user's items, by one each; order and format of the events show in nothing."""
     _check(seed, tmp_path)
@@ -344,6 +345,7 @@ def test_text_in_two_columns_is_counted_with_every_option(
     assert sum(numbers[0] for numbers in without.values()) == 2000
 
 
+@pytest.mark.slow
 def test_text_in_two_columns_is_counted_in_a_horizon(tmp_path: Path) -> None:
     """A horizon's period counts the same rows: the item of a thousand users is released with and without one more user."""
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'ledger.db'}") as ledger:

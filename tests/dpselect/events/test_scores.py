@@ -128,6 +128,7 @@ def test_read_catalogue(tmp_path: Path, name: str, data: str, column: str | None
     assert events.read_catalogue(path, column) == labels
 
 
+@pytest.mark.slow
 def test_a_catalogue_of_parquet(tmp_path: Path) -> None:
     """The only column, the one that is named, or that of the items; text and integers in the file's order, and nothing else."""
     path, one = tmp_path / "places.parquet", tmp_path / "one.pq"

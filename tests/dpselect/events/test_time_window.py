@@ -243,6 +243,7 @@ def test_an_empty_day_reads_as_one_with_an_event(form: str, listed: list[Any], d
         ]
 
 
+@pytest.mark.slow
 def test_a_catalogue_that_is_none_of_integers_is_treated_alike_on_every_day(tmp_path: Path) -> None:
     """Where the log's type says integers it is refused on an empty day, too; where only values do, such an entry counts 0."""
     rows = [("a", 1, 5, "2024-01-01")]

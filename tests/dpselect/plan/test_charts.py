@@ -203,6 +203,7 @@ def test_words_are_escaped(found: Plan) -> None:
     assert "<b onload" not in "".join(page(odd, ()))
 
 
+@pytest.mark.slow
 def test_the_plan_is_a_point_of_its_own_curve() -> None:
     """The order that a budget states for its filter is kept: at the plan's own epsilon the curve shows the plan's recall."""
     budget = acc.Budget(epsilon=1, delta=1e-6, order=60.0)

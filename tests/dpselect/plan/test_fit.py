@@ -146,6 +146,7 @@ def test_the_split_of_delta_is_nearly_the_best(k: int) -> None:
     assert chosen.margin <= 1.02 * best
 
 
+@pytest.mark.slow
 def test_the_default_for_an_unknown_domain() -> None:
     """Items read off a log go to LimitedDomain, with kbar by a public rule, or to a histogram where few items of a user count."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)

@@ -46,6 +46,7 @@ def found(mechanism: dps.ContinualTopK, log: Arrivals, seed: int, catalogue: lis
     return shares
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("count", "window", "unknown"), [("period", None, True), ("running", None, False), ("window", 3, True)])
 def test_what_is_planned_is_found(count: Any, window: int | None, unknown: bool) -> None:
     """Within .08 of the mean of one horizon, whose noise is about .02."""
@@ -61,6 +62,7 @@ def test_what_is_planned_is_found(count: Any, window: int | None, unknown: bool)
     assert plan.mechanism.most_released == 20  # thresholds that were worked out are no settings
 
 
+@pytest.mark.slow
 def test_it_says_where_nothing_is_gained_and_where_it_is() -> None:
     strong = plan_horizon(BUDGET, 2, made_up(exponent=2.0, users=12_000), count="running", clips=FEW)
     assert strong.way == "either"

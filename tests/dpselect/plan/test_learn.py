@@ -42,6 +42,7 @@ def test_one_user_moves_as_many_cells_as_are_paid_for(relation: acc.arguments.Re
     assert learning.curve.pure_epsilon == pytest.approx(min(moved, learning.cells) / scale, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_a_release_of_groups_is_chosen_by_what_was_learnt() -> None:
     """Among candidates whose joint price with learning the budget covers: few items a user, many users and few differ."""
     informed = Informed.of(BUDGET, TopKRequest(k=10), max_groups_per_user=2, groups=4)
@@ -57,6 +58,7 @@ def test_a_release_of_groups_is_chosen_by_what_was_learnt() -> None:
     assert covered == informed.item.curve
 
 
+@pytest.mark.slow
 def test_topk_learns_with_groups() -> None:
     """Nothing declared: users of both groups and their items are learnt first, and the answer says what it was chosen for."""
     rng = np.random.default_rng(0)

@@ -48,6 +48,7 @@ def test_every_mechanism_is_planned_or_has_a_reason(whole: Plan) -> None:
         assert all(len(other.reason) > 15 for other in found.unsuited)
 
 
+@pytest.mark.slow
 def test_the_best_comes_first(whole: Plan) -> None:
     """Of a made-up shape by the mean over uneven ones, what gives up .02 of the worst case behind; the others by recall."""
     recalls = [one.quality.recall for one in whole.ranked]
@@ -163,6 +164,7 @@ def test_all_items_cost_nothing() -> None:
     assert "<svg" in "".join(page(found, (drawn,)))
 
 
+@pytest.mark.slow
 def test_more_releases_cost_quality() -> None:
     """The same budget on ten times as many releases is not better."""
     few, many = (plan(BUDGET, 10, count, profile=SHAPE, mechanisms=["joint_top_k"], **QUICK) for count in (10, 100))
@@ -310,6 +312,7 @@ def test_twice_the_noise_budget_would_not_be_admitted() -> None:
     assert not BUDGET.admits(30 * dps.JointTopK(k=10, epsilon=1.001 * fitting.epsilon).curve)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanisms", [pytest.param(None, marks=pytest.mark.slow), ["oneshot_top_k"], ["limited_domain"]])
 def test_two_hundred_fresh_runs_confirm_the_prediction(mechanisms: list[str] | None) -> None:
     """Drawn by the mechanism itself on 50,000 items, recall lies where it is predicted, and the prediction where the runs are.

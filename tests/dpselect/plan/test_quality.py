@@ -89,7 +89,7 @@ def means(found: Outcomes, weights: np.ndarray) -> dict[str, float]:
     return numbers | ({} if found.in_place is None else {"in_place": float(weights @ found.in_place)})
 
 
-@pytest.mark.parametrize("mechanism", spread(DRAWN, 12), ids=repr)
+@pytest.mark.parametrize("mechanism", spread(DRAWN, 4), ids=repr)
 def test_qualities_are_those_of_the_exact_law(mechanism: dps.Mechanism) -> None:
     """Quality by draws agrees with the enumerated law within its false alarm."""
     truth, found = expected(mechanism, K), planned(mechanism, K)
@@ -170,6 +170,7 @@ def seen(users: np.ndarray, items: np.ndarray, clip: float) -> np.ndarray:
     return np.bincount(items, np.minimum(1, clip / np.sqrt(np.maximum(1, np.bincount(users))))[users], 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", [None, 2.0])
 def test_two_steps_on_a_log_are_what_the_mechanism_does(tmp_path: Path, again: float | None) -> None:
     """Recall and number of items, planned on a log, agree with 800 draws of the mechanism on it, second look included.

@@ -33,6 +33,7 @@ def test_a_gap_that_only_a_smooth_shape_has_does_not_win(found: Plan) -> None:
     assert best.worst_recall > test.worst_recall + 0.05
 
 
+@pytest.mark.slow
 def test_fresh_recall_is_what_fresh_data_show() -> None:
     """The mechanism itself, run on 300 samples of Poisson counts, finds the predicted share within 0.08.
 
@@ -73,6 +74,7 @@ def test_a_varied_shape_has_the_means_of_its_shape() -> None:
     assert sums == pytest.approx([total] * 5, abs=6 * np.sqrt(total))
 
 
+@pytest.mark.slow
 def test_a_made_up_shape_has_a_range_as_its_forecast(found: Plan) -> None:
     """Counts of real logs scatter around a curve: a test that needs a gap has the wider range; public counts have none."""
     test, best = found.named("stability_test").forecast, found.recommended.forecast
@@ -104,6 +106,7 @@ def test_a_law_to_a_power_has_that_share_of_its_exponent() -> None:
     assert Profile.uniform(50, 1000).tempered(0.6).dense().tolist() == pytest.approx(Profile.uniform(50, 1000).dense().tolist())
 
 
+@pytest.mark.slow
 def test_a_stated_exponent_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """The forecast begins at what is found where counts fall more slowly than somebody guessed."""
     shape, budget = Profile.zipf(1.0, 2000, 5000, items_per_user=3.0), acc.Budget(epsilon=0.2, delta=1e-6)

@@ -174,6 +174,7 @@ def test_init_says_what_charges_are_added_up_in(shell: Shell, options: list[str]
     assert "no problems" in shell.run("verify")
 
 
+@pytest.mark.slow
 def test_init_takes_one_unit(shell: Shell, tmp_path: Path) -> None:
     """One of --order, --mostly and --only, of an (epsilon, delta); a mechanism or its file stands for its curve."""
     asked = ["init", "--dataset", "x", "--epsilon", "1", "--delta", "1e-6"]
@@ -207,6 +208,7 @@ def test_show_fits_a_terminal_of_80_columns(shell: Shell, monkeypatch: pytest.Mo
     assert (period["remaining"]["epsilon"], period["remaining"]["mu"]) == (left.epsilon_left, left.mu_left)
 
 
+@pytest.mark.slow
 def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:
     """verify ends with status 0 on a sound ledger and 1 on any other, in words or as JSON, also against earlier heads."""
     shell.run("charge", "--dataset", "clicks", *BARE)
@@ -222,6 +224,7 @@ def test_verify_says_what_it_found(shell: Shell, tmp_path: Path) -> None:
     shell.run("verify", "--heads", str(heads), status=1)
 
 
+@pytest.mark.slow
 def test_export_and_import(shell: Shell, tmp_path: Path) -> None:
     """What export writes, import restores elsewhere; without a file it goes to standard output."""
     shell.run("charge", "--dataset", "clicks", *BARE)
@@ -254,6 +257,7 @@ def test_a_ledger_that_is_not_there_is_not_made(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_how_many_more(shell: Shell, tmp_path: Path) -> None:
     """The count of the release that topk would make, what runs out first and what to change; from options or topk's own file."""
     shell.run("init", "--dataset", "log", "--epsilon", "1", "--delta", "1e-6")
@@ -298,6 +302,7 @@ def test_how_many_of_what(shell: Shell, arguments: tuple[str, ...], said: str) -
     assert said in refused.output
 
 
+@pytest.mark.slow
 def test_signed_heads_from_the_shell(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """keygen, heads --sign or the variable, verify --trust; another key's signature ends with status 1."""
     old, new, heads, later = (tmp_path / name for name in ("old", "new", "heads", "later"))
@@ -361,6 +366,7 @@ def test_every_verb_has_help(verb: str) -> None:
     assert verb == "keygen" or "--ledger" in done.output
 
 
+@pytest.mark.slow
 def test_quotas_from_the_shell(shell: Shell) -> None:
     """Declared, shown, in the way of a charge, and withdrawn; what goes with --withdraw is its name."""
     shell.run("quota", "--dataset", "clicks", "--name", "interns", "--epsilon", "0.5", "--by", "team", "--of", "interns")
@@ -398,6 +404,7 @@ def test_a_batch_is_charged_as_a_whole(shell: Shell, tmp_path: Path) -> None:
     assert "--reserve" in shell.run("charge", "--dataset", "clicks", *BARE, "--expires-in", "9", status=2)
 
 
+@pytest.mark.slow
 def test_signed_heads_a_signed_export_and_a_report_of_it(shell: Shell, tmp_path: Path) -> None:
     """A stranger's key is convicted; exports are signed and checked; the page says who signed."""
     shell.run("charge", "--dataset", "clicks", "--mechanism", dps.ExponentialMechanism(epsilon=0.1).to_json())
@@ -452,6 +459,7 @@ def _require_schema(name: str, value: dict[str, Any]) -> None:
             assert isinstance(held, {"tier": int, "data_curators": list, "registry_authors": list}.get(inner, str)), inner
 
 
+@pytest.mark.slow
 def test_an_entry_for_the_registry(shell: Shell, tmp_path: Path) -> None:
     """It has the registry's fields, says what the ledger knows, and marks what a person has to add."""
     yaml = pytest.importorskip("yaml")

@@ -32,6 +32,7 @@ def url(tmp_path: Path) -> str:
     return made
 
 
+@pytest.mark.slow
 def test_an_answer_has_items_values_and_a_guarantee() -> None:
     """Items in order, no values unless asked for, the guarantee within the budget; a repr and HTML that show them."""
     plain = dps.topk(LOG, **ASK, epsilon=100.0, delta=1e-6)
@@ -73,6 +74,7 @@ def test_a_repr_is_escaped() -> None:
     assert "\x1b" not in repr(shown)
 
 
+@pytest.mark.slow
 def test_python_and_the_command_give_the_same_answer_under_one_key(url: str, tmp_path: Path) -> None:
     """What one has drawn and kept the other gives back, for the same question; nothing is charged twice."""
     log, kept = tmp_path / "log.csv", tmp_path / "answer.json"

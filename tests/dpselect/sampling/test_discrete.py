@@ -74,6 +74,7 @@ def test_each_trial_succeeds_with_its_probability(size: int, level: int) -> None
     assert abs(np.var(pairs) - 64 * chance * (1 - chance)) < 0.2 * 64 * chance + 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [pytest.param(6, marks=pytest.mark.slow), 9])
 def test_repetitions_are_replaced(level: int) -> None:
     """Over 2^29 trials the number of successes is right to 6 standard errors: places drawn twice in a piece are drawn again."""

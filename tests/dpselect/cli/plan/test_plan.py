@@ -98,6 +98,7 @@ def test_a_user_who_knows_no_formula_gets_a_recommendation(run: Run) -> None:
     assert "Not planned" not in done.output
 
 
+@pytest.mark.slow
 def test_everything_is_shown_when_asked_for(run: Run) -> None:
     """--all adds the question, the ranking of all mechanisms and why others are not planned."""
     done = run(*ASKED, *MADE_UP, "--mechanism", "joint_top_k", "--mechanism", "permute_and_flip", "--all")
@@ -105,6 +106,7 @@ def test_everything_is_shown_when_asked_for(run: Run) -> None:
     assert "releases one item" in done.output
 
 
+@pytest.mark.slow
 def test_json_is_a_plan(run: Run) -> None:
     """--json holds a plan that reads back, and the mechanism to release with."""
     done = run(*ASKED, *MADE_UP, *ONE, "--json")
@@ -138,6 +140,7 @@ def test_one_story_with_one_file(run: Run, folder: Path) -> None:
     assert page.count('data-step="charge"') == 3
 
 
+@pytest.mark.slow
 def test_a_plan_in_two_steps_is_released_in_two_steps(run: Run, tmp_path: Path) -> None:
     """plan --write keeps both clips; topk --config discovers under the first, and counts users anew within what it found."""
     file, log = tmp_path / "two.toml", tmp_path / "log.csv"
@@ -223,6 +226,7 @@ def test_a_budget_for_many_is_not_spent_on_one(run: Run, folder: Path) -> None:
     assert "run dpselect plan" in done.stderr
 
 
+@pytest.mark.slow
 def test_an_unknown_domain_needs_a_mechanism_for_one(run: Run, planned: Path) -> None:
     """A mechanism planned for a public domain is refused without its catalogue."""
     file = planned / "release.toml"

@@ -83,6 +83,7 @@ def test_what_cannot_be_planned_quickly_is_refused(words: list[str], said: str) 
     assert said in " ".join(found.stderr.split())
 
 
+@pytest.mark.slow
 def test_it_says_what_it_assumed() -> None:
     """In one line, as an answer says for whom its mechanism was chosen."""
     found = CliRunner().invoke(app, [*ASKED, "--items", "3000", "--users", "5800"], env={"COLUMNS": "120"})

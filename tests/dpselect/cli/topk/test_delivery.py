@@ -120,6 +120,7 @@ def test_a_place_that_will_not_do_costs_nothing(words: list[str], tmp_path: Path
     assert (tmp_path / "p.db").read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 @pytest.mark.parametrize("out", [_full, _closed_pipe])
 def test_a_failed_print_says_where_the_answer_lies(words: list[str], tmp_path: Path, out: Callable[[], int]) -> None:
@@ -132,6 +133,7 @@ def test_a_failed_print_says_where_the_answer_lies(words: list[str], tmp_path: P
     assert steps(tmp_path) == ["charge", "release"]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_an_answer_without_a_file_gets_one(words: list[str], tmp_path: Path) -> None:
     """If it was paid for and cannot be printed, and no file was named, it is put into one, and the error says into which."""
@@ -208,6 +210,7 @@ def test_an_interrupted_print_says_where_the_answer_lies(
     assert re.search(r"answer\.txt.*paid for: entry 1 .*'monday'", done.stderr)
 
 
+@pytest.mark.slow
 def test_an_ordinary_error_is_not_talked_over(words: list[str]) -> None:
     """An error before the charge keeps its message, and a used key is told by the ledger."""
     wrong = CliRunner().invoke(app, [*words, "--k", "9"])
@@ -280,6 +283,7 @@ def test_a_table_is_written_once_and_healed(words: list[str], tmp_path: Path, su
     assert steps(tmp_path) == ["charge", "release"]
 
 
+@pytest.mark.slow
 def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_asked_for(tmp_path: Path) -> None:
     """Labels come from whoever made the log. They stay as they are unless that is asked for: other programs read back what was
     read. Numbers, and the answer beside the table, stay so anyway."""
@@ -334,6 +338,7 @@ def test_a_table_holds_values_and_their_intervals(words: list[str], tmp_path: Pa
     assert (value - low, high - value) == pytest.approx((mechanism.margin(), mechanism.margin()))
 
 
+@pytest.mark.slow
 def test_an_answer_to_another_question_is_not_shown(words: list[str], tmp_path: Path) -> None:
     """The key binds the whole question: another log, one that does not exist, another bound or list are refused and named."""
     kept, asked = tmp_path / "answer.json", [*words, "--output", str(tmp_path / "answer.json")]

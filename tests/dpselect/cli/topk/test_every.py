@@ -65,6 +65,7 @@ def spent(folder: Path) -> dict[str, int]:
     return {period: charged.count(period) for period in charged}
 
 
+@pytest.mark.slow
 def test_a_malformed_value_refuses_every_period(every: Every, tmp_path: Path) -> None:
     """Whatever days are asked for, and nothing is charged: were one day refused alone, whose it is would be told for free."""
     with (tmp_path / "log.csv").open("a") as log:
@@ -116,6 +117,7 @@ def test_gaussian_noise_on_a_public_domain_is_averaged(every: Every, tmp_path: P
         assert mechanism.curve.delta(300.0) <= 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["json", "csv"])
 def test_a_run_that_is_stopped_goes_on(every: Every, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped before the release of the second day is recorded, in the middle of the third: what is on disk is recorded, what was
@@ -149,6 +151,7 @@ def test_a_run_that_is_stopped_goes_on(every: Every, tmp_path: Path, suffix: str
     assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3, 4)}
 
 
+@pytest.mark.slow
 def test_a_gap_stays_a_gap(every: Every, tmp_path: Path) -> None:
     """The events of a day that is released already fall to no other day."""
     days = {1: ("zoo", 5), 2: ("pier", 50), 3: ("zoo", 5), 4: ("park", 5)}
@@ -186,6 +189,7 @@ def test_zones_move_the_days(every: Every, tmp_path: Path) -> None:
     assert labels == {"dpselect topk, times without a zone in Asia/Tokyo"}
 
 
+@pytest.mark.slow
 def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
     """Sums, several columns, JSON lines and an unknown domain."""
     assert every("--value", "v", "--value-clip", "3", until="2024-05-02").exit_code == 0

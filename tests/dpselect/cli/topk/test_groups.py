@@ -76,6 +76,7 @@ def test_every_town_has_its_own_ranking(per_town: Any, towns: Path, catalogue: P
     assert (mechanism.discovery is None, mechanism.max_groups_per_user) == (listed, 2)
 
 
+@pytest.mark.slow
 def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, run: Any, tmp_path: Path) -> None:
     """CSV beside the answer; the ledger has one entry at the price of all groups; a retry draws and charges nothing."""
     url, table = f"sqlite:///{tmp_path / 'l.db'}", tmp_path / "out.csv"

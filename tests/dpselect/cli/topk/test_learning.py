@@ -38,6 +38,7 @@ def url(tmp_path: Path) -> str:
     return url
 
 
+@pytest.mark.slow
 def test_one_entry_pays_for_both(run: Any, log: Path, url: str, tmp_path: Path) -> None:
     """One curve for the learnt numbers and the answer; both are in the file; a retry shows it and draws nothing."""
     words = (
@@ -122,6 +123,7 @@ def test_a_set_may_find_more(run: Any, log: Path, tmp_path: Path) -> None:
     assert set(shown["selection"]["labels"]) == {"hit", "fair"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [("--learn", 0), pytest.param(("--engine", "duckdb"), marks=pytest.mark.slow)])
 def test_where_nothing_is_learnt_the_answer_says_so(run: Any, log: Path, more: tuple[object, ...]) -> None:
     """One line, and why; none where all that matters is declared or a mechanism is named."""
@@ -132,6 +134,7 @@ def test_where_nothing_is_learnt_the_answer_says_so(run: Any, log: Path, more: t
     assert not any("learnt" in note for note in declared["notes"])
 
 
+@pytest.mark.slow
 def test_what_was_learnt_is_used_again_for_nothing(run: Any, log: Path, tmp_path: Path) -> None:
     """The numbers that an answer keeps choose the next release, whose price is that of its mechanism alone."""
     kept = tmp_path / "may.json"

@@ -103,6 +103,7 @@ def test_the_relation_must_be_the_datasets(topk: list[str]) -> None:
     assert "relation" in refused.stderr
 
 
+@pytest.mark.slow
 def test_a_release_pays_for_what_came_out(topk: list[str], tmp_path: Path) -> None:
     """With --pay-for-what-came-out the ledger takes off what the answer did not use; without such a price it is refused."""
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:

@@ -49,6 +49,7 @@ def test_counts_may_stay_on_disk(ask: Any, catalogue: Path) -> None:
         assert data(ask("--k", 2, *held, *more))["selection"]["labels"] == ["hit", "fair"]
 
 
+@pytest.mark.slow
 def test_a_rare_item_stays_hidden(ask: Any) -> None:
     """Without a catalogue an item of one user does not show, and the outcome says that it is not complete."""
     selection = data(ask("--k", 3, "--epsilon", 20, "--delta", "1e-9", "--json"))["selection"]
@@ -93,6 +94,7 @@ def test_the_price_is_the_budget(ask: Any, catalogue: Path, budget: tuple[str, .
     assert stated.cost(curve) >= 0.98 * stated.limit
 
 
+@pytest.mark.slow
 def test_the_guarantee_is_read_off_the_curve(ask: Any) -> None:
     """Every number of the guarantee is what the curve of the mechanism says."""
     released = data(ask("--k", 3, "--epsilon", 1, "--delta", "1e-6", "--json"))
@@ -153,6 +155,7 @@ def test_without_a_header_columns_are_numbers(run: Any, tmp_path: Path) -> None:
     assert released["selection"]["labels"] == ["hit"]
 
 
+@pytest.mark.slow
 def test_text_names_the_price(ask: Any) -> None:
     """The text says what was released, whom the guarantee protects, what it costs and that no ledger knows of it."""
     shown = " ".join(ask("--k", 2, "--epsilon", 100, "--delta", "1e-6").stdout.split())
@@ -178,11 +181,13 @@ def test_sets_are_not_ranked(ask: Any, catalogue: Path) -> None:
     assert re.findall(r"- +(\w+)", result.stdout) == ["fair", "hit"]
 
 
+@pytest.mark.slow
 def test_lines_fit_eighty_columns(ask: Any) -> None:
     """The text is readable in a terminal of 80 columns."""
     assert max(len(line) for line in ask("--k", 2, *CERTAIN).stdout.splitlines()) <= 80
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", [(), ("--json",)])
 def test_no_private_number_is_shown(ask: Any, style: tuple[str, ...]) -> None:
     """Neither a count nor the number of users, rows, pairs or items of the log is in the output."""
@@ -191,6 +196,7 @@ def test_no_private_number_is_shown(ask: Any, style: tuple[str, ...]) -> None:
     assert not shown & {613, 419, 2066, 1033, 1032, 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", spread(["\x1b[31mred", "[bold]loud[/bold]", "a\nb", "caf\u00e9"], 1))
 def test_labels_cannot_command_the_terminal(run: Any, tmp_path: Path, label: str) -> None:
     """A label is shown letter by letter: no escape sequence, no markup, no line break of its own."""
@@ -204,6 +210,7 @@ def test_labels_cannot_command_the_terminal(run: Any, tmp_path: Path, label: str
     assert data(asked)["selection"]["labels"] == [label]
 
 
+@pytest.mark.slow
 def test_clipped_counts_are_released_by_a_histogram(ask: Any, catalogue: Path) -> None:
     """--clip asks for the histogram that it is for, within the catalogue if there is one; pure budgets clip in l1."""
     unknown = data(ask("--k", 2, *CERTAIN, "--clip", "1", "--max-items-per-user", 50, "--json"))
@@ -227,6 +234,7 @@ def _choice(result: Any) -> str:
     return str(label)
 
 
+@pytest.mark.slow
 def test_a_log_in_several_places(run: Any, log: Path, tmp_path: Path) -> None:
     """Several files, a pattern, a folder and standard input are one log; what comes in is there for a second look too."""
     asked = ["--user", "person", "--item", "shop", "--k", "1", *CERTAIN, "--json"]
