@@ -14,6 +14,7 @@ import papers_stable
 
 import accounting as acc
 import dpselect as dps
+from dpselect.plan import TopKRequest, default_mechanism
 
 DELTA, ROUNDS = 1e-6, 600
 # Carvalho et al. (2020), Tables 2 and 3, and Zhu and Wang (2022), Table 1: share of the true top 50 at epsilon .4, .8, 1.0.
@@ -98,7 +99,7 @@ def _lead() -> str:
 
 def _celeba() -> str:
     """The noise that the paper uses, under replaced ballots: neighbours move two counts."""
-    gaps = dps.GaussianGap(kbar=40, scale=50.0, relation="replace_one")
+    gaps = dps.mechanisms.GaussianGap(kbar=40, scale=50.0, relation="replace_one")
     round_ = gaps.curve + acc.GaussianDP(mu=2 / 60)
     return f"{(ROUNDS * round_).epsilon(DELTA - ROUNDS * 1e-9):.0f}"
 
@@ -128,5 +129,5 @@ def _found(family: Any, epsilon: float, users: int, counts: Any, draws: int) -> 
 def _default(epsilon: float, users: int, counts: Any, draws: int) -> float:
     """What the library chooses for counts that nobody was clipped for."""
     budget = acc.Budget(epsilon=epsilon, delta=1 / users)
-    mechanism = dps.default_mechanism(budget, dps.TopKRequest(k=50))
+    mechanism = default_mechanism(budget, TopKRequest(k=50))
     return papers_stable.metrics(mechanism, counts, 50, draws, "observed")[0]

@@ -26,7 +26,10 @@ HEAVY = (
 )
 CURVES = "acc.LaplaceDP(epsilon=1.0), acc.BoundedRange(epsilon=1.0), acc.GaussianDP(mu=1.0), acc.ZCDP(rho=0.1)"
 RELEASE = "dps.OneshotTopK(k=1, noise='gumbel', scale=1.0).select(dps.Scores([5, 1], sensitivity=dps.Sensitivity()))"
-DEFAULT = "dps.default_choice(acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=10))"
+DEFAULT = (
+    "from dpselect.plan import TopKRequest, default_choice\n"
+    "default_choice(acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10))"
+)
 
 
 STEPS: list[tuple[str, str, set[str]]] = [

@@ -20,6 +20,7 @@ PACKAGES = (
     "dpselect",
     "dpselect.continual",
     "dpselect.events",
+    "dpselect.mechanisms",
     "dpselect.pate",
     "dpselect.plan",
     "dpselect.ranking",

@@ -12,6 +12,7 @@ import numpy as np
 
 import accounting as acc
 import dpselect as dps
+from dpselect.plan import TopKRequest, fitted
 
 STATIC = Path(__file__).resolve().parents[1] / "_static"
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -82,10 +83,10 @@ def clipping(k: int = 100, draws: int = 40) -> None:
             )
             sensitivity = dps.Sensitivity.of_clipped(float(clip))
             scores = dps.Scores(scaled, sensitivity=sensitivity)
-            request = dps.TopKRequest(
+            request = TopKRequest(
                 k=k, sensitivity=sensitivity, candidates=5_000, noise="gaussian"
             )
-            mechanism = dps.fitted("oneshot_top_k", BUDGET, request)
+            mechanism = fitted("oneshot_top_k", BUDGET, request)
             hits = [
                 len(true & set(mechanism.select(scores, rng=rng).indices))
                 for _ in range(draws)

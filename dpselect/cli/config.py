@@ -17,9 +17,8 @@ from accounting import AccountingError, Budget
 from accounting.address import masked
 from accounting.files import new_file, read_text
 from accounting.frozen import Frozen, Real, kind_of
-from dpselect import InvalidRequest
 from dpselect.cli import options, text
-from dpselect.errors import printable
+from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
 from dpselect.plan.plan import Part

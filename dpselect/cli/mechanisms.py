@@ -14,9 +14,11 @@ from typer import Argument, echo
 
 from accounting.arguments import Relation
 from accounting.frozen import kind_of
-from dpselect import InvalidRequest, Sensitivity, TopKRequest
+from dpselect import Sensitivity
 from dpselect.cli import options, text
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, members
+from dpselect.plan import TopKRequest
 from dpselect.plan.candidates import not_planned
 from dpselect.plan.fit import mechanism_class, supports
 

@@ -14,10 +14,9 @@ from rich.text import Text
 from accounting.address import masked
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
-from dpselect import InvalidRequest
 from dpselect.cli import text
 from dpselect.cli.guard import abandon_standard_output
-from dpselect.errors import printable
+from dpselect.errors import InvalidRequest, printable
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn

@@ -17,10 +17,11 @@ from typer import Argument, Exit, Typer
 
 import dpselect as dps
 from accounting.arguments import Relation
-from dpselect import InvalidRequest, Sensitivity, events, verify
+from dpselect import Sensitivity, events, verify
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
+from dpselect.errors import InvalidRequest
 from dpselect.events import Reading
 from dpselect.events.catalogue import public_list
 from dpselect.events.engine import Engine, opened

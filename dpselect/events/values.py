@@ -107,7 +107,7 @@ def read_values(
         >>> import dpselect as dps
         >>> _ = Path("paid.csv").write_text("who,paid\\nann,3.5\\nann,4\\nbob,10\\n")
         >>> paid = dps.events.read_values("paid.csv", user="who", value="paid", rule="sum")
-        >>> median = dps.JointQuantiles(quantiles=(0.5,), low=0, high=100, step=0.01, epsilon=1.0)
+        >>> median = dps.mechanisms.JointQuantiles(quantiles=(0.5,), low=0, high=100, step=0.01, epsilon=1.0)
         >>> len(median.values(median.select(median.scores(paid.numbers))))
         1
     """

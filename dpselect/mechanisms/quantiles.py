@@ -89,7 +89,7 @@ class Quantile(Frozen):
 
     Example:
         >>> import dpselect as dps
-        >>> median = dps.Quantile(q=0.5, low=0, high=120, step=1)
+        >>> median = dps.mechanisms.Quantile(q=0.5, low=0, high=120, step=1)
         >>> mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=median.sensitivity)
         >>> ages = [17, *range(20, 60), 99] * 50
         >>> 36 <= median.value(mechanism.select(median.scores(ages))) <= 43
@@ -176,7 +176,7 @@ class JointQuantiles(Mechanism):
 
     Example:
         >>> import dpselect as dps
-        >>> quartiles = dps.JointQuantiles(quantiles=(0.25, 0.5, 0.75), low=0, high=120, step=1, epsilon=1.0)
+        >>> quartiles = dps.mechanisms.JointQuantiles(quantiles=(0.25, 0.5, 0.75), low=0, high=120, step=1, epsilon=1.0)
         >>> ages = [*range(20, 60)] * 50
         >>> low, middle, high = quartiles.values(quartiles.select(quartiles.scores(ages)))
         >>> 26 <= low <= 34 <= middle <= 46 <= high <= 54

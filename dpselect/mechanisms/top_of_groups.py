@@ -41,7 +41,7 @@ class TopOfGroups(Around):
         >>> import dpselect as dps
         >>> few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
         >>> cells = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=few)
-        >>> mechanism = dps.TopOfGroups(k=1, mechanism=cells)
+        >>> mechanism = dps.mechanisms.TopOfGroups(k=1, mechanism=cells)
         >>> labels = ["4:Romezoo", "4:Romepier", "4:Oslozoo"]
         >>> seen = dps.Scores([9000.0, 5000.0, 700.0], labels=labels, sensitivity=few, domain="observed")
         >>> {group: one.labels for group, one in mechanism.select(seen).by_group().items()}

@@ -1,9 +1,15 @@
 from .arrivals import Arrivals as Arrivals
 from .best_of import PlannedRuns as PlannedRuns
 from .best_of import plan_runs as plan_runs
+from .candidates import Choice as Choice
+from .candidates import default_choice as default_choice
+from .candidates import default_mechanism as default_mechanism
 from .charts import plot_chart as plot_chart
 from .charts import plot_plan as plot_plan
 from .counts import Interval as Interval
+from .counts import interval as interval
+from .fit import calibrated as calibrated
+from .fit import fitted as fitted
 from .horizon_plan import HorizonPlan as HorizonPlan
 from .horizon_plan import plan_horizon as plan_horizon
 from .plan import Estimate as Estimate
@@ -15,3 +21,4 @@ from .plan import Unsuited as Unsuited
 from .plan import budget_for as budget_for
 from .profile import Groups as Groups
 from .profile import Profile as Profile
+from .request import TopKRequest as TopKRequest

@@ -109,8 +109,8 @@ def fitted(
     """
     if not isinstance(budget, Budget) or not isinstance(request, TopKRequest):
         raise InvalidRequest(
-            f"fitted takes a kind, an accounting.Budget and a dpselect.TopKRequest, not {type(budget).__name__} and "
-            f"{type(request).__name__}: fitted('limited_domain', acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=10))"
+            f"fitted takes a kind, an accounting.Budget and a dpselect.plan.TopKRequest, not {type(budget).__name__} and "
+            f"{type(request).__name__}: fitted('limited_domain', acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10))"
         )
     member = mechanism_class(kind)
     _require_known_options(member, request)

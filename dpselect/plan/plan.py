@@ -907,7 +907,7 @@ def plan(
         groups: `plan.profile.Groups`: every release is of the top k of each of these, by one `PerGroup`, and what is found is the
             mean over them. `profile` is that of the whole log, and `max_items_per_user` and clips hold within each group.
         mechanisms: kinds to consider; all by default.
-        with_counts: whether every release also gives a noisy count of each item, with an interval (`dpselect.interval`), by a
+        with_counts: whether every release also gives a noisy count of each item, with an interval (see `interval`), by a
             second look at the users of the released items, as `dpselect.topk` takes it: a tenth of the budget, and the clip that
             suits the users of the profile. In groups, and with a stated `sensitivity`, counts are the scores that chose: they get
             the largest share, of .1, .2, .4 and .6, that costs the best selection .01 of recall at most, and mechanisms whose own

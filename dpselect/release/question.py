@@ -349,7 +349,7 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
         known: what the ledger holds of users.
 
     Raises:
-        InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for `dpselect.default_choice`.
+        InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for `dpselect.plan.default_choice`.
     """
     reading, spec = question.reading, question.spec
     clip, limit = _clip(reading), reading.max_items_per_user

@@ -488,7 +488,9 @@ def _counted_again(choice: Choice) -> dps.WithValues | None:
 def _weighed_again(choice: Choice) -> bool:
     """Whether the mechanism weighs users' items in a second round."""
     mechanism = without_counts(choice.mechanism)
-    return isinstance(mechanism.mechanism if isinstance(mechanism, dps.TopOfGroups) else mechanism, dps.TwoRoundHistogram)
+    return isinstance(
+        mechanism.mechanism if isinstance(mechanism, dps.mechanisms.TopOfGroups) else mechanism, dps.TwoRoundHistogram
+    )
 
 
 def _second_look(question: Question, choice: Choice, log: events.Pairs, first: dict[str, Any]) -> SecondLook | None:

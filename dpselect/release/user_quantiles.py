@@ -30,7 +30,7 @@ class Quantiles:
     spec: QuantileSpec
     reading: Reading
     rule: Rule
-    mechanism: dps.JointQuantiles
+    mechanism: dps.mechanisms.JointQuantiles
 
     @classmethod
     def of(cls, source: Any, spec: QuantileSpec) -> Self:
@@ -41,7 +41,7 @@ class Quantiles:
         """
         shares = (spec.quantiles,) if isinstance(spec.quantiles, float) else tuple(spec.quantiles)
         grid = {"low": spec.low, "high": spec.high, "step": spec.step}
-        mechanism = dps.JointQuantiles(quantiles=shares, **grid, epsilon=spec.epsilon, relation=spec.relation)
+        mechanism = dps.mechanisms.JointQuantiles(quantiles=shares, **grid, epsilon=spec.epsilon, relation=spec.relation)
         mechanism.check(mechanism.scores([]))  # said before a long read
         stated = {name: getattr(spec, name) for name in Reading.model_fields if name in QuantileSpec.model_fields}
         return cls(source, spec, Reading(**stated), spec.rule or ("events" if spec.value is None else "pick"), mechanism)
@@ -90,7 +90,7 @@ class QuantileAnswer:
     kept: str | None = None
 
     @property
-    def mechanism(self) -> dps.JointQuantiles:
+    def mechanism(self) -> dps.mechanisms.JointQuantiles:
         """What drew the answer."""
         return self.question.mechanism
 

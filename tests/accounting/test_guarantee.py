@@ -149,5 +149,5 @@ def test_a_plan_may_be_written_as_a_sum(ledger: acc.Ledger) -> None:
         lambda: session.schedule(3 * ADDED + acc.guarantee.Guarantee(ADDED.curve, "add_remove")),
         lambda: plan.select(ADDED.curve, scores),
     ):
-        with pytest.raises(dps.InvalidRequest):
+        with pytest.raises(dps.errors.InvalidRequest):
             attempt()

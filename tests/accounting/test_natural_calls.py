@@ -11,6 +11,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from accounting.convert.pld.compose import composable
+from dpselect.plan import calibrated
 
 
 @pytest.mark.parametrize("loud", [1e3, 1e9])
@@ -67,7 +68,7 @@ def test_a_grid_that_fills_the_memory_is_refused(curve: acc.Curve) -> None:
 def test_calibrated_answers_over_its_default_bracket() -> None:
     """The least noise is found although the bracket begins where noise hardly exists."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    found = dps.calibrated(lambda scale: dps.OneshotTopK(k=10, noise="gumbel", scale=scale), budget)
+    found = calibrated(lambda scale: dps.OneshotTopK(k=10, noise="gumbel", scale=scale), budget)
     assert budget.admits(found.curve)
     assert not budget.admits(found.model_copy(update={"scale": found.scale * 0.99}).curve)  # type: ignore[attr-defined]
 

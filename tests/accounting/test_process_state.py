@@ -125,7 +125,7 @@ def test_threads_share_one_count_of_unstable_answers() -> None:
             while True:
                 try:
                     answers.append(session.answer(0))
-                except dps.InvalidRequest:
+                except dps.errors.InvalidRequest:
                     return
 
         _together(ask)
@@ -155,7 +155,7 @@ def test_a_failure_closes_a_session(at: int, error: type[BaseException]) -> None
     with pytest.raises(error):
         session.answer(0)
     assert not session.is_open
-    with pytest.raises(dps.InvalidRequest, match="closed"):
+    with pytest.raises(dps.errors.InvalidRequest, match="closed"):
         session.answer(10**9)
 
 

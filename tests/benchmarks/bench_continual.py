@@ -35,7 +35,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.continual import state as states
 from dpselect.continual.horizon import close
-from dpselect.plan import Arrivals, HorizonPlan, Profile, plan_horizon
+from dpselect.plan import Arrivals, HorizonPlan, Profile, TopKRequest, fitted, plan_horizon
 from dpselect.sampling import sampler
 
 FILMS = Path(__file__).resolve().parents[3] / "shared" / "data" / "times" / "movietweetings100k.parquet"
@@ -89,11 +89,11 @@ def one_by_one(
     names = sorted(set(log["item"].tolist())) if domain == "public" else None
     sensitivity = dps.Sensitivity.of_clipped(1.0, items_per_user=MOST_ITEMS)
     size = None if names is None else len(names)
-    request = dps.TopKRequest(
+    request = TopKRequest(
         k=k, sensitivity=sensitivity, releases=asked.releases, candidates=size, noise=None if names is None else "gaussian"
     )
     kind = "sparse_histogram" if names is None else "oneshot_top_k"
-    mechanism: Any = dps.fitted(kind, acc.Budget(epsilon=asked.epsilon, delta=asked.delta), request)
+    mechanism: Any = fitted(kind, acc.Budget(epsilon=asked.epsilon, delta=asked.delta), request)
     if names is None:
         mechanism = mechanism.model_copy(update={"k": None})
     today, free, rng = [], [], np.random.default_rng(1)

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 import accounting as acc
 import dpselect as dps
+from dpselect.plan import Choice, TopKRequest, default_choice, default_mechanism
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -51,15 +52,15 @@ def table(options: argparse.Namespace) -> None:
     print(f"{'epsilon':>8}{'groups':>8}{'default':>8}{'counts':>8}{'clip 1':>8}{'one each':>10}")
     for epsilon in options.epsilon:
         each = acc.Budget(epsilon=epsilon / len(squares), delta=options.delta / len(squares))
-        alone = dps.PerGroup(mechanism=dps.default_mechanism(each, dps.TopKRequest(k=k)), max_groups_per_user=len(squares))
+        alone = dps.PerGroup(mechanism=default_mechanism(each, TopKRequest(k=k)), max_groups_per_user=len(squares))
         last = found(alone, every)
         for most in options.groups:
-            budget, request = acc.Budget(epsilon=epsilon, delta=options.delta), dps.TopKRequest(k=k)
+            budget, request = acc.Budget(epsilon=epsilon, delta=options.delta), TopKRequest(k=k)
             ways = [
-                dps.default_choice(budget, request, max_groups_per_user=most),
-                dps.Choice(dps.default_mechanism(budget, request, max_groups_per_user=most), None),
+                default_choice(budget, request, max_groups_per_user=most),
+                Choice(default_mechanism(budget, request, max_groups_per_user=most), None),
             ]
-            ways.append(dps.default_choice(budget, request, max_groups_per_user=most, max_items_per_user=300, clip=1.0))
+            ways.append(default_choice(budget, request, max_groups_per_user=most, max_items_per_user=300, clip=1.0))
             row = [found(way.mechanism, read(most, way.clip, way.max_items_per_user)) for way in ways]
             print(f"{epsilon:>8g}{most:>8}", *(f"{value:7.2f}" for value in (*row, last)), flush=True)
 

@@ -31,6 +31,7 @@ from recall_logs import Log, load
 
 import accounting as acc
 import dpselect as dps
+from dpselect.plan import TopKRequest, fitted
 from dpselect.plan.candidates import GENEROUS
 
 Floats = NDArray[np.float64]
@@ -56,8 +57,8 @@ def moved(weights: Floats, found: dps.SparseHistogram) -> tuple[Floats, float]:
 def cell(log: Log, k: int, epsilon: float, draws: int) -> tuple[float, float, float, float]:
     """(now, joint, adaptive, above) of one log, k and epsilon at delta 1e-6."""
     budget, sensitivity = acc.Budget(epsilon=epsilon, delta=1e-6), dps.Sensitivity.of_clipped(1.0, items_per_user=GENEROUS)
-    request = dps.TopKRequest(k=k, sensitivity=sensitivity, noise="gaussian")
-    now = dps.fitted("SparseHistogram", budget, request)
+    request = TopKRequest(k=k, sensitivity=sensitivity, noise="gaussian")
+    now = fitted("SparseHistogram", budget, request)
     assert isinstance(now, dps.SparseHistogram)
     scale = acc.calibrate(lambda scale: acc.GaussianDP(mu=1 / scale), budget, (1e-2, 1e3))
     joint = now.model_copy(update={"scale": scale, "delta": budget.delta})  # dearer than the budget: for this comparison only

@@ -263,8 +263,8 @@ MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
         selection=dps.ExponentialMechanism(epsilon=0.4, sensitivity=ONE), candidates=10**6), 2, 60),
     (dps.ExponentialMechanism(epsilon=1.0), 2, 20),
     (dps.FirstStable(epsilon=1.0, delta=5e-7, candidates=40), 2, 90),
-    (dps.GaussianGap(scale=8.0, kbar=2), 3, 60),
-    (dps.JointQuantiles(quantiles=(0.25, 0.75), low=0, high=3, step=1, epsilon=1.0, spread=1), 4, 3),
+    (dps.mechanisms.GaussianGap(scale=8.0, kbar=2), 3, 60),
+    (dps.mechanisms.JointQuantiles(quantiles=(0.25, 0.75), low=0, high=3, step=1, epsilon=1.0, spread=1), 4, 3),
     (dps.JointTopK(k=2, epsilon=1.0), 3, 20),
     (dps.LargeGap(epsilon=1.0, kbar=2), 3, 20),
     (dps.LargeMargin(**GAP, monotone=True), 3, 150),
@@ -448,7 +448,7 @@ def _winning(k: int, others: int, lead: float) -> dict[int, float]:
 
 def quantiles() -> Iterator[Row]:
     """The median on a long grid, where many users have one number."""
-    median = dps.Quantile(q=0.5, low=0, high=39, step=1)
+    median = dps.mechanisms.Quantile(q=0.5, low=0, high=39, step=1)
     for member in (dps.ExponentialMechanism, dps.PermuteAndFlip):
         mechanism, worst = member(epsilon=1.0, sensitivity=median.sensitivity), 0.0
         for here, there, place in itertools.product((0, 1, 2, 5, 10, 20), (0, 1, 2, 5, 10, 20), (1, 5, 20, 38)):
@@ -566,7 +566,7 @@ def otherwise(mechanism: dps.Mechanism) -> dps.Mechanism | None:
         settings["unit"] = "teacher"
     try:
         other = type(mechanism)(**settings)
-    except dps.InvalidMechanism:
+    except dps.errors.InvalidMechanism:
         return None
     return other if other.relation == relation else None
 

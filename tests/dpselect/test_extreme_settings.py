@@ -13,6 +13,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
+from dpselect.plan import TopKRequest, default_choice
 
 TINY = 3e-310
 MECHANISMS = [
@@ -143,7 +144,7 @@ def test_text_that_nests_without_end_is_refused_by_name() -> None:
 def test_a_stability_test_beyond_the_floats_is_refused_before_a_charge() -> None:
     """`check`, which precedes every charge, refuses a scale whose threshold is infinite."""
     mechanism = dps.StabilityTest(k=1, scale=1.797e308, failure_delta=1e-6)
-    with pytest.raises(dps.InvalidMechanism, match="less noise"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="less noise"):
         mechanism.check(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
 
 
@@ -151,5 +152,5 @@ def test_a_stability_test_beyond_the_floats_is_refused_before_a_charge() -> None
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 0.99), (1e6, 1e-6)])
 def test_a_default_of_an_extreme_budget_is_of_what_it_pays_for(epsilon: float, delta: float) -> None:
     """Where no histogram with a second look has a bounded price, a default that has one is taken, as of any budget."""
-    budget, request = acc.Budget(epsilon=epsilon, delta=delta), dps.TopKRequest(k=3)
-    assert budget.admits(dps.default_choice(budget, request).mechanism.curve)
+    budget, request = acc.Budget(epsilon=epsilon, delta=delta), TopKRequest(k=3)
+    assert budget.admits(default_choice(budget, request).mechanism.curve)

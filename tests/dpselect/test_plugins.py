@@ -109,7 +109,7 @@ assert dps.Mechanism.from_json(tiny.to_json()) == tiny
 for kind in ("tiny", "tiny_curve", "os", "stable_counts:StableCounts", "json"):
     try:
         dps.Mechanism.from_json(json.dumps({"kind": kind}))
-    except dps.InvalidMechanism as error:
+    except dps.errors.InvalidMechanism as error:
         assert "must be one of" in str(error), error
     else:
         raise AssertionError(kind)
@@ -119,7 +119,7 @@ broken = {"broken": "of the installed tiny cannot be loaded (ModuleNotFoundError
 for kind, words in broken.items():
     try:
         dps.Mechanism.from_json(json.dumps({"kind": kind}))
-    except dps.InvalidMechanism as error:
+    except dps.errors.InvalidMechanism as error:
         assert words in str(error), error
     else:
         raise AssertionError(kind)
@@ -147,7 +147,7 @@ planned = dps.plan(acc.Budget(epsilon=1.0, delta=1e-6), 3, max_items_per_user=2,
 assert planned.mechanism.kind == "stable_counts" and 0.5 < planned.recommended.quality.recall.value <= 1, planned
 try:
     dps.plan(acc.Budget(epsilon=1.0, delta=1e-6), 3, **asked)
-except dps.InvalidRequest as error:
+except dps.errors.InvalidRequest as error:
     assert "stable_counts" in str(error), error
 else:
     raise AssertionError("planned without a bound on the items of a user")

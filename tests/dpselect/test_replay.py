@@ -172,14 +172,14 @@ def test_what_cannot_be_replayed_is_refused() -> None:
         (lambda _: dps.Scores([next(draws)], sensitivity=dps.Sensitivity()), "fix its salt"),
         (lambda _: [1, 2], "must return dpselect.Scores"),
     ):
-        with pytest.raises(dps.InvalidRequest, match=words):
+        with pytest.raises(dps.errors.InvalidRequest, match=words):
             replayed(pipeline)  # type: ignore[arg-type]
-    with pytest.raises(dps.InvalidRequest, match="not a column"):
+    with pytest.raises(dps.errors.InvalidRequest, match="not a column"):
         verify.replay(visits, pd.DataFrame({"a": [1]}), user="who", salt="s")
     for users in (0, True, 2.5):
-        with pytest.raises(dps.InvalidRequest, match="users"):
+        with pytest.raises(dps.errors.InvalidRequest, match="users"):
             replayed(visits, users=users)
-    with pytest.raises(dps.InvalidRequest, match="at least 2"):
+    with pytest.raises(dps.errors.InvalidRequest, match="at least 2"):
         replayed(declared(dps.Sensitivity(relation="replace_one")), users=1)
 
 

@@ -52,13 +52,13 @@ S = dps.Sensitivity()
 )
 def test_what_is_no_score_vector_is_refused(make: Callable[[], dps.Scores]) -> None:
     """Empty, ragged, non-finite, negative, non-numeric or wrongly labelled scores raise InvalidScores."""
-    with pytest.raises(dps.InvalidScores):
+    with pytest.raises(dps.errors.InvalidScores):
         make()
 
 
 def test_an_error_shows_no_score() -> None:
     """The message about a bad score does not contain any score."""
-    with pytest.raises(dps.InvalidScores) as error:
+    with pytest.raises(dps.errors.InvalidScores) as error:
         dps.Scores([123456789, -987654321], sensitivity=S)
     assert "123456789" not in str(error.value)
     assert "987654321" not in str(error.value)
@@ -170,7 +170,7 @@ def test_grouped_scores_imply_their_candidates() -> None:
 
 def test_too_many_implied_candidates_are_refused() -> None:
     """A mechanism that expands grouped scores refuses those that would not fit in memory."""
-    with pytest.raises(dps.InvalidScores):
+    with pytest.raises(dps.errors.InvalidScores):
         dps.CanonicalTopK(k=1, epsilon=1.0).select(dps.Scores.grouped([1], [2**62], sensitivity=S))
 
 
@@ -221,5 +221,5 @@ def test_scores_take_a_second_look() -> None:
     assert (twice.second, twice.labels, twice.domain, twice.sensitivity) == (look, ("a", "b"), "observed", counts.sensitivity)
     assert twice.ranked(2)[0].tolist() == counts.ranked(2)[0].tolist()
     assert counts.second is None
-    with pytest.raises(dps.InvalidScores, match="labels"):
+    with pytest.raises(dps.errors.InvalidScores, match="labels"):
         dps.Scores([3, 1], sensitivity=dps.Sensitivity()).with_second(look)

@@ -55,7 +55,7 @@ def test_range(sensitivity: dps.Sensitivity, expected: float) -> None:
 )
 def test_wrong_sensitivities_are_refused(fields: dict[str, object]) -> None:
     """A sensitivity outside its domain, or monotone under replace_one, raises InvalidMechanism."""
-    with pytest.raises(dps.InvalidMechanism):
+    with pytest.raises(dps.errors.InvalidMechanism):
         dps.Sensitivity(**fields)  # type: ignore[arg-type]
 
 
@@ -76,7 +76,7 @@ def test_wider_scores_are_refused(declared: dict[str, object], covered: bool) ->
     if covered:
         mechanism.check(scores)
     else:
-        with pytest.raises(dps.SensitivityMismatch):
+        with pytest.raises(dps.errors.SensitivityMismatch):
             mechanism.select(scores)
 
 
@@ -84,7 +84,7 @@ def test_l0_is_part_of_the_guarantee() -> None:
     """A mechanism proved for users who touch two scores refuses scores that declare three, or no bound."""
     mechanism = dps.ReportNoisyMax(noise="gaussian", scale=1, sensitivity=dps.Sensitivity(l0=2))
     for l0 in (3, None):
-        with pytest.raises(dps.SensitivityMismatch):
+        with pytest.raises(dps.errors.SensitivityMismatch):
             mechanism.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(l0=l0)))
     mechanism.check(dps.Scores([1, 2], sensitivity=dps.Sensitivity(l0=1)))
 
@@ -105,9 +105,9 @@ def test_relations_do_not_mix(relation: acc.arguments.Relation) -> None:
 def test_no_form_of_input_gets_around_the_relation() -> None:
     """monotone under replace_one is refused whatever kind of mapping it comes in, and never halves the range."""
     fields = MappingProxyType({"relation": "replace_one"})
-    with pytest.raises(dps.InvalidMechanism):
+    with pytest.raises(dps.errors.InvalidMechanism):
         dps.Sensitivity.model_validate(fields)
-    with pytest.raises(dps.InvalidMechanism):
+    with pytest.raises(dps.errors.InvalidMechanism):
         dps.ExponentialMechanism(epsilon=1, sensitivity=fields)  # type: ignore[arg-type]
 
 
@@ -178,9 +178,9 @@ def test_counts_and_clipped_counts() -> None:
     pure = dps.Sensitivity.of_clipped(2.0, "l1", "replace_one")
     assert (pure.l1_of(None), pure.alone(8), pure.items_alone) == (4, pytest.approx(0.25), None)
     for wrong in (lambda: dps.Sensitivity.of_clipped(0.0), lambda: dps.Sensitivity.of_clipped(1.0, "l3")):
-        with pytest.raises(dps.InvalidMechanism):
+        with pytest.raises(dps.errors.InvalidMechanism):
             wrong()
-    with pytest.raises(dps.InvalidMechanism):
+    with pytest.raises(dps.errors.InvalidMechanism):
         dps.Sensitivity.of_counts("replace_one", 0)
 
 
@@ -203,14 +203,14 @@ def test_stated_norms_are_part_of_the_guarantee(declared: dict[str, float], cove
     if covered:
         mechanism.check(scores)
     else:
-        with pytest.raises(dps.SensitivityMismatch):
+        with pytest.raises(dps.errors.SensitivityMismatch):
             mechanism.check(scores)
 
 
 def test_equal_shares_are_part_of_the_guarantee() -> None:
     """What relies on a user giving the same to each item refuses scores that do not say so."""
     uniform = dps.Sensitivity(l2=1, l0=9, uniform=True)
-    with pytest.raises(dps.SensitivityMismatch, match="uniform"):
+    with pytest.raises(dps.errors.SensitivityMismatch, match="uniform"):
         uniform.require(dps.Sensitivity(l2=1, l0=9))
     uniform.require(dps.Sensitivity(l2=1, l0=5, uniform=True))
 

@@ -190,9 +190,9 @@ def test_every_field_says_what_it_is(spec: Any) -> None:
 
 def test_messages_name_a_field_as_the_surface_does() -> None:
     """A refusal says max_items_per_user= in Python and --max-items-per-user at the command."""
-    with pytest.raises(dps.InvalidRequest, match="max_items_per_user="):
+    with pytest.raises(dps.errors.InvalidRequest, match="max_items_per_user="):
         TopKSpec(**ASKED, value="v", value_clip=1.0)
-    with pytest.raises(dps.InvalidRequest) as refused:
+    with pytest.raises(dps.errors.InvalidRequest) as refused:
         TopKSpec(**ASKED, value="v", value_clip=1.0)
     assert "needs --max-items-per-user:" in from_model.spelled(str(refused.value), TopKSpec)
 
@@ -247,7 +247,7 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
         ({"quick": True, "periods": 4}, "periods= does not go with quick="),
         ({"pate": True}, "k= does not go with pate="),
     ):
-        with pytest.raises(dps.InvalidRequest, match=words):
+        with pytest.raises(dps.errors.InvalidRequest, match=words):
             PlanSpec(**{**asked, **more})
 
 

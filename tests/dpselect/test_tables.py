@@ -72,16 +72,16 @@ def test_items_keep_their_names(labels: tuple[int | str, ...], kind: Any) -> Non
 
 def test_two_items_that_would_be_one_are_refused() -> None:
     """7 and "7" are two items, and a column of text would make them one."""
-    with pytest.raises(dps.InvalidRequest, match="to_json"):
+    with pytest.raises(dps.errors.InvalidRequest, match="to_json"):
         dps.Selection(ordered=True, labels=(7, "7")).to_arrow()
 
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, float("nan"), float("inf"), "wide", True])
 def test_a_margin_is_a_width(margin: Any) -> None:
     """Anything else than a finite number above 0 is refused, and so is the margin of values that were not released."""
-    with pytest.raises(dps.InvalidRequest, match="margin"):
+    with pytest.raises(dps.errors.InvalidRequest, match="margin"):
         RANKED.to_arrow(margin=margin)
-    with pytest.raises(dps.InvalidRequest, match="has none"):
+    with pytest.raises(dps.errors.InvalidRequest, match="has none"):
         SET.to_arrow(margin=1.0)
 
 

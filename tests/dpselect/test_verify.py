@@ -91,16 +91,16 @@ def test_a_wrong_claim_is_convicted() -> None:
 def test_wrong_settings_are_refused() -> None:
     """Too few samples or a confidence outside (0, 1) raise InvalidRequest."""
     scores = dps.Scores([1, 2], sensitivity=S)
-    with pytest.raises(dps.InvalidRequest):
+    with pytest.raises(dps.errors.InvalidRequest):
         dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, samples=5)
-    with pytest.raises(dps.InvalidRequest):
+    with pytest.raises(dps.errors.InvalidRequest):
         dps.verify.lower_bound(dps.PermuteAndFlip(epsilon=1), scores, scores, confidence=1.0)
 
 
 def test_a_box_without_neighbours_is_refused() -> None:
     """Where l1 leaves no user a whole step of linf, no pair of the box says anything: that is said, not a bound of 0."""
     sensitivity = dps.Sensitivity(relation="replace_one", monotone=False, l1=1.0, uniform=True)
-    with pytest.raises(dps.InvalidRequest, match="no user changes a score by linf=1 within"):
+    with pytest.raises(dps.errors.InvalidRequest, match="no user changes a score by linf=1 within"):
         dps.verify.worst_case(dps.PermuteAndFlip(epsilon=1.0, sensitivity=sensitivity))
 
 
@@ -137,9 +137,9 @@ def test_honest_noise_is_not_convicted() -> None:
 def test_what_cannot_be_compared_is_refused() -> None:
     """Objects, mixtures, nothing, and a seed for somebody else's noise raise InvalidRequest."""
     for released in (object(), (1, 2.0), None, {"a": 1}):
-        with pytest.raises(dps.InvalidRequest, match="the function released"):
+        with pytest.raises(dps.errors.InvalidRequest, match="the function released"):
             verify.lower_bound({1: released, 2: released}.__getitem__, 1, 2, samples=10)
-    with pytest.raises(dps.InvalidRequest, match="leave it out"):
+    with pytest.raises(dps.errors.InvalidRequest, match="leave it out"):
         verify.lower_bound(lambda _: 1, 1, 2, samples=10, rng=np.random.default_rng(1))
 
 

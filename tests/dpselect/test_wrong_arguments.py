@@ -12,6 +12,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.calibration import calibrate_count
 from accounting.convert.adaptive_composition import adaptive_composition
+from dpselect.plan import TopKRequest, calibrated, fitted
 
 A: Any = acc
 D: Any = dps
@@ -34,69 +35,69 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
         "family must be a function .* not int: pass",
     ),
     "calibrated": (
-        lambda: D.calibrated(lambda e: acc.BoundedRange(epsilon=e), BUDGET),
-        dps.InvalidRequest,
+        lambda: calibrated(lambda e: acc.BoundedRange(epsilon=e), BUDGET),
+        dps.errors.InvalidRequest,
         "family returned a BoundedRange, .*: return a mechanism",
     ),
     "calibrated, no function": (
-        lambda: D.calibrated(3, BUDGET),
+        lambda: calibrated(3, BUDGET),
         acc.errors.InvalidArgument,
         "family must be a function .* not int",
     ),
     "calibrated, no budget": (
-        lambda: D.calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), 1.0),
+        lambda: calibrated(lambda e: dps.ExponentialMechanism(epsilon=e), 1.0),
         acc.errors.InvalidArgument,
         "budget must be a Budget, not float: state one",
     ),
-    "Session": (lambda: D.Session(3, "x"), dps.InvalidRequest, "ledger must be an accounting.Ledger, not int: open one"),
+    "Session": (lambda: D.Session(3, "x"), dps.errors.InvalidRequest, "ledger must be an accounting.Ledger, not int: open one"),
     "PrivacyFilter": (lambda: A.PrivacyFilter("b"), acc.errors.InvalidArgument, "budget must be a Budget, not str: state one"),
-    "worst_case": (lambda: D.verify.worst_case(CURVE), dps.InvalidRequest, "mechanism must be .* not BoundedRange: pass"),
+    "worst_case": (lambda: D.verify.worst_case(CURVE), dps.errors.InvalidRequest, "mechanism must be .* not BoundedRange: pass"),
     "worst_case, size": (
         lambda: D.verify.worst_case(EM, candidates="x"),
-        dps.InvalidRequest,
+        dps.errors.InvalidRequest,
         "candidates=<str> must be an integer >= 1",
     ),
     "lower_bound": (
         lambda: D.verify.lower_bound(CURVE, SCORES, SCORES),
-        dps.InvalidRequest,
+        dps.errors.InvalidRequest,
         "mechanism must be .* not BoundedRange: pass",
     ),
     "lower_bound, samples": (
         lambda: D.verify.lower_bound(EM, SCORES, SCORES, samples="x"),
-        dps.InvalidRequest,
+        dps.errors.InvalidRequest,
         "samples=<str> must be an integer >= 10",
     ),
     "lower_bound, confidence": (
         lambda: D.verify.lower_bound(EM, SCORES, SCORES, samples=20, confidence="x"),
-        dps.InvalidRequest,
+        dps.errors.InvalidRequest,
         "confidence='x' must be a number in",
     ),
     "WithValues": (
         lambda: D.WithValues(mechanism="x", noise="laplace", scale=1.0),
-        dps.InvalidMechanism,
+        dps.errors.InvalidMechanism,
         "<str> is not a mechanism: give one",
     ),
     "Scores, labels": (
         lambda: D.Scores([1, 2], sensitivity=dps.Sensitivity(), labels=3),
-        dps.InvalidScores,
+        dps.errors.InvalidScores,
         "labels must be a sequence of names, one per score, not int",
     ),
     "fitted": (
-        lambda: dps.fitted("limited_domain", 1.0, dps.TopKRequest(k=3)),  # type: ignore[arg-type]
-        dps.InvalidRequest,
+        lambda: fitted("limited_domain", 1.0, TopKRequest(k=3)),  # type: ignore[arg-type]
+        dps.errors.InvalidRequest,
         "fitted takes a kind, an accounting.Budget .* not float",
     ),
     "Profile.of_log": (
         lambda: dps.Profile.of_log([1], user="u", item="i", public=True),  # type: ignore[arg-type]
-        dps.InvalidRequest,
+        dps.errors.InvalidRequest,
         "path must name a file, not a list",
     ),
     "a second look forgotten": (
         lambda: TWICE.select(dps.Scores([9, 8], sensitivity=ONCE, labels=["a", "b"], domain="observed")),
-        dps.InvalidRequest,
+        dps.errors.InvalidRequest,
         "have no second look: pass",
     ),
-    "Scores.ranked": (lambda: D.Scores.ranked(SCORES, "x"), dps.InvalidRequest, "count=<str> must be an integer >= 1"),
+    "Scores.ranked": (lambda: D.Scores.ranked(SCORES, "x"), dps.errors.InvalidRequest, "count=<str> must be an integer >= 1"),
     "adaptive_composition": (
         lambda: adaptive_composition(cast(Any, 3), 1e-6),
         acc.errors.InvalidArgument,

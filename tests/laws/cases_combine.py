@@ -35,7 +35,7 @@ CASES += [
 
 CASES += [
     Case(
-        dps.JointQuantiles(quantiles=quantiles, low=0, high=2, step=1, epsilon=1.5, relation=relation, spread=1),
+        dps.mechanisms.JointQuantiles(quantiles=quantiles, low=0, high=2, step=1, epsilon=1.5, relation=relation, spread=1),
         ((3, 3),),
         rounds=1000,
     )

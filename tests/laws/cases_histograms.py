@@ -57,7 +57,7 @@ CASES += [
 
 
 CASES += [
-    Case(dps.TopOfGroups(k=k, mechanism=mechanism), ((2, 3), (3, 2)), domain=domain)  # type: ignore[arg-type]
+    Case(dps.mechanisms.TopOfGroups(k=k, mechanism=mechanism), ((2, 3), (3, 2)), domain=domain)  # type: ignore[arg-type]
     for k, mechanism, domain in (
         (1, _FIND, "observed"),
         (2, dps.OneshotTopK(k=2, noise="gaussian", scale=1.5, sensitivity=TWO), "public"),

@@ -27,7 +27,17 @@ from dpselect import pate
 from dpselect.cli.app import app
 from dpselect.continual import Horizon
 from dpselect.pate.labelling import Labelling
-from dpselect.plan import Groups, Profile, plan_horizon, plan_runs
+from dpselect.plan import (
+    Groups,
+    Profile,
+    TopKRequest,
+    calibrated,
+    default_choice,
+    default_mechanism,
+    fitted,
+    plan_horizon,
+    plan_runs,
+)
 from dpselect.release.session import Schedule
 
 # -- doors that charge a ledger -----------------------------------------------------------------------------------------------
@@ -37,7 +47,7 @@ FEW = dps.Sensitivity.of_counts(items_per_user=3)
 STABLE = dps.StableTopK(kbar=3, rho=0.01, failure_delta=1e-7)
 HISTOGRAM = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=FEW)  # gaussian: half of its delta is for means
 OBSERVED = dps.Scores([9000, 5000], labels=["zoo", "park"], sensitivity=FEW, domain="observed")
-QUANTILES = dps.JointQuantiles(quantiles=(0.5,), low=0, high=10, step=1, epsilon=0.3)
+QUANTILES = dps.mechanisms.JointQuantiles(quantiles=(0.5,), low=0, high=10, step=1, epsilon=0.3)
 RUNS = dps.RepeatAndSelect(
     base=acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-7),
     distribution=acc.curves.PoissonRuns(mean=2.0),
@@ -61,7 +71,7 @@ def _schedule(session: dps.Session, _: Path) -> None:
     kept = session.schedule([(2, STABLE), (1, QUANTILES)])
     kept.select(STABLE, COUNTS)
     kept.select(STABLE, COUNTS)
-    with pytest.raises(dps.InvalidRequest, match="no run"):
+    with pytest.raises(dps.errors.InvalidRequest, match="no run"):
         kept.select(STABLE, COUNTS)
 
 
@@ -208,7 +218,7 @@ def test_topk_takes_the_share_that_it_states_of_both_parts(form: str, tmp_path: 
 
 # -- doors that find what a budget pays for -----------------------------------------------------------------------------------
 
-REQUEST = dps.TopKRequest(k=3)
+REQUEST = TopKRequest(k=3)
 LOOK = Profile.zipf(1.0, items=200, users=5000)
 MODEL = pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8)
 ARRIVING = Profile.zipf(1.0, 20, 100).arriving(2)
@@ -236,15 +246,15 @@ def _rounds(budget: acc.Budget) -> Curves:
 
 
 FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
-    "calibrated": lambda budget: [dps.calibrated(_stable(budget), budget).curve],
-    "fitted": lambda budget: [dps.fitted("limited_domain", budget, REQUEST).curve],
-    "default_mechanism": lambda budget: [dps.default_mechanism(budget, REQUEST).curve],
-    "default_choice": lambda budget: [dps.default_choice(budget, REQUEST).mechanism.curve],
+    "calibrated": lambda budget: [calibrated(_stable(budget), budget).curve],
+    "fitted": lambda budget: [fitted("limited_domain", budget, REQUEST).curve],
+    "default_mechanism": lambda budget: [default_mechanism(budget, REQUEST).curve],
+    "default_choice": lambda budget: [default_choice(budget, REQUEST).mechanism.curve],
     "default_mechanism of groups": lambda budget: [
-        dps.default_mechanism(budget, REQUEST, kind="limited_domain", max_groups_per_user=2, discover=True).curve
+        default_mechanism(budget, REQUEST, kind="limited_domain", max_groups_per_user=2, discover=True).curve
     ],
     "default_choice of groups": lambda budget: [
-        dps.default_choice(budget, REQUEST, max_groups_per_user=2, discover=True).mechanism.curve
+        default_choice(budget, REQUEST, max_groups_per_user=2, discover=True).mechanism.curve
     ],
     "plan": _planned,
     "plan of groups": partial(_planned, groups=Groups(count=3, max_groups_per_user=2)),

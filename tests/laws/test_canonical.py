@@ -253,7 +253,7 @@ def test_joint_cut_is_public_and_rarely_met() -> None:
 )
 def test_canonical_refuses(arguments: dict[str, object]) -> None:
     """gamma outside [1/2, 1], Gaussian noise and empty selections are refused at construction."""
-    with pytest.raises(dps.InvalidMechanism):
+    with pytest.raises(dps.errors.InvalidMechanism):
         CanonicalTopK(**{"k": 2, "epsilon": 1.0, **arguments})
 
 
@@ -262,16 +262,16 @@ def test_inputs_outside_the_proof_are_refused(mechanism: dps.Mechanism) -> None:
     """Other relations, wider sensitivities, observed domains and too few candidates raise before anything is drawn."""
     with pytest.raises(acc.RelationMismatch):
         mechanism.select(counts([1, 2, 3], REPLACED))
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         mechanism.select(counts([1, 2, 3], dps.Sensitivity(monotone=False)))
     with pytest.raises(dps.errors.DomainMismatch):
         mechanism.select(dps.Scores([1, 2, 3], sensitivity=COUNTS, domain="observed"))
-    with pytest.raises(dps.InvalidRequest):
+    with pytest.raises(dps.errors.InvalidRequest):
         mechanism.select(counts([1]))
 
 
 def test_a_set_probability_needs_k_positions() -> None:
     """A subset of another size, with repeats or out of range is refused."""
     for subset in ([0], [0, 0], [0, 7], [0, 1, 2]):
-        with pytest.raises(dps.InvalidRequest):
+        with pytest.raises(dps.errors.InvalidRequest):
             CanonicalTopK(k=2, epsilon=1.0).set_probability(counts([1, 2, 3]), subset)

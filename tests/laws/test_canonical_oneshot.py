@@ -111,7 +111,7 @@ def test_utility_bound_is_below_the_exact_probability() -> None:
         bound = mechanism.true_set_bound(gap, 5)
         assert bound <= law[3, 4] + law[4, 3]
     assert bound > 0.999
-    with pytest.raises(dps.InvalidRequest):
+    with pytest.raises(dps.errors.InvalidRequest):
         OneshotTopK(k=2, noise="gumbel", scale=1.7).true_set_bound(1.0, 5)
 
 
@@ -136,5 +136,5 @@ def test_values_have_no_probabilities_and_no_batch() -> None:
     mechanism = OneshotTopK(k=1, noise="laplace", scale=1.0, value_scale=3.0)
     with pytest.raises(dps.errors.NoClosedForm, match="cell_probabilities"):
         mechanism.probabilities(counts([1, 2]))
-    with pytest.raises(dps.InvalidRequest, match="value_scale"):
+    with pytest.raises(dps.errors.InvalidRequest, match="value_scale"):
         mechanism.select_many([[1, 2]])

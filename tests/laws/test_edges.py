@@ -92,11 +92,11 @@ def test_rows_and_scores_have_the_same_clamped_gaps() -> None:
 def test_utilities_are_refused(mechanism: dps.Mechanism, domain: Domain) -> None:
     """Where a missing candidate counts as 0, scores that may be negative are refused, in draws, laws and matrices."""
     scores = Scores([2**62, 2**62 - (2**63 - 1)], sensitivity=mechanism.covers, kind="utilities", domain=domain)
-    refusal = dps.InvalidScores if mechanism.takes_observed else (dps.InvalidScores, dps.errors.DomainMismatch)
+    refusal = dps.errors.InvalidScores if mechanism.takes_observed else (dps.errors.InvalidScores, dps.errors.DomainMismatch)
     for call in (mechanism.select, mechanism.probabilities):
         with pytest.raises(refusal):
             call(scores)
-    with pytest.raises(dps.InvalidScores, match="negative"):
+    with pytest.raises(dps.errors.InvalidScores, match="negative"):
         mechanism.select_many([[3, 1, 0], [3, 1, -1]])
     assert len(mechanism.select_many([[3, 1, 0], [3, 1, 1]])) == 2
 
@@ -115,7 +115,7 @@ TOO_LARGE: list[Callable[[], object]] = [
 @pytest.mark.parametrize("build", TOO_LARGE)
 def test_sizes_beyond_memory_are_refused(build: Callable[[], object]) -> None:
     """A k or kbar above 10,000,000 is refused when it is configured, by name and with the rule."""
-    with pytest.raises(dps.InvalidMechanism, match=r"\.(k|kbar)=\d+ is refused: .*10000000.*10,000,000"):
+    with pytest.raises(dps.errors.InvalidMechanism, match=r"\.(k|kbar)=\d+ is refused: .*10000000.*10,000,000"):
         build()
 
 

@@ -222,16 +222,16 @@ def test_releases_of_the_exact_sampler_have_the_law(k: int | None) -> None:
 def test_wrong_settings_are_refused(fields: dict[str, Any]) -> None:
     """No bound on a user's items, another noise, or numbers outside their domain raise InvalidMechanism."""
     usual: dict[str, Any] = {"scale": 1.0, "delta": 1e-6, "sensitivity": dps.Sensitivity(l0=1)}
-    with pytest.raises(dps.InvalidMechanism):
+    with pytest.raises(dps.errors.InvalidMechanism):
         dps.SparseHistogram(**{**usual, **fields})
 
 
 def test_wider_users_are_refused() -> None:
     """A mechanism for two items per user refuses scores of three, and utilities, before anything is drawn."""
     mechanism = histogram(dps.Sensitivity(l0=2))
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         mechanism.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(l0=3)))
-    with pytest.raises(dps.InvalidScores):
+    with pytest.raises(dps.errors.InvalidScores):
         mechanism.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(l0=2), kind="utilities"))
 
 
@@ -254,7 +254,7 @@ def test_one_shot_values_are_those_of_the_noise_that_chose(noise: str) -> None:
 def test_values_that_nothing_pays_for_are_refused(fields: dict[str, Any]) -> None:
     """Values of other noises, twice, or of users without a bound raise InvalidMechanism."""
     usual: dict[str, Any] = {"k": 1, "noise": "laplace", "scale": 1.0, "sensitivity": dps.Sensitivity(l0=1), "values": True}
-    with pytest.raises(dps.InvalidMechanism):
+    with pytest.raises(dps.errors.InvalidMechanism):
         dps.OneshotTopK(**{**usual, **fields})
 
 
@@ -306,22 +306,22 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
     wider = dps.Sensitivity.of_counts(items_per_user=3)
     replaced = dps.OneshotTopK(k=1, noise="gaussian", scale=1.0, sensitivity=dps.Sensitivity.of_counts("replace_one", 1))
     for fields in ({"discovery": SELECT}, {"selection": replaced}, {"candidates": 1}):
-        with pytest.raises(dps.InvalidMechanism):
+        with pytest.raises(dps.errors.InvalidMechanism):
             dps.DiscoverThenSelect(**{"discovery": FIND, "selection": SELECT, "candidates": 5, **fields})  # type: ignore[arg-type]
     mechanism = dps.DiscoverThenSelect(discovery=FIND, selection=SELECT, candidates=5)
     look = dps.SecondLook(lambda _: pytest.fail("asked"), wider)  # type: ignore[arg-type, return-value]
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         mechanism.check(dps.Scores([9, 8], labels=["a", "b"], sensitivity=FEW, second=look))
     wrong = dps.SecondLook(lambda labels: dps.Scores([1] * len(labels), labels=labels[::-1], sensitivity=FEW), FEW)
-    with pytest.raises(dps.InvalidScores):
+    with pytest.raises(dps.errors.InvalidScores):
         wrong.scores(["a", "b"])
     found = dps.SecondLook(lambda labels: dps.Scores([1] * len(labels), labels=labels, sensitivity=wider), FEW)
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         found.scores(["a", "b"])
-    with pytest.raises(dps.InvalidScores):
+    with pytest.raises(dps.errors.InvalidScores):
         dps.Scores([1], sensitivity=FEW, second=wrong)
     for asked, declared in ((None, FEW), (lambda _: dps.Scores([1]), 1.0)):
-        with pytest.raises(dps.InvalidScores, match="takes a function"):
+        with pytest.raises(dps.errors.InvalidScores, match="takes a function"):
             dps.SecondLook(asked, declared)  # type: ignore[arg-type]
 
 
@@ -334,7 +334,7 @@ def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
         candidates=5,
     )
     mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=whole, domain="observed"))
-    with pytest.raises(dps.InvalidRequest, match="clipped anew, to 1,"):
+    with pytest.raises(dps.errors.InvalidRequest, match="clipped anew, to 1,"):
         mechanism.check(dps.Scores([9.0, 8.0], labels=["a", "b"], sensitivity=less, domain="observed"))
 
 

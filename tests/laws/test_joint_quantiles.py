@@ -24,12 +24,12 @@ from test_quantile import neighbours
 SEVERAL = ((0.5,), (0.25, 0.5), (0.2, 0.4, 0.9))
 
 
-def joint(quantiles: Any, relation: Any = "add_remove", epsilon: float = 1.0) -> dps.JointQuantiles:
+def joint(quantiles: Any, relation: Any = "add_remove", epsilon: float = 1.0) -> dps.mechanisms.JointQuantiles:
     """Four points."""
-    return dps.JointQuantiles(quantiles=quantiles, low=0, high=3, step=1, epsilon=epsilon, relation=relation, spread=1)
+    return dps.mechanisms.JointQuantiles(quantiles=quantiles, low=0, high=3, step=1, epsilon=epsilon, relation=relation, spread=1)
 
 
-def losses(mechanism: dps.JointQuantiles, data: list[int]) -> np.ndarray:
+def losses(mechanism: dps.mechanisms.JointQuantiles, data: list[int]) -> np.ndarray:
     """Of all rising tuples, by the definition in the paper: users too many or too few, in parts of a user."""
     cuts, found = [0.0, *mechanism.quantiles, 1.0], []
     shares = [Fraction(repr(b)) - Fraction(repr(a)) for a, b in itertools.pairwise(cuts)]
@@ -84,7 +84,7 @@ def test_one_quantile_has_the_law_of_the_exponential_mechanism() -> None:
     for q, relation, data in itertools.product((0.5, 0.3), ("add_remove", "replace_one"), ([], [0, 0, 3], [1, 1, 2, 3])):
         mechanism, whole = joint((q,), relation), Fraction(repr(q)).denominator
         alone = dps.ExponentialMechanism(
-            epsilon=1.0, sensitivity=dps.Quantile(q=q, low=0, high=3, step=1, relation=relation).sensitivity
+            epsilon=1.0, sensitivity=dps.mechanisms.Quantile(q=q, low=0, high=3, step=1, relation=relation).sensitivity
         )
         distance = [-abs(whole * sum(x < point for x in data) - round(whole * q) * len(data)) for point in range(4)]
         expected = alone.probabilities(dps.Scores(distance, sensitivity=alone.covers, kind="utilities"))
@@ -159,7 +159,7 @@ def test_many_points_and_users_are_near_the_true_quantiles() -> None:
     """A thousand users on 10^12 points, nine deciles: each within what 60 users span, but for a chance below e^-12."""
     values = np.random.default_rng(3).normal(50, 10, 1000)
     shares = tuple(round(0.1 * i, 1) for i in range(1, 10))
-    deciles = dps.JointQuantiles(quantiles=shares, low=0, high=1000, step=1e-9, epsilon=4.0)
+    deciles = dps.mechanisms.JointQuantiles(quantiles=shares, low=0, high=1000, step=1e-9, epsilon=4.0)
     found = deciles.values(deciles.select(deciles.scores(values)))
     low, high = np.quantile(values, np.array(shares) - 0.06), np.quantile(values, np.array(shares) + 0.06)
     assert (low < found).all()
@@ -178,11 +178,11 @@ def test_the_largest_epsilon_is_still_drawn() -> None:
 def test_a_number_that_many_have_is_released() -> None:
     """All users but one in a hundred at 40: every quantile in between is 40, and the parts of a point are equally likely."""
     values = [1.0] * 5 + [40.0] * 990 + [99.0] * 5
-    mechanism = dps.JointQuantiles(quantiles=(0.1, 0.5, 0.9), low=0, high=100, step=0.5, epsilon=2.0)
+    mechanism = dps.mechanisms.JointQuantiles(quantiles=(0.1, 0.5, 0.9), low=0, high=100, step=0.5, epsilon=2.0)
     scores = mechanism.scores(values)
     assert mechanism.values(mechanism.select(scores)) == (40.0, 40.0, 40.0)
     assert scores.size == 201 * 256 == mechanism.least_candidates
-    counts = dps.JointQuantiles(quantiles=(0.5,), low=0, high=1, step=1, epsilon=1.0, spread=4)
+    counts = dps.mechanisms.JointQuantiles(quantiles=(0.5,), low=0, high=1, step=1, epsilon=1.0, spread=4)
     spread = counts.scores([1.0] * 4000, rng=np.random.default_rng(4)).dense()
     assert (
         misfit([place for place, count in enumerate(spread.tolist()) for _ in range(count)], dict.fromkeys(range(4, 8), 0.25))
@@ -209,26 +209,30 @@ def test_a_number_that_many_have_is_released() -> None:
 def test_wrong_settings_are_refused(fields: dict[str, Any]) -> None:
     """Numbers outside their domain raise InvalidMechanism."""
     usual: dict[str, Any] = {"quantiles": (0.5,), "low": 0, "high": 3, "step": 1, "epsilon": 1.0}
-    with pytest.raises(dps.InvalidMechanism):
-        dps.JointQuantiles(**{**usual, **fields})
+    with pytest.raises(dps.errors.InvalidMechanism):
+        dps.mechanisms.JointQuantiles(**{**usual, **fields})
 
 
 def test_wrong_numbers_are_refused() -> None:
     """NaN, fractions of users, other grids, tinier epsilons, foreign selections: before anything is drawn."""
     mechanism = joint((0.5, 0.75))
-    with pytest.raises(dps.InvalidScores):
+    with pytest.raises(dps.errors.InvalidScores):
         mechanism.scores([np.nan])
-    refused = (([0.5, 1, 1, 1], dps.InvalidScores), ([1, 2, 3], dps.InvalidRequest), ([2**41, 0, 0, 0], dps.InvalidScores))
+    refused = (
+        ([0.5, 1, 1, 1], dps.errors.InvalidScores),
+        ([1, 2, 3], dps.errors.InvalidRequest),
+        ([2**41, 0, 0, 0], dps.errors.InvalidScores),
+    )
     for counts, error in refused:
         with pytest.raises(error):
             mechanism.check(dps.Scores(counts, sensitivity=mechanism.covers))
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         mechanism.check(dps.Scores([1, 2, 3, 4], sensitivity=dps.Sensitivity()))
-    with pytest.raises(dps.InvalidMechanism, match="raise it"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="raise it"):
         joint((0.5,), epsilon=5e-324).check(mechanism.scores([1]))
     for indices in ((4, 5), (0,), ()):
-        with pytest.raises(dps.InvalidRequest):
+        with pytest.raises(dps.errors.InvalidRequest):
             mechanism.values(dps.Selection(indices=indices, ordered=True))
-    with pytest.raises(dps.InvalidRequest):
+    with pytest.raises(dps.errors.InvalidRequest):
         mechanism.values([1, 3])  # type: ignore[arg-type]
     assert mechanism.values(dps.Selection(indices=(1, 3), ordered=True)) == (1.0, 3.0)

@@ -14,6 +14,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.noise import by_name
+from dpselect.plan import TopKRequest
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.learn import Informed, Learning, LearnThenSelect, _likely, _quantiles
 from dpselect.plan.profile import Profile
@@ -292,7 +293,7 @@ def test_the_histogram_attains_its_price(relation: acc.arguments.Relation) -> No
 def test_nothing_is_lost_on_an_empty_log() -> None:
     """With little or much noise, users or none, the numbers are finite and within bounds: what was charged for is drawn."""
     rng = np.random.default_rng(5)
-    informed = Informed.of(acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=5))
+    informed = Informed.of(acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=5))
     assert informed is not None
     for epsilon, relation in itertools.product((1e-300, 1e-4, 0.03, 40.0), ("add_remove", "replace_one")):
         learning = Learning(epsilon=epsilon, relation=relation)
@@ -319,7 +320,7 @@ def test_noise_that_is_negative_everywhere_describes_users(deviation: float, use
 )
 def test_numbers_that_no_log_has_are_refused(stated: dict[str, Any]) -> None:
     """Before anything is charged, in words."""
-    with pytest.raises(dps.InvalidRequest, match=r"must be .*10\^15"):
+    with pytest.raises(dps.errors.InvalidRequest, match=r"must be .*10\^15"):
         Profile.typical(stated.get("users"), stated.get("items_per_user"))
 
 
@@ -341,7 +342,7 @@ def test_learning_and_answer_are_within_the_budget(budget: acc.Budget, candidate
     """What is charged for both is within what was stated, nearly all of it, and 5 % more for the answer would not be."""
     if candidates is None and budget.delta == 0:
         return
-    request = dps.TopKRequest(k=5, candidates=candidates, releases=releases)
+    request = TopKRequest(k=5, candidates=candidates, releases=releases)
     informed = Informed.of(budget, request)
     assert informed is not None
     curve = informed.item.curve
@@ -361,7 +362,7 @@ def test_learning_and_answer_are_within_the_budget(budget: acc.Budget, candidate
 def test_counts_of_public_items_leave_room_for_learning(epsilon: float, relation: acc.arguments.Relation) -> None:
     """The costs that fit the choices and the sum are of one account: two would differ in the eighth digit, and learn nothing."""
     budget, whole = acc.Budget(epsilon=epsilon, delta=1e-6), dps.Sensitivity.of_counts(relation)
-    informed = Informed.of(budget, dps.TopKRequest(k=3, candidates=7, counts=0.1, recounted=True, sensitivity=whole))
+    informed = Informed.of(budget, TopKRequest(k=3, candidates=7, counts=0.1, recounted=True, sensitivity=whole))
     assert informed is not None
     assert 0.99 * epsilon < budget.cost(informed.item.curve) <= epsilon
 
@@ -369,7 +370,7 @@ def test_counts_of_public_items_leave_room_for_learning(epsilon: float, relation
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 def test_what_may_be_chosen_is_what_was_paid_for(budget: acc.Budget) -> None:
     """The curve of every choice is at most the dearest of the options, at every order and at every epsilon."""
-    informed = Informed.of(budget, dps.TopKRequest(k=5, candidates=500), order=False)
+    informed = Informed.of(budget, TopKRequest(k=5, candidates=500), order=False)
     assert informed is not None
     orders = np.geomspace(1.01, 500, 40)
     dearest = np.max([option.rdp(orders) for option in informed.item.options], axis=0)
@@ -390,7 +391,7 @@ def test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid(turn
     few = dps.Sensitivity.of_counts(items_per_user=2)
     made = [dps.SparseHistogram(k=5, scale=scale, delta=delta, sensitivity=few) for scale, delta in ((8.0, 1e-6), (9.0, 3e-6))]
     choices = tuple(Choice(mechanism, 2) for mechanism in (made[::-1] if turned else made))
-    (paid,) = Candidates(dps.TopKRequest(k=5, sensitivity=few), choices).curves
+    (paid,) = Candidates(TopKRequest(k=5, sensitivity=few), choices).curves
     assert paid.delta0 == 3e-6
     assert made[0].curve.rho <= paid.rho <= (1 + 1e-12) * made[0].curve.rho
 
@@ -398,7 +399,7 @@ def test_of_gaussian_choices_the_dearest_and_the_likeliest_failure_are_paid(turn
 @pytest.mark.slow
 def test_nothing_is_learnt_of_what_is_declared() -> None:
     """Users and items that are declared are not drawn for, and cost nothing."""
-    budget, request = acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=5, candidates=500)
+    budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=5, candidates=500)
     both, users, items = (Informed.of(budget, request, **known) for known in ({}, {"users": 9e3}, {"items_per_user": 4.0}))
     assert both is not None
     assert users is not None
@@ -415,7 +416,7 @@ def test_nothing_is_learnt_of_what_is_declared() -> None:
 
 def test_learnt_numbers_are_near() -> None:
     """Of 20,000 users at epsilon .03 the number is good to 3 % and the median to a quarter doubling (fixed seed)."""
-    informed = Informed.of(acc.Budget(epsilon=1.0, delta=1e-6), dps.TopKRequest(k=5))
+    informed = Informed.of(acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=5))
     assert informed is not None
     items = np.arange(20_000) % 100 + 1
     found = informed.item.learning.learn(items, Profile.typical(), rng=np.random.default_rng(7))

@@ -123,7 +123,7 @@ def test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons(candidates: i
     """The ledger asks for laplace noise where the release alone would take gaussian: users are then clipped in the l1 norm."""
     budget, stated = acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), acc.Budget(epsilon=0.25, delta=2.5e-7)
     request = TopKRequest(k=3, candidates=candidates, counts=0.1, recounted=True, share=BudgetShare.of(stated, 1, budget))
-    mechanism = dps.default_choice(stated, request).mechanism
+    mechanism = default_choice(stated, request).mechanism
     assert isinstance(mechanism, dps.WithValues)
     assert mechanism.noise == "laplace"
     price = budget.price(mechanism.curve)

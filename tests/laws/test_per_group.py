@@ -167,7 +167,7 @@ def test_what_is_not_halved_pays_for_both_users() -> None:
     paid = choice.curve + 2 * acc.LaplaceDP(epsilon=0.25) + 2 * acc.LaplaceDP(epsilon=lost.most_lost / 8)
     assert dps.PerGroup(mechanism=lost, max_groups_per_user=1).curve.epsilon(1e-6) == pytest.approx(paid.epsilon(1e-6), rel=1e-7)
     mechanism = dps.PerGroup(mechanism=plain, max_groups_per_user=1, uniform=True)
-    with pytest.raises(dps.SensitivityMismatch, match="uniform"):
+    with pytest.raises(dps.errors.SensitivityMismatch, match="uniform"):
         mechanism.check(grouped([[1, 2]], 1, wide))
     mechanism.check(grouped([[1, 2]], 1, SHARED))
     again, other = (dps.SecondLook(lambda _: dps.Scores([1]), one) for one in (SHARED, wide))
@@ -179,7 +179,7 @@ def test_what_is_not_halved_pays_for_both_users() -> None:
         if passes:
             both.check(groups)
         else:
-            with pytest.raises(dps.SensitivityMismatch, match="uniform"):
+            with pytest.raises(dps.errors.SensitivityMismatch, match="uniform"):
                 both.check(groups)
 
 
@@ -199,7 +199,7 @@ def test_a_second_look_must_be_at_uniform_shares_too() -> None:
         if uniform:
             mechanism.check(asked)
             continue
-        with pytest.raises(dps.SensitivityMismatch, match="priced for uniform shares"):
+        with pytest.raises(dps.errors.SensitivityMismatch, match="priced for uniform shares"):
             mechanism.select(asked)
 
 
@@ -306,16 +306,16 @@ def test_discovered_groups_are_drawn_as_their_law_says() -> None:
     assert {one.groups for one in drawn} <= {(), ("a",), ("b",), ("a", "b")}
     assert repr(scores) == "GroupedScores(max_groups_per_user=2)"
     listed = grouped([[1, 2]], 2)
-    with pytest.raises(dps.InvalidRequest, match="leave discovery out"):
+    with pytest.raises(dps.errors.InvalidRequest, match="leave discovery out"):
         FOUND.check(listed)
     with pytest.raises(dps.errors.DomainMismatch, match="read off private data"):
         dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.8), max_groups_per_user=2).check(scores)
-    with pytest.raises(dps.InvalidScores, match="labelled by the groups"):
+    with pytest.raises(dps.errors.InvalidScores, match="labelled by the groups"):
         dps.mechanisms.GroupedScores({"a": dps.Scores([1], sensitivity=S)}, max_groups_per_user=2, presence=scores.presence)
     wide = dps.PermuteAndFlip(epsilon=0.8, sensitivity=dps.Sensitivity(relation="replace_one"))
-    with pytest.raises(dps.InvalidMechanism, match="different relations"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="different relations"):
         dps.PerGroup(mechanism=wide, max_groups_per_user=2, discovery=FIND)
-    with pytest.raises(dps.InvalidMechanism, match="finds nothing"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="finds nothing"):
         dps.PerGroup(mechanism=FOUND.mechanism, max_groups_per_user=2, discovery=FOUND.mechanism)
 
 
@@ -382,17 +382,17 @@ def test_a_session_charges_all_groups_at_once(tmp_path: Path) -> None:
 def test_groups_that_no_proof_covers_are_refused() -> None:
     """More groups per user, wider users in any one group, other mechanisms, and rounds: nothing is drawn or charged."""
     mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.3), max_groups_per_user=2)
-    with pytest.raises(dps.SensitivityMismatch, match="max_groups_per_user=3"):
+    with pytest.raises(dps.errors.SensitivityMismatch, match="max_groups_per_user=3"):
         mechanism.check(grouped([[1, 2]], 3))
-    with pytest.raises(dps.SensitivityMismatch, match="wider"):
+    with pytest.raises(dps.errors.SensitivityMismatch, match="wider"):
         mechanism.check(grouped([[1, 2]], 2, dps.Sensitivity(linf=2.0)))
-    with pytest.raises(dps.InvalidRequest, match="wrap it in PerGroup"):
+    with pytest.raises(dps.errors.InvalidRequest, match="wrap it in PerGroup"):
         dps.PermuteAndFlip(epsilon=0.3).check(grouped([[1, 2]], 2))
-    with pytest.raises(dps.InvalidRequest, match="call select"):
+    with pytest.raises(dps.errors.InvalidRequest, match="call select"):
         mechanism.check_many(grouped([[1, 2]], 2))
-    with pytest.raises(dps.InvalidMechanism, match="selects no items"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="selects no items"):
         dps.PerGroup(mechanism=mechanism, max_groups_per_user=2)
-    with pytest.raises(dps.InvalidMechanism, match="max_groups_per_user"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="max_groups_per_user"):
         dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.3), max_groups_per_user=0)
 
 
@@ -411,7 +411,7 @@ def test_groups_that_no_proof_covers_are_refused() -> None:
 )
 def test_groups_that_are_none_are_refused(groups: Any, most: Any) -> None:
     """No groups, odd names, no Scores, mixed forms, or no bound raise InvalidScores without showing a number of theirs."""
-    with pytest.raises(dps.InvalidScores):
+    with pytest.raises(dps.errors.InvalidScores):
         dps.mechanisms.GroupedScores(groups, max_groups_per_user=most)
 
 

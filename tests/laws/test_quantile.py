@@ -31,9 +31,9 @@ def neighbours(relation: str) -> list[tuple[list[int], list[int]]]:
     return found
 
 
-def grid(q: float, relation: Any) -> dps.Quantile:
+def grid(q: float, relation: Any) -> dps.mechanisms.Quantile:
     """Four points."""
-    return dps.Quantile(q=q, low=0, high=3, step=1, relation=relation)
+    return dps.mechanisms.Quantile(q=q, low=0, high=3, step=1, relation=relation)
 
 
 @pytest.mark.parametrize("q", SHARES)
@@ -62,7 +62,7 @@ def test_no_pair_is_told_apart_beyond_the_curve(member: Any, relation: str, q: f
 
 def test_scores_are_what_the_definition_says() -> None:
     """Minus the distance of q n from the users below up to those at most there, in parts of a user; numbers outside are moved."""
-    quantile = dps.Quantile(q=0.25, low=-1.0, high=1.0, step=0.5)
+    quantile = dps.mechanisms.Quantile(q=0.25, low=-1.0, high=1.0, step=0.5)
     values = [-7.0, -0.5, -0.4, 0.2, 1.0, 99.0, 0.0]
     points = -1 + 0.5 * np.arange(5)
     clipped = -1 + 0.5 * np.floor((np.clip(values, -1, 1) + 1) / 0.5)
@@ -75,7 +75,7 @@ def test_scores_are_what_the_definition_says() -> None:
 
 def test_a_number_belongs_to_the_last_point_that_is_not_above_it() -> None:
     """Neither the nearest point nor the next one: between two points all numbers score as the lower of them, by hand."""
-    quantile = dps.Quantile(q=0.5, low=0.0, high=4.0, step=1.0)
+    quantile = dps.mechanisms.Quantile(q=0.5, low=0.0, high=4.0, step=1.0)
     lowest = quantile.scores([1.0, 1.0, 3.0]).dense().tolist()
     assert quantile.scores([1.01, 1.99, 3.75]).dense().tolist() == lowest == [-3, 0, -1, -1, -3]
     assert quantile.scores([0.99, 1.99, 3.75]).dense().tolist() != lowest
@@ -95,7 +95,7 @@ def test_it_is_drawn_as_its_law_says(rng: Any) -> None:
 
 def test_a_number_that_many_have_is_chosen() -> None:
     """All users but one in a hundred at 40, of 10^6 points: the median is 40 and not one of those beyond."""
-    median = dps.Quantile(q=0.5, low=0, high=1000, step=0.001)
+    median = dps.mechanisms.Quantile(q=0.5, low=0, high=1000, step=0.001)
     mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=median.sensitivity)
     values = [1.0] * 5 + [40.0] * 990 + [99.0] * 5
     assert median.value(mechanism.select(median.scores(values))) == 40.0
@@ -104,7 +104,7 @@ def test_a_number_that_many_have_is_chosen() -> None:
 def test_many_points_and_users_are_near_the_true_quantile() -> None:
     """A thousand users on 10^12 points: within what 40 users of them span, but for a chance below e^-44."""
     values = np.random.default_rng(3).normal(50, 10, 1000)
-    quantile = dps.Quantile(q=0.9, low=0, high=1000, step=1e-9)
+    quantile = dps.mechanisms.Quantile(q=0.9, low=0, high=1000, step=1e-9)
     mechanism = dps.ExponentialMechanism(epsilon=2.0, sensitivity=quantile.sensitivity)
     found = quantile.value(mechanism.select(quantile.scores(values)))
     low, high = np.quantile(values, [0.86, 0.94])
@@ -117,14 +117,14 @@ def test_many_points_and_users_are_near_the_true_quantile() -> None:
 )
 def test_wrong_settings_are_refused(fields: dict[str, Any]) -> None:
     """Numbers outside their domain raise InvalidRequest."""
-    with pytest.raises(dps.InvalidRequest):
-        dps.Quantile(**{"q": 0.5, "low": 0, "high": 3, "step": 1, **fields})
+    with pytest.raises(dps.errors.InvalidRequest):
+        dps.mechanisms.Quantile(**{"q": 0.5, "low": 0, "high": 3, "step": 1, **fields})
 
 
 @pytest.mark.filterwarnings("error")
 def test_numbers_near_the_largest_float_are_mapped_in_silence() -> None:
     """A range beyond the floats puts the largest numbers at the last point: a warning would tell of a user."""
-    wide = dps.Quantile(q=0.5, low=-1.7e308, high=1.7e308, step=1e307)
+    wide = dps.mechanisms.Quantile(q=0.5, low=-1.7e308, high=1.7e308, step=1e307)
     assert wide.scores([1.7e308]).ranked(1)[0].tolist() == [wide.points - 1]
 
 
@@ -132,12 +132,12 @@ def test_wrong_numbers_are_refused() -> None:
     """NaN, tables, text and more raise InvalidScores, foreign selections InvalidRequest; narrow mechanisms refuse the scores."""
     quantile = grid(0.5, "add_remove")
     for values in ([np.nan], [[1, 2]], ["a"], [10**400], np.ma.masked_array([1.0, 2.0], [False, True])):
-        with pytest.raises(dps.InvalidScores):
+        with pytest.raises(dps.errors.InvalidScores):
             quantile.scores(values)
     for indices in ((4,), (0, 1), ()):
-        with pytest.raises(dps.InvalidRequest):
+        with pytest.raises(dps.errors.InvalidRequest):
             quantile.value(dps.Selection(indices=indices, ordered=True))
-    with pytest.raises(dps.InvalidRequest):
+    with pytest.raises(dps.errors.InvalidRequest):
         quantile.value(None)  # type: ignore[arg-type]
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         dps.ExponentialMechanism(epsilon=1.0).check(grid(0.9, "add_remove").scores([1]))

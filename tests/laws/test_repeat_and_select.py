@@ -467,9 +467,9 @@ def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
     with pytest.raises(acc.BudgetExceeded):
         session.best_of(tuned(epsilon=3.0), attempt)
     for wrong in ((mechanism, 3), (nested, attempt)):
-        with pytest.raises(dps.InvalidRequest, match="best_of takes"):
+        with pytest.raises(dps.errors.InvalidRequest, match="best_of takes"):
             session.best_of(*wrong)  # type: ignore[arg-type]
-    with pytest.raises(dps.InvalidRequest, match="runs a function"):
+    with pytest.raises(dps.errors.InvalidRequest, match="runs a function"):
         session.select(mechanism, scores)
     assert not seen
     assert session.select(nested, scores).indices
@@ -506,7 +506,7 @@ def test_what_has_no_price_is_refused(fields: dict[str, Any], words: str) -> Non
     for mean in (1.0, math.nan, 1e7, True):
         with pytest.raises(acc.InvalidCurve, match="mean"):
             TruncatedNegativeBinomial.of_mean(mean)
-    with pytest.raises(dps.InvalidRequest, match="callable"):
+    with pytest.raises(dps.errors.InvalidRequest, match="callable"):
         tuned().run(3)  # type: ignore[arg-type]
 
 
@@ -515,6 +515,6 @@ def test_a_curve_of_one_relation_is_repeated_under_no_other(around: Callable[[ac
     """A sampled Gaussian is proved under add_remove only, alone and inside a composition; its best of many runs no less so."""
     base = around(acc.SampledGaussianDP(mu=0.5, rate=0.1))
     law = acc.TruncatedNegativeBinomial.of_mean(5.0)
-    with pytest.raises(dps.InvalidMechanism, match="is not what base"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="is not what base"):
         dps.RepeatAndSelect(base=base, distribution=law, relation="replace_one")
     assert dps.RepeatAndSelect(base=base, distribution=law, relation="add_remove").curve.proved_for == "add_remove"

@@ -227,26 +227,26 @@ def test_what_has_no_second_look_is_refused() -> None:
     """Wider scores than the clip, and a price for what was not looked for; scores within it are taken as they are."""
     mechanism = valued("gaussian", 1.0)
     whole = dps.Scores([5, 4, 3, 1], labels=ITEMS, sensitivity=dps.Sensitivity())
-    with pytest.raises(dps.InvalidRequest, match="second look"):
+    with pytest.raises(dps.errors.InvalidRequest, match="second look"):
         mechanism.check(whole)
-    with pytest.raises(dps.InvalidRequest, match="second look"):
+    with pytest.raises(dps.errors.InvalidRequest, match="second look"):
         mechanism.check_many([[5, 4, 3, 1]])
     within = dps.WithValues(mechanism=dps.OneshotTopK(k=1, noise="gumbel", scale=1.0), noise="gaussian", clip=1.0, scale=1.0)
     assert len(within.select(whole).values or ()) == 1
     tall = dps.Sensitivity(linf=3.0)
     select = dps.OneshotTopK(k=3, noise="gumbel", scale=1.0, sensitivity=tall)
     narrow = dps.WithValues(mechanism=select, noise="laplace", clip=9.0, scale=1.0)
-    with pytest.raises(dps.InvalidRequest, match="second look"):
+    with pytest.raises(dps.errors.InvalidRequest, match="second look"):
         narrow.check(dps.Scores([5, 4, 3, 1], labels=ITEMS, sensitivity=tall))
     # Within the norm of three counts that move by 1, and yet one moves by 2: a Laplace shift that costs more than two (H10).
     steep = dps.Sensitivity(linf=2.0, l1=3.0)
     select = select.model_copy(update={"sensitivity": steep})
-    with pytest.raises(dps.InvalidRequest, match="second look"):
+    with pytest.raises(dps.errors.InvalidRequest, match="second look"):
         narrow.model_copy(update={"mechanism": select}).check(dps.Scores([5, 4, 3, 1], labels=ITEMS, sensitivity=steep))
-    with pytest.raises(dps.InvalidMechanism, match="nothing is clipped"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="nothing is clipped"):
         dps.WithValues(mechanism=SELECT, noise="gaussian", clip=2.0, scale=1.0, lost_scale=1.0)
     histogram = dps.SparseHistogram(scale=1.0, delta=1e-6, sensitivity=dps.Sensitivity(l0=2))
-    with pytest.raises(dps.InvalidMechanism, match="how many items"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="how many items"):
         dps.WithValues(mechanism=histogram, noise="gaussian", clip=1.0, scale=1.0)
 
 
@@ -274,9 +274,9 @@ def test_no_item_of_fewer_users_is_ever_shown(domain: list[str] | None, with_cou
         shown = dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=epsilon, with_counts=with_counts)
         assert "rare" not in shown.items
         assert (set(shown.items) == {"fair", "hit"}) == (epsilon == 50.0)
-    with pytest.raises(dps.InvalidRequest, match="needs a delta"):
+    with pytest.raises(dps.errors.InvalidRequest, match="needs a delta"):
         dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask | {"delta": 0.0, "domain": ["hit", "fair", "rare"]}, epsilon=1.0)
-    with pytest.raises(dps.InvalidRequest, match="use sparse_histogram"):
+    with pytest.raises(dps.errors.InvalidRequest, match="use sparse_histogram"):
         dps.topk(pd.DataFrame(rows, columns=["u", "i"]), **ask, epsilon=1.0, mechanism="limited_domain")
 
 

@@ -399,7 +399,7 @@ def test_failure_probability_agrees_with_the_law(split: float) -> None:
 )
 def test_what_has_no_proof_is_refused(make: Callable[[], dps.Mechanism], says: str) -> None:
     """A configuration without a guarantee cannot be built; the message names the field and the rule."""
-    with pytest.raises(dps.InvalidMechanism, match=says):
+    with pytest.raises(dps.errors.InvalidMechanism, match=says):
         make()
 
 

@@ -77,7 +77,7 @@ def test_a_session_follows_the_law_and_ends() -> None:
     assert misfit(seen, law) > FALSE_ALARM
     closed = OnlineStableQueries(epsilon=1.0, delta=1e-9, c=1).session(rng=rng)
     closed.answer(0)
-    with pytest.raises(dps.InvalidRequest, match="over"):
+    with pytest.raises(dps.errors.InvalidRequest, match="over"):
         closed.answer(10**6)
     assert repr(closed) == "StableSession(asked=1, unstable=1, is_open=False)"
     with pytest.raises(TypeError):
@@ -88,7 +88,7 @@ def test_a_session_follows_the_law_and_ends() -> None:
 def test_a_session_refuses_what_is_no_distance(distance: Any) -> None:
     """A distance is a finite number >= 0; the message does not repeat it."""
     session = OnlineStableQueries(epsilon=1.0, delta=1e-3, c=1).session()
-    with pytest.raises(dps.InvalidScores) as error:
+    with pytest.raises(dps.errors.InvalidScores) as error:
         session.answer(distance)
     assert str(error.value).startswith("distance must be a")
     assert "1.2345" not in str(error.value)
@@ -108,7 +108,7 @@ def test_a_negative_distance_is_refused_before_any_draw(mechanism: dps.Mechanism
         lambda: mechanism.check_many([distances]),
         lambda: mechanism.probabilities(scores),
     ):
-        with pytest.raises(dps.InvalidScores, match="negative"):
+        with pytest.raises(dps.errors.InvalidScores, match="negative"):
             attempt()
 
 

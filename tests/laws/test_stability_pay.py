@@ -101,5 +101,5 @@ def test_spent_counts_the_threshold_once() -> None:
     prices = [mechanism.spent(_as_selection(mechanism, tuple(range(n)))).core_epsilon for n in range(4)]
     assert prices == [0.5, 1.0, 1.5, 1.5]
     assert mechanism.spent(_as_selection(mechanism, (0, 1, 2))) == mechanism.curve
-    with pytest.raises(dps.InvalidRequest, match="not released"):
+    with pytest.raises(dps.errors.InvalidRequest, match="not released"):
         mechanism.spent(dps.Selection(indices=(0,), ordered=False, requested=3))

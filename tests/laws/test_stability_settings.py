@@ -51,7 +51,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 @pytest.mark.parametrize(("build", "words"), REFUSED, ids=[words for _, words in REFUSED])
 def test_what_cannot_be_proved_is_refused_when_it_is_configured(build: Callable[[], object], words: str) -> None:
     """A configuration outside the theorem raises InvalidMechanism, and the message names the field."""
-    with pytest.raises(dps.InvalidMechanism, match=words):
+    with pytest.raises(dps.errors.InvalidMechanism, match=words):
         build()
 
 
@@ -59,7 +59,7 @@ def test_what_cannot_be_proved_is_refused_when_it_is_configured(build: Callable[
 def test_other_sensitivities_are_refused(mechanism: dps.Mechanism) -> None:
     """Scores that move by more than a count, in both directions, or under the other relation are not covered."""
     for sensitivity in (dps.Sensitivity(linf=2.0), dps.Sensitivity(monotone=False), dps.Sensitivity(relation="replace_one")):
-        with pytest.raises((dps.SensitivityMismatch, acc.RelationMismatch)):
+        with pytest.raises((dps.errors.SensitivityMismatch, acc.RelationMismatch)):
             mechanism.check(Scores([3, 1], sensitivity=sensitivity))
 
 

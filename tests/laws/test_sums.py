@@ -81,7 +81,7 @@ def test_a_tighter_clip_is_covered_and_a_wider_is_not() -> None:
         if fits:
             mechanism.select(scores)
         else:
-            with pytest.raises(dps.SensitivityMismatch):
+            with pytest.raises(dps.errors.SensitivityMismatch):
                 mechanism.select(scores)
 
 
@@ -101,5 +101,5 @@ WRONG = [(1.0, 2.0), (0.0, 0.0), (-1.0, 0.0), (0.0, math.inf), (math.nan, 1.0), 
 @pytest.mark.parametrize("ends", WRONG)
 def test_ends_that_hold_no_zero_are_refused(ends: tuple[float, float]) -> None:
     """Somebody who adds nothing is in every clip, so 0 lies in it, below the upper end."""
-    with pytest.raises(dps.InvalidMechanism, match="low <= 0 < high"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="low <= 0 < high"):
         dps.Sensitivity.of_sums(*ends)

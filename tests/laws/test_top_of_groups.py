@@ -14,7 +14,7 @@ from dpselect.cells import cell
 
 CELLS = [(group, item) for group in "ab" for item in "xy"]
 ONE = dps.Sensitivity.of_clipped(1.0, items_per_user=3)
-MECHANISM = dps.TopOfGroups(k=1, mechanism=dps.SparseHistogram(scale=0.9, delta=0.08, sensitivity=ONE))
+MECHANISM = dps.mechanisms.TopOfGroups(k=1, mechanism=dps.SparseHistogram(scale=0.9, delta=0.08, sensitivity=ONE))
 OTHERS: list[list[tuple[int, ...]]] = [[], [(0,)], [(0, 2), (0,)], [(0, 1, 3), (1, 2)]]
 
 

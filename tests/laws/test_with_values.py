@@ -124,7 +124,7 @@ def test_the_margin_is_the_quantile_of_the_noise() -> None:
     assert valued("laplace", 4.0).margin() == pytest.approx(4 * math.log(20), rel=1e-3)
     assert valued("gaussian", 4.0).margin(0.5) == pytest.approx(4 * 0.6744897501960817, rel=1e-2)
     for wrong in (0.0, 1.0, math.nan):
-        with pytest.raises(dps.InvalidRequest, match="confidence"):
+        with pytest.raises(dps.errors.InvalidRequest, match="confidence"):
             valued("laplace", 4.0).margin(wrong)
 
 
@@ -166,18 +166,18 @@ def test_what_a_release_used_holds_its_values() -> None:
 def test_what_has_no_price_is_refused(fields: dict[str, Any], words: str) -> None:
     """Values twice, of what is no item, with other noise, or with noise that no float can hold."""
     usual: dict[str, Any] = {"mechanism": dps.PermuteAndFlip(epsilon=1.0), "noise": "laplace", "scale": 1.0}
-    with pytest.raises(dps.InvalidMechanism, match=words):
+    with pytest.raises(dps.errors.InvalidMechanism, match=words):
         dps.WithValues(**{**usual, **fields})
 
 
 def test_scores_that_the_selection_refuses_are_refused() -> None:
     """Wider users, observed candidates, too few of them: what `mechanism` would say, before anything is drawn."""
     mechanism = valued("laplace", 1.0, 2, TWO)
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         mechanism.check(dps.Scores([1, 2], sensitivity=S))
     with pytest.raises(dps.errors.DomainMismatch):
         mechanism.check(dps.Scores([1, 2], sensitivity=TWO, domain="observed"))
-    with pytest.raises(dps.InvalidRequest):
+    with pytest.raises(dps.errors.InvalidRequest):
         mechanism.check(dps.Scores([1], sensitivity=TWO))
-    with pytest.raises(dps.InvalidMechanism, match="raise it"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="raise it"):
         dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=3e-310), noise="laplace", scale=1.0).check_many([[1, 2]])

@@ -20,12 +20,12 @@ from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, SigningKey
 from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.remaining import Remaining
-from dpselect import InvalidRequest
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.cli.ledger import request, view
 from dpselect.cli.ledger.request import Config, Dataset, Key, OptionalUrl, Output, Url
+from dpselect.errors import InvalidRequest
 from dpselect.release.answer import told
 from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, QuotaSpec
 
@@ -84,7 +84,7 @@ def _quota(
             view.show_quotas(ledger, spec.dataset, text.screen(highlight=True))
             return
         if spec.name is None:
-            raise dps.InvalidRequest(
+            raise dps.errors.InvalidRequest(
                 "name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are"
             )
         if spec.withdraw:
@@ -365,13 +365,13 @@ def _charged(spec: ChargeSpec | AffordableSpec, relation: Relation | None) -> An
 
 def _item(curve: str | None, mechanism: str | None) -> Any:
     if (curve is None) == (mechanism is None):
-        raise dps.InvalidRequest("give either --curve or --mechanism: what is charged")
+        raise dps.errors.InvalidRequest("give either --curve or --mechanism: what is charged")
     option, argument = ("--mechanism", mechanism or "") if curve is None else ("--curve", curve)
     text = request.text_of(argument)
     try:
         read_json(text)
     except InvalidEntry as error:
-        raise dps.InvalidRequest(f"{option}: {error}; pass what its to_json wrote, or @FILE") from None
+        raise dps.errors.InvalidRequest(f"{option}: {error}; pass what its to_json wrote, or @FILE") from None
     return dps.Mechanism.from_json(text) if curve is None else Curve.from_json(text)
 
 

@@ -15,7 +15,7 @@ from accounting.curves.base import CURVES
 from accounting.files import read_text
 from accounting.ledger import Heads, InvalidEntry, SigningKey
 from accounting.ledger.stored_text import read_json
-from dpselect import InvalidRequest
+from dpselect.errors import InvalidRequest
 from dpselect.spec.ledger_spec import InitSpec
 
 _KEY: Final = "DPSELECT_HEADS_KEY"

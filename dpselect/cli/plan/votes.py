@@ -7,8 +7,9 @@ from pathlib import Path
 from rich.console import Group
 from rich.text import Text
 
-from dpselect import InvalidRequest, pate
+from dpselect import pate
 from dpselect.cli import out, text
+from dpselect.errors import InvalidRequest
 from dpselect.pate import voting_page as page
 from dpselect.pate.votes_file import VotesFile
 from dpselect.pate.voting_plan import VotingPlan, plan_votes

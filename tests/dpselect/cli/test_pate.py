@@ -553,5 +553,5 @@ def test_python_labels_as_the_command_does(label: Run, votes: Path, tmp_path: Pa
     assert [here[name] for name in ("guarantee", "mechanism", "rounds", "risk")] == [
         told[name] for name in ("guarantee", "mechanism", "rounds", "risk")
     ]
-    with pytest.raises(dps.InvalidRequest, match="resume"):
+    with pytest.raises(dps.errors.InvalidRequest, match="resume"):
         dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked)

@@ -131,7 +131,7 @@ def test_an_answer_that_cannot_be_printed_is_not_lost(
     assert (done.exit_code, kept.name in done.stderr, named) == (1, True, kept.name == "kept.json")
     assert json.loads(kept.read_text())["ledger"]["key"] == "k"
     monkeypatch.setattr(sys, "stdout", None)
-    with pytest.raises(dps.InvalidRequest, match="closed"):
+    with pytest.raises(dps.errors.InvalidRequest, match="closed"):
         quantile(str(paid), **columns, ledger="sqlite:///l.db", dataset="shop")  # type: ignore[arg-type]
     assert [entry.action for entry in acc.Ledger.open("sqlite:///l.db").entries("shop")] == ["charge", "release"]
 

@@ -96,7 +96,7 @@ def test_the_best_of_what_is_shown() -> None:
     ],
 )
 def test_what_a_history_is_not_made_of(settings: dict[str, Any], words: str) -> None:
-    with pytest.raises(dps.InvalidRequest, match=words):
+    with pytest.raises(dps.errors.InvalidRequest, match=words):
         dps.continual.History(**{"mechanism": HISTOGRAM, "k": 1, "releases": 1, **settings})
 
 
@@ -111,7 +111,7 @@ def test_what_a_history_is_not_made_of(settings: dict[str, Any], words: str) -> 
 )
 def test_what_a_history_does_not_draw_from(scores: dict[str, Any], words: str) -> None:
     given = dps.Scores(**{"values": [3.0], "sensitivity": FEW, "domain": "observed", "labels": ["a"], **scores})
-    with pytest.raises(dps.InvalidRequest, match=words):
+    with pytest.raises(dps.errors.InvalidRequest, match=words):
         of().select(given)
 
 
@@ -130,7 +130,7 @@ def test_a_draw_that_fails_closes_it(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(KeyboardInterrupt):
             history.release(session, counted(zoo=9000))
     before = len(list(ledger.entries("visits")))
-    with pytest.raises(dps.InvalidRequest, match="closed"):
+    with pytest.raises(dps.errors.InvalidRequest, match="closed"):
         history.release(session, counted(zoo=9000))
     assert len(list(ledger.entries("visits"))) == before
 
@@ -147,7 +147,7 @@ def test_each_release_is_charged_before_it_is_drawn(tmp_path: Path) -> None:
         assert acc.Curve.from_json(charge.curve or "") == HISTOGRAM.curve
         assert json.loads(charge.mechanism or "")["mechanism"] == json.loads(HISTOGRAM.to_json())
         assert (charge.action, release.action, release.label) == ("charge", "release", "here")
-    with pytest.raises(dps.InvalidRequest, match="2 releases of this history are drawn"):
+    with pytest.raises(dps.errors.InvalidRequest, match="2 releases of this history are drawn"):
         history.release(session, counted(zoo=9000), key="wednesday")
     poor = acc.Ledger.open(f"sqlite:///{tmp_path}/poor.db")
     poor.create_dataset("visits", acc.Budget(epsilon=0.01, delta=1e-9), "add_remove")
@@ -251,7 +251,7 @@ def test_what_a_history_of_a_public_domain_refuses(changed: dict[str, Any], scor
     """Other items than those of its first release, or not all of them; and nothing is taken in."""
     shown = [] if changed else [WHOLE.select(public(9, 5, 1))]
     history = dps.continual.History(WHOLE.model_copy(update=changed), k=1, releases=3, shown=shown)
-    with pytest.raises(dps.InvalidRequest, match=words):
+    with pytest.raises(dps.errors.InvalidRequest, match=words):
         history.select(scores)
-    with pytest.raises(dps.InvalidRequest, match="values=True"):
+    with pytest.raises(dps.errors.InvalidRequest, match="values=True"):
         dps.continual.History(WHOLE.model_copy(update={"values": False}), k=1, releases=1)

@@ -89,7 +89,7 @@ def test_periods_are_closed_in_order(start: Any, period: Any) -> None:
     """A period that is not the next one is refused, and nothing is drawn or lost."""
     made = start()
     made.close(1, DAYS[0], **COLUMNS)
-    with pytest.raises(dps.InvalidRequest, match="period"):
+    with pytest.raises(dps.errors.InvalidRequest, match="period"):
         made.close(period, DAYS[1], **COLUMNS)
     assert len(made.released()) == 1
     assert made.close(np.int64(2), DAYS[1], **COLUMNS).complete  # type: ignore[arg-type]
@@ -100,7 +100,7 @@ def test_a_closed_period_answers_again_and_is_never_drawn_again(start: Any) -> N
     made = start()
     first = made.close(1, DAYS[0], **COLUMNS)
     assert made.close(1, DAYS[0].sample(frac=1.0, random_state=1), **COLUMNS) == first
-    with pytest.raises(dps.InvalidRequest, match="other events"):
+    with pytest.raises(dps.errors.InvalidRequest, match="other events"):
         made.close(1, DAYS[1], **COLUMNS)
     made.close(2, DAYS[1], **COLUMNS)
     assert made.close(1, DAYS[0], **COLUMNS) == first
@@ -181,7 +181,7 @@ def test_a_public_domain(start: Any) -> None:
     """Items of the domain compete from the start, others are not counted; the domain is stated once."""
     public = MECHANISM.model_copy(update={"delta": None, "candidates": 3, "scale": 2.0})
     for domain, rule in ((None, "domain="), ([1], "at least"), ([1, 2, 3, 4], "at most candidates=3")):
-        with pytest.raises(dps.InvalidRequest, match=rule):
+        with pytest.raises(dps.errors.InvalidRequest, match=rule):
             start(public, domain=domain)
     made = start(public, domain=["0", 2000, "nothing"])
     assert made.close(1, DAYS[1], **COLUMNS).indices is not None
@@ -189,7 +189,7 @@ def test_a_public_domain(start: Any) -> None:
     assert set(chosen.labels or ()) == {"0", 2000}
     with pytest.raises(dps.errors.HorizonError, match="another domain"):
         start(public, domain=[5, 6, 7])
-    with pytest.raises(dps.InvalidRequest, match="domain= is public"):
+    with pytest.raises(dps.errors.InvalidRequest, match="domain= is public"):
         start(path="other", key="other", domain=[1, 2])
 
 
@@ -205,15 +205,15 @@ def test_another_mechanism_is_refused(start: Any, ledger: acc.Ledger, change: di
 
 def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
     """Other mechanisms, datasets with a budget for each period, files that are no state; nothing is charged."""
-    with pytest.raises(dps.InvalidRequest, match="ContinualTopK"):
+    with pytest.raises(dps.errors.InvalidRequest, match="ContinualTopK"):
         start(dps.ExponentialMechanism(epsilon=1.0))
     ledger.create_dataset("monthly", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove", window="month")
-    with pytest.raises(dps.InvalidRequest, match="budget for each month"):
+    with pytest.raises(dps.errors.InvalidRequest, match="budget for each month"):
         dps.Session(ledger, "monthly", period="2024-01").continual(MECHANISM, state=tmp_path / "m", key="m")
     (tmp_path / "text").write_text("no state")
     with pytest.raises(dps.errors.HorizonError, match="no state"):
         start(path="text")
-    with pytest.raises(dps.InvalidRequest, match=r"Session\.continual"):
+    with pytest.raises(dps.errors.InvalidRequest, match=r"Session\.continual"):
         MECHANISM.select(dps.Scores([1, 2], sensitivity=dps.Sensitivity(), domain="observed", labels=["a", "b"]))
     assert ledger.total("films").spent.main == 0
     with pytest.raises(acc.BudgetExceeded):
@@ -643,7 +643,7 @@ def test_a_horizon_of_groups(start: Any) -> None:
     made.close(2, more, **IN_GROUPS)
     assert made.window(2, 2).labels == ("c", "c", "e")
     for periods in ((2, 3), (0, 1), (2, 1)):
-        with pytest.raises(dps.InvalidRequest, match="closed periods"):
+        with pytest.raises(dps.errors.InvalidRequest, match="closed periods"):
             made.window(*periods)
 
 
@@ -661,7 +661,7 @@ def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
     with pytest.raises(dps.errors.HorizonError, match="other groups"):
         start(one_cell, groups=["de"])
     public = GROUPED.model_copy(update={"delta": None})
-    with pytest.raises(dps.InvalidRequest, match="state groups="):
+    with pytest.raises(dps.errors.InvalidRequest, match="state groups="):
         start(public, domain=["c", "e"], key="public", path="public")
     chosen = start(public, domain=["c", "e"], groups=["de", "uk"], key="public", path="public").close(1, CITIES, **IN_GROUPS)
     assert (chosen.groups, chosen.labels) == (("de", "uk"), ("c", "e"))
@@ -679,12 +679,12 @@ def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
 def test_groups_are_stated_twice(start: Any, mechanism: Any, columns: Any, rule: str) -> None:
     """A column of groups needs a mechanism that has them, and the other way round; a user is bounded over all of them."""
     made = start(mechanism)
-    with pytest.raises(dps.InvalidRequest, match=rule):
+    with pytest.raises(dps.errors.InvalidRequest, match=rule):
         made.close(1, CITIES, **columns)
     assert made.released() == ()
 
 
 def test_too_many_cells_of_a_user_are_refused_with_what_fits() -> None:
     """Counting 30 items of each user in each of 52 weeks is more than 1000 cells: the error says how many are not."""
-    with pytest.raises(dps.InvalidMechanism, match="count 19 in each"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="count 19 in each"):
         dps.continual.HorizonClip.counting(52, 30)

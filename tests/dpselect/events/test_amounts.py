@@ -105,7 +105,7 @@ def test_sums_are_released() -> None:
     assert one_sided.sensitivity == dps.Sensitivity.of_sums(0, 50, items_per_user=1)
     histogram = dps.SparseHistogram(k=3, scale=60.0, delta=1e-6, sensitivity=one_sided.sensitivity)
     assert set(histogram.select(one_sided).labels or ()) == set("abc")
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         dps.LimitedDomain(k=1, kbar=3, epsilon=1, delta=1e-6).select(one_sided)
     both = events.read(log, **NAMES, value_clip=(-50, 50), max_items_per_user=1)
     with pytest.raises(EventLogError, match="public catalogue"):

@@ -80,7 +80,7 @@ def test_the_top_of_each_group_is_a_function_of_what_was_released() -> None:
     """The same cells under the same noise: the k first of each group, groups by name; what is short of k says so."""
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
     inner = dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few)
-    outer = dps.TopOfGroups(k=2, mechanism=inner)
+    outer = dps.mechanisms.TopOfGroups(k=2, mechanism=inner)
     scores = events.read(log(4000), **CELLS, max_items_per_user=100, clip=1.0).scores(clip=1.0)
     whole, kept = (one.select(scores, rng=np.random.default_rng(3)) for one in (inner, outer))
     expected = defaultdict[str, list[str]](list)
@@ -98,18 +98,18 @@ def test_the_top_of_each_group_is_a_function_of_what_was_released() -> None:
 def test_labels_that_are_no_cells_are_refused() -> None:
     """A label of an item says nothing of a group: no item may pass for another group's."""
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
-    mechanism = dps.TopOfGroups(k=2, mechanism=dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few))
+    mechanism = dps.mechanisms.TopOfGroups(k=2, mechanism=dps.SparseHistogram(scale=2.0, delta=1e-3, sensitivity=few))
     for label in ("zoo", "9:zoo", ":zoo"):
-        with pytest.raises(dps.InvalidScores, match="labelled by cells"):
+        with pytest.raises(dps.errors.InvalidScores, match="labelled by cells"):
             mechanism.select(dps.Scores([5.0], sensitivity=few, labels=[label], domain="observed"))
-    with pytest.raises(dps.InvalidMechanism, match="releases no order"):
-        dps.TopOfGroups(k=1, mechanism=dps.CanonicalTopK(k=2, epsilon=1.0))
+    with pytest.raises(dps.errors.InvalidMechanism, match="releases no order"):
+        dps.mechanisms.TopOfGroups(k=1, mechanism=dps.CanonicalTopK(k=2, epsilon=1.0))
 
 
 def test_the_law_of_groups_is_that_of_draws() -> None:
     """Probabilities of what is kept are sums of those of what was released, pairs of a group and a position."""
     few = dps.Sensitivity.of_clipped(1.0, items_per_user=2)
-    mechanism = dps.TopOfGroups(k=1, mechanism=dps.SparseHistogram(scale=1.5, delta=0.2, sensitivity=few))
+    mechanism = dps.mechanisms.TopOfGroups(k=1, mechanism=dps.SparseHistogram(scale=1.5, delta=0.2, sensitivity=few))
     labels = [cell("a", "x"), cell("a", "y"), cell("b", "x")]
     law = mechanism.probabilities(dps.Scores([4.0, 3.0, 5.0], sensitivity=few, labels=labels, domain="observed"))
     assert sum(law.values()) == pytest.approx(1, abs=1e-9)

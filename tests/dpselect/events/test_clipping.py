@@ -141,7 +141,7 @@ def test_clipped_scores_feed_a_histogram() -> None:
         released = mechanism.select(scores, rng=np.random.default_rng(2))
         assert len(released) > 0
         assert set(released.labels or ()) <= set(found.labels)
-        with pytest.raises(dps.SensitivityMismatch):
+        with pytest.raises(dps.errors.SensitivityMismatch):
             mechanism.select(found.scores(relation=relation))  # type: ignore[arg-type]
     assert "clips=[1.0]" in repr(found)
 

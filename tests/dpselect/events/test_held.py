@@ -152,33 +152,33 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
     with hold(SMALL, user="u", item="i") as held:
         assert "hidden" in repr(held)
         assert "hidden" in repr(held.scores())
-        with pytest.raises(dps.InvalidRequest, match="stay in the engine"):
+        with pytest.raises(dps.errors.InvalidRequest, match="stay in the engine"):
             dps.CanonicalTopK(k=2, epsilon=1.0).check(held.scores(WORDS))
-        with pytest.raises(dps.InvalidRequest, match="LimitedDomain looks at all scores of a public domain"):
+        with pytest.raises(dps.errors.InvalidRequest, match="LimitedDomain looks at all scores of a public domain"):
             dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1).check(held.scores(WORDS))
         with pytest.raises(dps.errors.DomainMismatch, match="public domain"):
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).check(held.scores())
-        with pytest.raises(dps.InvalidRequest, match="at least 9"):
+        with pytest.raises(dps.errors.InvalidRequest, match="at least 9"):
             dps.OneshotTopK(k=9, noise="gumbel", scale=2.0).check(held.scores(WORDS))
         with pytest.raises(dps.errors.DomainMismatch, match="private"):
             _ = held.scores().candidates
         grouped: dict[str, Any] = {"mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1), "max_groups_per_user": 1}
         for discovery in (None, dps.SparseHistogram(scale=2.0, delta=0.1, sensitivity=FEW)):
-            with pytest.raises(dps.InvalidRequest, match="PerGroup looks at all scores"):
+            with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
                 dps.PerGroup(**grouped, discovery=discovery).select(held.scores())
         with pytest.raises(dps.errors.EventLogError, match="integers"):
             held.scores(range(5))
         with pytest.raises(dps.errors.EventLogError, match="none of those"):
             held.scores(clip=1.0)
-        with pytest.raises(dps.InvalidRequest, match="select_many"):
+        with pytest.raises(dps.errors.InvalidRequest, match="select_many"):
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).select_many(held.scores(WORDS))
 
 
 def test_quantiles_of_held_counts_are_refused() -> None:
     """Candidates found by their counts have lost their order: a point would be drawn of places that move with the counts."""
     with hold(pa.table({"u": [0, 1, 2], "i": [1, 1, 0]}), user="u", item="i", max_items_per_user=1) as held:
-        median = dps.JointQuantiles(quantiles=(0.5,), low=0, high=3, step=1, epsilon=1.0, spread=1)
-        with pytest.raises(dps.InvalidRequest, match="JointQuantiles looks at all scores"):
+        median = dps.mechanisms.JointQuantiles(quantiles=(0.5,), low=0, high=3, step=1, epsilon=1.0, spread=1)
+        with pytest.raises(dps.errors.InvalidRequest, match="JointQuantiles looks at all scores"):
             median.select(held.scores(range(4)))
 
 

@@ -392,6 +392,6 @@ def test_a_period_of_a_horizon(session: Any, tmp_path: Path, text: bool) -> None
     first = opened.close(1, frame, **named)
     assert len(first.labels or ()) == 3
     assert opened.close(1, kept, **named) == first
-    with pytest.raises(dps.InvalidRequest, match="other events"):
+    with pytest.raises(dps.errors.InvalidRequest, match="other events"):
         opened.close(1, kept.drop_duplicates().iloc[1:], **named)
     assert len(opened.close(2, frame.limit(0), **named).labels or ()) == 3

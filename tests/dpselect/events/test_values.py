@@ -159,7 +159,7 @@ def test_quantiles_of_real_check_ins_are_near() -> None:
         pytest.skip("the public data next to the project are not there")
     held = read_values(log, user="user_id", rule="events")
     shares = (0.1, 0.5, 0.9, 0.99)
-    mechanism = dps.JointQuantiles(quantiles=shares, low=0, high=10_000, step=1, epsilon=1.0)
+    mechanism = dps.mechanisms.JointQuantiles(quantiles=shares, low=0, high=10_000, step=1, epsilon=1.0)
     found = mechanism.values(mechanism.select(mechanism.scores(held.numbers)))
     low, high = (np.quantile(held.numbers, np.clip(np.array(shares) + side * 0.005, 0, 1)) for side in (-1, 1))
     assert (low - 1 <= found).all()

@@ -38,7 +38,7 @@ BUDGET = acc.Budget(epsilon=2.0, delta=1e-6)
 @pytest.mark.parametrize("stated", [{}, {"teachers": 5}, {"threshold": 2.5, "teachers": 5}], ids=str)
 def test_a_private_number_of_teachers_sets_no_level(make: Callable[..., dps.Mechanism], stated: dict[str, float]) -> None:
     """Where teachers come and go, how many there are is private: it is neither a level nor held against the ballots."""
-    with pytest.raises(dps.InvalidMechanism, match="number of teachers is private"):
+    with pytest.raises(dps.errors.InvalidMechanism, match="number of teachers is private"):
         make(sigma=2.0, labels=4, relation="add_remove", unit="teacher", **stated)
     assert make(sigma=2.0, labels=4, relation="add_remove", unit="teacher", threshold=2.5).relation == "add_remove"
     if stated:

@@ -181,7 +181,7 @@ def test_other_mechanisms_on_ballots_are_held_to_a_changed_ballot() -> None:
     """A mechanism for counts that all move one way is refused under add_remove, where a record's ballot moves both ways."""
     counts = pate.Ballots(ONE_VOTE, split="identifier")
     one_way = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity())
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         one_way.select_many(counts)
     both = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(monotone=False))
     assert len(both.select_many(counts)) == ROUNDS

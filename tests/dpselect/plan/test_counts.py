@@ -20,7 +20,7 @@ from dpselect.cli.app import app
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
-from dpselect.plan import Plan, Profile
+from dpselect.plan import Plan, Profile, default_choice, interval
 from dpselect.plan.candidates import with_counts
 from dpselect.plan.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
 from dpselect.plan.fit import fitted, noise_settings
@@ -81,11 +81,11 @@ def test_a_vectors_counts_are_free(kind: str, request_: TopKRequest) -> None:
 def test_counts_of_the_scores_that_chose_clip_nobody() -> None:
     """Sums of shares are no counts: without a second look the default is one on whole counts, and a stated clip is refused."""
     request_ = TopKRequest(k=50, counts=0.2, releases=4)
-    chosen = dps.default_choice(APPROXIMATE, request_)
+    chosen = default_choice(APPROXIMATE, request_)
     assert (chosen.clip, chosen.mechanism.releases_values) == (None, True)
     assert APPROXIMATE.how_many(chosen.mechanism) == 4
     with pytest.raises(InvalidRequest, match="sums of shares"):
-        dps.default_choice(APPROXIMATE, request_, clip=1.0, max_items_per_user=9)
+        default_choice(APPROXIMATE, request_, clip=1.0, max_items_per_user=9)
     with pytest.raises(acc.AccountingError, match="counts"):
         TopKRequest(k=1, counts=1.0)
 
@@ -108,7 +108,7 @@ OWN = [
 @pytest.mark.parametrize("mechanism", [*FRESH, *OWN], ids=str)
 def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float) -> None:
     """The noise leaves its interval as often as is said: not more, and with 5 % less width more often."""
-    around = dps.interval(mechanism, confidence)
+    around = interval(mechanism, confidence)
     assert around is not None
     noise, many = by_name("laplace" if mechanism.noise == "gumbel" else mechanism.noise), around.among or 1
     width = (around.half_width - public_grid(20.0) / 2) / 20.0
@@ -122,7 +122,7 @@ def test_the_chance_of_an_interval_is_attained(mechanism: Any, confidence: float
 def test_intervals_hold_for_what_is_selected(mechanism: Any) -> None:
     """400 candidates alike, of which luck chooses: 600 releases miss no more than their confidence allows (false alarm 1e-9)."""
     scores, rng = dps.Scores(np.full(400, 1000), sensitivity=FEW if mechanism is OWN[0] else ONE), np.random.default_rng(7)
-    around = dps.interval(mechanism, 0.9)
+    around = interval(mechanism, 0.9)
     assert around is not None
     values = np.array([mechanism.select(scores, rng=rng).values for _ in range(600)])
     off = np.abs(values - 1000) > around.half_width
@@ -144,7 +144,7 @@ def test_users_who_count_in_part_are_at_least_so_many() -> None:
     whole = [dps.WithValues(mechanism=select, noise="gaussian", scale=5.0, clip=clip) for clip in (None, 2.0)]
     for mechanisms, short in ((part, True), (whole, False)):
         for mechanism in mechanisms:
-            around = dps.interval(mechanism)
+            around = interval(mechanism)
             assert around is not None
             assert around.at_least == short, mechanism
             assert ("at least so many" in around.words()) == short
@@ -155,17 +155,17 @@ def test_users_who_count_in_part_are_at_least_so_many() -> None:
 
 def test_what_an_interval_says() -> None:
     """Without values there is none; a histogram's holds for a stated number of items; discovered domains are counted."""
-    assert dps.interval(dps.PermuteAndFlip(epsilon=1.0)) is None
+    assert interval(dps.PermuteAndFlip(epsilon=1.0)) is None
     histogram = dps.SparseHistogram(k=2, scale=8.0, delta=1e-6, sensitivity=FEW)
-    around = dps.interval(histogram)
+    around = interval(histogram)
     assert around is not None
     assert (around.among, around.half_width) == (MOST_ITEMS, histogram.margin(0.95, MOST_ITEMS))
     assert "all hold at once with 95 %, if at most 1,000,000 items" in around.words()
     both = dps.DiscoverThenSelect(discovery=histogram, selection=OWN[0].model_copy(update={"candidates": None}), candidates=30)
-    found = dps.interval(both)
+    found = interval(both)
     assert found is not None
     assert found.among == 30
-    groups = [dps.interval(dps.PerGroup(mechanism=one, max_groups_per_user=2)) for one in (histogram, FRESH[0], SELECT)]
+    groups = [interval(dps.PerGroup(mechanism=one, max_groups_per_user=2)) for one in (histogram, FRESH[0], SELECT)]
     assert [None if one is None else one.among for one in groups] == [MOST_ITEMS, None, None]
     assert groups[1] is not None
     assert groups[2] is None

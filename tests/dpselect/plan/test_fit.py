@@ -234,14 +234,14 @@ def test_what_a_mechanism_cannot_do_is_refused() -> None:
 def test_a_gaussian_histogram_takes_the_split_of_delta_with_the_lowest_threshold(epsilon: float) -> None:
     """With any of four other shares of delta for the failure its threshold is no lower, but for half a per cent."""
     sensitivity = dps.Sensitivity.of_clipped(1.0, items_per_user=300)
-    request = dps.TopKRequest(k=10, noise="gaussian", sensitivity=sensitivity)
-    found = dps.fitted("sparse_histogram", acc.Budget(epsilon=epsilon, delta=1e-6), request)
+    request = TopKRequest(k=10, noise="gaussian", sensitivity=sensitivity)
+    found = fitted("sparse_histogram", acc.Budget(epsilon=epsilon, delta=1e-6), request)
     assert isinstance(found, dps.SparseHistogram)
     for share in (0.2, 0.35, 0.5, 0.75):
 
         def family(scale: float, delta: float = share * 1e-6) -> dps.SparseHistogram:
             return dps.SparseHistogram(k=10, scale=scale, delta=delta, sensitivity=sensitivity)
 
-        other = dps.calibrated(family, acc.Budget(epsilon=epsilon, delta=1e-6))
+        other = calibrated(family, acc.Budget(epsilon=epsilon, delta=1e-6))
         assert isinstance(other, dps.SparseHistogram)
         assert found.threshold <= 1.005 * other.threshold

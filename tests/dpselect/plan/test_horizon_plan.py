@@ -84,9 +84,9 @@ def test_a_public_log(tmp_path: Path) -> None:
         read = events_of(Profile.of_log(tmp_path / name, **columns, public=True))
         rows = zip(read.periods.tolist(), read.users.tolist(), read.items.tolist(), strict=True)
         assert sorted(rows) == [(1, 0, 0), (1, 1, 0), (2, 0, 1)]
-    with pytest.raises(dps.InvalidRequest, match="public"):
+    with pytest.raises(dps.errors.InvalidRequest, match="public"):
         Profile.of_log(tmp_path / "log.csv", **columns)
-    with pytest.raises(dps.InvalidRequest, match="columns"):
+    with pytest.raises(dps.errors.InvalidRequest, match="columns"):
         Profile.of_log(tmp_path / "log.csv", **(columns | {"time": "nothing"}), public=True)
 
 
@@ -105,18 +105,18 @@ def test_what_is_made_up() -> None:
     "changed", [{"users": 0}, {"periods": 0}, {"active": 0.0}, {"active": 1.5}, {"new_items": 320}, {"users": 10**9}]
 )
 def test_what_cannot_be_made_up(changed: dict[str, Any]) -> None:
-    with pytest.raises(dps.InvalidRequest, match=next(iter(changed))):
+    with pytest.raises(dps.errors.InvalidRequest, match=next(iter(changed))):
         made_up(**changed)
 
 
 def test_what_cannot_be_planned() -> None:
-    with pytest.raises(dps.InvalidRequest, match="profile"):
+    with pytest.raises(dps.errors.InvalidRequest, match="profile"):
         plan_horizon(BUDGET, 3, pd.DataFrame())  # type: ignore[arg-type]
-    with pytest.raises(dps.InvalidRequest, match="arriving"):
+    with pytest.raises(dps.errors.InvalidRequest, match="arriving"):
         plan_horizon(BUDGET, 3, Profile.zipf(1.0, 30, 100))
-    with pytest.raises(dps.InvalidRequest, match="periods="):
+    with pytest.raises(dps.errors.InvalidRequest, match="periods="):
         Profile.of_log("log.csv", user="u", item="i", time="t", public=True)
-    with pytest.raises(dps.InvalidRequest, match="clips"):
+    with pytest.raises(dps.errors.InvalidRequest, match="clips"):
         plan_horizon(BUDGET, 3, made_up(), clips=[])
 
 

@@ -47,7 +47,7 @@ def test_all_of_a_catalogue_is_all_of_it() -> None:
 @pytest.mark.parametrize("k", [0, -1, "most", 1.5, True])
 def test_what_is_neither_a_number_nor_all_is_refused(k: Any) -> None:
     """A refusal names k."""
-    with pytest.raises(dps.InvalidRequest, match="k="):
+    with pytest.raises(dps.errors.InvalidRequest, match="k="):
         dps.topk(ROWS, **ASKED, k=k, delta=1e-6)
 
 

@@ -112,7 +112,7 @@ def test_misconfigured_releases_cost_nothing(session: Session) -> None:
         session.select(other, dps.Scores([1, 2], sensitivity=swapped))
     with pytest.raises(acc.RelationMismatch):
         session.require(other)
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         session.select(MECHANISM, wide)
     with pytest.raises(dps.errors.DomainMismatch):
         session.select(MECHANISM, observed)

@@ -43,7 +43,7 @@ def test_a_bound_over_several_periods_is_refused_at_the_price_of_one(ledger: Led
     """The exact pair tells twice of what the curve of add_remove claims; nothing is charged and nothing drawn."""
     mechanism = dps.ExponentialMechanism(epsilon=1.0)
     assert loss(mechanism, BOUNDED) > 1.9 * mechanism.curve.epsilon(0.0)
-    with pytest.raises(dps.SensitivityMismatch, match="replace_one"):
+    with pytest.raises(dps.errors.SensitivityMismatch, match="replace_one"):
         Session(ledger, "log", period=BOTH).select(mechanism, dps.Scores([3, 2], sensitivity=BOUNDED))
     assert list(ledger.entries("log")) == []
 
@@ -90,7 +90,7 @@ def test_sums_cut_to_one_are_no_whole_counts(ledger: Ledger, held: bool) -> None
     with ExitStack() as stack:
         scores = stack.enter_context(events.hold(whole, **how)).scores(["a", "b"]) if held else with_january
         assert scores.sensitivity == dps.Sensitivity()
-        with pytest.raises(dps.SensitivityMismatch, match="no sums"):
+        with pytest.raises(dps.errors.SensitivityMismatch, match="no sums"):
             Session(ledger, "log", period=BOTH).select(dps.PeelingTopK(k=1, noise="exponential", scale=1.0), scores)
     assert ledger.total("log", BOTH[0]).spent.main == 0
 
@@ -99,12 +99,12 @@ def test_a_plan_over_several_periods_checks_every_draw(ledger: Ledger) -> None:
     """A schedule that was reserved for whole counts draws from no others; one of bounded users is not reserved."""
     mechanism = dps.ExponentialMechanism(epsilon=1.0)
     bounded = dps.OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=BOUNDED)
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         Session(ledger, "log", period=BOTH).schedule([(2, mechanism), (1, bounded)])
     assert list(ledger.entries("log")) == []
     plan = Session(ledger, "log", period=BOTH).schedule([(2, mechanism)])
     plan.select(mechanism, dps.Scores([3, 2], sensitivity=dps.Sensitivity()))
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         plan.select(mechanism, dps.Scores([3, 2], sensitivity=BOUNDED))
     assert sum(plan.left.values()) == 1
 
@@ -132,11 +132,11 @@ def test_the_command_pays_for_what_it_reads(ledger: Ledger, tmp_path: Path, word
 def test_what_states_no_sensitivity_does_not_count_as_whole(ledger: Ledger) -> None:
     """A matrix of rounds, a function that draws and runs of a best of many: nothing says that users are counted in full."""
     session, mechanism = Session(ledger, "log", period=BOTH), dps.ExponentialMechanism(epsilon=0.1)
-    with pytest.raises(dps.SensitivityMismatch, match="in Scores that say so"):
+    with pytest.raises(dps.errors.SensitivityMismatch, match="in Scores that say so"):
         session.select_many(mechanism, [[3, 2], [2, 3]])
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         session.publish(mechanism, lambda: pytest.fail("drawn"))
-    with pytest.raises(dps.SensitivityMismatch):
+    with pytest.raises(dps.errors.SensitivityMismatch):
         session.best_of(
             dps.RepeatAndSelect(base=mechanism, distribution=acc.curves.PoissonRuns(mean=2.0)), lambda: pytest.fail("run")
         )

@@ -33,7 +33,7 @@ def log() -> pd.DataFrame:
 def test_groups_without_a_bound_are_one_table() -> None:
     """The top of each group, under the names that the log has; the price is that of one norm, whatever the groups."""
     answer = dps.topk(log(), **ASKED)
-    assert isinstance(answer.mechanism, dps.TopOfGroups)
+    assert isinstance(answer.mechanism, dps.mechanisms.TopOfGroups)
     assert answer.choice.cells
     found = {group: set(one.labels or ()) for group, one in answer.selection.by_group().items()}
     assert found == {0: {0, 1, 2}, 1: {10, 11, 12}, 2: {20, 21, 22}}
@@ -48,7 +48,7 @@ def test_groups_without_a_bound_are_one_table() -> None:
 def test_public_lists_name_what_is_released(public: dict[str, Any]) -> None:
     """Groups that are not listed take no part of a norm; of a public table every cell has noise, groups without users too."""
     answer = dps.topk(log(), **ASKED, **public)
-    assert isinstance(answer.mechanism, dps.TopOfGroups)
+    assert isinstance(answer.mechanism, dps.mechanisms.TopOfGroups)
     found = {group: set(one.labels or ()) for group, one in answer.selection.by_group().items()}
     assert (found[0], found[2]) == ({0, 1, 2}, {20, 21, 22})
     assert 1 not in found
@@ -80,7 +80,7 @@ def test_an_answer_of_a_table_is_kept_and_shown_again(tmp_path: Path) -> None:
 )
 def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any]) -> None:
     """It says so before anything is read; with a bound it is released, group by group."""
-    with pytest.raises(dps.InvalidRequest, match="max_groups_per_user= is missing"):
+    with pytest.raises(dps.errors.InvalidRequest, match="max_groups_per_user= is missing"):
         dps.topk("no such log", **{**ASKED, **other})
 
 
@@ -94,7 +94,7 @@ def test_a_table_competes_with_a_selection_in_each_group() -> None:
     assert all(curve.epsilon(1e-6) <= 1 for curve in found.curves)
     best = found.best(Profile.typical(None, 20.0, in_a_group=True))
     assert best.cells
-    assert isinstance(best.mechanism, dps.TopOfGroups)
+    assert isinstance(best.mechanism, dps.mechanisms.TopOfGroups)
 
 
 def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
@@ -121,7 +121,7 @@ def test_a_listed_group_of_which_nothing_is_shown_is_said() -> None:
 
 
 FEW = dps.Sensitivity.of_clipped(1.0, items_per_user=300)
-OF_CELLS = dps.TopOfGroups(k=3, mechanism=dps.SparseHistogram(scale=8.0, delta=1e-7, sensitivity=FEW))
+OF_CELLS = dps.mechanisms.TopOfGroups(k=3, mechanism=dps.SparseHistogram(scale=8.0, delta=1e-7, sensitivity=FEW))
 BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
 
 
@@ -138,11 +138,11 @@ def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words:
     """Its k, its groups and the budget: with the plan's own it is released."""
     asked = ASKED | BOUNDS | {"mechanism": OF_CELLS}
     assert dps.topk(log(), **asked).mechanism == OF_CELLS
-    with pytest.raises(dps.InvalidRequest, match=words):
+    with pytest.raises(dps.errors.InvalidRequest, match=words):
         dps.topk(log(), **(asked | changed))
 
 
 def test_a_mechanism_of_each_group_keeps_to_its_k() -> None:
     each = dps.PerGroup(mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3)
-    with pytest.raises(dps.InvalidRequest, match="planned for the top 2"):
+    with pytest.raises(dps.errors.InvalidRequest, match="planned for the top 2"):
         dps.topk(log(), **ASKED, groups=[0, 1, 2], max_groups_per_user=3, mechanism=each)

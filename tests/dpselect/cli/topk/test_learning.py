@@ -277,7 +277,7 @@ def test_a_forged_record_costs_no_privacy(url: str, tmp_path: Path, users: float
         assert answer.mechanism.curve.pure_epsilon <= 0.2
         ledger.charge("visits", acc.PureDP(epsilon=1e-6), key="worse", relation="add_remove")
         ledger.release("visits", "worse", claim=f"learnt:{about} " + '{"users":NaN}')
-    with pytest.raises(dps.InvalidRequest, match="again"):
+    with pytest.raises(dps.errors.InvalidRequest, match="again"):
         paid(url, tmp_path, "june")
 
 
