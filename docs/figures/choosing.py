@@ -112,7 +112,7 @@ def planned(
         k,
         releases,
         profile=shape(kind),
-        domain=domain,
+        unknown_domain=domain == "unknown",
         mechanisms=kinds,
         charged="separately",
         rounds=RUNS,

@@ -33,7 +33,7 @@ def epsilon(k: int = 100) -> None:
                 acc.Budget(epsilon=each, delta=BUDGET.delta),
                 k,
                 profile=shape,
-                domain="unknown",
+                unknown_domain=True,
                 rounds=300,
             ).recommended.quality.recall.value
             for each in EPSILONS

@@ -21,8 +21,7 @@ from dpselect.cli import options, text
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
-from dpselect.plan.plan import Part
-from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, PlanFields, PlanSpec, ReleaseFields, Spec, typed
+from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, Part, PlanFields, PlanSpec, ReleaseFields, Spec, typed
 from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
 from dpselect.spec.label_spec import BallotFields, RoundFields
 from dpselect.spec.replay_spec import ReplayFields

@@ -10,7 +10,7 @@ from typing import Any
 from dpselect.pate.job import LabelRequest, Labels, labelled
 from dpselect.pate.labelling import ProgressCallback
 from dpselect.release.answer import DryRun
-from dpselect.release.topk import keywords
+from dpselect.spec.base import keywords
 from dpselect.spec.label_spec import LabelSpec
 
 

@@ -13,7 +13,6 @@ from .fit import fitted as fitted
 from .horizon_plan import HorizonPlan as HorizonPlan
 from .horizon_plan import plan_horizon as plan_horizon
 from .plan import Estimate as Estimate
-from .plan import Part as Part
 from .plan import Plan as Plan
 from .plan import PlannedMechanism as PlannedMechanism
 from .plan import Quality as Quality

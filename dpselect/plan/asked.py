@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import accounting as acc
 from accounting.address import masked
@@ -15,11 +15,16 @@ from dpselect.errors import InvalidRequest
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.counts import COUNTS_AGAIN
 from dpselect.plan.learn import End, Learnt
-from dpselect.plan.plan import Plan, Progress, budget_for, plan
-from dpselect.plan.profile import Groups, Profile
+from dpselect.plan.plan import Plan, Progress, budget_for, most, plan_releases
+from dpselect.plan.profile import Profile
 from dpselect.plan.request import ALL, TopKRequest
 from dpselect.sensitivity import Sensitivity
 from dpselect.spec import FileFields, PlanSpec
+
+if TYPE_CHECKING:
+    from dpselect.pate.outlook import TrialVotes, VotesModel
+    from dpselect.pate.voting_plan import VotingPlan
+    from dpselect.plan.horizon_plan import HorizonPlan
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
 _KNOWN = (
@@ -28,43 +33,85 @@ _KNOWN = (
 )
 
 
-def answered(spec: PlanSpec, profile: Profile | None = None, progress: Progress | None = None) -> Plan:
-    """The plan; what is not stated is left to the defaults of `dpselect.plan.plan`."""
-    profile = profile or profile_of(spec)
-    size: dict[str, Any] = {"k": size_on(profile, spec), "releases": spec.releases or 1}
-    if spec.schedule is not None:
-        size = {"schedule": [(part.releases, part.k) for part in spec.schedule]}
-    stated: dict[str, Any] = {name: getattr(spec, name) for name in ("order", "rank_by", "rounds", "level", "seed", "mechanisms")}
-    return plan(
-        spec.budget,
-        profile=profile,
-        progress=progress,
-        **size,
-        **{name: value for name, value in stated.items() if value is not None},
-        domain="unknown" if spec.unknown_domain else "public",
+def answered(
+    spec: PlanSpec,
+    profile: Profile | None = None,
+    *,
+    budget: acc.Budget | None = None,
+    sensitivity: Sensitivity | None = None,
+    progress: Progress | None = None,
+) -> Plan | QuickPlan | HorizonPlan | VotingPlan:
+    """What is asked for, whichever it is.
+
+    Args:
+        profile: in place of what `shape=` and the numbers beside it stand for.
+        budget, sensitivity, progress: as for `plan_releases`.
+    """
+    if sensitivity is not None and spec.way != "releases":
+        raise InvalidRequest(f"sensitivity= does not go with {spec.way}=: leave one of them out")
+    if spec.way == "quick" or spec.way == "pate":
+        if profile is not None:
+            raise InvalidRequest(f"profile= does not go with {spec.way}=: leave one of them out")
+        return quick(spec) if spec.way == "quick" else planned_votes(spec)
+    if spec.way == "periods":
+        return over_time(spec, profile, budget)
+    if spec.recall is not None:
+        spec = enough(spec, profile)
+    return plan_releases(spec, profile or profile_of(spec), budget=budget, sensitivity=sensitivity, progress=progress)
+
+
+def planned_votes(spec: PlanSpec) -> VotingPlan:
+    """The plan of a labelling job.
+
+    Raises:
+        InvalidRequest: what is needed is missing.
+    """
+    from dpselect.pate.voting_plan import plan_votes  # ballots and jobs, which other plans do without
+
+    return plan_votes(_votes(spec), spec.budget, rounds=spec.releases, seed=spec.seed or 0)
+
+
+def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
+    """Votes that are made up from public numbers, or those in a file."""
+    from dpselect.pate.outlook import VotesModel
+    from dpselect.pate.votes_file import VotesFile
+
+    numbers = spec.given(*(name for name in VotesModel.model_fields if name in PlanSpec.model_fields))
+    if spec.votes is not None:
+        if numbers:
+            raise InvalidRequest(f"votes= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out")
+        if not spec.public_votes:
+            raise InvalidRequest(
+                "votes= shows figures of the votes in a file, which no ledger is charged for: if the teachers were trained on "
+                "public or made-up records, declare it with public_votes=True; plan from public numbers otherwise (teachers=, "
+                "labels=, votes_per_item=, agreement=)"
+            )
+        return VotesFile.trial(Path(spec.votes))
+    if spec.public_votes:
+        raise InvalidRequest("public_votes= declares what votes= names: name a file, votes=, or leave it out")
+    needed = [name for name, field in VotesModel.model_fields.items() if field.is_required()]
+    if missing := [f"{name}=" for name in needed if name not in numbers]:
+        raise InvalidRequest(f"plan with pate= needs {', '.join(missing)}, or votes=")
+    return VotesModel(**numbers)
+
+
+def over_time(spec: PlanSpec, profile: Profile | None = None, budget: acc.Budget | None = None) -> HorizonPlan:
+    """The plan of a horizon."""
+    from dpselect.plan.horizon_plan import plan_horizon  # horizons and their noise, which other plans do without
+
+    profile = profile or arriving(spec)
+    if spec.k is None:
+        raise InvalidRequest("no size is stated: give k=, how many items each period releases")
+    return plan_horizon(
+        budget or spec.budget,
+        most(profile.on_curve(), spec) if spec.k == "all" else spec.k,
+        profile,
+        count=spec.count or "period",
+        window=spec.window,
+        unknown=bool(spec.unknown_domain),
         relation=spec.relation,
-        max_items_per_user=spec.max_items_per_user,
-        # By default separately where there is a ledger, since `topk` charges it release by release.
-        charged=spec.charged or ("together" if spec.ledger is None else "separately"),
-        with_counts=bool(spec.with_counts),
-        groups=_groups(spec),
+        seed=spec.seed or 0,
     )
-
-
-def size_on(profile: Profile, spec: PlanSpec) -> int | None:
-    """How many items a release has at most, where the data look like the profile."""
-    if spec.k != "all":
-        return spec.k
-    curve = profile.on_curve()
-    return curve.touched if spec.unknown_domain else curve.size
-
-
-def _groups(spec: PlanSpec) -> Groups | None:
-    if spec.groups is None:
-        return None
-    more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
-    stated = {name: value for name, value in more.items() if value is not None}
-    return Groups(count=spec.groups, max_groups_per_user=spec.max_groups_per_user, **stated)
 
 
 # -- the profile -----------------------------------------------------------------------------------------------------------
@@ -179,7 +226,7 @@ _SEARCHED = 100  # simulated runs of each plan of a search
 _KINDS = 3  # mechanisms that are looked at in it
 
 
-def enough(spec: PlanSpec) -> PlanSpec:
+def enough(spec: PlanSpec, profile: Profile | None = None) -> PlanSpec:
     """The question with the least epsilon whose plan expects `recall=` or, where a budget is stated, the fewest users.
 
     Raises:
@@ -188,13 +235,14 @@ def enough(spec: PlanSpec) -> PlanSpec:
     budgeted = spec.epsilon is not None or spec.rho is not None
     if budgeted and spec.users is not None:
         raise InvalidRequest("recall= says how large epsilon=, or users=, has to be: leave one of them out")
-    if budgeted and spec.kind_of_shape not in ("zipf", "uniform"):
+    if budgeted and (profile is not None or spec.kind_of_shape not in ("zipf", "uniform")):
         raise InvalidRequest("recall= finds users for shape=zipf:EXPONENT or shape=uniform: leave epsilon= out for any other")
     name, start, low, high = ("users", 1e5, 10.0, 1e9) if budgeted else ("epsilon", 1.0, 1e-3, 1e2)
 
     def tried(amount: float, kinds: Sequence[str] | None) -> Plan:
         of_it = round(amount) if budgeted else amount
-        return answered(spec.model_copy(update={name: of_it, "rounds": _SEARCHED, "mechanisms": kinds}))
+        tried_on = spec.model_copy(update={name: of_it, "rounds": _SEARCHED, "mechanisms": kinds})
+        return plan_releases(tried_on, profile or profile_of(tried_on))
 
     found = tried(start, spec.mechanisms)
     kinds = tuple(dict.fromkeys(one.name.partition(",")[0] for one in found.ranked))[:_KINDS]

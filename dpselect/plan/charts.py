@@ -25,7 +25,6 @@ from dpselect.mechanisms import members
 from dpselect.plan.candidates import families
 from dpselect.plan.plan import (
     Judge,
-    Part,
     Plan,
     PlannedMechanism,
     Progress,
@@ -37,6 +36,7 @@ from dpselect.plan.plan import (
     releases_in_words,
 )
 from dpselect.plan.profile import Profile, Stated
+from dpselect.spec.plan_spec import Part
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

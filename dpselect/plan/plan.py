@@ -1,4 +1,4 @@
-"""`plan`: which mechanism, at what noise, for this budget and this profile of the data; and a plan in words.
+"""`Plan`: which mechanism, at what noise, for this budget and this profile of the data; and a plan in words.
 
 Every candidate is fitted to the budget and screened by a quick formula; what may come first is fitted to the last bit and judged
 by its own draws. Nothing private is looked at, and a plan is deterministic: its draws have a fixed seed.
@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self, final, get_args
+from typing import Any, Literal, NamedTuple, Self, final
 
 import numpy as np
 import scipy
 from pydantic import Field, ValidationError
 
 from accounting import AccountingError, Budget, Curve
-from accounting.arguments import WORDS, Relation
+from accounting.arguments import WORDS
 from accounting.curves import Composed
 from accounting.errors import CalibrationError
 from accounting.frozen import Count, Positive, Probability, Real, kind_of
@@ -54,14 +54,12 @@ from dpselect.plan.profile import Bounding, Floats, Groups, Levels, Profile, Sta
 from dpselect.plan.quality import Outcomes, deviation, judged
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity
+from dpselect.spec.plan_spec import Charged, Criterion, Part, PlanSpec
 
 Method = Literal["exact", "mean field", "clopper-pearson", "empirical-bernstein"]
 Domain = Literal["public", "unknown"]
-Charged = Literal["together", "separately"]
-Criterion = Literal["recall", "exact_set", "score_loss", "released", "in_place"]
 Progress = Callable[[int, int], None]
 
-_ROUNDS = (100, 10_000_000)
 _MOST_RELEASES = 10**12
 _COUNTS = (0.1, 0.2, 0.4, 0.6)  # shares of the budget tried for counts
 _ROUGH = 0.01  # how far the quick formula is off as a rule
@@ -79,19 +77,6 @@ _GRACE = 0.02  # of recall in the worst case: this much of it may be given up fo
 _CLOSE = 0.01  # recalls that differ by less are about as good, and the one that survives a wrong guess is the safer choice
 _TRY = 1e-6  # a chance of failure, and a price, to construct an example with
 _STEPS = 12  # bisections of a budget, or of a number of users
-
-
-@final
-class Part(Stated):
-    """Releases of the same size.
-
-    Args:
-        releases: how many, >= 1.
-        k: how many items each of them releases, >= 1.
-    """
-
-    releases: Count = Field(description="an integer >= 1")
-    k: Count = Field(description="an integer >= 1")
 
 
 # -- how good it is --------------------------------------------------------------------------------------------------------
@@ -446,6 +431,46 @@ class Task:
     groups: Groups | None = None
     _seen: dict[tuple[int, Bounding], list[tuple[int, Levels]]] = field(default_factory=dict, init=False, repr=False)
 
+    @classmethod
+    def of(cls, spec: PlanSpec, profile: Profile, budget: Budget, sensitivity: Sensitivity | None = None) -> Self:
+        """As a spec asks.
+
+        Raises:
+            InvalidRequest: what is asked contradicts the sensitivity, or cannot come out of the profile.
+        """
+        if sensitivity is not None and (spec.relation, spec.max_items_per_user) != ("add_remove", None):
+            raise InvalidRequest(
+                "sensitivity= states the relation and the items per user: leave relation= and max_items_per_user= out"
+            )
+        curve, limit, groups = profile.on_curve(), spec.max_items_per_user, None
+        if spec.groups is not None:
+            more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
+            stated = {name: value for name, value in more.items() if value is not None}
+            groups = Groups(count=spec.groups, max_groups_per_user=spec.max_groups_per_user, **stated)
+        task = cls(
+            budget=budget,
+            parts=spec.schedule or (Part(releases=spec.releases or 1, k=most(curve, spec) if spec.k == "all" else spec.k),),
+            profile=curve,
+            domain="unknown" if spec.unknown_domain else "public",
+            order=bool(spec.order),
+            # Under replace_one a user takes up to so many items away and adds as many.
+            sensitivity=sensitivity or Sensitivity.of_counts(spec.relation, limit),
+            # By default separately where there is a ledger, since `topk` charges it release by release.
+            charged=spec.charged or ("together" if spec.ledger is None else "separately"),
+            limit=limit,
+            stated=sensitivity is not None,
+            counts=_COUNTS[0] if spec.with_counts else None,
+            groups=groups,
+        )
+        task = replace(task, counts=COUNTS_AGAIN) if task.recounted else task
+        if task.releases > _MOST_RELEASES:
+            raise InvalidRequest(f"releases={task.releases} is more than {_MOST_RELEASES:,} in all: plan for fewer")
+        for part in task.parts:
+            if not task.has(part.k):
+                what = ("items" if task.known else "items with any users") + (" for all groups" if groups else "")
+                raise InvalidRequest(f"k={part.k} items cannot come out of a profile with {most(curve, spec)} {what}: ask fewer")
+        return task
+
     @property
     def known(self) -> bool:
         """Whether the domain is public."""
@@ -531,6 +556,11 @@ class Task:
         return self.around(mechanism)
 
 
+def most(curve: Profile, spec: PlanSpec) -> int:
+    """How many items can come out, where the data look like this."""
+    return curve.touched if spec.unknown_domain else curve.size
+
+
 @final
 @dataclass(frozen=True)
 class _Look:
@@ -554,12 +584,17 @@ class _Look:
 @final
 @dataclass(frozen=True)
 class Judge:
-    """How qualities are found and compared; the fields are those of `plan`."""
+    """How qualities are found and compared; the fields are those of `PlanSpec`."""
 
     rounds: int
     seed: int
     level: float
     rank_by: Criterion
+
+    @classmethod
+    def of(cls, spec: PlanSpec) -> Self:
+        """As a spec asks."""
+        return cls(spec.rounds or 1000, spec.seed or 0, spec.level or 0.95, spec.rank_by or "recall")
 
     def compared(
         self, considered: Sequence[Family], task: Task, progress: Progress | None = None, names: Sequence[str] | None = None
@@ -862,103 +897,58 @@ def _ranged(one: PlannedMechanism, fitting: Sequence[Task], around: Sequence[Tas
 # -- the plan --------------------------------------------------------------------------------------------------------------
 
 
-def plan(
-    budget: Budget,
-    k: int | None = None,
-    releases: int = 1,
-    *,
+def plan_releases(
+    spec: PlanSpec,
     profile: Profile,
-    domain: Domain = "public",
-    order: bool = False,
-    relation: Relation = "add_remove",
-    max_items_per_user: int | None = None,
+    *,
+    budget: Budget | None = None,
     sensitivity: Sensitivity | None = None,
-    schedule: Sequence[tuple[int, int]] | None = None,
-    charged: Charged = "together",
-    groups: Groups | None = None,
-    mechanisms: Sequence[str] | None = None,
-    with_counts: bool = False,
-    rank_by: Criterion = "recall",
-    rounds: int = 1000,
-    level: float = 0.95,
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> Plan:
     """Every mechanism that applies, with the noise that spends the whole budget on all releases, ranked by expected quality.
 
     Among mechanisms whose recall is within .01 of the best, the one that keeps most of it on data that vary around the profile
-    comes first.
+    comes first. With groups what is found is the mean over them; the profile is that of the whole log, and bounds and clips hold
+    within each group.
 
-    Nothing private is looked at: the profile is public or made up, and the answer holds for data that look like it. A quick
-    formula screens the mechanisms; what may come first is judged by its own draws, from one seed for all.
+    Counts come from a second look at the users of the released items, as `dpselect.topk` takes it: a tenth of the budget, and the
+    clip that suits the users of the profile. In groups, and with a stated `sensitivity`, counts are the scores that chose: they
+    get the largest share, of .1, .2, .4 and .6, that costs the best selection .01 of recall at most, and mechanisms whose own
+    noisy scores are free release those.
 
     Args:
-        budget: what all releases together may cost.
-        k: how many items each release has; None with a `schedule`.
-        releases: how many releases, at most 10^12.
-        profile: what the data look like: `Profile.zipf`, `Profile.of_counts(..., public=True)` or `Profile.of_log`.
-        domain: "public" if the set of items is known without the data, of which `profile` then has as many; "unknown" otherwise.
-        order: True if the order of the items has to be released; False if their set suffices.
-        relation, max_items_per_user: of distinct-user counts: what neighbours are, and for how many items one user is counted.
-        sensitivity: what one user may change, in place of those two.
-        schedule: (releases, k) parts that share the budget, all with the same amount of noise, in place of k and releases.
-        charged: "together", as one plan fixed in advance (`Session.schedule`), or "separately", one by one through the filter of
-            `budget`, as `dpselect topk --ledger` does; the latter adds up at one Renyi order and is a little dearer.
-        groups: `plan.profile.Groups`: every release is of the top k of each of these, by one `PerGroup`, and what is found is the
-            mean over them. `profile` is that of the whole log, and `max_items_per_user` and clips hold within each group.
-        mechanisms: kinds to consider; all by default.
-        with_counts: whether every release also gives a noisy count of each item, with an interval (see `interval`), by a
-            second look at the users of the released items, as `dpselect.topk` takes it: a tenth of the budget, and the clip that
-            suits the users of the profile. In groups, and with a stated `sensitivity`, counts are the scores that chose: they get
-            the largest share, of .1, .2, .4 and .6, that costs the best selection .01 of recall at most, and mechanisms whose own
-            noisy scores are free release those.
-        rank_by: "recall", "exact_set", "score_loss", "released" or "in_place" (the last with `order` only).
-        rounds: simulated runs for each mechanism, from 100 to 10,000,000.
-        level: confidence of the intervals, in (0, 1), for each number by itself.
-        seed: of the simulations, >= 0. It has nothing to do with the noise of a release.
+        spec: what is asked.
+        profile: what the data look like.
+        budget: what all releases together may cost, where the spec does not say all of it: an order, for example.
+        sensitivity: what one user may change, in place of the spec's relation and items per user.
         progress: called with (done, of how many) as mechanisms are finished.
 
     Raises:
-        InvalidRequest: an argument is outside its domain, the profile is private data, or no mechanism applies, and why.
+        InvalidRequest: k items cannot come out of the profile, or no mechanism applies, and why.
     """
-    _require_types(budget, profile)
-    task = Task(
-        budget=budget,
-        parts=_parts(k, releases, schedule),
-        profile=profile.on_curve(),
-        domain=domain,
-        order=order,
-        sensitivity=_sensitivity(relation, max_items_per_user, sensitivity),
-        charged=charged,
-        limit=max_items_per_user,
-        stated=sensitivity is not None,
-        counts=_COUNTS[0] if with_counts else None,
-        groups=groups,
-    )
-    task = replace(task, counts=COUNTS_AGAIN) if task.recounted else task
-    _require_task(task)
-    considered, judge = _considered(mechanisms), _judge(rounds, seed, level, rank_by, task)
+    task = Task.of(spec, profile, budget or spec.budget, sensitivity)
+    considered, judge = _considered(spec.mechanisms), Judge.of(spec)
     planned, others, task = _shared(considered, task, judge, progress)
     if not planned:
         reasons = "; ".join(f"{other.name}: {other.reason}" for other in others)
         raise InvalidRequest(f"no mechanism can do this. {reasons}. Ask for less, or consider more mechanisms (mechanisms=)")
     return Plan(
-        budget=budget,
+        budget=task.budget,
         parts=task.parts,
-        domain=domain,
-        order=order,
+        domain=task.domain,
+        order=task.order,
         sensitivity=task.sensitivity,
-        charged=charged,
-        max_items_per_user=max_items_per_user,
-        stated=sensitivity is not None,
+        charged=task.charged,
+        max_items_per_user=task.limit,
+        stated=task.stated,
         counts=task.counts,
-        groups=groups,
+        groups=task.groups,
         profile=profile.in_words(),
         items=task.profile.size,
-        rank_by=rank_by,
-        rounds=rounds,
-        seed=seed,
-        level=level,
+        rank_by=judge.rank_by,
+        rounds=judge.rounds,
+        seed=judge.seed,
+        level=judge.level,
         ranked=tuple(
             one.model_copy(
                 update={
@@ -986,81 +976,6 @@ def _shared(
             break
         more = replace(task, counts=share)
     return (planned, others, task) if more is task else (*judge.compared(considered, more, progress), more)
-
-
-def _require_types(budget: object, profile: object) -> None:
-    if not isinstance(budget, Budget):
-        raise InvalidRequest(
-            f"budget must be an accounting.Budget, not {type(budget).__name__}: Budget(epsilon=1, delta=1e-6), say"
-        )
-    if not isinstance(profile, Profile):
-        raise InvalidRequest(
-            f"profile must be a dpselect.Profile, not {type(profile).__name__}: a plan that looks at private data leaks "
-            "them. Use Profile.zipf, or Profile.of_counts(..., public=True) for counts that were published or made up"
-        )
-
-
-def _require_one_of(name: str, value: str, known: Any) -> None:
-    if value not in get_args(known):
-        raise InvalidRequest(f"{name}={value!r} must be one of {', '.join(map(repr, get_args(known)))}")
-
-
-def _parts(k: int | None, releases: int, schedule: Sequence[tuple[int, int]] | None) -> tuple[Part, ...]:
-    if schedule is None:
-        if k is None:
-            raise InvalidRequest("k is missing: say how many items each release has, or give a schedule of (releases, k) pairs")
-        return (Part(releases=releases, k=k),)
-    if k is not None or releases != 1:
-        raise InvalidRequest("k and releases do not go with a schedule, which says both: leave them out")
-    stated = list(schedule) if isinstance(schedule, Iterable) else [schedule]
-    pairs = [pair for pair in stated if isinstance(pair, tuple | list) and len(pair) == 2]
-    if not pairs or len(pairs) != len(stated):
-        raise InvalidRequest("schedule must be one or more pairs (releases, k), [(30, 10), (1, 100)] for example")
-    return tuple(Part(releases=count, k=size) for count, size in pairs)
-
-
-def _sensitivity(relation: Relation, limit: int | None, stated: Sensitivity | None) -> Sensitivity:
-    if stated is not None:
-        if not isinstance(stated, Sensitivity):
-            raise InvalidRequest(f"sensitivity must be a dpselect.Sensitivity, not {type(stated).__name__}")
-        if relation != "add_remove" or limit is not None:
-            raise InvalidRequest(
-                "sensitivity states the relation and the items per user: leave relation and max_items_per_user out"
-            )
-        return stated
-    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int | np.integer) or limit < 1):
-        raise InvalidRequest(f"max_items_per_user={limit!r} must be an integer >= 1, or None: every item of a user is counted")
-    # Under replace_one a user takes up to this many items away and adds as many.
-    return Sensitivity.of_counts(relation, limit)
-
-
-def _require_task(task: Task) -> None:
-    _require_one_of("domain", task.domain, Domain)
-    _require_one_of("charged", task.charged, Charged)
-    if not isinstance(task.order, bool):
-        raise InvalidRequest(f"order={task.order!r} must be True, where the order has to be released, or False")
-    if task.releases > _MOST_RELEASES:
-        raise InvalidRequest(f"releases={task.releases} is more than {_MOST_RELEASES:,} in all: plan for fewer")
-    if not isinstance(task.groups, Groups | None):
-        raise InvalidRequest(f"groups must be a dpselect.plan.profile.Groups, not {type(task.groups).__name__}")
-    items = task.profile.size if task.known else task.profile.touched
-    for part in task.parts:
-        if not task.has(part.k):
-            what = ("items" if task.known else "items with any users") + (" for all groups" if task.groups else "")
-            raise InvalidRequest(f"k={part.k} items cannot come out of a profile with {items} {what}: ask for fewer")
-
-
-def _judge(rounds: int, seed: int, level: float, rank_by: Criterion, task: Task) -> Judge:
-    _require_one_of("rank_by", rank_by, Criterion)
-    if rank_by == "in_place" and not task.order:
-        raise InvalidRequest("rank_by='in_place' is about the order: ask for order=True too")
-    if isinstance(rounds, bool) or not isinstance(rounds, int) or not _ROUNDS[0] <= rounds <= _ROUNDS[1]:
-        raise InvalidRequest(f"rounds={rounds!r} must be an integer from {_ROUNDS[0]} to {_ROUNDS[1]:,}")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidRequest(f"seed={seed!r} must be an integer >= 0")
-    if not isinstance(level, float) or not 0 < level < 1:
-        raise InvalidRequest(f"level={level!r} must be a confidence between 0 and 1, 0.95 for example")
-    return Judge(rounds, seed, level, rank_by)
 
 
 def _considered(kinds: Sequence[str] | None) -> list[Family]:

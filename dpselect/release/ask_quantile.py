@@ -10,9 +10,10 @@ from typing import Any
 from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import DryRun
 from dpselect.release.record import AnswerFile
-from dpselect.release.topk import Unkept, keywords, warn_once
+from dpselect.release.topk import Unkept, warn_once
 from dpselect.release.user_quantiles import TEXTS, QuantileAnswer, Quantiles, answered
 from dpselect.spec import QuantileSpec
+from dpselect.spec.base import keywords
 
 
 def quantile(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> QuantileAnswer | DryRun:

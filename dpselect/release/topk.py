@@ -15,7 +15,7 @@ from dpselect.release.question import Question
 from dpselect.release.record import UNRECORDED, AnswerFile
 from dpselect.release.run import dry_run, run_once
 from dpselect.spec import TopKSpec
-from dpselect.spec.base import Spec
+from dpselect.spec.base import keywords
 
 if TYPE_CHECKING:
     from dpselect.release.series import HorizonAnswer, Series
@@ -109,19 +109,6 @@ def answered(
 def warn_once() -> None:
     """That no ledger keeps account; once in a process."""
     warnings.warn(UNRECORDED, Unrecorded, stacklevel=3)
-
-
-def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
-    """The fields of a spec as keywords of a function."""
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if field.is_required() else field.default,
-            annotation=field.annotation,
-        )
-        for name, field in spec.model_fields.items()
-    ]
 
 
 _own = inspect.signature(topk).parameters

@@ -1,6 +1,5 @@
 """Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
 
-import inspect
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Literal, overload
@@ -19,14 +18,13 @@ from dpselect.release.question import Question
 from dpselect.release.record import AnswerFile
 from dpselect.release.series import HorizonAnswer, Series
 from dpselect.selection import Label
-from dpselect.spec.base import Column, Flag, Spec
+from dpselect.spec.base import Column, Flag
 from dpselect.spec.topk_spec import Keeper, Over
 
 class Unrecorded(UserWarning): ...
 class Unkept(UserWarning): ...
 
 def warn_once() -> None: ...
-def keywords(spec: type[Spec]) -> list[inspect.Parameter]: ...
 def answered(
     question: Question,
     place: AnswerFile,

@@ -1,6 +1,7 @@
 from .base import Column as Column
 from .base import Flag as Flag
 from .base import Spec as Spec
+from .base import keywords as keywords
 from .base import option as option
 from .base import typed as typed
 from .check_spec import CheckSpec as CheckSpec
@@ -10,6 +11,7 @@ from .continual_spec import RechargeSpec as RechargeSpec
 from .continual_spec import ShowSpec as ShowSpec
 from .continual_spec import StartSpec as StartSpec
 from .label_spec import LabelSpec as LabelSpec
+from .plan_spec import Part as Part
 from .plan_spec import PlanFields as PlanFields
 from .plan_spec import PlanSpec as PlanSpec
 from .quantile_spec import QuantileSpec as QuantileSpec

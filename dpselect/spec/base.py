@@ -6,6 +6,7 @@ Python does, `clip=`; a command shows its own spelling (`cli.from_model`).
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
@@ -130,3 +131,16 @@ def typed(annotation: Any) -> Any:
         return annotation
     members = [typed(one) for one in get_args(annotation) if one is not type(None)]
     return str if str in members else members[0]
+
+
+def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
+    """The fields of a spec as keywords of a function."""
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.is_required() else field.default,
+            annotation=field.annotation,
+        )
+        for name, field in spec.model_fields.items()
+    ]

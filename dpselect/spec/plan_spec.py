@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, final
 
 from pydantic import BeforeValidator, Field, SkipValidation, model_validator
 
 from accounting.arguments import Relation
-from accounting.frozen import Count, Positive, Probability, Real
+from accounting.frozen import Count, Frozen, Positive, Probability, Real
 from dpselect.errors import InvalidRequest
-from dpselect.plan.plan import Charged, Criterion, Part
 from dpselect.spec.base import Column, Flag, Seed, Spec, option
 from dpselect.spec.shared_fields import BudgetFields, FileFields, item_columns
 from dpselect.spec.topk_spec import Over, size_of
@@ -29,13 +28,31 @@ _SHAPE, _NEEDS, _SIMULATED = "The shape of the data", "What is needed of the ans
 _OVER_TIME, _VOTES = "Releases over time", "Votes of teachers"
 
 
+Charged = Literal["together", "separately"]
+Criterion = Literal["recall", "exact_set", "score_loss", "released", "in_place"]
+
+
+@final
+class Part(Frozen):
+    """Releases of the same size.
+
+    Args:
+        releases: how many, >= 1.
+        k: how many items each of them releases, >= 1.
+    """
+
+    error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
+    releases: Count = Field(description="an integer >= 1")
+    k: Count = Field(description="an integer >= 1")
+
+
 def parts_of(stated: Any) -> Any:
     """Parts of a schedule, from text or from pairs (releases, k)."""
     parts = stated
     try:
         if isinstance(parts, str):
             parts = [tuple(map(int, part.split("x"))) for part in parts.split(",")]
-        if isinstance(parts, Sequence):
+        if isinstance(parts, Iterable):
             return tuple(part if isinstance(part, Part | Mapping) else Part(releases=part[0], k=part[1]) for part in parts)
     except (TypeError, ValueError, IndexError):
         raise InvalidRequest(
@@ -205,6 +222,8 @@ class AnswerFields(Spec):
             raise ValueError("schedule= says how many releases there are: leave releases= out")
         if self.schedule == ():
             raise ValueError("schedule= names no releases: give one or more parts with releases and k, or leave it out")
+        if self.rank_by == "in_place" and not self.order:
+            raise ValueError("rank_by='in_place' is about the order: ask for order=True too")
         return self
 
 

@@ -21,7 +21,7 @@ from recall_logs import Log, load
 import accounting as acc
 import dpselect as dps
 from dpselect.plan import Profile
-from dpselect.plan.plan import plan
+from dpselect.plan.ask_plan import plan
 
 
 def guessed(log: Log, exponent: float) -> Profile:
@@ -35,7 +35,7 @@ def forecasts(logs: list[Log], options: argparse.Namespace) -> Iterator[tuple[fl
         shape = guessed(log, options.exponent)
         for domain, k, epsilon in ((d, k, e) for d in ("unknown", "public") for k in options.k for e in options.epsilon):
             budget = acc.Budget(epsilon=epsilon, delta=1e-6)
-            best = plan(budget, k, profile=shape, domain=domain, rounds=400).recommended
+            best = plan(budget, k, profile=shape, unknown_domain=domain == "unknown", rounds=400).recommended
             found, _ = Cell(log, domain, k, budget).recall(planned(Cell(log, domain, k, budget), best), options.draws, 0)
             low, high = best.forecast or (best.expected, best.expected)
             above = best.expected - found

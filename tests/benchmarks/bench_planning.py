@@ -13,8 +13,8 @@ from typing import TypeVar
 
 import accounting as acc
 from dpselect.plan import Plan, Profile
+from dpselect.plan.ask_plan import plan
 from dpselect.plan.charts import explore
-from dpselect.plan.plan import plan
 
 T = TypeVar("T")
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -45,14 +45,17 @@ def main() -> None:
     shape = Profile.zipf(1.1, arguments.items, 2 * arguments.items)
     found = timed(f"all mechanisms, {shape}", lambda: plan(BUDGET, 10, 30, profile=shape))
     show(found)
-    timed("the same, unknown domain", lambda: plan(BUDGET, 10, 30, profile=shape, domain="unknown"))
+    timed("the same, unknown domain", lambda: plan(BUDGET, 10, 30, profile=shape, unknown_domain=True))
     timed("the same, charged separately", lambda: plan(BUDGET, 10, 30, profile=shape, charged="separately"))
     timed("top 100, once", lambda: plan(BUDGET, 100, profile=shape))
     timed("top 100, 30 times", lambda: plan(BUDGET, 100, 30, profile=shape))
     if arguments.log is not None:
         log = Profile.of_log(arguments.log, user="user_id", item="item_id", public=True)
         for domain in ("unknown", "public"):
-            timed(f"top 100 of a log, {domain} domain, {log}", lambda known=domain: plan(BUDGET, 100, profile=log, domain=known))
+            timed(
+                f"top 100 of a log, {domain} domain, {log}",
+                lambda known=domain: plan(BUDGET, 100, profile=log, unknown_domain=known == "unknown"),
+            )
     if arguments.curves:
         timed("curves of the first plan", lambda: explore(found, shape))
 

@@ -256,7 +256,7 @@ def line(cell: Cell, shape: Profile | None, draws: int) -> Line:
     """All of one cell. The best is chosen on some draws and judged on others, with the default and the plan among the judged."""
     found: dict[str, Fitted] = dict(candidates(cell))
     start = time.process_time()
-    plan = None if shape is None else dps.plan(cell.budget, cell.k, profile=shape, domain=cell.domain)  # type: ignore[arg-type]
+    plan = None if shape is None else dps.plan(cell.budget, cell.k, profile=shape, unknown_domain=cell.domain == "unknown")
     seconds = time.process_time() - start
     for one in () if plan is None else plan.ranked[:6]:
         found[f"plan: {one.name}"] = planned(cell, one)

@@ -16,9 +16,9 @@ from accounting.ledger import Ledger
 from dpselect.cli.app import app
 from dpselect.mechanisms import members
 from dpselect.plan import Profile
+from dpselect.plan.ask_plan import plan
 from dpselect.plan.candidates import Candidates, not_planned
 from dpselect.plan.fit import calibrated, fitted
-from dpselect.plan.plan import plan
 from dpselect.plan.request import TopKRequest
 
 N = 7
@@ -142,7 +142,7 @@ def test_a_plan_that_is_charged_separately_fits_its_ledger(tmp_path: Path) -> No
     """`plan(charged="separately")` shares the chance of failure by itself; as many fit as were planned."""
     shape = Profile.zipf(1.1, items=200, users=50_000, items_per_user=3)
     kinds = ["limited_domain", "stable_top_k"]
-    found = plan(APPROXIMATE, 5, N, profile=shape, domain="unknown", charged="separately", mechanisms=kinds, rounds=100)
+    found = plan(APPROXIMATE, 5, N, profile=shape, unknown_domain=True, charged="separately", mechanisms=kinds, rounds=100)
     assert {one.name.partition(",")[0] for one in found.ranked} == set(kinds)
     for place, one in enumerate(found.ranked):
         (tmp_path / str(place)).mkdir()

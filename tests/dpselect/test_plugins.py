@@ -142,7 +142,7 @@ assert acc.Budget(epsilon=1.0, delta=1e-6).admits(counts.curve)
 shape = dps.Profile.zipf(1.0, items=50, users=1000)
 planned = dps.plan(acc.Budget(epsilon=1.0), 1, profile=shape, mechanisms=["tiny_max", "permute_and_flip"], rounds=200)
 assert {one.name for one in planned.ranked} == {"tiny_max", "permute_and_flip"}
-asked = {"profile": shape, "mechanisms": ["stable_counts"], "domain": "unknown", "rounds": 200}
+asked = {"profile": shape, "mechanisms": ["stable_counts"], "unknown_domain": True, "rounds": 200}
 planned = dps.plan(acc.Budget(epsilon=1.0, delta=1e-6), 3, max_items_per_user=2, **asked)
 assert planned.mechanism.kind == "stable_counts" and 0.5 < planned.recommended.quality.recall.value <= 1, planned
 try:

@@ -16,7 +16,6 @@ from typer.testing import CliRunner
 import dpselect as dps
 from dpselect.cli import from_model
 from dpselect.cli.config import table
-from dpselect.release import topk as python
 from dpselect.spec import (
     CloseSpec,
     ContinualSpec,
@@ -29,6 +28,7 @@ from dpselect.spec import (
     ShowSpec,
     StartSpec,
     TopKSpec,
+    keywords,
     option,
 )
 from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, QuotaSpec
@@ -41,7 +41,6 @@ SPECS: list[Any] = [
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
 
-import inspect
 from collections.abc import Callable
 from typing import Literal, overload
 from dpselect.events.reading import ProgressCallback
@@ -49,7 +48,6 @@ from dpselect.release.answer import Answer, DryRun
 from dpselect.release.question import Question
 from dpselect.release.record import AnswerFile
 from dpselect.release.series import HorizonAnswer, Series
-from dpselect.spec.base import Spec
 '''
 PROGRESS = "progress: ProgressCallback | None = ..."
 HEAD_OF_QUANTILES = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
@@ -67,11 +65,21 @@ from dpselect.pate.job import Labels
 from dpselect.pate.labelling import ProgressCallback
 from dpselect.release.answer import DryRun
 '''
+HEAD_OF_PLANS = '''"""Made from the fields of `PlanSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
+
+from typing import Literal, overload
+from accounting import Budget
+from dpselect.pate.voting_plan import VotingPlan
+from dpselect.plan.asked import QuickPlan
+from dpselect.plan.horizon_plan import HorizonPlan
+from dpselect.plan.plan import Plan, Progress
+from dpselect.plan.profile import Profile
+from dpselect.sensitivity import Sensitivity
+'''
 OTHERS = """class Unrecorded(UserWarning): ...
 class Unkept(UserWarning): ...
 
 def warn_once() -> None: ...
-def keywords(spec: type[Spec]) -> list[inspect.Parameter]: ...
 def answered(
     question: Question,
     place: AnswerFile,
@@ -116,7 +124,7 @@ def test_a_field_more_is_a_key_of_the_file() -> None:
 
 def test_a_field_more_is_a_keyword() -> None:
     """A field of a subclass is a keyword of a function made of it, with its type, and is in the stub."""
-    (one,) = [keyword for keyword in python.keywords(Longer) if keyword.name == "favourite"]
+    (one,) = [keyword for keyword in keywords(Longer) if keyword.name == "favourite"]
     assert (one.default, one.annotation) == (None, str | None)
     assert Longer(**ASKED, favourite="tea").favourite == "tea"
 
@@ -139,6 +147,17 @@ STUBS: dict[str, tuple[str, list[stubs.Function]]] = {
                 *(QuantileSpec, "quantile", "data: object", "QuantileAnswer | DryRun"),
                 ({"dry_run": "Literal[False]"}, "QuantileAnswer"),
                 PROGRESS,
+            )
+        ],
+    ),
+    "plan/ask_plan.pyi": (
+        HEAD_OF_PLANS,
+        [
+            stubs.Function(
+                *(PlanSpec, "plan", "budget: Budget | None = ...", "Plan | QuickPlan | HorizonPlan | VotingPlan"),
+                ({"quick": "Literal[False]", "periods": "None", "pate": "Literal[False]"}, "Plan"),
+                "profile: Profile | None = ..., sensitivity: Sensitivity | None = ..., progress: Progress | None = ...",
+                ("k", "releases"),
             )
         ],
     ),

@@ -28,7 +28,6 @@ from dpselect.cli.app import app
 from dpselect.continual import Horizon
 from dpselect.pate.labelling import Labelling
 from dpselect.plan import (
-    Groups,
     Profile,
     TopKRequest,
     calibrated,
@@ -257,7 +256,7 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
         default_choice(budget, REQUEST, max_groups_per_user=2, discover=True).mechanism.curve
     ],
     "plan": _planned,
-    "plan of groups": partial(_planned, groups=Groups(count=3, max_groups_per_user=2)),
+    "plan of groups": partial(_planned, groups=3, max_groups_per_user=2),
     "plan.plan_runs": lambda budget: [
         one.mechanism.curve
         for one in plan_runs(lambda scale: acc.GaussianDP(mu=1 / scale), budget, best=0.3, relation="add_remove")

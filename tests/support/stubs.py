@@ -19,6 +19,8 @@ class Function(NamedTuple):
     Attributes:
         before: its parameters ahead of the fields; "" for none.
         narrow: fields with a narrower type, and what it returns for these; None where it always returns the same.
+        after: its other parameters.
+        first: fields that need no name.
     """
 
     spec: type[Spec]
@@ -27,6 +29,7 @@ class Function(NamedTuple):
     returns: str
     narrow: tuple[Mapping[str, str], str] | None = ({"dry_run": "Literal[False]"}, "")
     after: str = ""
+    first: tuple[str, ...] = ()
 
 
 def stub(head: str, *functions: Function, others: str = "") -> str:
@@ -46,8 +49,15 @@ def stub(head: str, *functions: Function, others: str = "") -> str:
         ways = [(fields, one.returns)] if one.narrow is None else [(fields | one.narrow[0], one.narrow[1]), (fields, one.returns)]
         for types, result in ways:
             model = one.spec.model_fields
-            said = [f"{name}: {types[name]}" + ("" if field.is_required() else " = ...") for name, field in model.items()]
-            taken = [*filter(None, [one.before, "*"]), *said, *filter(None, [one.after])]
+            said = {name: f"{name}: {types[name]}" + ("" if field.is_required() else " = ...") for name, field in model.items()}
+            named = [said.pop(name) for name in one.first]
+            taken = [
+                *filter(None, [one.before]),
+                *named,
+                *(["*"] if one.before else []),
+                *said.values(),
+                *filter(None, [one.after]),
+            ]
             signature = [f"def {one.name}(", *(f"    {part}," for part in taken), f") -> {result}: ..."]
             lines += ["@overload", *signature] if len(ways) > 1 else signature
     return "\n".join([head, *dict.fromkeys(sorted(found)), "", others, *lines]) + "\n"

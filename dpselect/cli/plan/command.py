@@ -23,14 +23,14 @@ from accounting.risk import Risk
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command, flags
 from dpselect.errors import InvalidRequest, printable
-from dpselect.plan.asked import QuickPlan, answered, arriving, enough, profile_of, quick, size_on
+from dpselect.plan.asked import QuickPlan, enough, over_time, profile_of, quick
 from dpselect.plan.charts import Chart, explore, write_page
-from dpselect.plan.horizon_plan import HorizonPlan, plan_horizon
 from dpselect.plan.plan import (
     Plan,
     PlannedMechanism,
     amount,
     noise_in_words,
+    plan_releases,
     question_in_words,
     recommendation_in_words,
     releases_in_words,
@@ -41,6 +41,7 @@ from dpselect.spec import PlanSpec
 
 if TYPE_CHECKING:
     from dpselect.cli.config import Config
+    from dpselect.plan.horizon_plan import HorizonPlan
 
 _All = Annotated[bool, options.output("--all", help="Also show the question, every mechanism, and why others are not planned.")]
 _Curves = Annotated[
@@ -100,7 +101,8 @@ def _plan(
         answer_pate(spec, html=html, json=json)
     else:
         shown.refuse_but(way=spec.way)
-        _plan_horizon(spec, json=json)
+        horizon = over_time(spec)
+        out.emit(text.json_text(_horizon_data(horizon)) + "\n" if json else _horizon_shown(horizon))
 
 
 plan = command(PlanSpec, _plan)
@@ -117,7 +119,7 @@ def _plan_releases(spec: PlanSpec, shown: _Shown) -> None:
     if shown.figures is not None:
         _require_folder(shown.figures)
     with out.counted("planning") as callback:
-        found = answered(spec, profile, callback)
+        found = plan_releases(spec, profile, progress=callback)
     planned = found.recommended if shown.choose is None else found.named(shown.choose)
     kept = None if shown.write is None else _file(spec, found, planned, shown.config)
     charts: tuple[Chart, ...] = ()
@@ -367,23 +369,6 @@ def _show_quick(found: QuickPlan, relation: Relation, *, json: bool) -> None:
 
 
 _BARS = "▁▂▃▄▅▆▇█"
-
-
-def _plan_horizon(spec: PlanSpec, *, json: bool) -> None:
-    profile = arriving(spec)
-    if (k := size_on(profile, spec)) is None:
-        raise InvalidRequest("no size is stated: give k=, how many items each period releases")
-    found = plan_horizon(
-        spec.budget,
-        k,
-        profile,
-        count=spec.count or "period",
-        window=spec.window,
-        unknown=bool(spec.unknown_domain),
-        relation=spec.relation,
-        seed=spec.seed or 0,
-    )
-    out.emit(text.json_text(_horizon_data(found)) + "\n" if json else _horizon_shown(found))
 
 
 def _horizon_data(plan: HorizonPlan) -> dict[str, Any]:

@@ -7,12 +7,10 @@ from pathlib import Path
 from rich.console import Group
 from rich.text import Text
 
-from dpselect import pate
 from dpselect.cli import out, text
-from dpselect.errors import InvalidRequest
 from dpselect.pate import voting_page as page
-from dpselect.pate.votes_file import VotesFile
-from dpselect.pate.voting_plan import VotingPlan, plan_votes
+from dpselect.pate.voting_plan import VotingPlan
+from dpselect.plan.asked import planned_votes
 from dpselect.spec import PlanSpec
 
 
@@ -23,31 +21,10 @@ def answer_pate(spec: PlanSpec, *, html: Path | None, json: bool) -> None:
         InvalidRequest: what is needed is missing.
     """
     out.require_targets({"--html": html})
-    found = plan_votes(_trial(spec), spec.budget, rounds=spec.releases, seed=spec.seed or 0)
+    found = planned_votes(spec)
     if html is not None:
         page.write_page(found, html)
     out.emit(text.json_text(page.as_data(found)) + "\n" if json else _shown(found))
-
-
-def _trial(spec: PlanSpec) -> pate.VotesModel | pate.TrialVotes:
-    """Votes that are made up from public numbers, or those in a file."""
-    numbers = spec.given(*(name for name in pate.VotesModel.model_fields if name in PlanSpec.model_fields))
-    if spec.votes is not None:
-        if numbers:
-            raise InvalidRequest(f"votes= says what {', '.join(f'{name}=' for name in numbers)} say: leave them out")
-        if not spec.public_votes:
-            raise InvalidRequest(
-                "votes= shows figures of the votes in a file, which no ledger is charged for: if the teachers were trained on "
-                "public or made-up records, declare it with public_votes=True; plan from public numbers otherwise (teachers=, "
-                "labels=, votes_per_item=, agreement=)"
-            )
-        return VotesFile.trial(Path(spec.votes))
-    if spec.public_votes:
-        raise InvalidRequest("public_votes= declares what votes= names: name a file, votes=, or leave it out")
-    needed = [name for name, field in pate.VotesModel.model_fields.items() if field.is_required()]
-    if missing := [f"{name}=" for name in needed if name not in numbers]:
-        raise InvalidRequest(f"plan with pate= needs {', '.join(missing)}, or votes=")
-    return pate.VotesModel(**numbers)
 
 
 def _shown(plan: VotingPlan) -> Group:

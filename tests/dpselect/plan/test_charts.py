@@ -15,6 +15,7 @@ import accounting as acc
 from accounting.errors import MissingExtra
 from dpselect.errors import InvalidRequest
 from dpselect.plan import Plan, Profile
+from dpselect.plan.ask_plan import plan
 from dpselect.plan.charts import (
     _BOTTOM,
     _HEIGHT,
@@ -31,7 +32,7 @@ from dpselect.plan.charts import (
     plot_plan,
     write_page,
 )
-from dpselect.plan.plan import Task, plan
+from dpselect.plan.plan import Task
 
 module = sys.modules["dpselect.plan.plan"]
 SHAPE = Profile.zipf(1.1, 500, 20_000)

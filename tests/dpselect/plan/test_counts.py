@@ -21,10 +21,10 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.plan import Plan, Profile, default_choice, interval
+from dpselect.plan.ask_plan import plan
 from dpselect.plan.candidates import with_counts
 from dpselect.plan.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
 from dpselect.plan.fit import fitted, noise_settings
-from dpselect.plan.plan import plan
 from dpselect.plan.request import TopKRequest
 
 APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -248,7 +248,7 @@ def test_counts_of_users_with_five_items() -> None:
 @pytest.mark.slow
 def test_a_plan_of_stated_scores_takes_the_noise_that_chose() -> None:
     """Where these bound users the vector's own values are free; a plan that is fixed in advance pays for both as well."""
-    found = planned(mechanisms=["sparse_histogram"], domain="unknown", sensitivity=dps.Sensitivity.of_counts(items_per_user=2))
+    found = planned(mechanisms=["sparse_histogram"], unknown_domain=True, sensitivity=dps.Sensitivity.of_counts(items_per_user=2))
     assert {type(one.mechanisms[0]).__name__ for one in found.ranked} == {"SparseHistogram"}
     stated = planned(sensitivity=ONE)  # the largest share that costs little recall
     assert stated.counts in (0.1, 0.2, 0.4, 0.6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -17,8 +19,18 @@ SHAPE = Profile.zipf(1.0, items=12, users=1_500)
 
 def planned(groups: Groups, kind: str = "sparse_histogram", **asked: object) -> Plan:
     """A plan of one kind for the top 3 of groups."""
-    named = {"profile": SHAPE, "domain": "unknown", "mechanisms": [kind], "rounds": 100} | asked
-    return dps.plan(BUDGET, k=3, groups=groups, **named)  # type: ignore[arg-type]
+    named: dict[str, Any] = {"profile": SHAPE, "unknown_domain": True, "mechanisms": [kind], "rounds": 100, **asked}
+    return dps.plan(BUDGET, 3, **stated(groups), **named)
+
+
+def stated(groups: Groups) -> dict[str, Any]:
+    """The groups as a plan is asked for them."""
+    return {
+        "groups": groups.count,
+        "max_groups_per_user": groups.max_groups_per_user,
+        "groups_per_user": groups.per_user,
+        "group_exponent": groups.exponent,
+    }
 
 
 @pytest.mark.slow
@@ -40,7 +52,7 @@ def test_all_groups_of_a_user_spend_the_budget(relation: str) -> None:
 def test_gaussian_noise_grows_with_the_root_of_the_groups_kept() -> None:
     """Four groups of a user cost twice the noise of one: four times its squared price."""
     every = [Groups(count=9, max_groups_per_user=most, exponent=0.0) for most in (1, 4)]
-    alike = [planned(groups, "oneshot_top_k", domain="public") for groups in every]
+    alike = [planned(groups, "oneshot_top_k", unknown_domain=False) for groups in every]
     scales = [plan.named("oneshot_top_k, gaussian").mechanisms[0].mechanism.scale for plan in alike]  # type: ignore[attr-defined]
     assert scales[1] / scales[0] == pytest.approx(2.0, rel=1e-3)
 
@@ -49,8 +61,8 @@ def test_gaussian_noise_grows_with_the_root_of_the_groups_kept() -> None:
 def test_counts_in_groups_take_the_share_that_the_plan_states(relation: str) -> None:
     """Of all groups that a user, or the two of a replacement, is in: what a release costs beyond its selection."""
     groups, budget = Groups(count=30, max_groups_per_user=3, exponent=0.0), acc.Budget(rho=0.05)
-    asked = {"mechanisms": ["oneshot_top_k"], "rounds": 100, "with_counts": True, "relation": relation}
-    plan = dps.plan(budget, k=3, groups=groups, profile=SHAPE, **asked)  # type: ignore[arg-type]
+    asked: dict[str, Any] = {"mechanisms": ["oneshot_top_k"], "rounds": 100, "with_counts": True, "relation": relation}
+    plan = dps.plan(budget, 3, profile=SHAPE, **stated(groups), **asked)
     run = plan.mechanism
     assert isinstance(run, dps.PerGroup)
     assert isinstance(run.mechanism, dps.WithValues)
@@ -111,12 +123,12 @@ def test_more_groups_of_a_user_find_more_or_cost_more() -> None:
 
 
 def test_what_groups_cannot_do_is_said() -> None:
-    """No second look; no groups too small for k alone; no other thing in place of Groups."""
+    """No second look; no groups too small for k alone; no groups without a bound on those of a user."""
     with pytest.raises(InvalidRequest, match="not done for groups"):
         planned(Groups(count=4, max_groups_per_user=1), "discover_then_select")
     with pytest.raises(InvalidRequest, match="for all groups"):
         planned(Groups(count=1_000_000, max_groups_per_user=1, exponent=0.0))
     with pytest.raises(InvalidRequest, match="per_user"):
         Groups(count=4, max_groups_per_user=1, per_user=0.5)
-    with pytest.raises(InvalidRequest, match="must be a dpselect"):
-        planned(4)  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequest, match="needs max_groups_per_user="):
+        dps.plan(BUDGET, 3, profile=SHAPE, groups=4)

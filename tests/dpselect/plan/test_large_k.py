@@ -14,8 +14,8 @@ import dpselect as dps
 from dpselect.cli.app import app
 from dpselect.mechanisms import LimitedDomain
 from dpselect.plan import Profile
-from dpselect.plan.asked import answered
 from dpselect.plan.learn import Informed
+from dpselect.plan.plan import plan_releases
 from dpselect.plan.request import TopKRequest
 from dpselect.spec import PlanSpec
 
@@ -77,5 +77,5 @@ def test_what_competes_for_very_many_places_is_priced_for_a_few() -> None:
 def test_a_plan_of_all_is_of_the_items_that_there_are(unknown: bool, size: int) -> None:
     """Of a catalogue all it names; of an unknown domain all that anybody has."""
     profile = Profile.of_counts([100.0 - item for item in range(33)] + [0.0] * 7, public=True)
-    spec = PlanSpec(k="all", epsilon=1.0, delta=1e-6, shape="uniform", unknown_domain=unknown, rounds=100)
-    assert answered(spec, profile).parts[0].k == size
+    spec = PlanSpec(k="all", epsilon=1.0, delta=1e-6, unknown_domain=unknown, rounds=100)
+    assert plan_releases(spec, profile).parts[0].k == size

@@ -15,11 +15,15 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
+from dpselect.pate.outlook import VotesModel
+from dpselect.pate.voting_plan import VotingPlan, plan_votes
 from dpselect.plan import Estimate, Plan, Profile
+from dpselect.plan.ask_plan import plan
+from dpselect.plan.asked import QuickPlan
 from dpselect.plan.candidates import default_mechanism
 from dpselect.plan.charts import Chart, Line, Point, page
 from dpselect.plan.fit import TopKRequest, fitted
-from dpselect.plan.plan import plan
+from dpselect.plan.horizon_plan import HorizonPlan
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 SHAPE = Profile.zipf(1.1, 2000, 100_000)
@@ -42,7 +46,7 @@ def whole() -> Plan:
 @pytest.mark.slow
 def test_every_mechanism_is_planned_or_has_a_reason(whole: Plan) -> None:
     """No kind is passed over in silence, whatever is asked."""
-    for found in (whole, planned(acc.Budget(rho=0.1, delta=1e-7), 5, domain="unknown", order=True)):
+    for found in (whole, planned(acc.Budget(rho=0.1, delta=1e-7), 5, unknown_domain=True, order=True)):
         named = {name.partition(",")[0] for name in [*(one.name for one in found.ranked), *(o.name for o in found.unsuited)]}
         assert named == set(members())
         assert all(len(other.reason) > 15 for other in found.unsuited)
@@ -229,13 +233,13 @@ def test_progress_is_told() -> None:
         ({"k": 0}, "k=0"),
         ({"k": 2001}, "k=2001.*2000 items"),
         (
-            {"k": 1990, "domain": "unknown", "profile": FEW},
+            {"k": 1990, "unknown_domain": True, "profile": FEW},
             "4 items with any users",
         ),
-        ({}, "k is missing"),
-        ({"k": 5, "schedule": [(1, 5)]}, "leave them out"),
-        ({"schedule": []}, "one or more pairs"),
-        ({"k": 5, "domain": "private"}, "domain='private'"),
+        ({}, "no size is stated: give k="),
+        ({"k": 5, "schedule": [(1, 5)]}, "leave k= out"),
+        ({"schedule": []}, "one or more parts"),
+        ({"k": 5, "unknown_domain": "private"}, "unknown_domain='private'"),
         ({"k": 5, "rank_by": "luck"}, "rank_by='luck'"),
         ({"k": 5, "rounds": 5}, "rounds=5"),
         ({"k": 5, "level": 1.0}, "level=1.0"),
@@ -244,7 +248,10 @@ def test_progress_is_told() -> None:
         ({"k": 5, "mechanisms": ["large_gap"]}, "large_gap cannot be planned.*not which"),
         ({"k": 5, "mechanisms": ["magic"]}, "magic"),
         ({"k": 5, "mechanisms": ["permute_and_flip"]}, "no mechanism can do this.*one item"),
-        ({"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3}, "leave relation"),
+        ({"k": 5, "sensitivity": dps.Sensitivity(), "max_items_per_user": 3}, "leave relation="),
+        ({"k": 5, "epsilon": 1.0}, "budget= says what epsilon= says"),
+        ({"k": 5, "users": 30}, "profile= says what users= says"),
+        ({"quick": True, "k": 5, "unknown_domain": True}, "profile= does not go with quick="),
         ({"k": 5, "releases": 10**13}, "releases=10000000000000 is more than"),
         ({"k": 5, "order": "yes"}, "order='yes'"),
         ({"k": 5, "max_items_per_user": True}, "max_items_per_user=True"),
@@ -253,7 +260,7 @@ def test_progress_is_told() -> None:
         ({"k": 5, "mechanisms": []}, "one or more kinds"),
         ({"k": 5, "mechanisms": dps.JointTopK}, "one or more kinds"),
         ({"k": 5, "mechanisms": [None]}, "one or more kinds"),
-        ({"schedule": 5}, "one or more pairs"),
+        ({"schedule": 5}, "schedule=5"),
         ({"k": 5, "profile": np.array([3.0, 2.0])}, "private data leaks"),
         ({"k": 5, "profile": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
     ],
@@ -273,7 +280,7 @@ def test_a_budget_is_needed() -> None:
 def test_a_pure_budget_and_an_unknown_domain() -> None:
     """Without delta nothing works on an unknown domain, and the error says so."""
     with pytest.raises(InvalidRequest, match="needs a delta"):
-        plan(acc.Budget(epsilon=1), 10, profile=SHAPE, domain="unknown")
+        plan(acc.Budget(epsilon=1), 10, profile=SHAPE, unknown_domain=True)
 
 
 @pytest.mark.slow
@@ -337,3 +344,32 @@ def fresh_recalls(mechanism: dps.Mechanism, shape: Profile, rounds: int) -> np.n
     k: int = mechanism.k  # type: ignore[attr-defined]
     hits = [(counts[list(mechanism.select(scores, rng=rng).indices)] >= counts[k - 1]).sum() for _ in range(rounds)]
     return np.array(hits) / k
+
+
+ASKED = {"k": 3, "epsilon": 1.0, "delta": 1e-6}
+MADE_UP = {"shape": "zipf:1", "items": 30, "users": 500}
+
+
+def test_a_budget_or_a_profile_in_words_is_the_same_question() -> None:
+    """Epsilon and delta stand for a budget, a shape with its numbers for a profile."""
+    few: dict[str, Any] = {"mechanisms": ["joint_top_k"], "rounds": 100}
+    budget, profile = acc.Budget(epsilon=1.0, delta=1e-6), Profile.zipf(1.0, items=30, users=500)
+    assert plan(**ASKED, **MADE_UP, **few) == plan(budget, 3, profile=profile, **few)
+
+
+def test_what_a_plan_is_of_decides_what_it_is() -> None:
+    """The default's choice, a horizon and a labelling job are asked for as by the command."""
+    assert isinstance(plan(**ASKED, quick=True, unknown_domain=True), QuickPlan)
+    of_periods = plan(**ASKED, **MADE_UP, periods=2)
+    assert isinstance(of_periods, HorizonPlan)
+    assert plan(**ASKED, profile=Profile.zipf(1.0, items=30, users=500).arriving(2), periods=2) == of_periods
+
+
+@pytest.mark.slow
+def test_a_plan_of_votes_is_that_of_its_room() -> None:
+    """`pate=` plans as `pate.plan_votes` does."""
+    votes: dict[str, Any] = {"teachers": 40, "labels": 6, "votes_per_item": 1.0, "agreement": 0.9}
+    found = plan(epsilon=1.0, delta=1e-6, pate=True, releases=20, **votes)
+    assert isinstance(found, VotingPlan)
+    again = plan_votes(VotesModel(**votes), BUDGET, rounds=20)
+    assert found.recommended == again.recommended

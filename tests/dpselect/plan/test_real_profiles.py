@@ -11,8 +11,9 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan import Part, Profile
+from dpselect.plan import Profile
 from dpselect.plan.plan import Judge, Task
+from dpselect.spec import Part
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -48,7 +49,7 @@ def test_the_recommended_one_is_within_two_percent_of_the_best(
 ) -> None:
     """Of every mechanism that a plan ranks, with wide grids of settings that cost nothing, none draws 2 % more recall."""
     profile = Profile.of_counts(counts(), public=True)
-    found = dps.plan(BUDGET, k, releases, profile=profile, domain=known)  # type: ignore[arg-type]
+    found = dps.plan(BUDGET, k, releases, profile=profile, unknown_domain=known == "unknown")  # type: ignore[arg-type]
     ours = drawn(found.mechanism, profile, k, known)
     rivals = [rival for each in found.ranked[:MOST_RIVALS] for rival in wide(each.mechanisms[0], k)]
     best = max(drawn(rival, profile, k, known) for rival in rivals)
@@ -94,7 +95,7 @@ def test_a_guess_promises_little_too_much(tmp_path: Path, city: int, k: int, eps
     assert real.loads is not None
     guess = Profile.zipf(1.0, real.size, round(real.users), items_per_user=round(real.loads.mean, 1))
     budget = acc.Budget(epsilon=epsilon, delta=1e-6)
-    found = dps.plan(budget, k, profile=guess, domain="unknown", rounds=100).recommended
+    found = dps.plan(budget, k, profile=guess, unknown_domain=True, rounds=100).recommended
     part = Part(releases=1, k=k)
     task = Task(budget, (part,), real, "unknown", False, dps.Sensitivity.of_counts("add_remove", None), "together")
     assert found.expected - Judge(100, 0, 0.95, "recall").recall(found, task) <= 0.17

@@ -9,7 +9,8 @@ import pytest
 
 import accounting as acc
 from dpselect.plan import Plan, Profile
-from dpselect.plan.plan import plan, recommendation_in_words
+from dpselect.plan.ask_plan import plan
+from dpselect.plan.plan import recommendation_in_words
 
 module = sys.modules["dpselect.plan.plan"]
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -19,7 +20,7 @@ SMOOTH = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
 @pytest.fixture(scope="module")
 def found() -> Plan:
     """A smooth shape on which a stability test is all but sure to pass, as its one gap is in its place."""
-    return plan(BUDGET, 10, 30, profile=SMOOTH, domain="unknown", rounds=1000)
+    return plan(BUDGET, 10, 30, profile=SMOOTH, unknown_domain=True, rounds=1000)
 
 
 @pytest.mark.slow
@@ -40,7 +41,7 @@ def test_fresh_recall_is_what_fresh_data_show() -> None:
     The prediction is the mean of four samples, the check of 300, all recalls in [0, 1]: for the stability test, whose recall is
     nearly 0 or 1 with chance .8, four have a standard error of .2; for the recommended one it is below .01. Seeds are fixed.
     """
-    found = plan(BUDGET, 10, 30, profile=Profile.of_counts(SMOOTH.dense(), public=True), domain="unknown", rounds=1000)
+    found = plan(BUDGET, 10, 30, profile=Profile.of_counts(SMOOTH.dense(), public=True), unknown_domain=True, rounds=1000)
     rng, best = np.random.default_rng(7), found.recommended
     recalls = []
     for _ in range(300):
@@ -54,7 +55,7 @@ def test_fresh_recall_is_what_fresh_data_show() -> None:
 @pytest.mark.slow
 def test_other_criteria_are_not_reordered() -> None:
     """Ranked by the probability of the exact set, the order is that of the shape itself."""
-    exact = plan(BUDGET, 10, 30, profile=SMOOTH, domain="unknown", rounds=1000, rank_by="exact_set")
+    exact = plan(BUDGET, 10, 30, profile=SMOOTH, unknown_domain=True, rounds=1000, rank_by="exact_set")
     chances = [one.quality.exact_set.value for one in exact.ranked]
     assert chances == sorted(chances, reverse=True)
 
@@ -63,7 +64,7 @@ def test_other_criteria_are_not_reordered() -> None:
 def test_a_shape_too_small_to_vary_has_no_fresh_recall() -> None:
     """Where samples have fewer than k items with users, nothing is predicted for them, and the plan is made all the same."""
     rare = Profile.of_counts([0.5] * 10, public=True)
-    tiny = plan(BUDGET, 10, 1, profile=rare, domain="unknown", rounds=100)
+    tiny = plan(BUDGET, 10, 1, profile=rare, unknown_domain=True, rounds=100)
     assert all(one.fresh_recall is None for one in tiny.ranked)
 
 
@@ -83,7 +84,7 @@ def test_a_made_up_shape_has_a_range_as_its_forecast(found: Plan) -> None:
     assert test[1] - test[0] > best[1] - best[0]
     assert "fit what is stated" in dict(recommendation_in_words(found, found.recommended))["expect"]
     counts = Profile.of_counts(SMOOTH.dense(), public=True)
-    assert plan(BUDGET, 10, 30, profile=counts, domain="unknown", rounds=100).recommended.forecast is None
+    assert plan(BUDGET, 10, 30, profile=counts, unknown_domain=True, rounds=100).recommended.forecast is None
 
 
 def test_uneven_shapes_keep_their_items_and_nearly_their_users() -> None:
@@ -113,7 +114,7 @@ def test_a_stated_exponent_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> 
     lowest = []
     for powers in (module._POWERS, (1.0, 1.0, 1.0)):
         monkeypatch.setattr(module, "_POWERS", powers)
-        forecast = plan(budget, 50, profile=shape, domain="public", rounds=100, mechanisms=["oneshot_top_k"]).recommended.forecast
+        forecast = plan(budget, 50, profile=shape, rounds=100, mechanisms=["oneshot_top_k"]).recommended.forecast
         assert forecast is not None
         lowest.append(forecast[0])
     assert lowest[0] < lowest[1] - 0.1
