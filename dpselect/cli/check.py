@@ -9,12 +9,9 @@ from rich.console import Group
 from rich.text import Text
 from typer import Argument
 
-from dpselect.cells import ANY_GROUPS
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import printable
-from dpselect.events import ProgressCallback, Reading
-from dpselect.events.catalogue import public_list
 from dpselect.events.log_check import LogCheck
 from dpselect.events.log_check import check as checked
 from dpselect.spec import CheckSpec
@@ -30,10 +27,10 @@ def _check(
     events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
     spec: CheckSpec,
     json: options.Json = False,
-    _debug: options.Debug = False,
 ) -> None:
     with out.reading() as progress:
-        found = _checked(events[0] if len(events) == 1 else tuple(events), spec, progress)
+        source = events[0] if len(events) == 1 else tuple(events)
+        found = checked(source, spec.reading(), spec.catalogue(), progress=progress)
     doubts = [spelled(words, CheckSpec) for words in found.doubts]
     if json:
         out.emit(text.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts}) + "\n")
@@ -45,17 +42,6 @@ def _check(
 
 
 check = command(CheckSpec, _check)
-
-
-def _checked(source: object, spec: CheckSpec, progress: ProgressCallback | None) -> LogCheck:
-    names = tuple(map(str, spec.item)) if isinstance(spec.item, tuple | list) else str(spec.item)
-    stated = {name: getattr(spec, name) for name in Reading.model_fields if name in type(spec).model_fields}
-    if spec.groups is not None:
-        stated["groups"] = public_list(spec.groups, spec.groups_column, str(spec.group), spec, "groups")
-    if spec.group is not None and spec.max_groups_per_user is None:
-        stated["max_groups_per_user"] = ANY_GROUPS
-    domain = None if spec.domain is None else public_list(spec.domain, spec.domain_column, names, spec, "domain")
-    return checked(source, Reading(**stated), domain, progress=progress)
 
 
 def _facts(found: LogCheck) -> Iterator[tuple[str, str]]:

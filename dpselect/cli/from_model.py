@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from typer import Option
 
 from dpselect.cli import spelling
+from dpselect.cli.options import Debug
 from dpselect.spec import Spec, typed
 
 _CONFIG = Option(help="TOML file, from plan --write for example; options override what it says.", rich_help_panel="Output")
@@ -32,9 +33,10 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
     config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, _CONFIG])
     first, rest = [one for one in own if one.default is one.empty], [one for one in own if one.default is not one.empty]
     made = [*(one.replace(kind=one.KEYWORD_ONLY) for one in first), *options]
-    made += [one.replace(kind=one.KEYWORD_ONLY) for one in rest] + ([config] if configured else [])
+    debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
+    made += [*(one.replace(kind=one.KEYWORD_ONLY) for one in rest), debug, *([config] if configured else [])]
 
-    def call(*arguments: Any, config: Path | None = None, **given: Any) -> None:
+    def call(*arguments: Any, config: Path | None = None, debug: bool = False, **given: Any) -> None:  # noqa: ARG001 - read by the guard
         given |= {one.name: argument for one, argument in zip(first, arguments, strict=False)}
         stated = {name: given.pop(name, None) for name in spec.model_fields}
         given |= {"config": config} if "config" in signature.parameters else {}

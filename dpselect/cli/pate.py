@@ -32,7 +32,7 @@ _Votes = Annotated[
 ]
 
 
-def _label(votes: _Votes, spec: LabelSpec, json: options.Json = False, _debug: options.Debug = False) -> None:
+def _label(votes: _Votes, spec: LabelSpec, json: options.Json = False) -> None:
     request = LabelRequest(votes, spec)
 
     def announce(ballots: Ballots, expected: Outlook) -> None:

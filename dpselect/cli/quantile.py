@@ -25,7 +25,6 @@ def _quantile(
     events: Annotated[str, Argument(metavar="EVENTS", help="The log, as for topk: a file, or postgresql://USER@HOST/NAME.")],
     spec: QuantileSpec,
     json: options.Json = False,
-    _debug: options.Debug = False,
 ) -> None:
     texts = {**TEXTS, ".txt": lambda answer: text.plain(as_text(answer))}
     place = AnswerFile(None if spec.output is None else Path(spec.output), texts=texts, tables=False)

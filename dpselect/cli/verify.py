@@ -47,7 +47,6 @@ def _replay(
     spec: ReplaySpec,
     config: Path | None,
     json: options.Json = False,
-    _debug: options.Debug = False,
 ) -> None:
     planned = None
     if config is not None:
@@ -103,7 +102,6 @@ def _horizon(
     events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for continual run.")],
     spec: HorizonReplaySpec,
     json: options.Json = False,
-    _debug: options.Debug = False,
 ) -> None:
     from dpselect.continual.continual_top_k import ContinualTopK, declared  # the help does without it
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting import AccountingError, Ledger, zero
+from accounting.files import require_new
 from accounting.ledger import ClaimConflict, Dataset, Terms
 from dpselect.cells import ANY_GROUPS, cell, parts_of
 from dpselect.continual import means
@@ -235,6 +236,7 @@ class Horizon:
         key: of the charge.
         terms: of the charge.
         recharge: whether to charge what the state has released to a ledger that does not know of it.
+        dry_run: whether only to check all that can be: nothing is reserved and no state is made. Then `rehearse` is all there is.
 
     Raises:
         InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked for, or the dataset has a budget
@@ -256,6 +258,7 @@ class Horizon:
         terms: Terms,
         groups: Labels | None = None,
         recharge: bool = False,
+        dry_run: bool = False,
     ) -> None:
         self._ledger, self._dataset, self._key, self._path = ledger, dataset, key, Path(path)
         self._terms: Terms = {**terms, "key": key}
@@ -275,6 +278,11 @@ class Horizon:
             raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")
         if receipt is None:
             ledger.check(dataset.name, mechanism, **self._terms)
+        if dry_run:
+            if not exists:
+                require_new(self._path, "state=")
+            self._groups: Sequence[Label] | None = of_groups
+            return
         # The state first: what cannot be written costs nothing, and one without a reservation has drawn nothing.
         if not exists:
             State.create(self._path, mechanism, self._name, listed, of_groups)
@@ -347,33 +355,42 @@ class Horizon:
 
         What stops the first period after the charge was committed says so: the same call again costs nothing.
         """
-        last = self.mechanism.periods
-        if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
-            raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
-        period, asked = int(period), None
-        if events is not None:
-            asked = of_pairs(reading_of(reading, _with_groups(options)), grouped=self.mechanism.grouped)
+        asked = self._asked(period, events, reading, options)
         with opened(None if asked is None else asked.memory_limit) as engine:
             relations, kinds = _count_pairs(engine, events, asked, self._groups)
             with self._opened() as state:
-                done = state.closed()
-                if period <= len(done):
-                    if state.load(relations, kinds) != done[period - 1].read:
-                        raise InvalidRequest(
-                            f"period {period} is closed, with other events. Its answer stays: released() has it, and "
-                            "`dpselect continual show`. What came late counts in the period that is open: close that with it"
-                        )
-                    return done[period - 1].selection
-                if period > len(done) + 1:
-                    raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
+                if (before := _closed_before(state, period, relations, kinds)) is not None:
+                    return before
                 try:
-                    selection = close(state, period, relations, kinds, sampler(None), self._commit)
+                    selection = close(state, int(period), relations, kinds, sampler(None), self._commit)
                     self._release(state.meta, state.closed()[-1])
                 except BaseException as error:
                     if self._is_charged():
                         error.add_note(_STAYS)
                     raise
         return selection
+
+    def rehearse(self, period: int, events: object, reading: Reading | None = None, **options: Any) -> None:
+        """Read and count the new events of a period as `close` would, and forget them: nothing is stored, charged or drawn.
+
+        Raises:
+            InvalidRequest, EventLogError, HorizonError: as `close`.
+        """
+        asked = self._asked(period, events, reading, options)
+        with opened(None if asked is None else asked.memory_limit) as engine, State.opened(self._path) as state:
+            relations, kinds = _count_pairs(engine, events, asked, state.meta.groups)
+            if _closed_before(state, period, relations, kinds) is None:
+                with suppress(_Forgotten), state.transaction():
+                    state.load(relations, kinds)
+                    state.take(int(period))
+                    raise _Forgotten
+
+    def _asked(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Reading | None:
+        """How the events of a period are read; None for one without events."""
+        last = self.mechanism.periods
+        if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
+            raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
+        return None if events is None else of_pairs(reading_of(reading, _with_groups(options)), grouped=self.mechanism.grouped)
 
     def released(self) -> tuple[Period, ...]:
         """What was released so far, in order."""
@@ -463,6 +480,25 @@ class Horizon:
 
     def __repr__(self) -> str:
         return f"Horizon({self._ledger!r}, {self._dataset.name!r}, key={self._key!r})"
+
+
+class _Forgotten(Exception):
+    """Ends the transaction of what was counted for nothing."""
+
+
+def _closed_before(state: State, period: int, relations: Sequence[str], kinds: Kinds) -> Selection | None:
+    """What a period has released that is closed already; None if it is the next one."""
+    done = state.closed()
+    if period <= len(done):
+        if state.load(relations, kinds) != done[period - 1].read:
+            raise InvalidRequest(
+                f"period {period} is closed, with other events. Its answer stays: released() has it, and "
+                "`dpselect continual show`. What came late counts in the period that is open: close that with it"
+            )
+        return done[period - 1].selection
+    if period > len(done) + 1:
+        raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
+    return None
 
 
 def _checked(mechanism: object, dataset: Dataset) -> ContinualTopK:

@@ -219,12 +219,16 @@ class DryRun:
         mechanisms: what would draw the answer, or all of which it would be chosen once numbers of users are learnt.
         budget: what was stated.
         left: of each budget that would pay, what is left afterwards, in words; empty without a ledger.
+        paid: that an earlier call has paid for it already, in words.
+        reads: whether there is a log to be read.
     """
 
     item: Chargeable
     mechanisms: tuple[Mechanism, ...]
     budget: acc.Budget
     left: tuple[str, ...] = ()
+    paid: str | None = None
+    reads: bool = True
 
     @property
     def guarantee(self) -> Promise:
@@ -241,14 +245,18 @@ class DryRun:
             priced = [f"epsilon {self.guarantee.pure_epsilon:.6g} without any delta"]
         elif not priced and self.guarantee.rho is not None:
             priced = [f"rho {self.guarantee.rho:.6g}"]
-        pays = "it would be charged" if self.left else "no ledger is named, and nothing would be charged"
+        pays = self.paid or ("it would be charged" if self.left else "no ledger is named, and nothing would be charged")
         return [
-            f"a dry run: {_DRY}",
+            f"a dry run: {self._notes[0]}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {by}",
             *(f"left afterwards of {words}" for words in self.left),
-            _READABLE,
+            *self._notes[1:],
         ]
+
+    @property
+    def _notes(self) -> list[str]:
+        return [_DRY, _READABLE] if self.reads else [_UNREAD]
 
     def as_data(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -259,7 +267,7 @@ class DryRun:
             "curve": json.loads(self.item.curve.to_json()),
             "mechanisms": [json.loads(one.to_json()) for one in self.mechanisms],
             "left": list(self.left),
-            "notes": [_DRY, _READABLE],
+            "notes": [*filter(None, [self.paid]), *self._notes],
         }
 
     def __repr__(self) -> str:
@@ -267,6 +275,7 @@ class DryRun:
 
 
 _DRY = "the log was read to its end, and nothing was charged, drawn or shown of it"
+_UNREAD = "no log is read for it, and nothing was charged, reserved or made"
 _READABLE = (
     "whether a log can be read may itself be private, and no guarantee covers it: do not publish that a dry run succeeds or fails"
 )

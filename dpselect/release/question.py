@@ -17,8 +17,7 @@ from accounting import Budget
 from accounting.address import without_password
 from accounting.arguments import Relation
 from dpselect.cells import ANY_GROUPS
-from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest
-from dpselect.events.catalogue import public_list
+from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, TopOfGroups, WithValues
 from dpselect.mechanisms.base import Pay
@@ -77,8 +76,7 @@ class Question:
         """
         if spec.engine == "spark" and not isinstance(source, str):
             raise InvalidRequest("engine='spark' reads one table or path, without several files")
-        domain = None if spec.domain is None else _listed(spec, spec.domain, spec.domain_column, spec.item, "domain")
-        question = cls(source, spec, _reading_of(spec), _budget(spec), domain, **learning_asked(spec.learn))
+        question = cls(source, spec, spec.reading(), _budget(spec), spec.catalogue(), **learning_asked(spec.learn))
         if spec.clip is not None and spec.with_counts and not question.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
         if spec.min_users is not None and question.budget.delta == 0:
@@ -242,28 +240,10 @@ def _ends(reading: Reading) -> tuple[float, float]:
     return clip if isinstance(clip, tuple) else (0.0, clip)
 
 
-def _listed(spec: TopKSpec, stated: Any, column: str | None, item: Any, what: str) -> tuple[Label, ...]:
-    """A public list, or that of a file, written as the labels of the log are."""
-    names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
-    return public_list(stated, column, names, spec, what)
-
-
 def _name_of(stated: Any) -> str:
     if stated is None or isinstance(stated, str | PathLike):
         return str(stated)
     return f"a list of {len(stated):,} items"
-
-
-def _reading_of(spec: TopKSpec) -> Reading:
-    """How the log is read."""
-    stated = {name: getattr(spec, name) for name in Reading.model_fields if name in type(spec).model_fields}
-    stated["groups"] = None if spec.groups is None else _listed(spec, spec.groups, spec.groups_column, spec.group, "groups")
-    if spec.group is not None and spec.max_groups_per_user is None:
-        stated["max_groups_per_user"] = ANY_GROUPS  # one norm bounds a user over all groups
-    try:
-        return Reading(**stated)
-    except EventLogError as error:  # nothing has been read yet: it is what was asked
-        raise InvalidRequest(str(error)) from None
 
 
 _AMOUNTS = ("epsilon", "delta", "rho")

@@ -451,7 +451,7 @@ class HorizonAnswer(_OfPeriods):
     def as_data(self) -> dict[str, Any]:
         """All of it as plain data, `rows` among it, with the guarantee for the whole horizon."""
         mechanism, names = self.mechanism, self.names
-        stated = promise(mechanism, acc.Budget(epsilon=1.0, delta=max(1e-6, mechanism.curve.delta0 * 4 / 3)))
+        stated = promise(mechanism, of_horizon(mechanism))
         return {
             "dpselect": dps.__version__,
             "horizon": {"key": self.key, "periods": mechanism.periods, "periods_left": self.periods_left},
@@ -591,20 +591,49 @@ def run_horizon(question: Question) -> HorizonAnswer:
 
 def dry_horizon(question: Question) -> DryRun:
     """What `run_horizon` would charge; see `run.dry_run`."""
-    return dry_close(_of_log(question), question.source, payer_of(question))
+    horizon = _of_log(question)
+    return dry_close(horizon.mechanism, horizon.budget, payer_of(question), partial(horizon.cut, question.source))
 
 
-def dry_close(horizon: HorizonOfLog, source: Any, payer: Payer) -> DryRun:
-    """What closing all periods of a log would charge; see `run.dry_run`."""
-    mechanism = horizon.mechanism
+def dry_close(
+    mechanism: ContinualTopK,
+    budget: acc.Budget | None,
+    payer: Payer,
+    cut: Callable[[], AbstractContextManager[object]] = nullcontext,
+    *,
+    reads: bool = True,
+) -> DryRun:
+    """What a horizon would charge, or that it is charged already; see `run.dry_run`.
+
+    Args:
+        budget: as it was stated, if it was.
+        cut: reads the log.
+        reads: whether anything is read at all.
+    """
+    session = payer.session
+    assert session is not None
+    held, paid = session.ledger.find(session.dataset.name, payer.key), None
 
     def read(stack: ExitStack) -> Ready[None]:
-        stack.enter_context(horizon.cut(source))
+        stack.enter_context(cut())
         return Ready(lambda: None)
 
-    with payer.staged(mechanism, read):
-        left = payer.left(mechanism, after=True)
-        return DryRun(mechanism, (mechanism,), horizon.budget, () if left is None else (left,))
+    if held is None:
+        with payer.staged(mechanism, read):
+            left = payer.left(mechanism, after=True)
+    else:
+        if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
+            raise acc.ledger.KeyConflict(f"key={payer.key!r} has paid for something else (entry {held.seq}): name another key")
+        paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
+        with cut():
+            left = payer.left(mechanism)
+    stated = budget or of_horizon(mechanism)
+    return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid, reads=reads)
+
+
+def of_horizon(mechanism: ContinualTopK) -> acc.Budget:
+    """A budget at whose delta the promise of a horizon is stated: a customary one, with room for failures."""
+    return acc.Budget(epsilon=1.0, delta=max(1e-6, mechanism.curve.delta0 * 4 / 3))
 
 
 def _of_log(question: Question) -> HorizonOfLog:

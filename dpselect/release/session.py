@@ -6,7 +6,7 @@ import numbers
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
 
 from numpy.typing import ArrayLike
 
@@ -241,6 +241,7 @@ class Session:
         label: str | None = None,
         groups: Labels | None = None,
         recharge: bool = False,
+        dry_run: bool = False,
     ) -> Horizon:
         """Reserve a horizon of releases, which its first period commits, and open it; or open it again.
 
@@ -252,16 +253,15 @@ class Session:
             label: what for, in words, for the ledger.
             groups: the public groups of a mechanism that is `grouped`; needed with `domain`, None for all that occur.
             recharge: put back the charge of a horizon that has released periods on a ledger that was restored to before it.
+            dry_run: only check: nothing is reserved, and of the horizon `rehearse` alone is of use.
 
         Raises:
             InvalidRequest, HorizonError: see `dpselect.continual.Horizon`. And BudgetExceeded, as for `select`.
         """
         from dpselect.continual.horizon import Horizon
 
-        terms = self._terms(1, {"label": label})
-        return Horizon(
-            self._ledger, self._dataset, mechanism, state, domain=domain, groups=groups, key=key, terms=terms, recharge=recharge
-        )
+        about: Any = {"domain": domain, "groups": groups, "recharge": recharge, "dry_run": dry_run}
+        return Horizon(self._ledger, self._dataset, mechanism, state, key=key, terms=self._terms(1, {"label": label}), **about)
 
     def publish(
         self,

@@ -106,6 +106,10 @@ class Spec(Frozen):
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
+    def fields(self) -> dict[str, Any]:
+        """All of it as keywords of the function that a command stands for."""
+        return {name: getattr(self, name) for name in type(self).model_fields}
+
     def given(self, *names: str) -> dict[str, Any]:
         """Those of the named fields that are stated; a number may be 0."""
         values = {name: getattr(self, name) for name in names}

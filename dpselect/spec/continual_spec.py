@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pydantic import SkipValidation, model_validator
+from pydantic import SkipValidation, field_validator, model_validator
 
 from accounting import Budget
 from accounting.arguments import Relation
@@ -17,7 +17,7 @@ from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
 from dpselect.spec.base import Column, Flag, Spec, option
-from dpselect.spec.shared_fields import CatalogueFields, GroupFields, ItemFields, PayerFields, RunFields, TimeFields
+from dpselect.spec.shared_fields import CatalogueFields, GroupFields, ItemFields, PayerFields, RunFields, TimeFields, listed
 from dpselect.spec.topk_spec import Over
 
 if TYPE_CHECKING:
@@ -78,6 +78,12 @@ class KeptFields(StateFields, PayerFields):
         "Also write it to this new file: a table as .csv or .parquet, else all as JSON.", "Output", metavar="FILE"
     )
 
+    @field_validator("ledger", mode="plain")
+    @classmethod
+    def _by_its_url(cls, stated: Any) -> Any:
+        """The path of a file stands for its URL."""
+        return f"sqlite:///{stated}" if isinstance(stated, str | PathLike) and "://" not in str(stated) else stated
+
 
 class PeriodFields(WeightFields):
     """What is counted in periods."""
@@ -116,7 +122,7 @@ class HorizonBudgetFields(PeriodFields):
         return Budget(epsilon=self.epsilon, delta=self.delta)
 
 
-class StartSpec(HorizonBudgetFields, CatalogueFields, KeptFields, FileOptions):
+class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, FileOptions):
     """Reserve a horizon and make its state, before any data are read: its first period commits the charge.
 
     A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back that has no closed period.
@@ -125,13 +131,20 @@ class StartSpec(HorizonBudgetFields, CatalogueFields, KeptFields, FileOptions):
     own_fields: ClassVar[Any] = (PeriodFields, StateFields)
 
     periods: Count = option("How many periods the horizon has. Fixed: declare more rather than fewer.", default=...)
+    dry_run: Flag = option(
+        "Say what would be charged, by which mechanism, and what would be left: nothing is reserved or made.", "Output", False
+    )
     grouped: Flag = option("Events have groups: release the top k of each.", "Groups", False)
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(
         "A public list of groups; others are not counted. Default: all.", "Groups", metavar="FILE"
     )
 
+    def group_list(self) -> tuple[Label, ...] | None:
+        """The public groups, read from their file if they are in one."""
+        return listed(self, self.groups, None, "group", "groups")
 
-class CloseSpec(ItemFields, KeptFields):
+
+class CloseSpec(RunFields, ItemFields, KeptFields):
     """Count the new events of a period and release its top k. The same call again prints the same answer."""
 
     own_fields: ClassVar[Any] = (StateFields,)

@@ -13,6 +13,7 @@ from accounting import Budget
 from accounting.arguments import Relation
 from accounting.errors import InvalidBudget
 from accounting.frozen import Real
+from dpselect.cells import ANY_GROUPS
 from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Unit
@@ -160,6 +161,10 @@ class FileFields(Spec, FileOptions):
         "Memory of the engine before it spills to disk, 2GiB for example.", "Reading the log", metavar="SIZE"
     )
 
+    def group_list(self) -> tuple[Label, ...] | None:
+        """The public groups; of a spec with groups, those that it states."""
+        return None
+
     def reading(self, **stated: Any) -> Reading:
         """How the log is read, with what is stated here in place of the spec's own.
 
@@ -170,6 +175,10 @@ class FileFields(Spec, FileOptions):
 
         known = LogFields.model_fields.keys() & Reading.model_fields  # a spec may call something else as a reading does
         fields = {name: getattr(self, name) for name in known if name in type(self).model_fields}
+        if fields.get("groups") is not None:
+            fields["groups"] = self.group_list()
+        if fields.get("group") is not None and fields.get("max_groups_per_user") is None:
+            fields["max_groups_per_user"] = ANY_GROUPS  # one norm bounds a user over all groups
         try:
             return Reading(**fields | stated)
         except EventLogError as error:
@@ -204,6 +213,13 @@ class ItemFields(SourceFields):
     )
 
 
+def listed(spec: Any, stated: Any, column: str | None, names: str | tuple[str, ...], what: str) -> tuple[Label, ...] | None:
+    """The labels of a public list, or of its file, written as the labels of the log are; None where there is none."""
+    from dpselect.events.catalogue import public_list  # the help of a command does without it
+
+    return None if stated is None else public_list(stated, column, names, spec, what)
+
+
 class CatalogueFields(Spec):
     """A public list of items."""
 
@@ -219,6 +235,12 @@ class CatalogueFields(Spec):
         if self.domain_column is not None and self.domain is None:
             raise ValueError(f"domain_column={self.domain_column!r} is a column of no catalogue: give domain= too")
         return self
+
+    def catalogue(self) -> tuple[Label, ...] | None:
+        """The public items, read from their file if they are in one, written as the labels of the log are."""
+        item = getattr(self, "item", "item")
+        names = tuple(map(str, item)) if isinstance(item, tuple | list) else str(item)
+        return listed(self, self.domain, self.domain_column, names, "domain")
 
 
 class GroupFields(Spec):
@@ -241,6 +263,10 @@ class GroupFields(Spec):
         if self.group is None and self.groups is not None:
             raise ValueError("groups= and groups_column= are about the column group=: name it too")
         return self
+
+    def group_list(self) -> tuple[Label, ...] | None:
+        """The public groups, read from their file if they are in one."""
+        return listed(self, self.groups, self.groups_column, str(self.group), "groups")
 
 
 class TimeFields(Spec):

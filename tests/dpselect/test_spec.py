@@ -57,6 +57,13 @@ from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import DryRun
 from dpselect.release.user_quantiles import QuantileAnswer
 '''
+HEAD_OF_HORIZONS = '''"""Made from the fields of specs: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
+
+from os import PathLike
+from typing import Any, Literal, overload
+from dpselect.release.answer import DryRun
+from dpselect.release.series import HorizonAnswer
+'''
 HEAD_OF_LABELS = '''"""Made from the fields of `LabelSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
 
 from os import PathLike
@@ -129,6 +136,7 @@ def test_a_field_more_is_a_keyword() -> None:
     assert Longer(**ASKED, favourite="tea").favourite == "tea"
 
 
+_ANSWERS: Any = "HorizonAnswer | DryRun", ({"dry_run": "Literal[False]"}, "HorizonAnswer")
 STUBS: dict[str, tuple[str, list[stubs.Function]]] = {
     "release/topk.pyi": (
         HEAD,
@@ -159,6 +167,16 @@ STUBS: dict[str, tuple[str, list[stubs.Function]]] = {
                 "profile: Profile | None = ..., sensitivity: Sensitivity | None = ..., progress: Progress | None = ...",
                 ("k", "releases"),
             )
+        ],
+    ),
+    "continual/lifecycle.pyi": (
+        HEAD_OF_HORIZONS,
+        [
+            stubs.Function(StartSpec, "start", "", *_ANSWERS),
+            stubs.Function(CloseSpec, "close", "period: int, data: object", *_ANSWERS),
+            stubs.Function(ShowSpec, "show", "", "HorizonAnswer", None),
+            stubs.Function(RechargeSpec, "recharge", "", "HorizonAnswer", None),
+            stubs.Function(ContinualSpec, "run", "data: object", *_ANSWERS),
         ],
     ),
     "pate/label.pyi": (
@@ -193,7 +211,7 @@ def _functions(text: str) -> list[ast.FunctionDef]:
 def test_python_and_the_command_ask_the_same() -> None:
     """Keywords of `dps.topk` and options of `dpselect topk` are the fields of one spec."""
     keywords = set(inspect.signature(dps.topk).parameters) - {"data", "progress"}
-    options = set(inspect.signature(from_model.command(TopKSpec, lambda spec: print(spec))).parameters) - {"config"}
+    options = set(inspect.signature(from_model.command(TopKSpec, lambda spec: print(spec))).parameters) - {"config", "debug"}
     assert keywords == options == set(TopKSpec.model_fields)
 
 

@@ -38,7 +38,7 @@ app: Typer = Typer(
 )
 
 
-def _init(spec: InitSpec, _debug: options.Debug = False) -> None:
+def _init(spec: InitSpec) -> None:
     budget = None if spec.dataset is None else request.in_unit(spec)
     delta = spec.most_per_release_delta
     per_release = None if spec.most_per_release is None else Budget(epsilon=spec.most_per_release, delta=delta)
@@ -49,7 +49,7 @@ def _init(spec: InitSpec, _debug: options.Debug = False) -> None:
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 
 
-def _charge(spec: ChargeSpec, _debug: options.Debug = False) -> None:
+def _charge(spec: ChargeSpec) -> None:
     common: Any = {name: getattr(spec, name) for name in _TERMS} | {"period": spec.period or None}
     if spec.batch is not None:
         _charge_all(spec.ledger, spec.dataset, Path(spec.batch), common)
@@ -76,7 +76,6 @@ _TERMS = ("relation", "period", "label", "actor", "team", "purpose", "fingerprin
 def _quota(
     spec: QuotaSpec,
     action: Annotated[Literal["list"] | None, Argument(help="list: what is declared, and where each account stands.")] = None,
-    _debug: options.Debug = False,
 ) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         quotas = ledger.quotas(spec.dataset)
@@ -151,7 +150,7 @@ def show(
             view.show(ledger, names, limit, text.screen(highlight=True), details=details)
 
 
-def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = False, _debug: options.Debug = False) -> None:
+def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = False) -> None:
     from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
     from dpselect.release.run import Payer
 

@@ -86,7 +86,6 @@ def _plan(
     figures: _Figures = None,
     html: _Html = None,
     json: options.Json = False,
-    _debug: options.Debug = False,
 ) -> None:
     shown = _Shown(config, write, choose, everything, curves, figures, html, json)
     if spec.way == "releases":

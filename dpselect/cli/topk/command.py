@@ -45,7 +45,6 @@ def _topk(
     spec: TopKSpec,
     spreadsheet_safe: _SpreadsheetSafe = False,
     json: options.Json = False,
-    _debug: options.Debug = False,
 ) -> None:
     question = Question.of(events[0] if len(events) == 1 else tuple(events), spec)
     place = AnswerFile(None if spec.output is None else Path(spec.output), spreadsheet_safe, ANSWERS)

@@ -384,3 +384,60 @@ def test_a_horizon_is_stated_by_a_file(paid: list[str], tmp_path: Path) -> None:
 def test_what_is_missing_is_named(words: tuple[str, ...], said: str) -> None:
     """An option that is needed, and neither typed nor in a file, is named with its words."""
     assert said in told("start", *words, status=2)
+
+
+def _entries(paid: list[str]) -> list[tuple[str, str]]:
+    with acc.Ledger.open(paid[1]) as ledger:
+        return [(entry.action, entry.key) for entry in ledger.entries("visits")]
+
+
+def test_a_dry_start_reserves_nothing(paid: list[str], tmp_path: Path) -> None:
+    """`start --dry-run` states price, mechanism and what would be left, and leaves neither an entry nor a state."""
+    asked = ["start", *paid, *HORIZON, "--periods", "3", "--dry-run"]
+    before, found = _entries(paid), told(*asked, "--json")
+    assert (found["dry_run"], [one["kind"] for one in found["mechanisms"]]) == (True, ["continual_top_k"])
+    assert any(point["epsilon"] <= 4.0 for point in found["guarantee"]["points"])
+    assert "visits" in found["left"][0]
+    assert "it would be charged" in told(*asked)
+    assert (_entries(paid), (tmp_path / "state").exists()) == (before, False)
+    assert "does not exist" in told("close", "1", str(tmp_path / "1.csv"), *paid, "--user", "who", "--item", "where", status=4)
+    too_much = [part.replace("4", "40") if part == "4" else part for part in asked]
+    assert "budget" in told(*too_much, status=3)
+    assert _entries(paid) == before
+
+
+@pytest.mark.slow
+def test_a_dry_close_reads_and_forgets(paid: list[str], tmp_path: Path) -> None:
+    """`close --dry-run` reads the events as a close does, with its errors; state and ledger are as before, and so is the draw."""
+    told("start", *paid, *HORIZON, "--periods", "3")
+    columns = ["--user", "who", "--item", "where"]
+    close, before = ["close", "1", str(tmp_path / "1.csv"), *paid, *columns], _entries(paid)
+    words = told(*close, "--dry-run")
+    assert "nothing more would be charged" in words
+    assert "place1" not in words
+    assert "column" in told(*close[:-1], "nowhere", "--dry-run", status=1)
+    assert "period" in told("close", "3", *close[2:], "--dry-run", status=2)
+    assert _entries(paid) == before
+    assert told("show", *paid, "--json")["horizon"]["periods_left"] == 3
+    assert told(*close, "--json")["released"][0]["selection"]["labels"] == ["place1"]
+    assert "has released it" in told(*close, "--dry-run")
+    assert "with other events" in told("close", "1", str(tmp_path / "2.csv"), *close[3:], "--dry-run", status=2)
+
+
+@pytest.mark.slow
+def test_python_keeps_the_same_horizon(paid: list[str], tmp_path: Path) -> None:
+    """The functions of `dpselect.continual` take the commands' options as keywords, and go on with what these have begun."""
+    kept: Any = dict(zip(("ledger", "dataset", "key", "state"), paid[1::2], strict=True))
+    columns: Any = {"user": "who", "item": "where"}
+    dps.continual.start(**kept, k=2, epsilon=4.0, delta=1e-6, count="running", periods=3)
+    with acc.Ledger.open(paid[1]) as ledger:
+        dry = dps.continual.close(1, pd.read_csv(tmp_path / "1.csv"), **{**kept, "ledger": ledger}, **columns, dry_run=True)
+        assert dry.paid is not None
+        found = dps.continual.close(1, pd.read_csv(tmp_path / "1.csv"), **{**kept, "ledger": ledger}, **columns)
+    assert (found.items, found.periods_left) == (("place1",), 2)
+    assert told("show", *paid, "--json")["released"] == found.as_data()["released"]
+    kept["output"] = tmp_path / "shown.csv"
+    assert dps.continual.show(**kept).items == ("place1",)
+    assert kept["output"].read_text().startswith("period,rank,item")
+    with pytest.raises(acc.AccountingError, match="exists"):
+        dps.continual.show(**kept)

@@ -1,0 +1,161 @@
+"""A horizon from its start to its last period: `dpselect continual` in Python.
+
+Each function takes the fields of a spec, which are the options of its command; the stub has their types. `output` is a new file.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from accounting.address import masked
+from accounting.files import require_new
+from dpselect.continual.continual_top_k import ContinualTopK
+from dpselect.continual.horizon import Horizon, Period
+from dpselect.continual.state import State
+from dpselect.errors import HorizonError
+from dpselect.release.answer import DryRun
+from dpselect.release.run import Payer, session_of
+from dpselect.release.series import HorizonAnswer, HorizonOfLog, counted_users, dry_close
+from dpselect.spec.base import keywords
+from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
+
+
+def start(**asked: Any) -> HorizonAnswer | DryRun:
+    """Reserve a horizon of releases and make its private state, before any data are read; asked by a `StartSpec`.
+
+    Its first period commits the charge. A second call under the key reserves nothing more.
+
+    Returns:
+        What it has released, which is nothing yet; with `dry_run` what would be charged.
+
+    Raises:
+        InvalidRequest, CalibrationError: what is asked for cannot be done.
+        HorizonError: the state is another horizon's, in use or damaged, or the horizon was voided.
+        BudgetExceeded, RelationMismatch, KeyConflict: nothing was reserved.
+    """
+    spec = StartSpec(**asked)
+    domain, groups = spec.catalogue(), spec.group_list()
+    settings: dict[str, Any] = {name: getattr(spec, name) for name in ("k", "periods", "count", "window", "relation")}
+    bound: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
+    settings |= {"users": counted_users(settings, spec.users, **bound), "grouped": spec.grouped}
+    mechanism = ContinualTopK.fitted(spec.budget, unknown=domain is None, **settings)
+    with _horizon(spec, mechanism, domain=domain, groups=groups, dry_run=spec.dry_run) as horizon:
+        return _dry(mechanism, spec, reads=False) if spec.dry_run else _kept(HorizonAnswer.of(horizon, ()), spec)
+
+
+def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
+    """Count the new events of a period and release its top k; asked by a `CloseSpec`.
+
+    Args:
+        period: the first that is not closed; one that is closed is answered again if its events are the same.
+        data: the new events, as for `dpselect.topk`; None for a period without events.
+
+    Returns:
+        What the period has released. With `dry_run` what closing it would cost; its events are read to their end and forgotten.
+
+    Raises:
+        InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `dpselect.continual.Horizon.close`.
+    """
+    spec = CloseSpec(**asked)
+    with _horizon(spec, dry_run=spec.dry_run) as horizon:
+        if spec.dry_run:
+            horizon.rehearse(period, data, spec.reading())
+            return _dry(horizon.mechanism, spec)
+        selection = horizon.close(period, data, spec.reading())
+        group = None if spec.group is None else str(spec.group)
+        return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], group=group), spec)
+
+
+def show(**asked: Any) -> HorizonAnswer:
+    """What a horizon has released so far; asked by a `ShowSpec`.
+
+    Raises:
+        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the ledger says.
+    """
+    spec = ShowSpec(**asked)
+    with _horizon(spec) as horizon:
+        return _kept(HorizonAnswer.of(horizon), spec)
+
+
+def recharge(**asked: Any) -> HorizonAnswer:
+    """Charge a horizon again on a ledger that was restored to before it, with all that its state has released.
+
+    Asked by a `RechargeSpec`.
+
+    Raises:
+        HorizonError, BudgetExceeded, KeyConflict: as `dpselect.Session.continual`.
+    """
+    spec = RechargeSpec(**asked)
+    with _horizon(spec, recharge=True) as horizon:
+        return _kept(HorizonAnswer.of(horizon), spec)
+
+
+def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
+    """Close all periods of a log that is there already; asked by a `ContinualSpec`. A run that was stopped goes on.
+
+    Args:
+        data: the whole log, as for `dpselect.topk`.
+
+    Returns:
+        What every period has released; with `dry_run` what would be charged for all of them.
+
+    Raises:
+        InvalidRequest, EventLogError, HorizonError, BudgetExceeded: as `start` and `close`; what cannot be read costs nothing.
+    """
+    spec = ContinualSpec(**asked)
+    domain, reading = spec.catalogue(), spec.reading()
+    settings: dict[str, Any] = {name: getattr(spec, name) for name in ("k", "periods", "count", "window", "relation")}
+    about: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
+    about |= {"clip": spec.users, "unknown": domain is None, "partial_last": spec.partial_last}
+    horizon = HorizonOfLog(reading, spec.every or "day", spec.budget, settings, **about)
+    if spec.dry_run:
+        with session_of(spec) as session:
+            return dry_close(horizon.mechanism, spec.budget, Payer(session, str(spec.key), ""), partial(horizon.cut, data))
+    _require_place(spec)
+    return _kept(horizon.close(data, partial(_horizon, spec, domain=domain, groups=reading.groups)), spec)
+
+
+@contextmanager
+def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: Any) -> Iterator[Horizon]:
+    """The horizon that a spec names; its mechanism is the state's, where none is stated."""
+    _require_place(spec)
+    path = Path(str(spec.state))
+    if mechanism is None:
+        if not path.exists():
+            raise HorizonError(f"state={masked(path)} does not exist: start the horizon first")
+        with State.opened(path) as made:
+            mechanism = made.meta.mechanism
+    with session_of(spec) as session:
+        yield session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or "dpselect continual", **about)
+
+
+def _dry(mechanism: ContinualTopK, spec: StartSpec | CloseSpec, *, reads: bool = True) -> DryRun:
+    with session_of(spec) as session:
+        return dry_close(mechanism, None, Payer(session, str(spec.key), ""), reads=reads)
+
+
+def _require_place(spec: KeptFields) -> None:
+    if spec.output is not None:
+        require_new(Path(spec.output), "output")
+
+
+def _kept(answer: HorizonAnswer, spec: KeptFields) -> HorizonAnswer:
+    if spec.output is not None:
+        answer.write(Path(spec.output))
+    return answer
+
+
+for _function, _spec in (
+    (start, StartSpec),
+    (close, CloseSpec),
+    (show, ShowSpec),
+    (recharge, RechargeSpec),
+    (run, ContinualSpec),
+):
+    _own = [one for one in inspect.signature(_function).parameters.values() if one.name != "asked"]
+    _function.__signature__ = inspect.Signature([*_own, *keywords(_spec)])  # type: ignore[attr-defined]
