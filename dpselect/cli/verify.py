@@ -58,7 +58,7 @@ def _replay(
     bounded = spec.group is not None or spec.max_items_per_user is not None
     salt = spec.salt or (secrets.token_hex(16) if bounded else None)  # of what is kept, the same for all logs
     groups = None if spec.groups is None else public_list(spec.groups, spec.groups_column, str(spec.group), spec, "groups")
-    reading = spec.reading(groups=groups, clip_norm=norm, salt=salt)
+    reading = spec.reading(groups=groups, clip_norm=norm, salt=salt, max_groups_per_user=spec.max_groups_per_user)
     with _loaded(events[0] if len(events) == 1 else events, reading) as log, out.counted("replaying users") as told:
         users, names = spec.n_users or 100, spec.name_salt or secrets.token_hex(16)
         found = verify.replay(_pipeline(spec, reading), log, salt=names, users=users, seed=spec.seed, progress=told)
