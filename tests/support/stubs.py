@@ -51,13 +51,7 @@ def stub(head: str, *functions: Function, others: str = "") -> str:
             model = one.spec.model_fields
             said = {name: f"{name}: {types[name]}" + ("" if field.is_required() else " = ...") for name, field in model.items()}
             named = [said.pop(name) for name in one.first]
-            taken = [
-                *filter(None, [one.before]),
-                *named,
-                *(["*"] if one.before else []),
-                *said.values(),
-                *filter(None, [one.after]),
-            ]
+            taken = [*filter(None, [one.before]), *named, "*", *said.values(), *filter(None, [one.after])]
             signature = [f"def {one.name}(", *(f"    {part}," for part in taken), f") -> {result}: ..."]
             lines += ["@overload", *signature] if len(ways) > 1 else signature
     return "\n".join([head, *dict.fromkeys(sorted(found)), "", others, *lines]) + "\n"
