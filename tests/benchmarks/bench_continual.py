@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from harness import options, product
 
 import accounting as acc
 import dpselect as dps
@@ -141,24 +141,16 @@ def table(asked: argparse.Namespace) -> Iterator[str]:
             user = pd.factorize(log["user"])[0]
             log = pd.concat([log.assign(user=user + copy * (user.max() + 1)) for copy in range(asked.times)], ignore_index=True)
         period = periods_of(log, asked.releases)
-        for domain in asked.domain:
-            for count in asked.count:
-                for k in asked.k:
-                    told = (log, period, asked, count, k, domain)
-                    outlook = planned(*told)
-                    today, free, found, plan = (
-                        *map(float, map(np.mean, (outlook.one_by_one, outlook.remembered))),
-                        0.0,
-                        outlook.mean,
-                    )
-                    if asked.planned:
-                        yield f"{Path(name).stem:22} {domain:8} {count:8} {k:4} {today:6.2f} {free:6.2f} {'':8} {plan:8.2f}"
-                        continue
-                    today, free = one_by_one(*told)
-                    found = horizon(*told)
-                    errors.append(abs(plan - found))
-                    row = f"{Path(name).stem:22} {domain:8} {count:8} {k:4} {today:6.2f} {free:6.2f} {found:8.2f} {plan:8.2f}"
-                    yield row
+        for domain, count, k in product(asked, "domain", "count", "k"):
+            what = (log, period, asked, count, k, domain)
+            outlook = planned(*what)
+            today, free = (float(np.mean(recalls)) for recalls in (outlook.one_by_one, outlook.remembered))
+            shown = ""
+            if not asked.planned:
+                (today, free), found = one_by_one(*what), horizon(*what)
+                errors.append(abs(outlook.mean - found))
+                shown = f"{found:.2f}"
+            yield f"{Path(name).stem:22} {domain:8} {count:8} {k:4} {today:6.2f} {free:6.2f} {shown:>8} {outlook.mean:8.2f}"
     if errors:
         yield f"planned and found differ by {np.mean(errors):.3f} on average, {np.max(errors):.3f} at most"
 
@@ -228,26 +220,15 @@ def year(asked: argparse.Namespace) -> Iterator[str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", nargs="+", default=["films"])
-    for column in ("user", "item", "time"):
-        parser.add_argument(f"--{column}", default=column)
-    parser.add_argument("--releases", type=int, default=30)
-    parser.add_argument("--window", type=int, default=7)
-    parser.add_argument("--k", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--epsilon", type=float, default=1.0)
-    parser.add_argument("--delta", type=float, default=1e-6)
-    parser.add_argument("--draws", type=int, default=2)
-    parser.add_argument("--domain", nargs="+", choices=["unknown", "public"], default=["unknown", "public"])
-    parser.add_argument("--count", nargs="+", choices=["period", "window", "running"], default=["period", "window", "running"])
-    parser.add_argument("--times", type=int, default=1)
-    parser.add_argument("--planned", action="store_true")
-    parser.add_argument("--year", type=int, default=0, metavar="USERS")
-    parser.add_argument("--scale", type=int, default=0)
-    asked = parser.parse_args()
+    asked = options(
+        __doc__,
+        **{"logs": ["films"], "user": "user", "item": "item", "time": "time", "releases": 30, "window": 7, "k": [10, 100]},
+        **{"epsilon": 1.0, "delta": 1e-6, "draws": 2, "times": 1, "planned": False, "year": 0, "scale": 0},
+        domain=("unknown", "public"),
+        count=("period", "window", "running"),
+    )
     for line in (scale if asked.scale else year if asked.year else table)(asked):
         print(line, flush=True)
-        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """An event log to counts: dpselect, plain DuckDB and Polars side by side, each in a process of its own.
 
     python tests/benchmarks/bench_events.py [--events 20000000] [--items 1000000] [--bound 20] [--csv] [--texts] [--large]
-        [--memory 4GiB] [--group-events 3000000] [--groups 10000] [--group-items 10000]
+        [--memory 4GiB] [--tasks distinct] [--group-events 3000000] [--groups 10000] [--group-items 10000]
 
 The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. `--csv` and `--texts` add the same log as CSV and
 with ids of 32 characters; `--large` adds one of 10^8 events, distinct users and bounded only, to see whether memory stays. What
@@ -13,12 +13,7 @@ fewer, against pandas.
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import resource
 import tempfile
-import time
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -26,6 +21,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from harness import Cost, in_a_process, options
 
 _CHUNK = 2_000_000
 _FOUND = 200  # items that a second step looks at
@@ -53,16 +49,6 @@ PLAIN: Final = {
 """What plain DuckDB is asked; its result is ordered by item, as ours is."""
 
 
-@dataclass(frozen=True)
-class Cost:
-    """What one reading took; `checksum` is the same for readings that found the same counts."""
-
-    cpu: float
-    wall: float
-    peak: float
-    checksum: int
-
-
 def write_log(path: Path, events: int, items: int) -> None:
     """A synthetic log in chunks, so that writing it needs little memory."""
     rng = np.random.default_rng(1)
@@ -85,18 +71,18 @@ def write_groups(path: Path, events: int, groups: int, items: int) -> None:
     pq.write_table(pa.table({"user_id": users, "group_id": towns, "item_id": (ranks * 7 + towns) % items}), path)
 
 
-def by_group(path: Path, _: int | None) -> int:
+def by_group(path: Path) -> int:
     """Counts per group and item, three groups per user, by `dpselect.events.read`."""
     return len(_grouped(path).counts)
 
 
-def released_by_group(path: Path, items: int | None) -> int:
+def released_by_group(path: Path, items: int) -> int:
     """The same, and the top 10 of every group of a public catalogue by `PerGroup`."""
     import dpselect as dps
 
     mechanism = dps.PerGroup(mechanism=dps.OneshotTopK(k=10, noise="gumbel", scale=20.0), max_groups_per_user=3)
     counts = _grouped(path)
-    return len(mechanism.select(counts.scores(range(items or 1)))) and len(counts.counts)
+    return len(mechanism.select(counts.scores(range(items)))) and len(counts.counts)
 
 
 def _grouped(path: Path) -> Any:
@@ -107,7 +93,7 @@ def _grouped(path: Path) -> Any:
     return events.read(path, **columns, groups=groups, max_groups_per_user=3, salt="benchmark")
 
 
-def pandas_by_group(path: Path, _: int | None) -> int:
+def pandas_by_group(path: Path) -> int:
     """Counts per group and item by pandas, in memory, without any bound."""
     import pandas as pd
 
@@ -180,34 +166,6 @@ def write_forms(log: Path, *, csv: bool, texts: bool) -> list[tuple[str, Path]]:
     return [(name, path) for name, path, *_ in forms]
 
 
-def measured(read: Callable[[Path, Any], int], path: Path, bound: int | None = None) -> Cost:
-    """Run `read` in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    child = context.Process(target=_child, args=(read, path, bound, sender))
-    child.start()
-    sender.close()
-    cost: Cost = receiver.recv()
-    child.join()
-    return cost
-
-
-def _child(read: Callable[[Path, Any], int], path: Path, bound: int | None, sender: object) -> None:
-    start = time.perf_counter()
-    checksum = read(path, bound)
-    wall = time.perf_counter() - start
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    sender.send(Cost(used.ru_utime + used.ru_stime, wall, _peak(), checksum))  # type: ignore[attr-defined]
-
-
-def _peak() -> float:
-    """GiB of this process alone: what `getrusage` says begins with what its parent held."""
-    status = Path("/proc/self/status")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**30
-    return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 2**20
-
-
 def _checksum(labels: np.ndarray, counts: np.ndarray) -> int:
     if labels.dtype.kind in "UO":  # whole numbers of a CSV, or digests
         labels = np.array(
@@ -220,49 +178,44 @@ def _line(name: str, events: int, cost: Cost, rest: str = "") -> None:
     print(f"{name:<44} {events:>12,} {cost.cpu:>7.1f} {cost.wall:>7.1f} {1024 * cost.peak:>6.0f}  {rest}", flush=True)
 
 
-def _compare(form: str, path: Path, events: int, bound: int, memory: str | None) -> None:
+def _compare(form: str, path: Path, asked: argparse.Namespace) -> None:
     """Every task by all three."""
-    for task in PLAIN:
-        plain = measured(partial(by_duckdb, task), path, bound)
-        _line(f"{form}: {task}, DuckDB", events, plain)
-        for name, read in (("Polars", partial(by_polars, task)), ("dpselect", partial(by_dpselect, task, memory))):
-            cost = measured(read, path, bound)
-            _line(f"{form}: {task}, {name}", events, cost, f"{cost.cpu / plain.cpu:.2f} CPU, {cost.wall / plain.wall:.2f} wall")
+    for task in asked.tasks:
+        plain = in_a_process(partial(by_duckdb, task), path, asked.bound)
+        _line(f"{form}: {task}, DuckDB", asked.events, plain)
+        for name, read in (("Polars", partial(by_polars, task)), ("dpselect", partial(by_dpselect, task, asked.memory))):
+            cost = in_a_process(read, path, asked.bound)
+            ratios = f"{cost.cpu / plain.cpu:.2f} CPU, {cost.wall / plain.wall:.2f} wall"
+            _line(f"{form}: {task}, {name}", asked.events, cost, ratios)
             # A bound keeps other items by another hash, and two steps find others where sums are as good as equal.
-            if task in ("distinct", "clipped") and cost.checksum != plain.checksum:
+            if task in ("distinct", "clipped") and cost.answer != plain.answer:
                 raise SystemExit(f"{name} and DuckDB disagree on the counts")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--events", type=int, default=20_000_000)
-    parser.add_argument("--items", type=int, default=1_000_000)
-    parser.add_argument("--bound", type=int, default=20)
-    parser.add_argument("--csv", action="store_true")
-    parser.add_argument("--texts", action="store_true")
-    parser.add_argument("--large", action="store_true")
-    parser.add_argument("--memory", help="the memory_limit of dpselect, its default unless stated")
-    parser.add_argument("--group-events", type=int, default=3_000_000)
-    parser.add_argument("--groups", type=int, default=10_000)
-    parser.add_argument("--group-items", type=int, default=10_000)
-    options = parser.parse_args()
+    """Print the table."""
+    asked = options(
+        __doc__,
+        **{"events": 20_000_000, "items": 1_000_000, "bound": 20, "csv": False, "texts": False, "large": False, "memory": str},
+        **{"group_events": 3_000_000, "groups": 10_000, "group_items": 10_000, "tasks": tuple(PLAIN)},
+    )
     with tempfile.TemporaryDirectory() as folder:
         log, grouped = Path(folder) / "log.parquet", Path(folder) / "groups.parquet"
-        write_log(log, options.events, options.items)
+        write_log(log, asked.events, asked.items)
         print(f"{'':<44} {'events':>12} {'CPU s':>7} {'wall s':>7} {'MiB':>6}  of plain DuckDB's")
-        for form, path in write_forms(log, csv=options.csv, texts=options.texts):
-            _compare(form, path, options.events, options.bound, options.memory)
-        if options.large:
-            write_log(log, 10**8, options.items)
+        for form, path in write_forms(log, csv=asked.csv, texts=asked.texts):
+            _compare(form, path, asked)
+        if asked.large:
+            write_log(log, 10**8, asked.items)
             for task in ("distinct", "bounded"):
-                _line(f"{task}, dpselect", 10**8, measured(partial(by_dpselect, task, options.memory), log, options.bound))
-        write_groups(grouped, options.group_events, options.groups, options.group_items)
-        counted, released = measured(by_group, grouped), measured(released_by_group, grouped, options.group_items)
-        in_memory = measured(pandas_by_group, grouped)
-    _line(f"per group, {options.groups:,} x {options.group_items:,} items", options.group_events, counted)
-    _line("the same, and the top 10 of each", options.group_events, released)
-    _line("pandas per group, all in memory", options.group_events, in_memory)
-    if counted.checksum != in_memory.checksum or released.checksum != in_memory.checksum:
+                _line(f"{task}, dpselect", 10**8, in_a_process(partial(by_dpselect, task, asked.memory), log, asked.bound))
+        write_groups(grouped, asked.group_events, asked.groups, asked.group_items)
+        counted, released = in_a_process(by_group, grouped), in_a_process(released_by_group, grouped, asked.group_items)
+        in_memory = in_a_process(pandas_by_group, grouped)
+    _line(f"per group, {asked.groups:,} x {asked.group_items:,} items", asked.group_events, counted)
+    _line("the same, and the top 10 of each", asked.group_events, released)
+    _line("pandas per group, all in memory", asked.group_events, in_memory)
+    if counted.answer != in_memory.answer or released.answer != in_memory.answer:
         raise SystemExit("dpselect and pandas disagree on the cells")
 
 

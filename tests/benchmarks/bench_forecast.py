@@ -12,11 +12,13 @@ interval, and the root mean square by which counts are off.
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 from bench_recall import Cell, planned
-from recall_logs import Log, load
+from harness import Table, options, product
+from recall_logs import LOGS, Log, load
 
 import accounting as acc
 import dpselect as dps
@@ -29,82 +31,52 @@ def guessed(log: Log, exponent: float) -> Profile:
     return Profile.zipf(exponent, log.size, log.people, items_per_user=round(len(log.users) / log.people, 1))
 
 
-def forecasts(logs: list[Log], options: argparse.Namespace) -> Iterator[tuple[float, str]]:
-    """How far each plan's mean is above what its mechanism finds, and the line."""
-    for log in logs:
-        shape = guessed(log, options.exponent)
-        for domain, k, epsilon in ((d, k, e) for d in ("unknown", "public") for k in options.k for e in options.epsilon):
-            budget = acc.Budget(epsilon=epsilon, delta=1e-6)
-            best = plan(budget, k, profile=shape, unknown_domain=domain == "unknown", rounds=400).recommended
-            found, _ = Cell(log, domain, k, budget).recall(planned(Cell(log, domain, k, budget), best), options.draws, 0)
-            low, high = best.forecast or (best.expected, best.expected)
-            above = best.expected - found
-            yield (
-                above,
-                (
-                    f"{log.name:12} {domain:8} {k:4} {epsilon:5g} {low:9.3f} {high:6.3f} {best.expected:6.3f} {found:9.3f} "
-                    f"{above:+7.3f}  {best.name}"
-                ),
-            )
+def forecasts(logs: list[Log], asked: argparse.Namespace) -> Iterator[tuple[float, tuple[object, ...]]]:
+    """How far each plan's mean is above what its mechanism finds, and the row."""
+    for log, domain, (k, epsilon) in itertools.product(logs, ("unknown", "public"), product(asked, "k", "epsilon")):
+        budget = acc.Budget(epsilon=epsilon, delta=1e-6)
+        best = plan(budget, k, profile=guessed(log, asked.exponent), unknown_domain=domain == "unknown", rounds=400).recommended
+        cell = Cell(log, domain, k, budget)
+        found, _ = cell.recall(planned(cell, best), asked.draws, 0)
+        above = best.expected - found
+        low, high = best.forecast or (best.expected, best.expected)
+        yield above, (log.name, domain, k, epsilon, low, high, best.expected, found, above, best.name)
 
 
-def counts(logs: list[Log], options: argparse.Namespace) -> Iterator[tuple[float, str]]:
-    """Recall with counts as a share of that without, and the line."""
-    for log in logs:
-        table, order = log.table(), np.argsort(-log.counts, kind="stable")
-        names = {name: place for place, name in enumerate(log.labels)}
-        for domain, k, epsilon in ((d, k, e) for d in ("unknown", "public", "pure") for k in options.k for e in options.epsilon):
-            right, found, off, ask = (
-                log.right(k),
-                [0.0, 0.0],
-                [],
-                {"user": "user_id", "item": "item_id", "k": k, "epsilon": epsilon},
-            )
-            ask |= {"delta": 0.0 if domain == "pure" else 1e-6, "domain": None if domain == "unknown" else log.labels}
-            for with_counts in (False, True):
-                for _ in range(options.draws):
-                    made = dps.topk(table, **ask, with_counts=with_counts)
-                    places = [names[int(item)] for item in made.items]
-                    found[with_counts] += right[places].sum() / k / options.draws
-                    off += [] if made.values is None else list(np.array(made.values) - log.counts[places])
-            width = made.mechanism.margin()  # type: ignore[attr-defined]
-            ratio = found[1] / found[0] if found[0] else 1.0
-            yield (
-                ratio,
-                (
-                    f"{log.name:12} {domain:8} {k:4} {epsilon:5g} {log.counts[order[k - 1]]:7,} {found[0]:8.3f} {found[1]:6.3f} "
-                    f"{ratio:6.2f} {width:8.1f} {float(np.sqrt(np.mean(np.square(off)))) if off else 0.0:8.1f}"
-                ),
-            )
+def counts(logs: list[Log], asked: argparse.Namespace) -> Iterator[tuple[float, tuple[object, ...]]]:
+    """Recall with counts as a share of that without, and the row."""
+    for log, domain, (k, epsilon) in itertools.product(logs, ("unknown", "public", "pure"), product(asked, "k", "epsilon")):
+        table, kth, right = log.table(), -np.sort(-log.counts)[k - 1], log.right(k)
+        places, found, off = {name: place for place, name in enumerate(log.labels)}, [0.0, 0.0], []
+        ask = {"user": "user_id", "item": "item_id", "k": k, "epsilon": epsilon, "delta": 0.0 if domain == "pure" else 1e-6}
+        for with_counts, _ in itertools.product((False, True), range(asked.draws)):
+            made = dps.topk(table, **ask, domain=None if domain == "unknown" else log.labels, with_counts=with_counts)
+            chosen = [places[int(item)] for item in made.items]
+            found[with_counts] += right[chosen].sum() / k / asked.draws
+            off += [] if made.values is None else list(np.array(made.values) - log.counts[chosen])
+        ratio = found[1] / found[0] if found[0] else 1.0
+        error = float(np.sqrt(np.mean(np.square(off)))) if off else 0.0
+        yield ratio, (log.name, domain, k, epsilon, kth, *found, ratio, made.mechanism.margin(), error)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--logs", nargs="+", default=["gowalla", "nyc", "tky"])
-    parser.add_argument("--k", type=int, nargs="+", default=[10, 100])
-    parser.add_argument("--epsilon", type=float, nargs="+", default=[0.5, 1.0, 4.0])
-    parser.add_argument("--draws", type=int, default=20)
-    parser.add_argument("--exponent", type=float, default=1.0)
-    parser.add_argument("--user", default="user_id")
-    parser.add_argument("--item", default="item_id")
-    parser.add_argument("--counts", action="store_true")
-    options = parser.parse_args()
-    logs = [load(name, options.user, options.item) for name in options.logs]
-    if options.counts:
-        print("log          items       k   eps  kth count  without   with  ratio       +-   off by")
-        ratios = []
-        for ratio, line in counts(logs, options):
-            print(line, flush=True)
-            ratios.append(ratio)
-        print(f"recall with counts over that without: {np.mean(ratios):.2f} on average, {min(ratios):.2f} at least")
-        return
-    print("log          items       k   eps  forecast   to    mean  realised  above  mechanism")
+    """Print either table, and what its rows say together."""
+    numbers = {"k": [10, 100], "epsilon": [0.5, 1.0, 4.0], "draws": 20, "exponent": 1.0}
+    asked = options(__doc__, logs=LOGS, user="user_id", item="item_id", counts=False, **numbers)
+    logs = [load(name, asked.user, asked.item) for name in asked.logs]
+    figures = ("without", "with", "ratio", "+-", "off by") if asked.counts else ("forecast", "to", "mean", "realised", "above")
+    ends = [("kth count", ">9")] * asked.counts, [("mechanism", "")] * (not asked.counts)
+    cells = ("log", "<12"), ("items", "<8"), ("k", ">4"), ("eps", ">5g")
+    table = Table(*cells, *ends[0], *((name, ">9.3f") for name in figures), *ends[1])
     found = []
-    for above, line in forecasts(logs, options):
-        print(line, flush=True)
-        found.append(above)
-    off = f"{np.mean(np.abs(found)):.3f} on average, {max(found):.3f} too high at most, {-min(found):.3f} too low at most"
-    print(f"the mean is off by {off}")
+    for value, row in (counts if asked.counts else forecasts)(logs, asked):
+        table.row(*row)
+        found.append(value)
+    if asked.counts:
+        print(f"recall with counts over that without: {np.mean(found):.2f} on average, {min(found):.2f} at least")
+    else:
+        off = f"{np.mean(np.abs(found)):.3f} on average, {max(found):.3f} too high at most, {-min(found):.3f} too low at most"
+        print(f"the mean is off by {off}")
 
 
 if __name__ == "__main__":

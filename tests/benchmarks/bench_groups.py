@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+from harness import Table, options
 
 import accounting as acc
 import dpselect as dps
@@ -31,10 +32,10 @@ _SQUARES = """
 """
 
 
-def table(options: argparse.Namespace) -> None:
+def table(asked: argparse.Namespace) -> None:
     """The share of each square's true top k, by epsilon, groups per user and clip."""
     log = {name: column.tolist() for name, column in duckdb.sql(_SQUARES.format(DATA / "foursquare")).fetchnumpy().items()}
-    k, squares, events = options.k, sorted(set(log["g"])), pa.table(log)
+    k, squares, events = asked.k, sorted(set(log["g"])), pa.table(log)
 
     def read(most: int, clip: float | None = None, items: int | None = None) -> dps.mechanisms.GroupedScores:
         bounds = {"max_groups_per_user": most, "max_items_per_user": items, "clip": clip, "salt": "squares"}
@@ -44,38 +45,33 @@ def table(options: argparse.Namespace) -> None:
     tops = {name: {one.labels[place] for place in one.ranked(k)[0]} for name, one in every.items() if one.dense().max() >= 50}
 
     def found(mechanism: dps.Mechanism, scores: dps.mechanisms.GroupedScores) -> float:
-        runs = [mechanism.select(scores, rng=np.random.default_rng(seed)).by_group() for seed in range(options.runs)]
+        runs = [mechanism.select(scores, rng=np.random.default_rng(seed)).by_group() for seed in range(asked.runs)]
         shares = [len(top & set(run[name].labels)) / k if name in run else 0.0 for run in runs for name, top in tops.items()]
         return float(np.mean(shares))
 
     print(f"{len(squares)} squares, recall of the top {k} over {len(tops)}")
-    print(f"{'epsilon':>8}{'groups':>8}{'default':>8}{'counts':>8}{'clip 1':>8}{'one each':>10}")
-    for epsilon in options.epsilon:
-        each = acc.Budget(epsilon=epsilon / len(squares), delta=options.delta / len(squares))
+    ways = [(name, ">8.2f") for name in ("default", "counts", "clip 1", "one each")]
+    found_by = Table(("epsilon", ">8g"), ("groups", ">8"), *ways)
+    for epsilon in asked.epsilon:
+        each = acc.Budget(epsilon=epsilon / len(squares), delta=asked.delta / len(squares))
         alone = dps.PerGroup(mechanism=default_mechanism(each, TopKRequest(k=k)), max_groups_per_user=len(squares))
         last = found(alone, every)
-        for most in options.groups:
-            budget, request = acc.Budget(epsilon=epsilon, delta=options.delta), TopKRequest(k=k)
+        for most in asked.groups:
+            budget, request = acc.Budget(epsilon=epsilon, delta=asked.delta), TopKRequest(k=k)
             ways = [
                 default_choice(budget, request, max_groups_per_user=most),
                 Choice(default_mechanism(budget, request, max_groups_per_user=most), None),
             ]
             ways.append(default_choice(budget, request, max_groups_per_user=most, max_items_per_user=300, clip=1.0))
             row = [found(way.mechanism, read(most, way.clip, way.max_items_per_user)) for way in ways]
-            print(f"{epsilon:>8g}{most:>8}", *(f"{value:7.2f}" for value in (*row, last)), flush=True)
+            found_by.row(epsilon, most, *row, last)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[1.0, 4.0])
-    parser.add_argument("--delta", type=float, default=1e-6)
-    parser.add_argument("--k", type=int, default=5)
-    parser.add_argument("--groups", nargs="+", type=int, default=[1, 2, 3, 5])
-    parser.add_argument("--runs", type=int, default=3)
-    options = parser.parse_args()
+    """Print the table."""
     if not DATA.exists():
         sys.exit(f"{DATA} is absent")
-    table(options)
+    table(options(__doc__, epsilon=[1.0, 4.0], delta=1e-6, k=5, groups=[1, 2, 3, 5], runs=3))
 
 
 if __name__ == "__main__":

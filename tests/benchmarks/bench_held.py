@@ -11,12 +11,11 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from bench_events import write_log
-from harness import in_a_process, options
+from harness import Table, in_a_process, options
 
 K, BOUND = 100, 20
 
@@ -52,15 +51,6 @@ def with_spark(path: Path, catalogue: range | None) -> tuple[int, float]:
     return chosen, java
 
 
-def measured(
-    name: str, work: Callable[[Path, range | None], tuple[int, float]], path: Path, catalogue: range | None = None
-) -> None:
-    """Print what it takes in a fresh process."""
-    cost = in_a_process(work, path, catalogue)
-    chosen, java = cost.answer
-    print(f"{name:<58} {cost.wall:>8.1f} {cost.cpu + java:>8.1f} {cost.peak:>9.2f} {chosen:>6}", flush=True)
-
-
 def _java_seconds() -> float:
     """CPU of the Java process that this one has started, from /proc."""
     ticks, own = os.sysconf("SC_CLK_TCK"), os.getpid()
@@ -87,7 +77,13 @@ def write_distinct(path: Path, items: int) -> None:
 def main() -> None:
     asked = options(__doc__, events=5_000_000, items=10_000_000, implied=10**9, no_spark=False)
     engines = [("DuckDB", with_duckdb)] + ([] if asked.no_spark else [("Spark local[2]", with_spark)])
-    print(f"{'':<58} {'wall s':>8} {'CPU s':>8} {'peak GiB':>9} {'items':>6}")
+    table = Table(("", "<58"), ("wall s", ">8.1f"), ("CPU s", ">8.1f"), ("peak GiB", ">9.2f"), ("items", ">6"))
+
+    def measured(name: str, work: Any, path: Path, catalogue: range | None = None) -> None:
+        cost = in_a_process(work, path, catalogue)
+        chosen, java = cost.answer
+        table.row(name, cost.wall, cost.cpu + java, cost.peak, chosen)
+
     with tempfile.TemporaryDirectory() as folder:
         log, distinct = Path(folder) / "log.parquet", Path(folder) / "distinct.parquet"
         write_log(log, asked.events, 1_000_000)

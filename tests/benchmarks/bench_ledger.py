@@ -8,7 +8,6 @@ that are not measured are written past the ledger, the same rows and chain, as `
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import io
 import os
@@ -24,6 +23,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from harness import options
 from sqlalchemy import create_engine, update
 
 import accounting as acc
@@ -216,30 +216,24 @@ def _verified(ledger: Ledger) -> None:
 
 def main() -> None:
     """Measure one store at every size."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("url", nargs="?")
-    parser.add_argument("--entries", default="10,10000")
-    parser.add_argument("--processes", default="1,8")
-    parser.add_argument("--audits", default="report,export,verify")
-    parser.add_argument("--direct", action="store_true")
-    arguments = parser.parse_args()
+    asked = options(__doc__, entries="10,10000", processes="1,8", audits="report,export,verify", direct=False, url=None)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        url = arguments.url or f"sqlite:///{folder / 'privacy.db'}"
+        url = asked.url or f"sqlite:///{folder / 'privacy.db'}"
         print(f"{url.split(':')[0]}; SQLite alone commits {syncs(folder):.0f} one-row transactions a second on this disk")
         with Ledger.open(url) as ledger:
             ledger.create_dataset(NAME, acc.Budget(rho=1e6), "add_remove")
-            for entries in map(int, arguments.entries.split(",")):
-                if arguments.direct:
+            for entries in map(int, asked.entries.split(",")):
+                if asked.direct:
                     apart = get_context("fork").Process(target=fill_directly, args=(ledger, url, entries))
                     apart.start()  # in a process of its own, whose memory is not counted
                     apart.join()
                 else:
                     fill(ledger, entries)
                 print(f"{entries:>9,} entries: {batches(ledger, url, entries)}", flush=True)
-                for processes in map(int, arguments.processes.split(",")):
+                for processes in map(int, asked.processes.split(",")):
                     print(f"{entries:>9,} entries, {processes} process(es): {rate(url, processes):7.0f} charges/s", flush=True)
-                print(f"{entries:>9,} entries: {audits(ledger, arguments.audits.split(','))}", flush=True)
+                print(f"{entries:>9,} entries: {audits(ledger, asked.audits.split(','))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -20,14 +20,12 @@ The logs are in ../shared/data (see its README) and are not part of the project.
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable
 
 import numpy as np
-from harness import options
+from harness import Table, options, product
 from numpy.typing import NDArray
-from recall_logs import Log, load
+from recall_logs import LOGS, Log, load
 
 import accounting as acc
 import dpselect as dps
@@ -64,13 +62,7 @@ def cell(log: Log, k: int, epsilon: float, draws: int) -> tuple[float, float, fl
     joint = now.model_copy(update={"scale": scale, "delta": budget.delta})  # dearer than the budget: for this comparison only
     weights, right = log.seen(GENEROUS, 1.0, "l2"), log.right(k)
     other, above = moved(weights, now)
-    tried: list[Callable[[], float]] = [
-        lambda: recall(right, weights, now, draws),
-        lambda: recall(right, weights, joint, draws),
-        lambda: recall(right, other, now, draws),
-    ]
-    first, second, third = (one() for one in tried)
-    return first, second, third, above
+    return recall(right, weights, now, draws), recall(right, weights, joint, draws), recall(right, other, now, draws), above
 
 
 def public(log: Log, k: int, epsilon: float, draws: int) -> tuple[float, float, float, float]:
@@ -91,31 +83,23 @@ def public(log: Log, k: int, epsilon: float, draws: int) -> tuple[float, float, 
 
 
 def main() -> None:
-    asked = options(
-        __doc__,
-        logs=["gowalla", "nyc", "tky"],
-        k=[10, 50, 100],
-        epsilon=[0.5, 1.0, 4.0],
-        draws=25,
-        user="user_id",  # columns of a Parquet or CSV file
-        item="item_id",
-    )
-    print(f"{'log':>8}{'k':>5}{'epsilon':>9}{'now':>8}{'joint':>8}{'adaptive':>10}{'above':>8}")
+    asked = options(__doc__, logs=LOGS, k=[10, 50, 100], epsilon=[0.5, 1.0, 4.0], draws=25, user="user_id", item="item_id")
+    cells = (("log", ">8"), ("k", ">5"), ("epsilon", ">9g"))
+    table = Table(*cells, *((head, ">9.3f") for head in ("now", "joint", "adaptive", "above")))
     gains = []
     for name in asked.logs:
         log = load(name, asked.user, asked.item)
-        for k, epsilon in itertools.product(asked.k, asked.epsilon):
+        for k, epsilon in product(asked, "k", "epsilon"):
             now, joint, adaptive, above = cell(log, k, epsilon, asked.draws)
             gains.append((joint - now, adaptive - now))
-            print(f"{log.name[:8]:>8}{k:>5}{epsilon:>9g}{now:>8.3f}{joint:>8.3f}{adaptive:>10.3f}{above:>8.3f}", flush=True)
+            table.row(log.name[:8], k, epsilon, now, joint, adaptive, above)
     for what, found in zip(("joint", "adaptive"), np.array(gains).T, strict=True):
         print(f"{what}: {found.mean():+.3f} on average, {found.max():+.3f} at most, {found.min():+.3f} at least")
-    print(f"\n{'log':>8}{'k':>5}{'epsilon':>9}{'deviation':>11}{'alone':>8}{'common':>8}{'clipped':>9}")
+    table = Table(*cells, *((head, ">9.3f") for head in ("deviation", "alone", "common", "clipped")))
     for name in asked.logs:
         log = load(name, asked.user, asked.item)
-        for k, epsilon in itertools.product(asked.k, asked.epsilon):
-            ratio, alone, common, clipped = public(log, k, epsilon, asked.draws)
-            print(f"{log.name[:8]:>8}{k:>5}{epsilon:>9g}{ratio:>11.3f}{alone:>8.3f}{common:>8.3f}{clipped:>9.3f}", flush=True)
+        for k, epsilon in product(asked, "k", "epsilon"):
+            table.row(log.name[:8], k, epsilon, *public(log, k, epsilon, asked.draws))
 
 
 if __name__ == "__main__":

@@ -15,12 +15,11 @@ The memory is what a call needs beyond its ballots and the labels it returns.
 
 from __future__ import annotations
 
-import argparse
 import time
 import tracemalloc
-from collections.abc import Callable
 
 import numpy as np
+from harness import Table, best_time, options
 from numpy.typing import NDArray
 
 import dpselect as dps
@@ -28,16 +27,6 @@ from dpselect import pate
 
 Mechanisms = dict[str, dps.Mechanism]
 MADE_UP = 2000  # items: their F1 has a standard error of about .005
-
-
-def best_time(run: Callable[[], object], runs: int) -> float:
-    """Seconds of the fastest of `runs` calls."""
-    times = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def multi_class(rounds: int, labels: int, teachers: int) -> pate.Ballots:
@@ -88,28 +77,21 @@ def mechanisms(labels: int, teachers: int) -> tuple[Mechanisms, Mechanisms]:
 def throughput(rounds: int, labels: int, teachers: int, runs: int) -> None:
     """Seconds and ratios."""
     print(f"{rounds:,} rounds x {labels} labels, {teachers} teachers")
-    print(f"{'':<32}{'seconds':>9}{'rounds/s':>13}{'/ NumPy':>9}")
+    table = Table(("", "<32"), ("seconds", ">9.3f"), ("rounds/s", ">13,.0f"), ("/ NumPy", ">9.2f"))
     for group, make in zip(mechanisms(labels, teachers), (multi_class, multi_label), strict=True):
         ballots = make(rounds, labels, teachers)
         base = best_time(lambda ballots=ballots: plain(ballots.counts, 77.0), runs)
-        print(f"{'NumPy noisy argmax':<32}{base:>9.3f}{rounds / base:>13,.0f}{1:>9.2f}")
+        table.row("NumPy noisy argmax", base, rounds / base, 1.0)
         for name, mechanism in group.items():
             ours = best_time(lambda mechanism=mechanism, ballots=ballots: mechanism.select_many(ballots), runs)
-            print(f"{name:<32}{ours:>9.3f}{rounds / ours:>13,.0f}{ours / base:>9.2f}")
+            table.row(name, ours, rounds / ours, ours / base)
 
 
 def cutting(rounds: int, labels: int, teachers: int, runs: int) -> None:
     """CPU seconds of cutting ballots of four votes on average to three, beside NumPy's counting of them."""
     votes = np.random.default_rng(1).random((rounds, teachers, labels), dtype=np.float32) < 4 / labels
     ballots = pate.Ballots(votes, missing="allow")
-    found = []
-    for run in (lambda: ballots.cut(3), lambda: votes.sum(axis=1)):
-        times = []
-        for _ in range(runs):
-            start = time.process_time()
-            run()
-            times.append(time.process_time() - start)
-        found.append(min(times))
+    found = [best_time(run, runs, time.process_time) for run in (lambda: ballots.cut(3), lambda: votes.sum(axis=1))]
     print(f"\nBallots.cut(3), {rounds:,} rounds x {teachers} teachers x {labels} labels: {found[0]:.2f} CPU s, ", end="")
     print(f"{found[0] / found[1]:.1f} times NumPy's sum over the teachers")
 
@@ -129,12 +111,12 @@ def memory(labels: int, teachers: int, most: int) -> None:
     """Peaks at growing numbers of rounds."""
     sizes = [size for size in (10**4, 10**5, 10**6) if size <= most]
     print("\npeak memory of a call beyond the ballots, MiB (of which the returned labels, MiB), at rounds")
-    print(f"{'':<32}" + "".join(f"{size:>22,}" for size in sizes))
+    table = Table(("", "<32"), *((f"{size:,}", ">22") for size in sizes))
     for group, make in zip(mechanisms(labels, teachers), (multi_class, multi_label), strict=True):
         held = [make(size, labels, teachers) for size in sizes]
         for name, mechanism in group.items():
             cells = [extra_memory(mechanism, ballots) for ballots in held]
-            print(f"{name:<32}" + "".join(f"{peak:>13.1f} ({kept:>5.1f})" for peak, kept in cells))
+            table.row(name, *(f"{peak:.1f} ({kept:.1f})" for peak, kept in cells))
 
 
 def drawn(mechanism: dps.Mechanism, ballots: pate.Ballots, truth: NDArray[np.bool_], draws: int) -> tuple[float, float]:
@@ -183,9 +165,9 @@ def predictions(path: str, draws: int) -> None:
     made = pate.simulated(model, items=MADE_UP)
     print(f"{ballots.rounds:,} rounds x {ballots.labels} labels, {ballots.teachers} teachers; {draws} draws")
     print(", ".join(f"{name} {value:.3g}" for name, value in model.model_dump(exclude={"teachers", "labels"}).items()))
-    print(f"{'':<20}{'labels an item':>28}{'micro-F1':>24}")
-    heads = f"{'drawn':>9}{'by votes':>9}{'by model':>9}"
-    print(f"{'':<20}{heads} {heads}{'s.e.':>7}{'by four numbers':>17}")
+    print(f"{'':<20}{'labels an item':>30}{'micro-F1':>30}")
+    heads = [(head, form) for form in (">9.2f", ">9.3f") for head in ("drawn", "by votes", "by model")]
+    table = Table(("", "<20"), *heads, ("s.e.", ">7.3f"), ("by four numbers", ">17"))
     worst = {"votes": 0.0, "model": 0.0, "range": 0.0}
     for tau in (None, 1, 2, 3):
         held, public = (ballots, made.ballots) if tau is None else (ballots.cut(tau), made.ballots.cut(tau))
@@ -198,30 +180,22 @@ def predictions(path: str, draws: int) -> None:
             off = {"votes": abs(found.f1 - f1), "model": abs(plain.f1 - f1), "range": max(low - f1, f1 - high)}
             worst = {name: max(worst[name], value) for name, value in off.items()}
             name = f"{'binary' if tau is None else f'tau {tau}'}, sigma {mechanism.sigma:.3g}"
-            print(
-                f"{name:<20}{labels:>9.2f}{found.labels:>9.2f}{plain.labels:>9.2f} {f1:>9.3f}{found.f1:>9.3f}{plain.f1:>9.3f}"
-                f"{chance_of_items(mechanism, held, truth):>7.3f}{f'{low:.3f} to {high:.3f}':>17}"
-            )
+            figures = (labels, found.labels, plain.labels, f1, found.f1, plain.f1, chance_of_items(mechanism, held, truth))
+            table.row(name, *figures, f"{low:.3f} to {high:.3f}")
     print(f"F1 off by at most {worst['votes']:.3f} by the votes and {worst['model']:.3f} by the model's numbers; ", end="")
     print(f"outside of the range of four numbers by at most {worst['range']:.3f}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=100_000)
-    parser.add_argument("--labels", type=int, default=100)
-    parser.add_argument("--teachers", type=int, default=200)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--most", type=int, default=1_000_000)
-    parser.add_argument("--votes", help="a .npz file with votes and truth: print predictions beside draws instead")
-    parser.add_argument("--draws", type=int, default=20)
-    options = parser.parse_args()
-    if options.votes is not None:
-        predictions(options.votes, options.draws)
+    """The two forms."""
+    numbers = {"rounds": 100_000, "labels": 100, "teachers": 200, "runs": 5, "most": 1_000_000, "draws": 20}
+    asked = options(__doc__, votes=str, **numbers)
+    if asked.votes is not None:
+        predictions(asked.votes, asked.draws)
         return
-    throughput(options.rounds, options.labels, options.teachers, options.runs)
-    cutting(max(1, options.rounds // 10), options.labels, options.teachers, options.runs)
-    memory(options.labels, options.teachers, options.most)
+    throughput(asked.rounds, asked.labels, asked.teachers, asked.runs)
+    cutting(max(1, asked.rounds // 10), asked.labels, asked.teachers, asked.runs)
+    memory(asked.labels, asked.teachers, asked.most)
 
 
 if __name__ == "__main__":

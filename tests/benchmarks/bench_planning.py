@@ -5,11 +5,11 @@ python tests/benchmarks/bench_planning.py [--items 50000] [--log log.parquet] [-
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TypeVar
+
+from harness import options
 
 import accounting as acc
 from dpselect.plan import Plan, Profile
@@ -37,26 +37,19 @@ def show(found: Plan) -> None:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--items", type=int, default=50_000)
-    parser.add_argument("--log", type=Path, help="a public log with columns user_id and item_id")
-    parser.add_argument("--curves", action="store_true")
-    arguments = parser.parse_args()
-    shape = Profile.zipf(1.1, arguments.items, 2 * arguments.items)
+    asked = options(__doc__, items=50_000, log=str, curves=False)  # a public log with columns user_id and item_id
+    shape = Profile.zipf(1.1, asked.items, 2 * asked.items)
     found = timed(f"all mechanisms, {shape}", lambda: plan(BUDGET, 10, 30, profile=shape))
     show(found)
     timed("the same, unknown domain", lambda: plan(BUDGET, 10, 30, profile=shape, unknown_domain=True))
     timed("the same, charged separately", lambda: plan(BUDGET, 10, 30, profile=shape, charged="separately"))
     timed("top 100, once", lambda: plan(BUDGET, 100, profile=shape))
     timed("top 100, 30 times", lambda: plan(BUDGET, 100, 30, profile=shape))
-    if arguments.log is not None:
-        log = Profile.of_log(arguments.log, user="user_id", item="item_id", public=True)
-        for domain in ("unknown", "public"):
-            timed(
-                f"top 100 of a log, {domain} domain, {log}",
-                lambda known=domain: plan(BUDGET, 100, profile=log, unknown_domain=known == "unknown"),
-            )
-    if arguments.curves:
+    if asked.log is not None:
+        log = Profile.of_log(asked.log, user="user_id", item="item_id", public=True)
+        for unknown in (True, False):
+            timed(f"top 100 of {log}, unknown: {unknown}", lambda x=unknown: plan(BUDGET, 100, profile=log, unknown_domain=x))
+    if asked.curves:
         timed("curves of the first plan", lambda: explore(found, shape))
 
 

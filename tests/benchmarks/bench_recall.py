@@ -2,7 +2,7 @@
 
     python tests/benchmarks/bench_recall.py [--logs gowalla nyc tky mine.parquet zipf:1.1,5000,20000,100]
         [--domain unknown public] [--k 10 50 100] [--epsilon 0.5 1 4] [--delta 1e-6 | 0] [--draws 40]
-        [--user user_id] [--item item_id] [--no-plan] [--choose-clip] [--vary] [--rounds]
+        [--user user_id] [--item item_id] [--no-plan] [--vary] [--rounds]
 
 gowalla, nyc and tky are in ../shared/data (see its README), which is not part of the project. Any other log is named by path,
 Parquet or CSV with a column of users and one of items; zipf:EXPONENT,ITEMS,USERS,MOST is made up, users with 1 to MOST items.
@@ -14,9 +14,8 @@ nothing. The plan is made on the log itself, taken as public: `predict.` is its 
 `best` is the highest of all, found on other draws: LimitedDomain, kbar in hindsight; histograms with eight clips and bounds of
 items per user; one-shot noise with these; two steps with shares, candidates and clips of a grid; and what the plan ranks. `numpy`
 is what twenty lines do: users clipped to an l2 norm of 1, Gaussian noise by the analytic formula, a threshold where items are
-unknown; with a pure budget an l1 norm and Laplace noise. `--choose-clip` prints another table: a fixed clip, the best one in
-hindsight, and a private choice of it. `--vary` prints what the default finds with other settings of its own, where
-users' quantiles are known. `--rounds` prints what the default finds without two rounds, with nothing else, and as it chooses.
+unknown; with a pure budget an l1 norm and Laplace noise. `--vary` prints what the default finds with other settings of its own,
+where users' quantiles are known. `--rounds` prints what the default finds without two rounds, with nothing else, and as it is.
 """
 
 from __future__ import annotations
@@ -33,7 +32,9 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from recall_logs import DATA, Log, load
+import pandas as pd
+from harness import Table, options, product
+from recall_logs import DATA, LOGS, Log, load
 
 import accounting as acc
 import dpselect as dps
@@ -49,7 +50,7 @@ from dpselect.plan.profile import SHARES as SHARES_OF_USERS
 CLIPS = (0.7071, 1.0, 1.1892, 1.4142, 2.0, 2.8284, 4.0, 8.0)
 LIMITS = (1, 3, 10, 30)
 SHARES, TIMES, AGAIN = (0.5, 0.7, 0.85, 0.95), (1.5, 3.0), (1.0, 2.0, 4.0)
-COLUMNS = ("learnt", "declared", "assumed", "predicted", "realised", "best", "numpy")
+COLUMNS = ("learnt", "declared", "assumed", "predict.", "plan", "best", "numpy")
 SCREEN, FINALISTS, ENOUGH, ALIKE = 3, 4, 8, 150
 
 Fitted = tuple[dps.Mechanism, Callable[[], dps.Scores]]
@@ -231,28 +232,7 @@ def planned(cell: Cell, one: PlannedMechanism) -> Fitted:
     return one.mechanisms[0], lambda: cell.log.scores(cell.domain, *reading)
 
 
-@dataclass(frozen=True)
-class Line:
-    """The figures of a cell."""
-
-    name: str
-    learnt: float
-    declared: float
-    assumed: float
-    predicted: float
-    realised: float
-    best: float
-    numpy: float
-    kinds: tuple[str, str]
-    error: float
-    seconds: float
-
-    def __str__(self) -> str:
-        figures = (self.learnt, self.declared, self.assumed, self.predicted, self.realised, self.best, self.numpy)
-        return f"{self.name:<28}" + "".join(f"{value:9.3f}" for value in figures) + "   " + " | ".join(self.kinds)
-
-
-def line(cell: Cell, shape: Profile | None, draws: int) -> Line:
+def line(cell: Cell, shape: Profile | None, draws: int) -> dict[str, Any]:
     """All of one cell. The best is chosen on some draws and judged on others, with the default and the plan among the judged."""
     found: dict[str, Fitted] = dict(candidates(cell))
     start = time.process_time()
@@ -262,115 +242,58 @@ def line(cell: Cell, shape: Profile | None, draws: int) -> Line:
         found[f"plan: {one.name}"] = planned(cell, one)
     screened = {name: cell.recall(fit, SCREEN, 7)[0] for name, fit in found.items()}
     finalists = sorted(screened, key=screened.__getitem__, reverse=True)[:FINALISTS]
-    judged = {name: cell.recall(found[name], draws, 11) for name in finalists}
-    ways = [learnt(cell), told(cell, declared=True), told(cell, declared=False), plain(cell)]
-    ours = [cell.recall(way, draws, 11) for way in ways]
-    chosen = plan.recommended if plan is not None else None
-    realised, other = (float("nan"), 0.0) if chosen is None else cell.recall(planned(cell, chosen), draws, 11)
-    best = max(judged, key=lambda name: judged[name][0])
-    return Line(
-        name=f"{_short(cell.log.name)[:12]:<12} {cell.domain:<8}{cell.k:>4}{cell.budget.limit:>4g}",
-        learnt=ours[0][0],
-        declared=ours[1][0],
-        assumed=ours[2][0],
-        predicted=float("nan") if chosen is None else chosen.quality.recall.value,
-        realised=realised,
-        best=float(np.nanmax([judged[best][0], *(value for value, _ in ours), realised])),
-        numpy=ours[3][0],
-        kinds=("-" if chosen is None else _named(chosen), best),
-        error=max(*(error for _, error in ours), other, judged[best][1]),
-        seconds=seconds,
-    )
-
-
-def _short(name: str) -> str:
-    return name if name.startswith("zipf:") else Path(name).stem
+    ways: dict[str, Fitted | Draw] = {name: found[name] for name in finalists}
+    ours = {"learnt": learnt(cell), "declared": told(cell, declared=True), "assumed": told(cell, declared=False)}
+    ours |= {"numpy": plain(cell)} | ({} if plan is None else {"plan": planned(cell, plan.recommended)})
+    judged = {name: cell.recall(way, draws, 11) for name, way in (ways | ours).items()}
+    return {name: judged[name][0] for name in ours} | {
+        "log": cell.log.name if cell.log.name.startswith("zipf:") else Path(cell.log.name).stem,
+        **{"domain": cell.domain, "k": cell.k, "epsilon": cell.budget.limit, "seconds": seconds},
+        "plan": judged["plan"][0] if plan else np.nan,
+        "predict.": plan.recommended.quality.recall.value if plan else np.nan,
+        "best": max(recall for recall, _ in judged.values()),
+        "error": max(error for _, error in judged.values()),
+        "kinds": f"{_named(plan.recommended) if plan else '-'} | {max(finalists, key=lambda name: judged[name][0])}",
+    }
 
 
 def _named(one: PlannedMechanism) -> str:
     return one.name + ("" if one.clip is None else f" C={one.clip:g}") + ("" if one.again is None else f", then {one.again:g}")
 
 
-def summary(lines: dict[tuple[str, str, int, float], Line]) -> None:
+def summary(lines: pd.DataFrame) -> None:
     """What the goals are about."""
-    for domain in sorted({key[1] for key in lines}):
-        rows = [row for key, row in lines.items() if key[1] == domain]
-        known = [name for name in COLUMNS if not np.isnan([getattr(row, name) for row in rows]).any()]  # no plan: nothing of it
-        means = {name: np.mean([getattr(row, name) for row in rows]) for name in known}
-        print(f"{domain}: " + ", ".join(f"{name} {mean:.3f}" for name, mean in means.items()))
-        for name in (name for name in known if name not in ("predicted", "best")):
-            lost = [row.best - getattr(row, name) for row in rows]
-            print(f"  {name} behind the best: {np.mean(lost):.3f} on average, {max(lost):.3f} at most")
-        behind = [row.name for row in rows if row.numpy > row.learnt + max(0.02, 3 * row.error)]
-        print(f"  plain NumPy is ahead of the default in {len(behind)} of {len(rows)} cells: {'; '.join(behind) or 'none'}")
-    every = list(lines.values())
-    if not np.isnan([row.predicted for row in every]).any():
-        off = [abs(row.predicted - row.realised) for row in every]
-        print(f"predicted and realised: {np.mean(off):.3f} apart on average, {max(off):.3f} at most (goal: .03)")
-        took = [row.seconds for row in every]
-        print(f"a plan takes {np.mean(took):.1f} s of CPU on average, {max(took):.1f} s at most")
-    print(f"largest standard error of a recall: {max(row.error for row in every):.3f}")
+    for domain, rows in lines.groupby("domain"):
+        known = rows[list(COLUMNS)].dropna(axis="columns")  # no plan: nothing of it
+        print(f"{domain}: " + ", ".join(f"{name} {mean:.3f}" for name, mean in known.mean().items()))
+        for name in known.columns.difference(["predict.", "best"], sort=False):
+            lost = rows["best"] - rows[name]
+            print(f"  {name} behind the best: {lost.mean():.3f} on average, {lost.max():.3f} at most")
+        behind = rows[rows["numpy"] > rows["learnt"] + np.maximum(0.02, 3 * rows["error"])]
+        cells = "; ".join(f"{row.log} {row.k} {row.epsilon:g}" for row in behind.itertuples())
+        print(f"  plain NumPy is ahead of the default in {len(behind)} of {len(rows)} cells: {cells or 'none'}")
+    if lines["plan"].notna().all():
+        off, took = (lines["predict."] - lines["plan"]).abs(), lines["seconds"]
+        print(f"predicted and realised: {off.mean():.3f} apart on average, {off.max():.3f} at most (goal: .03)")
+        print(f"a plan takes {took.mean():.1f} s of CPU on average, {took.max():.1f} s at most")
+    print(f"largest standard error of a recall: {lines['error'].max():.3f}")
 
 
-def table(options: argparse.Namespace) -> None:
+def table(asked: argparse.Namespace) -> None:
     """The table and its summary."""
-    heads = ("learnt", "declared", "assumed", "predict.", "plan", "best", "numpy")
-    print(f"{'log, domain, k, epsilon':<28}" + "".join(f"{name:>9}" for name in heads))
-    lines = {}
-    for name in options.logs:
-        log = load(name, options.user, options.item)
+    cells = (("log", "<12.12"), ("domain", "<8"), ("k", ">4"), ("epsilon", ">4g"))
+    shown, lines = Table(*cells, *((name, ">8.3f") for name in COLUMNS), ("plan | best", "")), []
+    for name in asked.logs:
+        log, shape = load(name, asked.user, asked.item), None
         log.check()
-        with tempfile.TemporaryDirectory() as folder:
-            shape = (
-                None if options.no_plan else Profile.of_log(log.write(Path(folder)), user="user_id", item="item_id", public=True)
-            )
-        for domain, k, epsilon in itertools.product(options.domain, options.k, options.epsilon):
-            cell = Cell(log, domain, k, acc.Budget(epsilon=epsilon, **({"delta": options.delta} if options.delta else {})))
-            lines[name, domain, k, epsilon] = found = line(cell, shape, options.draws)
-            print(found, flush=True)
-    summary(lines)
-
-
-def chosen_clips(cell: Cell) -> list[float]:
-    """Recall of a histogram with clip 1, with root 2, with the best in hindsight, and with one chosen for shares of the budget.
-
-    The choice is by the exponential mechanism. Its scores, by how much the k-th clipped count exceeds the threshold, in units of
-    the noise, all move one way, by 1 / unit at most; with epsilon 2 sqrt(share) / unit it takes that share of rho (zCDP).
-    """
-    delta = float(f"{0.75 * cell.budget.delta:.6g}")
-    unit = unit_noise(cell, delta)
-    whole, _ = _by_clip(cell, unit, delta)
-    found = [whole[CLIPS.index(1.0)], whole[CLIPS.index(1.4142)], whole.max()]
-    for share in (0.1, 1 / 3):
-        rest = unit / (1 - share) ** 0.5
-        recalls, leads = _by_clip(cell, rest, delta)
-        chances = np.exp(2 * share**0.5 / unit * (leads - leads.max()) * rest)
-        found.append(float(recalls @ chances / chances.sum()))
-    return found
-
-
-def _by_clip(cell: Cell, unit: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
-    """(clips,) recalls, and by how many deviations of the noise the k-th count exceeds the threshold."""
-    recalls, leads = [], []
-    for clip in CLIPS:
-        bounds = dps.Sensitivity.of_clipped(clip, items_per_user=GENEROUS)
-        one = dps.SparseHistogram(k=cell.k, scale=clip * unit, delta=delta, sensitivity=bounds)
-        scores = cell.log.scores("unknown", GENEROUS, clip)
-        recalls.append(cell.recall((one, lambda found=scores: found), 10, 5)[0])
-        leads.append((np.sort(scores.values)[-cell.k] - one.threshold) / one.scale)
-    return np.array(recalls), np.array(leads)
-
-
-def choose_clip(options: argparse.Namespace) -> None:
-    """Fixed, best and privately chosen clips."""
-    names = ("C=1", "C=1.41", "best C", "for 10 %", "for 33 %")
-    print(f"{'log, k, epsilon':<28}" + "".join(f"{name:>10}" for name in names))
-    rows = []
-    for name, k, epsilon in itertools.product(options.logs, options.k, options.epsilon):
-        log = load(name, options.user, options.item)
-        rows.append(chosen_clips(Cell(log, "unknown", k, acc.Budget(epsilon=epsilon, delta=options.delta))))
-        print(f"{_short(name)[:18]:<20}{k:>4}{epsilon:>4g}" + "".join(f"{value:10.3f}" for value in rows[-1]), flush=True)
-    print(f"{'mean':<28}" + "".join(f"{value:10.3f}" for value in np.mean(rows, axis=0)))
+        if not asked.no_plan:
+            with tempfile.TemporaryDirectory() as folder:
+                shape = Profile.of_log(log.write(Path(folder)), user="user_id", item="item_id", public=True)
+        for domain, k, epsilon in product(asked, "domain", "k", "epsilon"):
+            cell = Cell(log, domain, k, acc.Budget(epsilon=epsilon, **({"delta": asked.delta} if asked.delta else {})))
+            lines.append(line(cell, shape, asked.draws))
+            shown.row(*(lines[-1][name] for name in ("log", "domain", "k", "epsilon", *COLUMNS, "kinds")))
+    summary(pd.DataFrame(lines))
 
 
 VARIED: dict[str, tuple[str, Any]] = {
@@ -399,24 +322,24 @@ def varied(cell: Cell, draws: int) -> list[float]:
     return more
 
 
-def vary(options: argparse.Namespace) -> None:
+def vary(asked: argparse.Namespace) -> None:
     """Mean, least and greatest change of recall, and in how many cells another mechanism was chosen and found another share."""
     rows = []
-    for name in options.logs:
-        log = load(name, options.user, options.item)
-        for domain, k, epsilon in itertools.product(options.domain, options.k, options.epsilon):
-            rows.append(varied(Cell(log, domain, k, acc.Budget(epsilon=epsilon, delta=options.delta)), options.draws))
+    for name in asked.logs:
+        log = load(name, asked.user, asked.item)
+        for domain, k, epsilon in product(asked, "domain", "k", "epsilon"):
+            rows.append(varied(Cell(log, domain, k, acc.Budget(epsilon=epsilon, delta=asked.delta)), asked.draws))
     for name, more in zip(VARIED, np.array(rows).T, strict=True):
         changed = f"{np.count_nonzero(more)} of {len(more)} cells"
         print(f"{name:<24}{np.mean(more):+8.4f} on average, {min(more):+.3f} to {max(more):+.3f}, {changed}")
 
 
-def two_rounds(options: argparse.Namespace) -> None:
+def two_rounds(asked: argparse.Namespace) -> None:
     """Each cell as the default chooses without two rounds, with nothing else, and from all; and the means."""
     rows = []
-    for name, domain, k, epsilon in itertools.product(options.logs, options.domain, options.k, options.epsilon):
-        log = load(name, options.user, options.item)
-        cell = Cell(log, domain, k, acc.Budget(epsilon=epsilon, delta=options.delta))
+    for name, domain, k, epsilon in product(asked, "logs", "domain", "k", "epsilon"):
+        log = load(name, asked.user, asked.item)
+        cell = Cell(log, domain, k, acc.Budget(epsilon=epsilon, delta=asked.delta))
         informed, loads = Informed.of(cell.budget, cell.request), np.bincount(log.users)
         assert informed is not None
         kinds = [isinstance(one.mechanism, dps.TwoRoundHistogram) for one in informed.candidates.choices]
@@ -426,37 +349,28 @@ def two_rounds(options: argparse.Namespace) -> None:
             some, rng = replace(informed.candidates, choices=chosen), np.random.default_rng(k)
             right = log.right(k)
             recalls = []
-            for _ in range(options.draws):
+            for _ in range(asked.draws):
                 mechanism, read = _chosen(cell, some.best(informed.item.learning.learn(loads, informed.declared, rng=rng)))
                 recalls.append(right[list(mechanism.select(read(), rng=rng).labels or ())].sum() / k)
             found.append(float(np.mean(recalls)))
         rows.append((domain, epsilon, found))
         print(f"{Path(name).stem:24}{domain:8}{k:5}{epsilon:6g}" + "".join(f"{recall:8.3f}" for recall in found), flush=True)
-    for domain, epsilon in itertools.product(options.domain, options.epsilon):
+    for domain, epsilon in product(asked, "domain", "epsilon"):
         means = np.mean([found for where, at, found in rows if (where, at) == (domain, epsilon)], axis=0)
         print(f"{'mean':24}{domain:8}{'':5}{epsilon:6g}" + "".join(f"{recall:8.3f}" for recall in means))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", nargs="+", default=["gowalla", "nyc", "tky"])
-    parser.add_argument("--user", default="user_id")
-    parser.add_argument("--item", default="item_id")
-    parser.add_argument("--domain", nargs="+", choices=["unknown", "public"], default=["unknown", "public"])
-    parser.add_argument("--k", nargs="+", type=int, default=[10, 50, 100])
-    parser.add_argument("--epsilon", nargs="+", type=float, default=[0.5, 1.0, 4.0])
-    parser.add_argument("--delta", type=float, default=1e-6)
-    parser.add_argument("--draws", type=int, default=40)
-    parser.add_argument("--no-plan", action="store_true")
-    parser.add_argument("--choose-clip", action="store_true")
-    parser.add_argument("--vary", action="store_true")
-    parser.add_argument("--rounds", action="store_true", help="two rounds off, on, and as chosen")
-    options = parser.parse_args()
-    if {"gowalla", "nyc", "tky"} & set(options.logs) and not DATA.exists():
+    asked = options(
+        __doc__,
+        **{"logs": LOGS, "user": "user_id", "item": "item_id", "domain": ("unknown", "public"), "k": [10, 50, 100]},
+        **{"epsilon": [0.5, 1.0, 4.0], "delta": 1e-6, "draws": 40, "no_plan": False, "vary": False, "rounds": False},
+    )
+    if set(LOGS) & set(asked.logs) and not DATA.exists():
         sys.exit(f"{DATA} is absent: name logs by path")
-    if options.delta == 0:
-        options.domain = ["public"]
-    (two_rounds if options.rounds else vary if options.vary else choose_clip if options.choose_clip else table)(options)
+    if asked.delta == 0:
+        asked.domain = ["public"]
+    (two_rounds if asked.rounds else vary if asked.vary else table)(asked)
 
 
 if __name__ == "__main__":

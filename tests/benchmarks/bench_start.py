@@ -7,7 +7,6 @@ With bytecode, as an installation has it: a first run of each command, which doe
 
 from __future__ import annotations
 
-import argparse
 import csv
 import os
 import resource
@@ -19,6 +18,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from harness import Table, options
 
 PLAN = "plan --k 10 --releases 30 --epsilon 1 --delta 1e-6 --shape zipf:1.1 --items 50000 --users 100000"
 
@@ -49,11 +49,7 @@ def small_log(folder: Path) -> tuple[Path, Path]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--plan", action="store_true", help="README's plan too, some seconds a run")
-    options = parser.parse_args()
-    runs = options.runs
+    asked_for = options(__doc__, runs=5, plan=False)  # README's plan too, some seconds a run
     with tempfile.TemporaryDirectory() as name:
         log, items = map(str, small_log(Path(name)))
         url = f"sqlite:///{name}/ledger.db"
@@ -73,17 +69,17 @@ def main() -> None:
             "unknown domain, --learn 0": [*asked, "--delta", "1e-6", "--learn", "0"],
             "ledger show": [*cli, "ledger", "show", "--ledger", url],
         }
-        if options.plan:
+        if asked_for.plan:
             rows["plan, as in the README"] = [*cli, *PLAN.split()]
         written = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         environment = {**written, "PYTHONPYCACHEPREFIX": f"{name}/bytecode"}
-        print(f"{'process':<30}{'wall s':>8}{'cpu s':>8}{'cpu / pass':>12}")
+        table = Table(("process", "<30"), ("wall s", ">8.2f"), ("cpu s", ">8.2f"), ("cpu / pass", ">12.1f"))
         base, found = 0.0, dict[str, float]()
         for row, command in rows.items():
-            wall, cpu = spent(command, runs, environment)
+            wall, cpu = spent(command, asked_for.runs, environment)
             base = base or cpu
             found[row] = cpu
-            print(f"{row:<30}{wall:>8.2f}{cpu:>8.2f}{cpu / base:>12.1f}")
+            table.row(row, wall, cpu, cpu / base)
         for row in ("public list", "unknown domain"):
             print(f"learning on 10^5 events, {row}: {found[f'topk, {row}'] - found[f'{row}, --learn 0']:+.2f} s of CPU")
 

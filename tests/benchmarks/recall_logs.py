@@ -17,6 +17,7 @@ import dpselect as dps
 from dpselect.sensitivity import Norm
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+LOGS = ["gowalla", "nyc", "tky"]
 Numbers = NDArray[np.int64]
 _UNIT = 2**20  # weights are whole multiples of 1 / _UNIT, as `events.read` counts them
 
@@ -140,7 +141,7 @@ def load(name: str, user: str = "user_id", item: str = "item_id") -> Log:
     """gowalla, nyc or tky of ../shared/data; a made-up log, zipf:EXPONENT,ITEMS,USERS,MOST; or a Parquet or CSV file."""
     if name.startswith("zipf:"):
         return made_up(name, *map(float, name.removeprefix("zipf:").split(",")))
-    if name in ("gowalla", "nyc", "tky"):
+    if name in LOGS:
         user, item = "user_id", "item_id"
     table = _table(name, user, item)
     return Log(name, *(_codes(table[column]) for column in (user, item)))

@@ -18,7 +18,7 @@ ROOT = HERE.parents[1]
 SMALL = {
     "continual": "--scale 2000 --releases 2",
     "accounting": "--calibration --rounds 20 --runs 1",
-    "events": "--events 20000 --items 1000 --group-events 10000 --groups 20 --group-items 50",
+    "events": "--events 20000 --items 1000 --tasks clipped --group-events 10000 --groups 20 --group-items 50",
     "forecast": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
     "held": "--events 2000 --items 2000 --implied 100000 --no-spark",
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
