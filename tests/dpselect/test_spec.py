@@ -64,6 +64,13 @@ from typing import Any, Literal, overload
 from dpselect.release.answer import DryRun
 from dpselect.release.series import HorizonAnswer
 '''
+HEAD_OF_REPLAYS = '''"""Made from the fields of specs: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+from accounting.arguments import Relation
+from dpselect.verify.log_replay import Replay
+'''
 HEAD_OF_LABELS = '''"""Made from the fields of `LabelSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
 
 from os import PathLike
@@ -83,7 +90,8 @@ from dpselect.plan.plan import Plan, Progress
 from dpselect.plan.profile import Profile
 from dpselect.sensitivity import Sensitivity
 '''
-OTHERS = """class Unrecorded(UserWarning): ...
+OTHERS = {
+    "release/topk.pyi": """class Unrecorded(UserWarning): ...
 class Unkept(UserWarning): ...
 
 def warn_once() -> None: ...
@@ -94,7 +102,20 @@ def answered(
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Answer | Series | HorizonAnswer | DryRun: ...
-"""
+""",
+    "verify/of_log.pyi": """Progress = Callable[[int, int], None] | None
+PRIVATE: str
+
+class LogReplay:
+    found: Replay
+    declared: Mapping[str, float | None]
+    relation: Relation
+    @property
+    def verdict(self) -> str: ...
+    def as_data(self) -> dict[str, Any]: ...
+
+""",
+}
 ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3}
 
 
@@ -179,6 +200,13 @@ STUBS: dict[str, tuple[str, list[stubs.Function]]] = {
             stubs.Function(ContinualSpec, "run", "data: object", *_ANSWERS),
         ],
     ),
+    "verify/of_log.pyi": (
+        HEAD_OF_REPLAYS,
+        [
+            stubs.Function(ReplaySpec, "replay_log", "data: object", "LogReplay", None, "progress: Progress = ..."),
+            stubs.Function(HorizonReplaySpec, "replay_horizon", "data: object", "LogReplay", None, "progress: Progress = ..."),
+        ],
+    ),
     "pate/label.pyi": (
         HEAD_OF_LABELS,
         [
@@ -196,7 +224,7 @@ STUBS: dict[str, tuple[str, list[stubs.Function]]] = {
 def test_the_stub_is_that_of_the_fields(name: str, pytestconfig: pytest.Config) -> None:
     """The types of a function that is asked what a spec asks are those of the fields, each once."""
     head, functions = STUBS[name]
-    file, others = ROOT / "dpselect" / name, OTHERS if name == "release/topk.pyi" else ""
+    file, others = ROOT / "dpselect" / name, OTHERS.get(name, "")
     made = stubs.stub(head, *functions, others=others)
     if pytestconfig.getoption("golden"):
         file.write_text(made)

@@ -163,3 +163,12 @@ def test_a_log_of_a_replay_is_read_with_the_options_of_files(run: Any, visits: P
     done = run("verify", "replay", visits, "--config", toml, "--delimiter", ";", "--normalize", "casefold", "--json")
     assert done.exit_code == 0, done.stderr
     assert json.loads(done.stdout)["users"] == 3
+
+
+def test_python_replays_as_the_command_does(run: Any, visits: Path) -> None:
+    """`verify.replay_log` takes the fields of the spec and finds what the command prints."""
+    salted: dict[str, Any] = {"max_items_per_user": 2, "salt": "t", "name_salt": "s", "n_users": 3}
+    found = dps.verify.replay_log(visits, user="who", item="where", **salted)
+    command = ("--max-items-per-user", 2, "--salt", "t", "--json")
+    assert json.loads(asked(run, visits, *command).stdout) == json.loads(json.dumps(found.as_data()))
+    assert repr(found) == f"LogReplay(users={found.found.users})"
