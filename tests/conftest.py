@@ -102,7 +102,7 @@ settings.register_profile("dpselect", deadline=None, print_blob=True, database=N
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Adds --golden, --order-seed, --fast-half, --explore and --explore-for."""
     parser.addoption("--golden", action="store_true", help="write the transcripts of tests/golden anew")
-    parser.addoption("--order-seed", type=int, help="run the tests in a random order, drawn from this seed")
+    parser.addoption("--order-seed", type=int, help="run the files, and the tests of each, in an order drawn from this seed")
     parser.addoption("--fast-half", action="store_true", help="the mutation run counts what tests notice that are not slow")
     parser.addoption("--explore", action="store_true", help="Hypothesis from a seed that no run had")
     parser.addoption("--explore-for", type=float, metavar="MINUTES", help="how long tests that explore take fresh seeds")
@@ -135,9 +135,15 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With --order-seed, any order."""
+    """With --order-seed, the files in any order, and in any order the tests of each.
+
+    Not all tests in any order: what a module makes once for its tests would be made again for nearly every one of them.
+    """
     if config.getoption("order_seed") is not None:
-        random.Random(config.getoption("order_seed")).shuffle(items)
+        shuffled, files = random.Random(config.getoption("order_seed")), {item.path: None for item in items}
+        place = dict(zip(files, shuffled.sample(range(len(files)), len(files)), strict=True))
+        shuffled.shuffle(items)
+        items.sort(key=lambda item: place[item.path])
 
 
 # -- what was not tested --------------------------------------------------------------------------------------------------------
