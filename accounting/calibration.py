@@ -70,7 +70,9 @@ def calibrate(
     else:
         low, high = checked_bracket(bracket)
         ratio = min(high / low, 1e308)  # the quotient may overflow
-        probes.add(low, *(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)), high)
+        probes.add(*(low * ratio ** (i / (_PROBES - 1)) for i in range(1, _PROBES - 1)))
+        if (ends := probes.ends()) is None or ends[1] is None:  # extreme parameters are the slowest to price
+            probes.add(low, high)
     return _thorough_end(probes, _safe_end(probes))
 
 

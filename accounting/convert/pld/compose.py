@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -234,11 +234,11 @@ class _Total:
     def _grid(self) -> Floats:
         return grid_of(self.low, self.low + len(self.gain) - 1, self.interval)
 
-    def _log_scale(self, y: Floats) -> Floats:
+    def _log_scale(self, y: Any) -> Any:
         """Logarithm of e^(cumulant - theta y), rounded up."""
-        return self.cumulant - self.theta * y + self.slack + _OUTWARD * (1 + abs(self.cumulant) + np.abs(self.theta * y))
+        return self.cumulant - self.theta * y + self.slack + _OUTWARD * (1 + abs(self.cumulant) + abs(self.theta * y))
 
-    @property
+    @cached_property
     def _is_known(self) -> bool:
         """Whether no number overflowed; a total with NaN or infinite entries proves nothing."""
         scalars = np.isfinite([self.theta, self.cumulant, self.slack, self.lost])
@@ -271,9 +271,9 @@ class _Total:
             return 1.0
         if i >= len(self.gain):
             return min(1.0, self.lost)
-        y = self._grid[i : i + 1]
-        inside = float(self.gain[i] - math.expm1(min(0.0, epsilon - float(y[0]))) * self.slope[i])
-        found = math.exp(min(0.0, float(self._log_scale(y)[0]) + math.log(inside))) if inside > 0 else 0.0
+        y = (self.low + i) * self.interval  # as on the grid
+        inside = float(self.gain[i] - math.expm1(min(0.0, epsilon - y)) * self.slope[i])
+        found = math.exp(min(0.0, self._log_scale(y) + math.log(inside))) if inside > 0 else 0.0
         return min(1.0, found + self.lost)
 
 
