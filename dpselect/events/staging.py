@@ -5,6 +5,7 @@ Or one pass over the source writes each period's events to a folder, from which 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -50,7 +51,8 @@ def rows(engine: Engine, given: Given) -> Rows:
     """The columns of whatever was given, by the first source that accepts it; the events of a period have them already."""
     if isinstance(given.source, PeriodEvents):
         part = given.source
-        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True, checked=part.checked)
+        outside = "beyond" if given.where else ""
+        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True, outside=outside)
     for known in SOURCES:
         if known.accepts(given):
             return _written_alike(engine, _judged(engine, known.rows(engine, given), given), given)
@@ -177,8 +179,9 @@ def prepared(
 ) -> Staged:
     """The log grouped in one pass, and what its labels are.
 
-    Makes the view `pairs`: every distinct (u, i), or (u, g, i), that is to be counted; with a column summed up, s, the sum. If
-    `counted`, makes the table `totals` (i, n) instead, from the same pass: pairs that nobody asks for again are not kept.
+    Makes the view `pairs`: every distinct (u, i), or (u, g, i), that is to be counted; with a column summed up, s, the sum.
+    Without an item, every distinct (u), or (u, v), and in how many events it is, m. If `counted`, makes the table `totals` (i, n)
+    instead, from the same pass: pairs that nobody asks for again are not kept.
 
     A log without any event to count is refused unless it `may_be_empty`; a file without any row always is.
 
@@ -198,7 +201,8 @@ def prepared(
     if len(log.texts) > 1:
         refuse_two_spellings(engine, log, asked, table)
     if not counted:
-        engine.run(f"CREATE VIEW pairs AS {_pairs(reading)}", what=log.what)
+        added = ["m"] if reading.item is None else [] if summed(reading.measures) is None else ["s"]
+        engine.run(f"CREATE VIEW pairs AS SELECT {', '.join(_keys(reading) + added)} FROM grouped WHERE apart = 0", what=log.what)
     stated = reading.buckets is not None
     return Staged(
         log.what,
@@ -220,8 +224,7 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
     counted by events: that takes a third of the time, and of the memory.
     """
     make = engine.run if log.once else engine.group
-    asked, apart = reading.asked, _apart(log, reading.asked)
-    labels = [SHORT[role] for role in asked.roles if is_label(role)]
+    apart, labels = _apart(log, reading.asked), _keys(reading)
     if log.complete is not None:
         whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)
         sql = f"SELECT DISTINCT {', '.join(labels)} FROM ({log.sql}) WHERE {whole}"
@@ -253,9 +256,9 @@ def _apart(log: Rows, asked: Asked) -> str:
     return f"CAST(CASE WHEN {' AND '.join(fine)} THEN 0 ELSE {' + '.join(bits)} END AS TINYINT)"
 
 
-def _pairs(reading: Reading) -> str:
-    keys = ", ".join(SHORT[role] for role in reading.asked.roles if is_label(role))
-    return f"SELECT {keys}{'' if summed(reading.measures) is None else ', s'} FROM grouped WHERE apart = 0"
+def _keys(reading: Reading) -> list[str]:
+    """The columns whose distinct values are counted."""
+    return [SHORT[role] for role in reading.asked.roles if is_label(role) or (role == "value" and reading.item is None)]
 
 
 _POINT_ZERO = "'-?[0-9]+[.]0+'"
@@ -324,13 +327,14 @@ def report_progress(progress: ProgressCallback | None, done: int, parts: int) ->
 
 
 def shaped(log: Rows, given: Given) -> Rows:
-    """The same events: labels in u, i and g, an amount in v, in `refused` what is malformed, and which are not to be counted: not
-    of the window, or not as conditions want them.
+    """The same events: labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or not), in `refused`
+    what is malformed, and which are not to be counted: not of the window, or not as conditions want them.
 
     These are still looked at for all that refuses a log: a refusal is free, and the window and the conditions are the asker's.
     """
     asked, amount, window = given.asked, given.amount, given.window
-    if not asked.further and amount is None and window is None and not given.where:
+    plain = asked.item is not None and not asked.further and asked.value is None and window is None and not given.where
+    if plain or isinstance(given.source, PeriodEvents):
         return log
     beyond = ["NOT kept"] if given.where else []
     bad, further = "", [SHORT[f"item_{number}"] for number in range(2, 2 + len(asked.further))]
@@ -345,15 +349,15 @@ def shaped(log: Rows, given: Given) -> Rows:
         beyond.append(f"(moment IS NOT NULL AND NOT ({window.holds('moment', 'wall')}))")
         columns["t"] = "moment"
         bad = f"WHEN t IS NOT NULL AND moment IS NULL THEN {literal('time')} "
-    if amount is not None:
-        number = "TRY_CAST(v AS DOUBLE)"
-        fits, most = f"coalesce(isfinite({number}), false)", f"{amount.most!r}::DOUBLE"
-        columns["v"] = f"CASE WHEN {fits} THEN greatest(-{most}, least({most}, {number})) END"
+    if asked.value is not None:
+        number = "(TRY_CAST(v AS DOUBLE) + 0.0)"  # no negative zero
+        fits, most = f"coalesce(isfinite({number}), false)", math.inf if amount is None else amount.most
+        columns["v"] = f"CASE WHEN {fits} THEN greatest('-{most!r}'::DOUBLE, least('{most!r}'::DOUBLE, {number})) END"
         bad += f"WHEN v IS NOT NULL AND NOT {fits} THEN {literal('value')} "
     if beyond:
         sql = f"SELECT *, {' OR '.join(beyond)} AS beyond FROM ({sql})"
     replaced = f" REPLACE ({', '.join(f'{column} AS {name}' for name, column in columns.items())})" if columns else ""
-    left_out = [*further, *(() if window is None else ("moment", "wall")), *(["kept"] if given.where else [])]
+    left_out = [*further, *([] if window is None else ["moment"]), *(["kept"] if given.where else [])]
     if log.checked:
         bad, left_out = f"WHEN {_REFUSED} IS NOT NULL THEN {_REFUSED} {bad}", [*left_out, _REFUSED]
     shown = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
@@ -385,23 +389,21 @@ def _labels(log: Rows, asked: Asked) -> Kinds:
 # -- parts of a log by time ------------------------------------------------------------------------------------------------
 
 
-_NONE, _ELSEWHERE = -1, -2  # the numbers of no period, and of what is outside the window
-_MALFORMED = "v IS NOT NULL AND NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false)"
+_NONE = -1  # the number of no period
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class PeriodEvents(NotPickled):
-    """The events of one period, on disk while the block that made it lasts. It may hold none. **Private**."""
+    """The `shaped` events of one period, on disk while the block that made it lasts. It may hold none. **Private**."""
 
     relation: str
     size: int
     what: str
     kinds: Kinds
-    checked: bool
 
     def __repr__(self) -> str:
-        return f"Part({self.what!r})"
+        return f"PeriodEvents({self.what!r})"
 
 
 @contextmanager
@@ -411,7 +413,7 @@ def split(
     """The events of each period, from one pass over the log, to be read while the block lasts."""
     given = reading.given(source)
     with opened(reading.memory_limit) as engine:
-        yield _cut(engine, rows(engine, given), given, periods)
+        yield _cut(engine, shaped(rows(engine, given), given), given, periods)
 
 
 def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, datetime, datetime]]) -> dict[str, PeriodEvents]:
@@ -421,75 +423,44 @@ def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, d
     assert all(window.instant(one[2]) == window.instant(other[1]) for one, other in pairwise(periods)), (
         "an event of a gap would fall to the period before it"
     )
-    given.require_unit(log.kinds["time"], log.what)
-    moment, wall = window.moment(log.kinds["time"])
     starts = [(place, window.wall(start), window.instant(start)) for place, (_, start, _) in enumerate(periods)]
     ends = {window.wall(end) for *_, end in periods} - {on_wall for _, on_wall, _ in starts}  # of a day that a zone skipped
     listed = ", ".join(
         [f"({place}, true, {on_wall}), ({place}, false, {utc})" for place, on_wall, utc in starts]
         + [f"({_NONE}, true, {on_wall})" for on_wall in ends]
     )
-    engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, moment)", what=log.what)
-    bad = "false" if given.asked.value is None else _MALFORMED
-    bad = f"{_REFUSED} IS NOT NULL OR ({bad})" if log.checked else bad
+    engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, t)", what=log.what)
     # A malformed value has no period: it refuses all of them, also from outside, so that no refusal tells where it is.
-    timed = f"SELECT *, CASE WHEN NOT ({bad}) THEN {moment} END AS moment, {wall} AS wall FROM ({log.sql})"
-    timed = f"SELECT * EXCLUDE (t), ({bad}) OR (t IS NOT NULL AND moment IS NULL) AS lost FROM ({timed})"
-    inside = f"moment IS NULL OR ({window.holds('moment', 'wall')})"
-    kept = f"SELECT *, {inside} AS inside FROM ({timed}) WHERE {inside}"
-    period = f"CASE WHEN inside THEN coalesce(period, {_NONE}) ELSE {_ELSEWHERE} END"
-    joined = f"SELECT log.* EXCLUDE (inside), {period} AS period FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, moment)"
-    columns = engine.run(f"DESCRIBE SELECT * EXCLUDE (moment, wall, period) FROM ({joined})", what=log.what)
+    lost = f"({_REFUSED} IS NOT NULL OR t IS NULL)"
+    kept = f"SELECT * FROM ({log.sql}) WHERE {lost} OR ({window.holds('t', 'wall')})"
+    columns = [*(SHORT[role] for role in given.asked.roles if role != "time"), *(["beyond"] if given.where else []), _REFUSED]
+    period = f"CASE WHEN {lost} THEN {_NONE} ELSE coalesce(period, {_NONE}) END AS period"
+    joined = f"SELECT {', '.join(columns)}, {period} FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, t)"
+    types = engine.run(f"DESCRIBE {joined}", what=log.what)
     folder = engine.path("periods")
-    copy = f"COPY (SELECT * EXCLUDE (moment, wall) FROM ({joined})) TO {literal(str(folder))}"
-    engine.run(f"{copy} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
-    _refuse_malformed(engine, folder, given, log)
-    _require_events(engine, folder, given, log)
-    if len(log.texts) > 1:
-        refuse_two_spellings(engine, log, given.asked, _parquet_in(folder, "*/*.parquet"))
-    kinds = {role: kind for role, kind in log.kinds.items() if role != "time"}
-    nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in columns)} WHERE false)"
-    return {
-        name: _part(folder / f"period={place}", nothing, kinds, f"{log.what}, {name}", checked=log.checked)
-        for place, (name, *_) in enumerate(periods)
-    }
-
-
-def _refuse_malformed(engine: Engine, folder: Path, given: Given, log: Rows) -> None:
-    """Refuse times, values and labels that are none, wherever they are."""
-    time, value, aside = given.asked.time, given.asked.value, folder / f"period={_NONE}"
-    if aside.exists() and engine.run(f"SELECT bool_or(lost) FROM {_parquet_in(aside)}", what=log.what)[0][0]:
-        found = {"time"} if value is None and not log.checked else set[str | None]()
-        if log.checked:
-            rows = engine.run(f"SELECT DISTINCT {_REFUSED} FROM {_parquet_in(aside)} WHERE lost", what=log.what)
-            found |= {"time" if row[0] is None else row[0] for row in rows}
-        also = "" if value is None else f", or value={value!r} something that is not a finite number"
-        if value is not None and found <= {"time"}:
-            raise EventLogError(
-                f"time={time!r} of {log.what} holds something that is not a time of the years 1900 to 9999{also}: see events.read"
-            )
-        given.asked.refuse_malformed(found, log.what)
-    if value is None or not any(folder.glob("*/*.parquet")):
-        return
-    if engine.run(f"SELECT bool_or({_MALFORMED}) FROM {_parquet_in(folder, '*/*.parquet')}", what=log.what)[0][0]:
-        given.asked.refuse_malformed({"value"}, log.what)
-
-
-def _require_events(engine: Engine, folder: Path, given: Given, log: Rows) -> None:
-    """Refuse a log without a whole event, as a reading of all of it does: one with events outside its periods is no such log."""
+    engine.run(f"COPY ({joined}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
+    relation = _parquet_in(folder, "*/*.parquet") if any(folder.glob("*/*.parquet")) else ""
+    if relation:
+        given.asked.refuse_malformed(
+            {row[0] for row in engine.run(f"SELECT DISTINCT {_REFUSED} FROM {relation}", what=log.what)}, log.what
+        )
+    # One with events outside its periods alone is read; one without a whole event is refused, as a reading of all of it is.
     whole = " AND ".join(f"{SHORT[role]} IS NOT NULL" for role in given.asked.roles if is_label(role))
-    relations = [_parquet_in(folder, "*/*.parquet")] if any(folder.glob("*/*.parquet")) else []
-    relations += [] if log.once else [f"({log.sql})"]
-    found = any(engine.run(f"SELECT 1 FROM {relation} WHERE {whole} LIMIT 1", what=log.what) for relation in relations)
-    given.asked.require_events(log.what, complete=found or log.once)
+    looked_at = [*([relation] if relation else []), *([] if log.once else [f"({log.sql})"])]
+    complete = any(engine.run(f"SELECT 1 FROM {each} WHERE {whole} LIMIT 1", what=log.what) for each in looked_at)
+    given.asked.require_events(log.what, complete=complete or log.once)
+    if len(log.texts) > 1:
+        refuse_two_spellings(engine, log, given.asked, relation)
+    nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)} WHERE false)"
+    parts = dict[str, PeriodEvents]()
+    for place, (name, *_) in enumerate(periods):
+        files = list((folder / f"period={place}").glob("*.parquet"))
+        size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
+        held = _parquet_in(folder / f"period={place}") if files else nothing
+        parts[name] = PeriodEvents(held, size, f"{log.what}, {name}", log.kinds)
+    return parts
 
 
 def _parquet_in(folder: Path, files: str = "*.parquet") -> str:
     """An SQL relation of our own files in this very folder: only its name is taken literally, what follows is a pattern."""
     return f"read_parquet({located(folder)[:-1]}/{files}', hive_partitioning = false)"
-
-
-def _part(folder: Path, nothing: str, kinds: Kinds, what: str, *, checked: bool) -> PeriodEvents:
-    files = list(folder.glob("*.parquet"))
-    size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
-    return PeriodEvents(_parquet_in(folder) if files else nothing, size, what, kinds, checked)

@@ -13,27 +13,25 @@ from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import ContributionLimit
-from dpselect.events.engine import Engine, opened
+from dpselect.events.engine import opened
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of
-from dpselect.events.sources.base import SHORT, Column, Form
+from dpselect.events.sources.base import Column, Form
 from dpselect.events.sources.formats import Format
-from dpselect.events.staging import refuse_two_spellings, report_progress, rows
+from dpselect.events.staging import prepared, report_progress
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
 
 _UNIT = 2**32  # sums are of whole multiples of one part in this many: they are the same in any order
 _MOST = 2.0**53
-_EXACT = f"CAST(floor(greatest(least(v, {_MOST!r}), {-_MOST!r}) * {_UNIT}.0) AS HUGEINT)"
-_MALFORMED = "NOT coalesce(isfinite(TRY_CAST(v AS DOUBLE)), false)"
-_NO_NUMBER = "{} has a value that is not a finite number: correct it, or leave it empty"
+_EXACT = f"CAST(floor(greatest(least(v, {_MOST!r}), {-_MOST!r}) * {_UNIT}.0) AS HUGEINT) * m"
 _RULES: Final[dict[Rule, str]] = {
     "sum": f"CAST(sum({_EXACT}) AS DOUBLE) / {_UNIT}.0",
-    "mean": f"CAST(sum({_EXACT}) AS DOUBLE) / {_UNIT}.0 / count(*)",
+    "mean": f"CAST(sum({_EXACT}) AS DOUBLE) / {_UNIT}.0 / sum(m)",
     "min": "min(v)",
     "max": "max(v)",
-    "events": "CAST(count(*) AS DOUBLE)",
+    "events": "CAST(sum(m) AS DOUBLE)",
 }
 
 
@@ -97,7 +95,7 @@ def read_values(
             "min" and "max"; "events" is how many events the user has.
 
     Events without a user or a value (in CSV and TSV: an empty one) are left out, and a user who has no others too. A log with a
-    value that is not a finite number is refused whole.
+    value that is not a finite number, of whomever, is refused whole.
 
     Raises:
         EventLogError: what was asked for is wrong or cannot be read, or no event has both. It never quotes the data.
@@ -114,39 +112,25 @@ def read_values(
     reading = reading_of(reading, dict(options))
     if reading.item is not None:
         raise EventLogError(f"item={reading.item!r} is for events.read: a number per user needs a reading without it")
-    given, chosen = reading.given(source), _checked(rule, reading.value, reading.salt)
+    chosen = _checked(rule, reading.value, reading.salt)
     with opened(reading.memory_limit) as engine:
-        log, columns = rows(engine, given), given.asked.roles
-        what, parts = log.what, log.buckets(reading.buckets)
-        report_progress(progress, 0, parts)
-        engine.run(f"CREATE TABLE given AS {log.sql}", what=what)
-        lacks = [f"{SHORT[role]} IS NULL" for role in columns]
-        lacking = f"count_if({' OR '.join(lacks)})"
-        figures = ", ".join([*(f"count_if({lack})" for lack in lacks), lacking])
-        total, *without, left_out = engine.run(f"SELECT count(*), {figures} FROM given", what=what)[0]
-        if log.absent is not None and total:
-            log.absent(frozenset(role for role, count in zip(columns, without, strict=True) if count == total))
-        if log.checked:
-            bad = engine.run("SELECT DISTINCT refused FROM given WHERE refused IS NOT NULL", what=what)
-            given.asked.refuse_malformed({row[0] for row in bad}, what)
-        if len(log.texts) > 1:
-            refuse_two_spellings(engine, log, given.asked, "given")
-        if total == left_out:
-            raise EventLogError(f"{what} has no event with a user and a value: check that the columns are those meant")
-        whole = " AND ".join(f"NOT {lack}" for lack in lacks)
-        if given.where:  # what is malformed refuses the log also where it is not looked at
-            if rule != "events" and engine.run(f"SELECT 1 FROM given WHERE {whole} AND {_MALFORMED} LIMIT 1", what=what):
-                raise EventLogError(_NO_NUMBER.format(what))
-            whole = f"{whole} AND kept"
-            total, left_out = engine.run(f"SELECT count(*), {lacking} FROM given WHERE kept", what=what)[0]
+        staged = prepared(engine, source, reading, progress)
         found = []
-        for number in range(parts):
-            relation = f"(SELECT * FROM given WHERE {whole} AND hash(u) % {parts} = {number})"
-            found.append(_bucket(engine, what, relation, chosen, rule))
-            report_progress(progress, number + 1, parts)
-    numbers = np.sort(np.concatenate(found))
+        for number in range(staged.buckets):
+            sql, parameters = f"(SELECT * FROM pairs WHERE hash(u) % {staged.buckets} = {number})", list[object]()
+            if chosen is None:
+                sql = f"SELECT {_RULES[rule]} AS v FROM {sql} GROUP BY u"
+            else:
+                engine.run(
+                    f"CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM {sql} GROUP BY u", what=staged.what
+                )
+                kept, parameters = chosen.kept(sql, "held", chosen="v")
+                sql = f"SELECT v FROM ({kept})"
+            found += engine.run(sql, parameters, what=staged.what)
+            report_progress(progress, number + 1, staged.buckets)
+    numbers = np.sort(np.array([row[0] for row in found], dtype=np.float64))
     numbers.setflags(write=False)
-    return UserValues(numbers, rule, None if chosen is None else chosen.salt, total, left_out)
+    return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.rows, staged.left_out)
 
 
 def _checked(rule: Rule, value: object, salt: str | None) -> ContributionLimit | None:
@@ -158,19 +142,3 @@ def _checked(rule: Rule, value: object, salt: str | None) -> ContributionLimit |
     if salt is not None and (rule != "pick" or not isinstance(salt, str)):
         raise EventLogError(f"salt={salt!r} must be text, and is for rule='pick', which alone chooses: leave it out")
     return ContributionLimit(1, secrets.token_hex(16) if salt is None else salt) if rule == "pick" else None
-
-
-def _bucket(engine: Engine, what: str, relation: str, chosen: ContributionLimit | None, rule: Rule) -> NDArray[np.float64]:
-    parsed = "u" if rule == "events" else "u, TRY_CAST(v AS DOUBLE) + 0.0 AS v"  # no negative zero
-    engine.run(f"CREATE OR REPLACE TEMP TABLE numbers AS SELECT {parsed} FROM {relation}", what=what)
-    if rule != "events" and engine.run("SELECT count(*) FROM numbers WHERE v IS NULL OR NOT isfinite(v)", what=what)[0][0]:
-        raise EventLogError(_NO_NUMBER.format(what))
-    parameters: list[object] = []
-    if chosen is None:
-        sql = f"SELECT {_RULES[rule]} AS v FROM numbers GROUP BY u"
-    else:
-        engine.run("CREATE OR REPLACE TEMP TABLE pairs AS SELECT DISTINCT u, v FROM numbers", what=what)
-        engine.run("CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM pairs GROUP BY u", what=what)
-        kept, parameters = chosen.kept("pairs", "held", chosen="v")
-        sql = f"SELECT v FROM ({kept})"
-    return np.array([row[0] for row in engine.run(sql, parameters, what=what)], dtype=np.float64)

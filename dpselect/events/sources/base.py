@@ -139,7 +139,9 @@ class Asked:
     def require_events(self, what: str, *, complete: bool) -> None:
         """Refuse a log in which nothing can be counted."""
         if not complete:
-            needed = "a user, an item and a group" if "group" in self.roles else "both a user and an item"
+            wanted = [role for role in self.roles if is_label(role) or self.item is None]
+            *some, last = (f"{'an' if role == 'item' else 'a'} {role}" for role in wanted)
+            needed = f"{'both ' if len(some) == 1 else ''}{', '.join(some)} and {last}" if some else last
             columns = " and ".join(f"{role}=" for role in self.roles)
             raise EventLogError(f"{what} has no event with {needed}: check that {columns} name the columns meant")
 
@@ -151,7 +153,9 @@ class Asked:
                 "2024-07-14T08:00:00, with Z or an offset where they have one; numbers since 1970 need the right time_unit="
             )
         if "value" in found:
-            raise EventLogError(f"value={self.value!r} of {what} holds something that is not a finite number: clean it")
+            raise EventLogError(
+                f"value={self.value!r} of {what} holds something that is not a finite number: correct it, or leave it empty"
+            )
         if compared := sorted(role for role in found if role is not None and is_condition(role)):
             raise EventLogError(
                 f"where={self.columns[compared[0]]!r} of {what} holds something that cannot be compared as asked: <, <=, > "

@@ -138,7 +138,7 @@ def test_nothing_is_shown_or_pickled() -> None:
         ({"value": "when"}, "values must be numbers"),
         ({"value": "odd"}, "not a finite number"),
         ({"value": "word"}, "not a finite number"),
-        ({"value": "none"}, "no event with a user and a value"),
+        ({"value": "none"}, "no event with both a user and a value"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, Any], words: str) -> None:
