@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack, cast, final
+from typing import Any, Unpack, cast, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +17,8 @@ from accounting.address import masked
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.events.engine import checked, opened, plain, temporary_folder, unpacked_suffix
-from dpselect.events.file_options import FileOptions, normalized
-from dpselect.events.sources.base import SHORT, Asked, Form, Given, place_of
+from dpselect.events.file_options import FileOptions, FileSaid, normalized
+from dpselect.events.sources.base import SHORT, Asked, Given, place_of
 from dpselect.events.sources.formats import (
     CSV,
     DELIMITERS,
@@ -28,7 +28,6 @@ from dpselect.events.sources.formats import (
     TSV,
     Delimited,
     FileFormat,
-    Format,
     workbook,
 )
 from dpselect.selection import Label
@@ -122,18 +121,6 @@ def _require_integer(name: Label, what: str) -> None:
         raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
 
 
-class _Said(TypedDict, total=False):
-    """The fields of `FileOptions` for a list of labels."""
-
-    format: Format
-    header: bool | None
-    delimiter: str | None
-    quote: str | None
-    encoding: str | None
-    null: str | Sequence[str]
-    normalize: Form | Sequence[Form]
-
-
 @final
 class ListOptions(FileOptions):
     """What is said about a file of labels."""
@@ -152,7 +139,7 @@ def public_list(stated: Any, column: _Names | None, item: _Names | None, options
 
 
 def read_catalogue(
-    path: str | os.PathLike[str], column: _Names | None = None, *, item: _Names | None = None, **said: Unpack[_Said]
+    path: str | os.PathLike[str], column: _Names | None = None, *, item: _Names | None = None, **said: Unpack[FileSaid]
 ) -> list[Label]:
     """Public item labels from a file, as text, in the file's order: of the formats of a log, with the same options.
 
@@ -170,6 +157,8 @@ def read_catalogue(
     Raises:
         EventLogError: the file cannot be read, has no such column, holds no label, an empty one, or one twice.
     """
+    if of_logs := sorted({"split", "table", "query"} & {name for name, stated in said.items() if stated is not None}):
+        raise EventLogError(f"{of_logs[0]}= is for logs: leave it out for a list of labels")
     source, options = checked(path), ListOptions(**cast(Any, said))
     what, suffix = f"catalogue {masked(source)}", unpacked_suffix(source)
     formats = {known.name: known for known in FORMATS}

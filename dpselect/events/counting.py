@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -16,46 +15,13 @@ from dpselect.events.catalogue import DECIMAL
 from dpselect.events.contributions import PRESENT, ContributionLimit, Contributions, respent, summed
 from dpselect.events.engine import opened
 from dpselect.events.held import Tally
-from dpselect.events.private import ReadReport
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources.base import Kind, Kinds, literal
 from dpselect.events.staging import prepared, report_progress
+from dpselect.events.user_counts import EventCounts, GroupCounts
 from dpselect.selection import Label
 
 _RANKED_AT_ONCE = 4_000_000  # pairs of integers, about 60 bytes each; texts take as much again, and more
-
-
-@final
-@dataclass(frozen=True, slots=True, repr=False)
-class ItemCounts:
-    """Items in the order of their labels, and how many users each kept.
-
-    clipped: (clips, m) sums of users' weights, in units of 2^-20.
-    """
-
-    labels: list[Label]
-    counts: NDArray[np.int64]
-    clipped: NDArray[np.int64]
-
-
-@final
-@dataclass(frozen=True, slots=True, repr=False)
-class CountedGroups:
-    """The same for cells (group, item) in order of both: groups and items in the order of their labels.
-
-    Attributes:
-        groups, items: labels. Cells of group j are those from starts[j] to starts[j + 1]; item is the place of each one's item.
-        counts, clipped: (cells,) and (clips, cells).
-        present: (groups,) users' presence, each clipped to `PRESENT`, in units of 2^-20.
-    """
-
-    groups: list[Label]
-    items: list[Label]
-    starts: NDArray[np.int64]
-    item: NDArray[np.int64]
-    counts: NDArray[np.int64]
-    clipped: NDArray[np.int64]
-    present: NDArray[np.int64]
 
 
 @final
@@ -78,13 +44,32 @@ class EmbeddedPairs:
             report_progress(progress, 1, 1)
         self._progress = None if several else progress
 
-    def counted(self, reading: Reading) -> tuple[ReadReport, ItemCounts | CountedGroups, Contributions, bool]:
-        """The counts of the pairs under the bounds of this reading; and whether items are integers by their type."""
-        allowed = reading.contributions(self._staged.kinds)
+    def counted(self, reading: Reading) -> EventCounts | GroupCounts:
+        """The counts of the pairs under the bounds of this reading."""
+        allowed, what = reading.contributions(self._staged.kinds), self._staged.what
         totals, pairs = self._tally(allowed)
-        found = self._items(totals, allowed) if allowed.groups is None else self._cells(allowed)
-        report = self._staged.report(pairs, int(found.counts.sum()))
-        return report, found, allowed, self._item(allowed) == "int"
+        summed, integers = f"{allowed.cell}, {_summed(allowed)}", self._item(allowed) == "int"
+        # In order of the label, numbers as numbers and text by code point, so that positions do not tell the order of the log.
+        if allowed.groups is None:
+            grouped = f"SELECT {summed} FROM {totals} GROUP BY i HAVING sum(n) > 0"
+            found = self._engine.columns(f"SELECT * FROM ({grouped}) AS g ORDER BY g.i", what=what)
+            items, sums = found.pop("i").tolist(), np.array(list(found.values()), dtype=np.int64)
+            report = self._staged.figures.report(pairs, int(sums[0].sum()))
+            return EventCounts.of(allowed, report, items, sums, integers=integers)
+        labels = list[list[Label]]()
+        for table, column in (("groups", "g"), ("items", "i")):
+            ranked = f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place"
+            self._run(f"CREATE OR REPLACE TABLE {table} AS {ranked} FROM (SELECT DISTINCT {column} FROM totals)")
+            labels.append([row[0] for row in self._run(f"SELECT {column} FROM {table} ORDER BY place")])
+        # In columns: a log has many more cells than it has labels.
+        places = "SELECT groups.place AS g, items.place AS i, sums.* EXCLUDE (g, i)"
+        joined = f"{places} FROM (SELECT {summed} FROM totals GROUP BY g, i) AS sums JOIN groups USING (g) JOIN items USING (i)"
+        found = self._engine.columns(f"{joined} ORDER BY 1, 2", what=what)
+        present = "SELECT CAST(sum(w) AS BIGINT) AS w FROM presence GROUP BY g ORDER BY g"
+        cells, presence = (found.pop("g"), found.pop("i")), self._engine.columns(present, what=what)["w"]
+        sums = np.array(list(found.values()), dtype=np.int64)
+        report = self._staged.figures.report(pairs, int(sums[0].sum()))
+        return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, sums, presence, integers=integers)
 
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
         """The same counts, which stay in the engine; of pairs that are not for several counts nothing else does."""
@@ -116,7 +101,7 @@ class EmbeddedPairs:
             relation=table,
             integers=not text,
             typed=kind == "int",
-            report=self._staged.report(pairs, kept),
+            report=self._staged.figures.report(pairs, kept),
             drop=drop,
         )
         return held, allowed
@@ -268,32 +253,6 @@ class EmbeddedPairs:
             self._run("CREATE OR REPLACE TEMP TABLE part AS SELECT * FROM part SEMI JOIN present USING (u, g)")
         weights = f"SELECT u, {PRESENT.weight()} AS w FROM (SELECT u, least(t, {bound.limit}) AS t FROM attended)"
         self._run(f"INSERT INTO presence SELECT g, sum(w) FROM present JOIN ({weights}) USING (u) GROUP BY g")
-
-    def _items(self, totals: str, allowed: Contributions) -> ItemCounts:
-        # In order of the label, numbers as numbers and text by code point, so that positions do not tell the order of the log.
-        grouped = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
-        found = self._engine.columns(f"SELECT * FROM ({grouped}) AS g ORDER BY g.i", what=self._staged.what)
-        labels = found.pop("i").tolist()
-        sums = np.array(list(found.values()), dtype=np.int64)
-        return ItemCounts(labels, sums[0], sums[1:])
-
-    def _cells(self, allowed: Contributions) -> CountedGroups:
-        """All cells, in columns: a log has many more of them than it has labels."""
-        what = self._staged.what
-        for table, column in (("groups", "g"), ("items", "i")):
-            ranked = f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place"
-            self._run(f"CREATE OR REPLACE TABLE {table} AS {ranked} FROM (SELECT DISTINCT {column} FROM totals)")
-        summed = f"SELECT g, i, {_summed(allowed)} FROM totals GROUP BY g, i"
-        places = f"SELECT groups.place AS g, items.place AS i, sums.* EXCLUDE (g, i) FROM ({summed}) AS sums"
-        found = self._engine.columns(f"{places} JOIN groups USING (g) JOIN items USING (i) ORDER BY 1, 2", what=what)
-        groups, items = (
-            [row[0] for row in self._run(f"SELECT {column} FROM {table} ORDER BY place")]
-            for table, column in (("groups", "g"), ("items", "i"))
-        )
-        present = "SELECT CAST(sum(w) AS BIGINT) AS w FROM presence GROUP BY g ORDER BY g"
-        starts = np.searchsorted(found["g"], np.arange(len(groups) + 1))
-        sums = np.array([found[name] for name in ("n", *allowed.sums)], dtype=np.int64)
-        return CountedGroups(groups, items, starts, found["i"], sums[0], sums[1:], self._engine.columns(present, what=what)["w"])
 
 
 def cells_of(relation: str, groups: Sequence[Label] | None) -> str:

@@ -8,7 +8,7 @@ import unicodedata
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self, TypedDict, get_args
 
 from pydantic import Field, SkipValidation, model_validator
 
@@ -114,6 +114,21 @@ class FileOptions(Frozen, ABC):
 
 
 FILE_OPTIONS = tuple(FileOptions.model_fields)
+
+
+class FileSaid(TypedDict, total=False):
+    """The fields of `FileOptions` as keywords."""
+
+    format: Format
+    header: bool | None
+    delimiter: str | None
+    quote: str | None
+    encoding: str | None
+    null: str | Sequence[str]
+    split: str | None
+    normalize: Form | Sequence[Form]
+    table: str | None
+    query: str | None
 
 
 def _require_text(name: str, stated: object) -> None:

@@ -17,7 +17,7 @@ from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events.catalogue import Labels, named
-from dpselect.events.contributions import MOST_EXACT, Measure, summed
+from dpselect.events.contributions import MOST_EXACT, Contributions, Measure, summed
 from dpselect.events.private import Measured, NotPickled, ReadReport
 from dpselect.mechanisms.base import Rounds
 from dpselect.sampling import Sampler
@@ -386,19 +386,11 @@ class HeldCounts(Measured):
     interrupted closes it.
 
     Attributes:
-        clips: what clipped counts, or sums, are clipped to.
-        max_items_per_user: the bound on one user's items, or None.
-        salt: what chose the items kept under the bound; None without a bound.
-        within: the only items that were looked at, public; None for all.
-        normalize: how labels were written alike, as those of a catalogue are.
+        allowed: what one user may contribute, and the items that were asked for.
     """
 
     tally: Tally
-    clips: tuple[Measure, ...]
-    max_items_per_user: int | None
-    salt: str | None
-    within: list[Label] | None
-    normalize: tuple[str, ...] = ()
+    allowed: Contributions
 
     @property
     def report(self) -> ReadReport:
@@ -422,14 +414,14 @@ class HeldCounts(Measured):
         sensitivity = self._sensitivity(clip, relation)
         place = self._place(clip)
         column, measure = ("n", None) if place is None else (f"w{place}", self.clips[place])
-        asked: Any = self.within if catalogue is None else catalogue
+        asked: Any = self.allowed.within if catalogue is None else catalogue
         names, listed = (None, "") if asked is None else self._listed(asked)
         sums = summed(self.clips) is not None
         return HeldScores(Table(self.tally, column, measure, names, listed), sensitivity=sensitivity, sums=sums)
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
-            names = named(catalogue, integers=self.tally.typed, normalize=self.normalize)
+            names = named(catalogue, integers=self.tally.typed, normalize=self.allowed.normalize)
             with self.tally.locked():
                 return names, self.tally.listing(names)
         if not self.tally.integers or not catalogue:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, Final, Protocol, Self, TypedDict, Unpack, final, overload
 
 import numpy as np
@@ -17,21 +16,21 @@ from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
 from dpselect.events import spark
-from dpselect.events.catalogue import Labels, aligned, places
+from dpselect.events.catalogue import Labels
 from dpselect.events.contributions import Contributions, signed
-from dpselect.events.counting import CountedGroups, EmbeddedPairs, ItemCounts
+from dpselect.events.counting import EmbeddedPairs
+from dpselect.events.file_options import FileSaid
 from dpselect.events.held import HeldCounts, Tally
-from dpselect.events.private import NotPickled, ReadReport
+from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
-from dpselect.events.sources.base import Column, Form, Kinds
-from dpselect.events.sources.formats import Format
+from dpselect.events.sources.base import Column, Kinds
 from dpselect.events.time_window import Moment, Unit
-from dpselect.events.user_counts import NOTHING, EventCounts, GroupCounts
+from dpselect.events.user_counts import EventCounts, GroupCounts
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm
 
 
-class Options(TypedDict, total=False):
+class Options(FileSaid, total=False):
     """The fields of `Reading` as keywords, but those that decide what is returned."""
 
     max_items_per_user: int | None
@@ -47,16 +46,6 @@ class Options(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
     within: Labels | None
-    format: Format
-    header: bool | None
-    delimiter: str | None
-    quote: str | None
-    encoding: str | None
-    null: str | Sequence[str]
-    split: str | None
-    normalize: Form | Sequence[Form]
-    table: str | None
-    query: str | None
     buckets: int | None
     memory_limit: str | None
 
@@ -135,65 +124,7 @@ def read(
     reading = reading_of(reading, options)
     require_items(reading)
     with closing(_kept(source, reading, progress, several=False)) as log:
-        return _result(*log.counted(reading))
-
-
-def _grouped(report: ReadReport, counted: CountedGroups, allowed: Contributions, integers: bool) -> GroupCounts:
-    groups, spans = counted.groups, [slice(start, end) for start, end in pairwise(counted.starts.tolist())]
-    if allowed.listed is not None:
-        groups = allowed.listed
-        spans = [spans[at] if at >= 0 else slice(0, 0) for at in places(counted.groups, allowed.listed).tolist()]
-    items, place = counted.items, counted.item
-    if allowed.within is not None:
-        items, place = allowed.within, places(allowed.within, counted.items)[place]
-    for held in (place, counted.counts, counted.clipped):
-        held.setflags(write=False)
-    assert allowed.groups is not None, "groups were counted"
-    return GroupCounts(
-        spans=dict(zip(groups, spans, strict=True)),
-        items=tuple(items),
-        place=place,
-        counts=counted.counts,
-        clipped=counted.clipped,
-        present=dict(zip(counted.groups, counted.present.tolist(), strict=True)),
-        clips=allowed.clips,
-        max_items_per_user=None if allowed.bound is None else allowed.bound.limit,
-        max_groups_per_user=allowed.groups.limit,
-        salt=allowed.groups.salt,
-        listed=allowed.listed is not None,
-        public=allowed.within is not None,
-        integers=integers,
-        report=report,
-        normalize=allowed.normalize,
-    )
-
-
-def _result(
-    report: ReadReport, counted: ItemCounts | CountedGroups, allowed: Contributions, integers: bool
-) -> EventCounts | GroupCounts:
-    """What was counted, as it is handed out."""
-    if isinstance(counted, CountedGroups):
-        return _grouped(report, counted, allowed, integers)
-    names, limited, counts, clipped = allowed.within, allowed.bound, counted.counts, counted.clipped
-    if names is not None:
-        counts, clipped = aligned(counted.labels, counts, names), aligned(counted.labels, clipped, names)
-    labels = counted.labels if names is None else names
-    if not labels:  # of a period without events
-        labels, counts, clipped = [NOTHING], np.zeros(1, dtype=np.int64), np.zeros((len(allowed.clips), 1), dtype=np.int64)
-    counts.setflags(write=False)
-    clipped.setflags(write=False)
-    return EventCounts(
-        labels=tuple(labels),
-        counts=counts,
-        clipped=clipped,
-        clips=allowed.clips,
-        max_items_per_user=None if limited is None else limited.limit,
-        salt=None if limited is None else limited.salt,
-        public=names is not None,
-        integers=integers,
-        report=report,
-        normalize=allowed.normalize,
-    )
+        return log.counted(reading)
 
 
 class _HoldOptions(Options, total=False):
@@ -235,7 +166,7 @@ def hold(
         stack.callback(log.close)
         tally, allowed = log.tally(reading)
         stack.pop_all()
-    return _held(replace(tally, drop=log.close), allowed)
+    return HeldCounts(replace(tally, drop=log.close), allowed)
 
 
 def _require_holdable(reading: Reading) -> None:
@@ -244,12 +175,6 @@ def _require_holdable(reading: Reading) -> None:
         raise EventLogError("group= is for events.read: a release of groups needs the counts of all of them in memory")
     if signed(reading.measures):
         raise EventLogError("sums that may be negative are for events.read: what stays in the engine is counted from 0 up")
-
-
-def _held(tally: Tally, allowed: Contributions) -> HeldCounts:
-    """What was tallied under these bounds."""
-    limit, salt = (None, None) if allowed.bound is None else (allowed.bound.limit, allowed.bound.salt)
-    return HeldCounts(tally, allowed.clips, limit, salt, allowed.within, allowed.normalize)
 
 
 _CLOSED = "the pairs of the log are closed: count them inside the with block, or read the log again with events.pairs"
@@ -283,7 +208,7 @@ _MAY_DIFFER: Final = frozenset(_Look.__annotations__)
 class _Kept(Protocol):
     """The pairs in an engine, which whoever makes them closes."""
 
-    def counted(self, reading: Reading) -> tuple[ReadReport, ItemCounts | CountedGroups, Contributions, bool]: ...
+    def counted(self, reading: Reading) -> EventCounts | GroupCounts: ...
 
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]: ...
 
@@ -339,7 +264,7 @@ class Pairs(NotPickled):
         """
         reading = self._reading(look)
         with self._count():
-            return _result(*self._kept.counted(reading))
+            return self._kept.counted(reading)
 
     def hold(self, **look: Unpack[_Look]) -> HeldCounts:
         """The counts, as `dpselect.events.hold` gives them. They go with the pairs, if they are not closed before."""
@@ -347,7 +272,7 @@ class Pairs(NotPickled):
         _require_holdable(reading)
         with self._count():
             tally, allowed = self._kept.tally(reading)
-        return _held(replace(tally, run=self._while_open(tally.run), drop=partial(self._drop, tally.drop)), allowed)
+        return HeldCounts(replace(tally, run=self._while_open(tally.run), drop=partial(self._drop, tally.drop)), allowed)
 
     @property
     def integers(self) -> frozenset[str]:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from accounting.arguments import Relation
 from dpselect.errors import EventLogError
-from dpselect.events.contributions import Measure, summed
+from dpselect.events.contributions import Contributions, Measure, summed
 from dpselect.sensitivity import Sensitivity
 
 
@@ -51,27 +51,50 @@ class ReadReport(NotPickled):
         return "ReadReport(<private figures hidden>)"
 
 
-def reported(rows: int, without: Mapping[str, int], left_out: int, pairs: int, kept: int) -> ReadReport:
-    """What was read, of which `kept` pairs are counted."""
-    return ReadReport(
-        rows=rows,
-        rows_without_user=without["user"],
-        rows_without_item=without["item"],
-        rows_without_group=without.get("group", 0),
-        rows_left_out=left_out,
-        pairs=pairs,
-        pairs_left_out=pairs - kept,
-    )
+@final
+@dataclass(frozen=True, slots=True, repr=False)
+class Figures(NotPickled):
+    """Of the events to count: how many there are, how many lack each role, and how many lack any. **Private**."""
+
+    rows: int
+    without: Mapping[str, int]
+    left_out: int
+
+    def report(self, pairs: int, kept: int) -> ReadReport:
+        """What was read, of which `kept` of the `pairs` are counted."""
+        return ReadReport(
+            rows=self.rows,
+            rows_without_user=self.without["user"],
+            rows_without_item=self.without["item"],
+            rows_without_group=self.without.get("group", 0),
+            rows_left_out=self.left_out,
+            pairs=pairs,
+            pairs_left_out=pairs - kept,
+        )
 
 
 class Measured(NotPickled):
     """What was read under bounds and clips, as scores: which numbers, and what one user may change about them."""
 
     __slots__ = ()
+    allowed: Contributions
     counts: NDArray[np.int64]
     clipped: NDArray[np.int64]
-    clips: tuple[Measure, ...]
-    max_items_per_user: int | None
+
+    @property
+    def clips(self) -> tuple[Measure, ...]:
+        """What clipped counts, or sums, are clipped to."""
+        return self.allowed.clips
+
+    @property
+    def max_items_per_user(self) -> int | None:
+        """The bound on one user's items (in each group, where there are groups), or None."""
+        return None if self.allowed.bound is None else self.allowed.bound.limit
+
+    @property
+    def salt(self) -> str | None:
+        """What chose the groups and items kept, to choose the same again; None without a bound."""
+        return next((bound.salt for bound in (self.allowed.bound, self.allowed.groups) if bound is not None), None)
 
     def _values(self, clip: float | None) -> NDArray[Any]:
         """Counts, clipped counts, or clipped sums, in score units."""

@@ -18,14 +18,14 @@ from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import places
 from dpselect.events.contributions import KEY, PRESENT, Amount, Contributions, respent, summed
-from dpselect.events.counting import CountedGroups, ItemCounts
 from dpselect.events.engine import T, guarded
 from dpselect.events.held import Tally
-from dpselect.events.private import ReadReport, reported
+from dpselect.events.private import Figures
 from dpselect.events.reading import Reading
 from dpselect.events.sources.base import SHORT, Asked, Given, Kind, Kinds, by_name, is_label
 from dpselect.events.sources.formats import Format
 from dpselect.events.time_window import FIRST, LAST, MICROSECONDS
+from dpselect.events.user_counts import EventCounts, GroupCounts
 from dpselect.events.where import NUMBER, Condition
 from dpselect.selection import Label
 
@@ -252,18 +252,31 @@ class SparkPairs:
             relation=cluster.view(cluster.frame(f"SELECT * FROM {counted} WHERE n > 0")),
             integers=self.integers,
             typed=self.integers,
-            report=reported(*self._figures, pairs, kept),
+            report=self._figures.report(pairs, kept),
             drop=cluster.close,
         )
         return held, asked
 
-    def counted(self, reading: Reading) -> tuple[ReadReport, ItemCounts | CountedGroups, Contributions, bool]:
+    def counted(self, reading: Reading) -> EventCounts | GroupCounts:
         """All counts, in this process."""
-        held, asked = self.tally(reading)
+        held, allowed = self.tally(reading)
         try:
-            return held.report, _collected(held, asked), asked, self.integers
+            return self._collected(held, allowed)
         finally:
             held.close()
+
+    def _collected(self, tally: Tally, allowed: Contributions) -> EventCounts | GroupCounts:
+        if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
+            raise EventLogError(f"{_WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
+        names = [*(() if allowed.groups is None else ("present",)), "n", *allowed.sums]
+        rows = tally.run(f"SELECT {', '.join(names)}, {allowed.cell} FROM {tally.relation} ORDER BY {allowed.cell}")
+        sums = np.array([row[: len(names)] for row in rows], dtype=np.int64).reshape(len(rows), len(names)).T.copy()
+        if allowed.groups is None:
+            return EventCounts.of(allowed, tally.report, [row[-1] for row in rows], sums, integers=self.integers)
+        groups, items = (sorted({row[at] for row in rows}) for at in (-2, -1))
+        cells = (places(groups, [row[-2] for row in rows]), places(items, [row[-1] for row in rows]))
+        present = np.add.reduceat(sums[0], np.searchsorted(cells[0], np.arange(len(groups))))
+        return GroupCounts.of(allowed, tally.report, (groups, items), cells, sums[1:], present, integers=self.integers)
 
     def items(self, reading: Reading) -> NDArray[np.float64]:
         """(users,) how many items each has, of those that are looked at."""
@@ -322,22 +335,6 @@ class SparkPairs:
         return f"SELECT * FROM ({self._pairs}) WHERE {' AND '.join(among)}" if among else self._pairs
 
 
-def _collected(tally: Tally, allowed: Contributions) -> ItemCounts | CountedGroups:
-    if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
-        raise EventLogError(f"{_WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
-    names = ["n", *allowed.sums] if allowed.groups is None else ["present", "n", *allowed.sums]
-    rows = tally.run(f"SELECT {', '.join(names)}, {allowed.cell} FROM {tally.relation} ORDER BY {allowed.cell}")
-    sums = np.array([row[: len(names)] for row in rows], dtype=np.int64).reshape(len(rows), len(names)).T
-    sums = np.ascontiguousarray(sums)
-    if allowed.groups is None:
-        return ItemCounts([row[-1] for row in rows], sums[0], sums[1:])
-    groups, items = (sorted({row[at] for row in rows}) for at in (-2, -1))
-    cells = [places(labels, [row[at] for row in rows]) for labels, at in ((groups, -2), (items, -1))]
-    starts = np.searchsorted(cells[0], np.arange(len(groups) + 1))
-    present = np.add.reduceat(sums[0], starts[:-1])
-    return CountedGroups(groups, items, starts, cells[1], sums[1], sums[2:], present)
-
-
 def _pairs(log: str, allowed: Contributions) -> str:
     """SQL of the distinct pairs; s is what a user adds to one, where that is asked for."""
     owner = f"{allowed.owner}, i"
@@ -382,8 +379,7 @@ def _text(sql: str) -> str:
     return sql.replace("VARCHAR", "STRING").replace(" // ", " DIV ")
 
 
-def _figures(cluster: _Cluster, given: Given, log: str, *, may_be_empty: bool) -> tuple[int, Mapping[str, int], int]:
-    """Of the events to count: how many there are, how many lack each role, and how many lack any. Private."""
+def _figures(cluster: _Cluster, given: Given, log: str, *, may_be_empty: bool) -> Figures:
     without = [f"count_if(NOT beyond AND {SHORT[role]} IS NULL) AS {SHORT[role]}" for role in given.asked.roles]
     figures = "count_if(NOT beyond) AS a, count_if(NOT beyond AND lacking) AS b, count_if(NOT lacking) AS c"
     refused = "collect_set(refused) AS d"
@@ -391,7 +387,7 @@ def _figures(cluster: _Cluster, given: Given, log: str, *, may_be_empty: bool) -
     given.asked.refuse_malformed(bad, _WHAT)
     if not may_be_empty:
         given.asked.require_events(_WHAT, complete=complete > 0)
-    return rows, dict(zip(given.asked.roles, lacks, strict=True)), left_out
+    return Figures(rows, dict(zip(given.asked.roles, lacks, strict=True)), left_out)
 
 
 _WHAT = "this Spark table"

@@ -6,7 +6,7 @@ Or one pass over the source writes each period's events to a folder, from which 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -18,7 +18,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.contributions import summed
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
-from dpselect.events.private import NotPickled, ReadReport, reported
+from dpselect.events.private import Figures, NotPickled
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources import databases, formats, postgresql, tables
 from dpselect.events.sources.base import LABELS, SHORT, Asked, Given, Kind, Kinds, Rows, is_label, literal, located
@@ -149,7 +149,7 @@ class Staged:
         buckets: into how many parts, by user, it is cut where that saves memory.
         stated: whether that was asked for.
         counted: whether the table `totals` was made.
-        rows, without, left_out: of the events to count: all, those without each role, those without any.
+        figures: of the events to count.
         how: how its fields are found, in words, where that is not plain.
     """
 
@@ -158,14 +158,8 @@ class Staged:
     buckets: int
     stated: bool
     counted: bool
-    rows: int
-    without: Mapping[str, int]
-    left_out: int
+    figures: Figures
     how: str
-
-    def report(self, pairs: int, kept: int) -> ReadReport:
-        """What was read, of which `kept` pairs are counted."""
-        return reported(self.rows, self.without, self.left_out, pairs, kept)
 
 
 def prepared(
@@ -192,29 +186,14 @@ def prepared(
     report_progress(progress, 0, 1)
     counted = counted and len(log.texts) < 2  # whose users may be written in two ways
     table = _grouped(engine, log, reading, counted=counted)
-    figures = _Figures(engine, table, log, asked)
-    asked.refuse_malformed(figures.refused, log.what)
-    if log.absent is not None and figures.scanned:
-        log.absent(figures.missing)
-    if not (log.may_be_empty or (may_be_empty and (figures.scanned or log.in_memory))):  # what has no column was said first
-        asked.require_events(log.what, complete=figures.complete)
+    figures = _figures(engine, table, log, asked, may_be_empty=may_be_empty)
     if len(log.texts) > 1:
         refuse_two_spellings(engine, log, asked, table)
     if not counted:
         added = ["m"] if reading.item is None else [] if summed(reading.measures) is None else ["s"]
         engine.run(f"CREATE VIEW pairs AS SELECT {', '.join(_keys(reading) + added)} FROM grouped WHERE apart = 0", what=log.what)
     stated = reading.buckets is not None
-    return Staged(
-        log.what,
-        log.kinds,
-        log.buckets(reading.buckets),
-        stated,
-        counted,
-        figures.rows,
-        figures.without,
-        figures.left_out,
-        log.how,
-    )
+    return Staged(log.what, log.kinds, log.buckets(reading.buckets), stated, counted, figures, log.how)
 
 
 def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
@@ -293,31 +272,24 @@ def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked, staged: str) -
             )
 
 
-class _Figures:
-    """What the events of a table are, by what they lack; all of it private, or about the whole log.
-
-    Attributes:
-        rows, without, left_out: as `Staged` has them.
-        scanned, missing, complete: of the whole log, also outside a window: events, roles in which none has a value, and whether
-            some event has all of them. What is refused may depend on these, and not on the window.
-        refused: roles in which some event is malformed.
+def _figures(engine: Engine, table: str, log: Rows, asked: Asked, *, may_be_empty: bool) -> Figures:
+    """Of the groups of a table; a log is refused by what the events lack and what is malformed, also outside a window: what is
+    refused may not depend on that.
     """
-
-    def __init__(self, engine: Engine, table: str, log: Rows, asked: Asked) -> None:
-        if log.complete is not None:
-            found = [(0, None, log.complete)] if log.complete else []
-        else:
-            refused = _REFUSED if log.checked else "NULL"
-            found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=log.what)
-        inside = [(apart, count) for apart, _, count in found if apart < OUTSIDE]
-        bits = {role: 1 << place for place, role in enumerate(asked.roles)}
-        self.rows = sum(count for _, count in inside)
-        self.without = {role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()}
-        self.left_out = sum(count for apart, count in inside if apart)
-        self.scanned = sum(count for *_, count in found)
-        self.missing = frozenset(role for role, bit in bits.items() if all(apart & bit for apart, *_ in found))
-        self.complete = any(apart % OUTSIDE == 0 for apart, *_ in found)
-        self.refused = {role for _, role, _ in found}
+    if log.complete is not None:
+        found = [(0, None, log.complete)] if log.complete else []
+    else:
+        refused = _REFUSED if log.checked else "NULL"
+        found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=log.what)
+    asked.refuse_malformed({role for _, role, _ in found}, log.what)
+    bits = {role: 1 << place for place, role in enumerate(asked.roles)}
+    if log.absent is not None and found:
+        log.absent(frozenset(role for role, bit in bits.items() if all(apart & bit for apart, *_ in found)))
+    if not (log.may_be_empty or (may_be_empty and (found or log.in_memory))):  # what has no column was said first
+        asked.require_events(log.what, complete=any(apart % OUTSIDE == 0 for apart, *_ in found))
+    inside = [(apart, count) for apart, _, count in found if apart < OUTSIDE]
+    without = {role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()}
+    return Figures(sum(count for _, count in inside), without, sum(count for apart, count in inside if apart))
 
 
 def report_progress(progress: ProgressCallback | None, done: int, parts: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from accounting.arguments import Relation
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import Labels, aligned, named, places
-from dpselect.events.contributions import PRESENT, Measure, signed, summed
+from dpselect.events.contributions import PRESENT, Contributions, Measure, signed, summed
 from dpselect.events.private import Measured, ReadReport
 from dpselect.mechanisms.per_group import GroupedScores
 from dpselect.scores import Domain, Kind, Scores
@@ -36,25 +37,34 @@ class EventCounts(Measured):
         counts: (m,) distinct users of each, after the bound. **Private**.
         clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip; or (1, m) sums of what users add of
             a column, in units of `clips[0].unit`. **Private**.
-        clips: what the rows are clipped to.
-        max_items_per_user: the bound on one user's items, or None.
-        salt: what chose the items kept under the bound, to choose the same again; None without a bound.
-        public: whether the items were asked for by name, and are public.
+        allowed: what one user may contribute, and the items that were asked for.
         integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.
-        normalize: how labels were written alike, as those of a catalogue are.
     """
 
     labels: tuple[Label, ...]
     counts: NDArray[np.int64]
     clipped: NDArray[np.int64]
-    clips: tuple[Measure, ...]
-    max_items_per_user: int | None
-    salt: str | None
-    public: bool
+    allowed: Contributions
     integers: bool
     report: ReadReport
-    normalize: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, allowed: Contributions, report: ReadReport, labels: Sequence[Label], sums: NDArray[np.int64], *, integers: bool
+    ) -> Self:
+        """Of the items of a count, in order, and (1 + clips, items) how many users each has and the sums of their weights."""
+        if allowed.within is not None:
+            labels, sums = allowed.within, aligned(labels, sums, allowed.within)
+        if not labels:  # of a period without events
+            labels, sums = [NOTHING], np.zeros((1 + len(allowed.clips), 1), dtype=np.int64)
+        sums.setflags(write=False)
+        return cls(tuple(labels), sums[0], sums[1:], allowed, integers, report)
+
+    @property
+    def public(self) -> bool:
+        """Whether the items were asked for by name, and are public."""
+        return self.allowed.within is not None
 
     def scores(self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None) -> Scores:
         """Scores of the items seen, or of a public catalogue.
@@ -80,7 +90,7 @@ class EventCounts(Measured):
         values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
         names = self.labels
         if catalogue is not None:
-            names = tuple(named(catalogue, integers=self.integers, normalize=self.normalize))
+            names = tuple(named(catalogue, integers=self.integers, normalize=self.allowed.normalize))
             values = aligned(self.labels, values, names)
         domain: Domain = "public" if self.public or catalogue is not None else "observed"
         if domain == "observed":
@@ -108,15 +118,9 @@ class GroupCounts(Measured):
         counts: (cells,) distinct users of each cell, after the bounds. **Private**.
         clipped: (clips, cells) sums of users' weights in units of 2^-20, one row per clip. **Private**.
         present: users of each group, each clipped to an l2 norm of 1 over the groups, in units of 2^-20, by name. **Private**.
-        clips: what the rows are clipped to, in each group.
-        max_items_per_user: the bound on one user's items in each group, or None.
-        max_groups_per_user: the bound on one user's groups.
-        salt: what chose the groups and items kept, to choose the same again.
-        listed: whether the groups were asked for by name, and are public.
-        public: whether the items were.
+        allowed: what one user may contribute: in each group, and to how many; and the groups and items that were asked for.
         integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.
-        normalize: how labels were written alike, as those of a catalogue are.
     """
 
     spans: Mapping[Label, slice]
@@ -125,15 +129,41 @@ class GroupCounts(Measured):
     counts: NDArray[np.int64]
     clipped: NDArray[np.int64]
     present: Mapping[Label, int]
-    clips: tuple[Measure, ...]
-    max_items_per_user: int | None
-    max_groups_per_user: int
-    salt: str
-    listed: bool
-    public: bool
+    allowed: Contributions
     integers: bool
     report: ReadReport
-    normalize: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        allowed: Contributions,
+        report: ReadReport,
+        labels: tuple[list[Label], list[Label]],
+        cells: tuple[NDArray[np.int64], NDArray[np.int64]],
+        sums: NDArray[np.int64],
+        present: NDArray[np.int64],
+        *,
+        integers: bool,
+    ) -> Self:
+        """Of groups and items, in order; the places among them of each cell, in order; its sums; and users present by group."""
+        (groups, items), (group, place) = labels, cells
+        starts = np.searchsorted(group, np.arange(len(groups) + 1)).tolist()
+        spans = dict(zip(groups, itertools.starmap(slice, itertools.pairwise(starts)), strict=True))
+        if allowed.listed is not None:
+            at = places(groups, allowed.listed).tolist()
+            spans = {name: spans[groups[one]] if one >= 0 else slice(0, 0) for name, one in zip(allowed.listed, at, strict=True)}
+        if allowed.within is not None:
+            items, place = allowed.within, places(allowed.within, items)[place]
+        for held in (place, sums):
+            held.setflags(write=False)
+        shown = dict(zip(groups, present.tolist(), strict=True))
+        return cls(spans, tuple(items), place, sums[0], sums[1:], shown, allowed, integers, report)
+
+    @property
+    def max_groups_per_user(self) -> int:
+        """The bound on one user's groups."""
+        assert self.allowed.groups is not None, "groups were counted"
+        return self.allowed.groups.limit
 
     def scores(
         self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None
@@ -150,13 +180,19 @@ class GroupCounts(Measured):
             EventLogError, InvalidMechanism: as for `EventCounts.scores`.
         """
         sensitivity, values = self._sensitivity(clip, relation), self._values(clip)
-        if catalogue is not None or self.public:
-            names = self.items if catalogue is None else tuple(named(catalogue, integers=self.integers, normalize=self.normalize))
+        if catalogue is not None or self.allowed.within is not None:
+            asked = self.items if catalogue is None else catalogue
+            names = tuple(named(asked, integers=self.integers, normalize=self.allowed.normalize))
             build = self._of_all(values, sensitivity, names)
         else:
             _require_from_zero(self.clips)
             build = self._seen(values, sensitivity)
-        presence = None if self.listed else self._presence(relation)
+        presence = None
+        if self.allowed.listed is None:  # for whoever discovers groups
+            present = self.present or {NOTHING: 0}
+            units = PRESENT.as_scores(np.array(list(present.values()), dtype=np.int64))
+            bound = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
+            presence = Scores(units, sensitivity=bound, labels=list(present), domain="observed")
         spans = self.spans or {NOTHING: slice(0, 0)}
         return GroupedScores(_Cells(spans, build), max_groups_per_user=self.max_groups_per_user, presence=presence)
 
@@ -180,13 +216,6 @@ class GroupCounts(Measured):
             return nobody.with_values(dense)
 
         return build
-
-    def _presence(self, relation: Relation) -> Scores:
-        """Users per group, for whoever discovers groups."""
-        sensitivity = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
-        present = self.present or {NOTHING: 0}
-        units = np.array(list(present.values()), dtype=np.int64)
-        return Scores(PRESENT.as_scores(units), sensitivity=sensitivity, labels=list(present), domain="observed")
 
     def __repr__(self) -> str:
         bounds = f"max_groups_per_user={self.max_groups_per_user}, max_items_per_user={self.max_items_per_user}"

@@ -6,7 +6,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal, TypedDict, Unpack, final, get_args
+from typing import Final, Literal, Unpack, final, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import ContributionLimit
 from dpselect.events.engine import opened
+from dpselect.events.file_options import FileSaid
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of
-from dpselect.events.sources.base import Column, Form
-from dpselect.events.sources.formats import Format
+from dpselect.events.sources.base import Column
 from dpselect.events.staging import prepared, report_progress
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
@@ -57,20 +57,11 @@ class UserValues(NotPickled):
         return f"UserValues(<private numbers hidden>, rule={self.rule!r})"
 
 
-class _Options(TypedDict, total=False):
+class _Options(FileSaid, total=False):
     user: Column
     value: Column | None
     where: str | Sequence[str]
     salt: str | None
-    format: Format
-    header: bool | None
-    delimiter: str | None
-    quote: str | None
-    encoding: str | None
-    null: str | Sequence[str]
-    normalize: Form | Sequence[Form]
-    table: str | None
-    query: str | None
     buckets: int | None
     memory_limit: str | None
 
@@ -130,7 +121,7 @@ def read_values(
             report_progress(progress, number + 1, staged.buckets)
     numbers = np.sort(np.array([row[0] for row in found], dtype=np.float64))
     numbers.setflags(write=False)
-    return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.rows, staged.left_out)
+    return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.figures.rows, staged.figures.left_out)
 
 
 def _checked(rule: Rule, value: object, salt: str | None) -> ContributionLimit | None:
