@@ -96,6 +96,11 @@ class Measured(NotPickled):
         """What chose the groups and items kept, to choose the same again; None without a bound."""
         return next((bound.salt for bound in (self.allowed.bound, self.allowed.groups) if bound is not None), None)
 
+    @property
+    def public(self) -> bool:
+        """Whether the items were asked for by name, and are public."""
+        return self.allowed.within is not None
+
     def _values(self, clip: float | None) -> NDArray[Any]:
         """Counts, clipped counts, or clipped sums, in score units."""
         place = self._place(clip)

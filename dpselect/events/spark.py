@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -22,8 +23,7 @@ from dpselect.events.engine import T, guarded
 from dpselect.events.held import Tally
 from dpselect.events.private import Figures
 from dpselect.events.reading import Reading
-from dpselect.events.sources.base import SHORT, Asked, Given, Kind, Kinds, by_name, is_label
-from dpselect.events.sources.formats import Format
+from dpselect.events.sources.base import SHORT, Asked, Given, Kind, Kinds, by_name, is_label, not_split
 from dpselect.events.time_window import FIRST, LAST, MICROSECONDS
 from dpselect.events.user_counts import EventCounts, GroupCounts
 from dpselect.events.where import NUMBER, Condition
@@ -45,44 +45,42 @@ def accepts(source: object) -> bool:
     return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
 
 
-def found(name: str, format: Format, *, header: bool | None) -> object:
-    """A DataFrame of the environment's session, which is started if there is none.
+def found(name: str, reading: Reading) -> tuple[object, Reading]:
+    """A DataFrame of the environment's session, which is started if there is none; and how it is read.
 
     A name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV; another is a table's. Of a file
     without a header the columns are 1, 2, ...
     """
-    ending = PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix(".")
-    is_table = format == "auto" and "/" not in name and ending not in _SEPARATORS
-    kind = "parquet" if format == "auto" and (is_table or ending not in _SEPARATORS) else ending if format == "auto" else format
-    if kind not in _SEPARATORS or (header is not None and kind == "parquet"):
+    ending, stated = PurePath(name.removesuffix(".gz")).suffix.lower().removeprefix("."), reading.format
+    is_table = stated == "auto" and "/" not in name and ending not in _SEPARATORS
+    kind = "parquet" if stated == "auto" and (is_table or ending not in _SEPARATORS) else ending if stated == "auto" else stated
+    of_text = {field: getattr(reading, field) for field in ("header", "delimiter", "quote")}
+    if kind not in _SEPARATORS or (kind == "parquet" and any(said is not None for said in of_text.values())):
         raise EventLogError(
-            f"{name!r} cannot be read by Spark as asked: give a table, Parquet, CSV or TSV, the latter two with header="
+            f"{name!r} cannot be read by Spark as asked: give a table, Parquet, CSV or TSV, the latter two with header=, "
+            "delimiter= and quote="
         )
-    session = _session()
+    session, read = _session(), reading.model_copy(update={"format": "auto", **dict.fromkeys(of_text)})
     if kind == "parquet":
-        return _quietly(lambda: session.table(name) if is_table else session.read.parquet(name))
-    quotes = {"quote": '"', "escape": '"'} if kind == "csv" else {"quote": ""}
-    options: dict[str, Any] = {
-        "sep": _SEPARATORS[kind],
-        "header": header is not False,
-        "mode": "FAILFAST",
-        "enforceSchema": False,
-        **quotes,
-    }
-    if kind == "csv":
-        _require_quotes(session, name)
-    frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
-    return frame if header is not False else frame.toDF(*(str(place + 1) for place in range(len(frame.columns))))
-
-
-def _require_quotes(session: Any, name: str) -> None:
-    """Refuse a file in which a quoted field goes over lines: Spark reads each line by itself, and would make it other rows."""
-    odd = "length(value) % 2 != length(replace(value, '\"', '')) % 2"
-    if _quietly(lambda: session.read.text(name).where(odd).limit(1).count()):
+        return _quietly(lambda: session.table(name) if is_table else session.read.parquet(name)), read
+    quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
+    # Spark reads each line by itself: a field that goes on would become other rows.
+    odd = f"length(value) % 2 != length(replace(value, {_quoted(quote)}, '')) % 2"
+    if quote and _quietly(lambda: session.read.text(name).where(odd).limit(1).count()):
         raise EventLogError(
             f"{name!r} has a quote that is not closed on its line, and Spark reads each line by itself: remove line ends within "
             "quotes, or convert the file to Parquet"
         )
+    options: dict[str, Any] = {
+        "sep": reading.delimiter or _SEPARATORS[kind],
+        "quote": quote,
+        **({"escape": quote} if quote else {}),
+        "header": reading.header is not False,
+        "mode": "FAILFAST",
+        "enforceSchema": False,
+    }
+    frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
+    return frame if reading.header is not False else frame.toDF(*map(str, range(1, 1 + len(frame.columns)))), read
 
 
 def _session() -> Any:
@@ -187,7 +185,11 @@ class SparkPairs:
     def __init__(self, source: object, reading: Reading, *, computed: bool = True, may_be_empty: bool = False) -> None:
         given, frame = reading.given(source), cast(Any, source)
         given.require_no_file("a Spark table")
-        given.require_as_written("a Spark table")
+        if given.normalize:
+            raise EventLogError(
+                f"normalize={given.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
+                "the letter: write them so there, and leave it out"
+            )
         if reading.cells:
             raise EventLogError("cells= is not counted on Spark: give the table's events as Parquet")
         if frame.isStreaming:
@@ -393,6 +395,7 @@ def _figures(cluster: _Cluster, given: Given, log: str, *, may_be_empty: bool) -
 _WHAT = "this Spark table"
 _WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
 _TIMES: Mapping[str, Kind] = {"timestamp": "instant", "timestamp_ntz": "wall", "date": "wall"}
+_SPECIAL = frozenset("\\^$.|?*+()[]{}#-&~ \t\r\n\f")  # in a regular expression of Java
 _LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
 _NUMBER = r"r'\A\s*[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?\s*\z'"
 _CLOCK = "[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]+)?)?"
@@ -415,6 +418,13 @@ class SparkLog:
         places, asked = by_name(given.asked, frame.columns, _WHAT), given.asked
         kinds = {role: frame.dtypes[place][1] for role, place in places.items()}
         names = {role: f"c{place}" for role, place in places.items()}
+        if given.split is not None:
+            if not _is_text(kinds["item"]):
+                raise not_split(given.split, _WHAT)
+            pattern = _quoted("".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in given.split))
+            relation = f"(SELECT *, explode_outer(split({names['item']}, {pattern})) AS piece FROM {relation})"
+            names["item"] = "piece"
+        names = {role: _present(name, kinds[role], role, given) for role, name in names.items()}
         parts = [role for role in places if role not in ("user", "group") and is_label(role)]
         stored = {role: _stored(role, asked.columns[role], kinds[role]) for role in places if is_label(role)}
         casts = {role: f"CAST({names[role]} AS {kind})" for role, kind in stored.items()}
@@ -445,6 +455,22 @@ class SparkLog:
         lacking = " OR ".join(f"{SHORT[role]} IS NULL" for role in asked.roles)
         refused, beyond = f"CASE {bad}END" if bad else "CAST(NULL AS STRING)", " OR ".join(outside) or "false"
         self.sql: str = f"SELECT *, {beyond} AS beyond, {lacking} AS lacking, {refused} AS refused FROM ({inner})"
+
+
+def _present(column: str, kind: str, role: str, given: Given) -> str:
+    """SQL of the values of a column that do not stand for a missing one, as `staging` has them."""
+    nulls, fractions = ", ".join(map(_quoted, given.null)), kind in ("float", "double")
+    if role == "time" and kind in _TIMES and any(text[:1].isdigit() for text in given.null):
+        raise EventLogError(
+            f"null={given.null!r} may stand for times, and time={given.asked.time!r} of {_WHAT} is of type {kind}: make such "
+            "times NULL there, and leave it out"
+        )
+    same = f"CAST({column} AS STRING) IN ({nulls})"
+    if fractions:
+        numbers = [text for text in given.null if re.fullmatch(NUMBER, text) or text.lower() == "nan"]
+        nulls, same = ", ".join(numbers), " OR ".join(f"CAST({column} AS DOUBLE) = CAST('{text}' AS DOUBLE)" for text in numbers)
+    present = f"IF(coalesce({same}, false), NULL, {column})" if nulls else column
+    return f"nullif({present}, '')" if _is_text(kind) and (given.null or given.split) else present
 
 
 def _conditions(column: str, kind: str, tests: Sequence[Condition]) -> tuple[str, str]:

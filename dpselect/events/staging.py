@@ -21,7 +21,7 @@ from dpselect.events.file_options import normalized
 from dpselect.events.private import Figures, NotPickled
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources import databases, formats, postgresql, tables
-from dpselect.events.sources.base import LABELS, SHORT, Asked, Given, Kind, Kinds, Rows, is_label, literal, located
+from dpselect.events.sources.base import LABELS, SHORT, Asked, Given, Kind, Kinds, Rows, is_label, literal, located, not_split
 from dpselect.events.where import NUMBER
 
 
@@ -108,7 +108,7 @@ def _written_alike(engine: Engine, log: Rows, given: Given) -> Rows:
         return log
     texts = [SHORT[role] for role, kind in log.kinds.items() if kind == "str"]
     if given.split is not None and "i" not in texts:
-        raise EventLogError(f"split={given.split!r} is for items that are text, and those of {log.what} are not: leave it out")
+        raise not_split(given.split, log.what)
     if given.normalize:
         engine.define("normalized", lambda text: normalized(text, given.normalize))
 
@@ -213,9 +213,14 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
     others = [_REFUSED] if log.checked else []
     amount = summed(reading.measures)
     total = "" if amount is None else f", sum({amount.fine()}) FILTER (apart = 0) AS s"
-    blanked = [f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels] if log.outside else labels
-    shown = ", ".join([*blanked, "apart", *others])
-    sql = f"SELECT {shown}, count(*) AS m{total} FROM (SELECT *, {apart} AS apart FROM ({log.sql})) GROUP BY ALL"
+    if log.outside or len(labels) < len(reading.asked.roles):
+        blanked = [f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels] if log.outside else labels
+        shown = ", ".join([*blanked, "apart", *others])
+        sql = f"SELECT {shown}, count(*) AS m{total} FROM (SELECT *, {apart} AS apart FROM ({log.sql})) GROUP BY ALL"
+    else:  # what an event lacks is among its labels: fewer columns to group by
+        sql = (
+            f"SELECT *, {apart} AS apart FROM (SELECT {', '.join(labels + others)}, count(*) AS m FROM ({log.sql}) GROUP BY ALL)"
+        )
     if not counted:
         make(f"CREATE TABLE grouped AS {sql}", what=log.what)
         return "grouped"

@@ -61,11 +61,6 @@ class EventCounts(Measured):
         sums.setflags(write=False)
         return cls(tuple(labels), sums[0], sums[1:], allowed, integers, report)
 
-    @property
-    def public(self) -> bool:
-        """Whether the items were asked for by name, and are public."""
-        return self.allowed.within is not None
-
     def scores(self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None) -> Scores:
         """Scores of the items seen, or of a public catalogue.
 
@@ -160,6 +155,11 @@ class GroupCounts(Measured):
         return cls(spans, tuple(items), place, sums[0], sums[1:], shown, allowed, integers, report)
 
     @property
+    def listed(self) -> bool:
+        """Whether the groups were asked for by name, and are public."""
+        return self.allowed.listed is not None
+
+    @property
     def max_groups_per_user(self) -> int:
         """The bound on one user's groups."""
         assert self.allowed.groups is not None, "groups were counted"
@@ -180,7 +180,7 @@ class GroupCounts(Measured):
             EventLogError, InvalidMechanism: as for `EventCounts.scores`.
         """
         sensitivity, values = self._sensitivity(clip, relation), self._values(clip)
-        if catalogue is not None or self.allowed.within is not None:
+        if catalogue is not None or self.public:
             asked = self.items if catalogue is None else catalogue
             names = tuple(named(asked, integers=self.integers, normalize=self.allowed.normalize))
             build = self._of_all(values, sensitivity, names)
@@ -188,7 +188,7 @@ class GroupCounts(Measured):
             _require_from_zero(self.clips)
             build = self._seen(values, sensitivity)
         presence = None
-        if self.allowed.listed is None:  # for whoever discovers groups
+        if not self.listed:  # for whoever discovers groups
             present = self.present or {NOTHING: 0}
             units = PRESENT.as_scores(np.array(list(present.values()), dtype=np.int64))
             bound = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)

@@ -408,8 +408,7 @@ def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
     if staged is not None:
         return staged, _of_parquet(reading)
     if question.spec.engine == "spark":
-        source = spark.found(str(source), reading.format, header=reading.header)
-        reading = reading.model_copy(update={"format": "auto", "header": None})
+        return spark.found(str(source), reading)
     return source, reading
 
 

@@ -228,12 +228,6 @@ class Given:
             raise EventLogError("a database needs table= or query=, and not both: what to read of it")
         return f"table {self.table!r}" if self.table is not None else "the query"
 
-    def require_as_written(self, what: str) -> None:
-        """Refuse what would write labels anew, where that is not built."""
-        for field in ("null", "split", "normalize"):
-            if stated := getattr(self, field):
-                raise EventLogError(f"{field}={stated!r} is not read for {what}: write its labels so there, and leave it out")
-
     def require_unit(self, kind: Kind, what: str) -> None:
         """Hold the kind of the column of times against the window's unit."""
         assert self.window is not None, "times are read for a window"
@@ -283,6 +277,10 @@ class Rows:
     def buckets(self, asked: int | None) -> int:
         """Into how many buckets to cut: a function of size alone, so that it does not change what is counted."""
         return min(max(1, -(-self.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN) if asked is None else asked
+
+
+def not_split(split: str, what: str) -> EventLogError:
+    return EventLogError(f"split={split!r} is for items that are text, and those of {what} are not: leave it out")
 
 
 def quoted(name: str) -> str:

@@ -147,7 +147,7 @@ class Delimited:
                         break
                     begun = len(block) - 1 - max(ends) if ends else begun + len(block)
                     seen = before + block
-                    for blank in _BLANK.finditer(seen):
+                    for blank in _BLANK.finditer(seen) if b"\n\n" in seen or b"\n\r\n" in seen else ():
                         head = seen[: blank.end() - 1]
                         if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
                             line = lines + head.count(b"\n")

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
-from dpselect.events import hold
+from dpselect.events import Reading, hold
 from dpselect.events.contributions import Amount
 from dpselect.events.sources.base import SHORT, Asked, Given, Rows
 from dpselect.events.spark import SparkLog, found
@@ -292,11 +292,40 @@ def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("stated", [{"null": "NULL"}, {"split": ";"}, {"normalize": ("nfc",)}])
+@pytest.mark.parametrize("stated", [{"normalize": ("nfc",)}, {"null": "2024", "time": "when", "since": "2024-01-01"}])
 def test_what_is_not_read_there_is_refused(integers: tuple[Any, Any], stated: dict[str, Any]) -> None:
-    """An option about labels that a cluster would leave out is refused by name."""
-    with pytest.raises(dps.errors.EventLogError, match=f"{next(iter(stated))}=.* is not read for a Spark table"):
-        dps.events.read(integers[1], user="user", item="item", **stated)
+    """An option about labels that a cluster would leave out, or read otherwise, is refused by name."""
+    frame = integers[1].selectExpr("*", "timestamp'2024-01-02' AS when")
+    with pytest.raises(dps.errors.EventLogError, match=f"^{next(iter(stated))}=.*Spark table.*leave it out"):
+        dps.events.read(frame, user="user", item="item", **stated)
+
+
+@pytest.mark.slow
+def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any) -> None:
+    """What stands for a missing label or value is left out, of text and numbers, and a field of items is several events."""
+    columns = {
+        "user": ["a", "b", "NULL", "", None, "c", "d"],
+        "item": ["x.|y", "x.|", "y", "x", "y", None, "NULL.|z.|z"],
+        "other": [1, -1, 2, 1, 1, 1, -1],
+        "paid": [1.0, -1.0, 2.5, 1.0, 1.0, float("nan"), -1.0],
+        "text": ["1", "-1", "2.5", "1", "", "-1", "-1.0"],
+    }
+    arrow, frame = frames(session, columns)
+    null = {"null": ["NULL", "-1", "nan"]}
+    readings: list[dict[str, Any]] = [
+        {"split": ".|"},
+        {**null, "split": ".|", "where": ["other >= 1"]},
+        {**null, "item": "other"},
+        {**null, "value": "paid", "value_clip": 3.0},
+        {**null, "value": "text", "value_clip": (-2.0, 3.0)},
+        {**null, "split": "|", "item": ["item", "other"], "where": "text = 1"},
+    ]
+    for reading in readings:
+        here, there = (dps.events.read(log, **{"user": "user", "item": "item", **reading}) for log in (arrow, frame))
+        assert plain(there) == plain(here), reading
+        assert here.report.pairs > 0
+    with pytest.raises(dps.errors.EventLogError, match="split='x' is for items that are text"):
+        dps.events.read(frame, user="user", item="other", split="x")
 
 
 @pytest.mark.slow
@@ -304,10 +333,25 @@ def test_quoted_text_does_not_become_another_users_event(session: Any, tmp_path:
     """Spark reads each line by itself: a file with a line end within quotes is refused, not made other rows."""
     (tmp_path / "log.csv").write_text('u,i\nann,a\nbob,"x\nann,b"\n')
     with pytest.raises(dps.errors.EventLogError, match="not closed on its line"):
-        found(str(tmp_path / "log.csv"), "auto", header=None)
+        found(str(tmp_path / "log.csv"), Reading(user="u", item="i"))
     (tmp_path / "log.csv").write_text('u,i\nann,a\nbob,"x""y, z"\n')
-    counts: Any = dps.events.read(found(str(tmp_path / "log.csv"), "auto", header=None), user="u", item="i")
+    counts: Any = dps.events.read(*found(str(tmp_path / "log.csv"), Reading(user="u", item="i")))
     assert dict(zip(counts.labels, counts.counts.tolist(), strict=True)) == {"a": 1, 'x"y, z': 1}
+
+
+@pytest.mark.slow
+def test_other_delimiters_and_quotes(session: Any, tmp_path: Path) -> None:
+    """A file is split and unquoted as the embedded engine does it; Parquet has neither."""
+    (tmp_path / "log.csv").write_text("u::i\nann::'a::b'\nbob::a\"c\ncid::'it''s'\n")
+    reading = Reading(user="u", item="i", delimiter="::", quote="'")
+    here, there = dps.events.read(tmp_path / "log.csv", reading), dps.events.read(*found(str(tmp_path / "log.csv"), reading))
+    assert plain(there) == plain(here)
+    assert here.labels == ('a"c', "a::b", "it's")
+    plainly = Reading(user="1", item="2", delimiter="\t", quote="", header=False)
+    (tmp_path / "log.csv").write_text("ann\t'a\nbob\t\"\n")
+    assert dps.events.read(*found(str(tmp_path / "log.csv"), plainly)).labels == ('"', "'a")
+    with pytest.raises(dps.errors.EventLogError, match="cannot be read by Spark as asked"):
+        found("log.parquet", reading)
 
 
 @pytest.mark.slow
