@@ -756,16 +756,16 @@ def _follow(
 
     def due(one: Entry) -> Price:
         if ran is not None:
-            return returned(declared.dataset.budget, one, ran.curve_json, origin.package).times(-1)
+            return returned(declared.dataset.budget, one, ran.curve_json, origin).times(-1)
         return one.price.times(-1) if action == "void" else NOTHING
 
     book = Book(connection, declared)
     written = book.append([Step(action, key, one.period, due(one), label, ran, opening=one) for one in opening], origin)
     if action == "void" or ran is not None:
         for (seq, quota, _), limit in Revision.in_force(connection, declared.id):
-            back = returned(limit, opening[0], written[0].curve, written[0].package).times(-1)
+            back = returned(limit, opening[0], written[0].curve, origin)
             accounts = quota.accounts(declared.dataset.window, opening[0].who, [one.period for one in opening])
-            book.hold(Held(seq, account, spent.plus(back)) for account, spent in book.held(seq, accounts))
+            book.hold(Held(seq, account, spent.minus(back)) for account, spent in book.held(seq, accounts))
     book.close()
     return Receipt(declared.dataset.name, key, _state_of(written), tuple(written), replayed=False)
 

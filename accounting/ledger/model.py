@@ -264,7 +264,7 @@ def origin(actor: str | None, clock: Clock) -> Origin:
         at = clock().astimezone(UTC).isoformat(timespec="microseconds")
     except OverflowError:
         raise InvalidEntry("the clock shows a time before the year 1 or after 9999 in UTC: set the host's clock") from None
-    return Origin(name, _printable(socket.gethostname()), at, package_version())
+    return Origin(name, _host(), at, package_version())
 
 
 @cache
@@ -274,6 +274,10 @@ def package_version() -> str:
         return version("dpselect")
     except PackageNotFoundError:
         return "0+unknown"
+
+
+def _host() -> str:
+    return _printable(socket.gethostname())
 
 
 @cache
@@ -288,8 +292,9 @@ def _printable(name: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in name).strip()[:LONGEST_NAME] or "unknown"
 
 
-# A later version of the package may round a price a little further outward than the one that charged it.
-SLACK = 10**9
+# Sums of prices are exact; a price is derived anew from its curve. Another version may round it further outward, and another
+# processor rounds logarithms in another way: with and without AVX-512 a price was seen to differ by one part in 10^9.
+SLACK = 10**8
 
 
 class Openings:
@@ -331,20 +336,20 @@ def _unused(limit: Budget, curve: str, count: int, ran: str) -> Price:
     return limit.unused(whole, part)
 
 
-def returned(limit: Budget, opening: Entry, ran: str | None, package: str) -> Price:
-    """What a void, or a release of which `ran` is the curve, takes out by this package: never more than another one put in."""
+def returned(limit: Budget, opening: Entry, ran: str | None, by: Entry | Origin) -> Price:
+    """What a void, or a release of which `ran` is the curve, takes out: never more than another machine put in."""
     full = price_in(limit, opening.curve or "", opening.count)
     back = full if ran is None else _unused(limit, opening.curve or "", opening.count, ran)
-    if opening.package == package:
+    if (opening.package, opening.host) == (by.package, by.host):
         return back
     return Price(*(max(0, part - 1 - of // SLACK) for part, of in zip(back, full, strict=True)))
 
 
 def doubt(limit: Budget, entry: Entry, opening: Entry) -> int:
-    """How much more or less of `opening` other versions of the package may have moved by `entry` than this one would."""
-    if entry.package == opening.package == package_version():
+    """How much more or less of `opening` another machine may have moved by `entry` than this one would."""
+    if {(one.package, one.host) for one in (entry, opening)} == {(package_version(), _host())}:
         return 0
-    # Twice: what another version gives back is a little less as well.
+    # Twice: what another machine gives back is a little less as well.
     return 2 * (1 + max(price_in(limit, opening.curve or "", opening.count)) // SLACK)
 
 

@@ -222,7 +222,7 @@ class _Account:
 
     @property
     def least(self) -> Price:
-        """What it may have stood at when another version of the package charged."""
+        """What it may have stood at on another machine."""
         return Price(*(max(0, part - self.doubt) for part in self.spent))
 
 
@@ -269,7 +269,7 @@ class AccountReplay:
             if not new:
                 return  # the quota is not this charge's, and its budget need not be able to pay for it
             if entry.action in ("void", "release"):
-                price = returned(limit, first, entry.curve, entry.package).times(-1)
+                price = returned(limit, first, entry.curve, entry).times(-1)
             else:
                 price = price_in(limit, first.curve or "", first.count)
             unsure = doubt(limit, entry, first)
@@ -288,7 +288,7 @@ class AccountReplay:
         return [Held(seq, name, account.spent) for (seq, name), account in self.accounts.items()]
 
     def differs(self, stored: Iterable[Held]) -> bool:
-        """Whether what the store holds is something else, beyond what versions of the package may differ by."""
+        """Whether what the store holds is something else, beyond what machines may differ by."""
         given = {(one.seq, one.account): one.spent for one in stored}
         return given.keys() != self.accounts.keys() or any(
             abs(have - due) > account.doubt

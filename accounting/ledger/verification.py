@@ -146,7 +146,7 @@ class Chain:
             return
         limit = self.dataset.budget
         try:
-            most = returned(limit, opening, entry.curve, entry.package).main + doubt(limit, entry, opening)
+            most = returned(limit, opening, entry.curve, entry).main + doubt(limit, entry, opening)
         except AccountingError as error:
             yield "price", f"what the release says was used cannot be priced ({type(error).__name__})"
             return

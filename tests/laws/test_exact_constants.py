@@ -171,20 +171,20 @@ def test_the_moments_of_a_gaussian_maximum_are_their_union_bound(mu: float, cand
         assert float(curve.rdp(order)) == pytest.approx(order * mu**2 / 2 + math.log(candidates) / (order - 1), rel=1e-12)
 
 
-def test_what_another_version_may_have_moved_is_in_doubt(tmp_path: Path) -> None:
-    """Two units and two in 10^9 of the price where versions differ, nothing where this one wrote both; half is kept back."""
+def test_what_another_machine_may_have_moved_is_in_doubt(tmp_path: Path) -> None:
+    """Two units and two in 10^8 of the price where machines differ, nothing where this one wrote both; half is kept back."""
     budget, curve = acc.Budget(epsilon=1000.0), acc.PureDP(epsilon=100.0)
     with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
         ledger.create_dataset("visits", budget, "add_remove")
         opening = ledger.reserve("visits", curve, relation="add_remove", key="one").entries[0]
         assert doubt(budget, opening, opening) == 0
-        assert doubt(budget, replace(opening, package="99.0"), opening) == 2 * (1 + opening.main // 10**9) > 2
-        assert returned(budget, opening, None, opening.package).main == opening.main
-        assert returned(budget, opening, None, "99.0").main == opening.main - 1 - opening.main // 10**9
+        assert doubt(budget, replace(opening, package="99.0"), opening) == 2 * (1 + opening.main // 10**8) > 2
+        assert returned(budget, opening, None, opening).main == opening.main
+        assert returned(budget, opening, None, replace(opening, package="99.0")).main == opening.main - 1 - opening.main // 10**8
 
 
-def test_a_quota_adds_up_what_other_versions_may_have_moved(tmp_path: Path) -> None:
-    """Two charges of another version leave an account in doubt by both, and by not a unit more."""
+def test_a_quota_adds_up_what_other_machines_may_have_moved(tmp_path: Path) -> None:
+    """Two charges of another machine leave an account in doubt by both, and by not a unit more."""
     quota = Quota(name="limit", limit=acc.Budget(epsilon=400.0))
     with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
         ledger.create_dataset("visits", acc.Budget(epsilon=1000.0), "add_remove")
@@ -194,15 +194,15 @@ def test_a_quota_adds_up_what_other_versions_may_have_moved(tmp_path: Path) -> N
         other = replace(entry, package="99.0")
         assert list(book.follow(other, other)) == []
     (stands,) = book.held()
-    doubts = sum(2 * (1 + entry.main // 10**9) for entry in charged)
+    doubts = sum(2 * (1 + entry.main // 10**8) for entry in charged)
     for off, differs in ((0, False), (doubts, False), (doubts + 1, True), (-doubts, False), (-doubts - 1, True)):
         assert book.differs([stands._replace(spent=Price(stands.spent.main + off, 0))]) == differs
 
 
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:
-    """Rounding explains a difference of 1e-9 of the price and one unit, and nothing more."""
+    """Rounding explains a difference of 1e-8 of the price and one unit, and nothing more."""
     due = 10**15
-    assert not _less(due - due // 10**9 - 1, due)
+    assert not _less(due - due // 10**8 - 1, due)
     assert _less(due - due // 10**6, due)
 
 

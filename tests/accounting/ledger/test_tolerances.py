@@ -64,12 +64,12 @@ def charged(item: Item, price: Price, action: str = "charge") -> Step:
 @pytest.mark.parametrize("part", ["main", "failure"])
 @pytest.mark.parametrize("action", ["charge", "reserve"])
 def test_an_entry_one_unit_below_its_price_is_found(form: str, part: str, action: str) -> None:
-    """A price may be one unit and one part in 10^9 too low, the roundings of another machine: a unit less is a problem."""
+    """A price may be one unit and one part in 10^8 too low, the roundings of another machine: a unit less is a problem."""
     dataset, item = declared(BUDGETS[form]), read_item(CURVES[form], 1, "add_remove")
     due = dataset.budget.price(item.whole)
     if getattr(due, part) == 0:  # a pure budget pays for no failure
         return
-    least = due._replace(**{part: getattr(due, part) - 1 - getattr(due, part) // 10**9})
+    least = due._replace(**{part: getattr(due, part) - 1 - getattr(due, part) // 10**8})
     below = least._replace(**{part: getattr(least, part) - 1})
     hundredth = due._replace(**{part: 99 * getattr(due, part) // 100})
     assert found(dataset, made(dataset, charged(item, due, action))) == set()
@@ -120,7 +120,7 @@ def test_one_unit_beyond_the_budget_is_found() -> None:
 
 @pytest.mark.parametrize("change", [lambda spent: spent + 1, lambda spent: spent - 1], ids=["more", "less"])
 def test_a_quotas_account_is_held_to_the_unit(change: Callable[[int], int]) -> None:
-    """What one version of the package wrote alone, a quota's account repeats exactly: a unit more or less was edited."""
+    """What one machine wrote alone, a quota's account repeats exactly: a unit more or less was edited."""
     dataset, item = declared(BUDGETS["pure"]), read_item(CURVES["pure"], 1, "add_remove")
     (entry,) = made(dataset, charged(item, dataset.budget.price(item.whole)))
     replay, opened = AccountReplay(dataset, [Revision(0, Quota(name="all", limit=acc.Budget(epsilon=400.0)))]), Openings()
