@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from accounting.ledger import Ledger
-    from accounting.ledger.book import Summary
+    from accounting.ledger.summary import Summary
 
 MOST_PERIODS = 60
 Floats = NDArray[np.float64]

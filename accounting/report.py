@@ -26,11 +26,11 @@ from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.curves.base import CURVES
 from accounting.errors import AccountingError, InvalidArgument, OutputError
 from accounting.files import PRIVATE, new_file
-from accounting.ledger.book import Summary
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS, Dataset, Entry, Total, package_version
 from accounting.ledger.quota import Quota, Standing
 from accounting.ledger.stored_text import read_json
+from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
 from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
 from accounting.page.templates import asset, card, template
@@ -322,7 +322,7 @@ def _fullest(dataset: Dataset, totals: Sequence[Total]) -> Total:
 
 def _tiles(dataset: Dataset, totals: Sequence[Total], latest: Sequence[Entry]) -> list[dict[str, Any]]:
     """The three figures, of the fullest period where there are several."""
-    last = next((entry for entry in latest if entry.action in ("charge", "reserve") and (entry.main or entry.failure)), None)
+    last = next((entry for entry in latest if entry.opens and (entry.main or entry.failure)), None)
     curve = None if last is None else last.count * Curve.from_json(last.curve or "")
     total = _fullest(dataset, totals)
     where = f"in the fullest {dataset.window}, {total.period}" if total.period else ""
@@ -410,7 +410,7 @@ def whole_epsilon(budget: Budget, delta: float) -> float | None:
 
 def _line(entry: Entry, proofs: Proofs) -> dict[str, Any]:
     """An entry as it is printed; the cost is that of a charge, or what a void gives back."""
-    opens = entry.action in ("charge", "reserve")
+    opens = entry.opens
     costs = opens or entry.action == "void"
     return {
         "entry": entry,

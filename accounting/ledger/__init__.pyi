@@ -1,5 +1,3 @@
-from .book import LabelCost as LabelCost
-from .book import Summary as Summary
 from .errors import AlreadyCharged as AlreadyCharged
 from .errors import ClaimConflict as ClaimConflict
 from .errors import DatasetExists as DatasetExists
@@ -31,5 +29,7 @@ from .quota import Quotas as Quotas
 from .quota import Scope as Scope
 from .quota import Standing as Standing
 from .stored_text import Window as Window
+from .summary import LabelCost as LabelCost
+from .summary import Summary as Summary
 from .verification import Problem as Problem
 from .verification import Verification as Verification

@@ -1,32 +1,22 @@
-"""`Book`: a dataset's accounts and the end of its chain within one transaction, read when first asked for and written once.
-
-Running sums of what was charged, by curve and label, are kept up by each charge, shown by reports and derived anew by `verify`.
-"""
+"""`Book`: a dataset's accounts and the end of its chain within one transaction, read when first asked for and written once."""
 
 from __future__ import annotations
 
 import json
-import re
-import secrets
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
-from hashlib import blake2b
+from functools import cache
 from importlib import import_module
-from itertools import islice
-from operator import attrgetter, mul
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Dialect, Row, Select, Table, bindparam, select, update
+from sqlalchemy import Connection, Dialect, Table, bindparam, select, update
 
 from accounting.budget import NOTHING, Price
-from accounting.curves import Composed, Curve
 from accounting.ledger.errors import LedgerCorrupt
 from accounting.ledger.item import Item
-from accounting.ledger.model import ENTRY_FIELDS, Action, Dataset, Entry, Openings, Origin, Total
+from accounting.ledger.model import ENTRY_FIELDS, Action, Dataset, Entry, Origin
 from accounting.ledger.store import (
-    BLOCK,
     Declared,
     Held,
     all_totals,
@@ -37,225 +27,12 @@ from accounting.ledger.store import (
     fingerprints,
     scopes,
     spent_in,
-    sums,
     totals,
 )
 from accounting.ledger.stored_text import canonical_json, digest
-from accounting.price import FAILURE_UNIT, MAIN_UNIT
 
 if TYPE_CHECKING:
     from sqlalchemy.dialects import postgresql, sqlite
-
-MOST_CURVES, MOST_POINTS, MOST_LABELS = 5_000, 240, 12  # that a summary lists
-_DIGITS = 36  # text of equal length is in order of size, and an amount is below the prime
-NO_RUNS = "0" * _DIGITS
-_FIELD = 2**127 - 1  # a prime
-_AMOUNT = re.compile(rf"\d{{{_DIGITS}}}|-\d{{{_DIGITS - 1}}}", re.ASCII)
-_AT = select(sums).where(
-    sums.c.dataset_id == bindparam("mine"),
-    sums.c.kind.in_(("curve", "label")),
-    sums.c.digest.in_(bindparam("wanted", expanding=True)),
-)
-
-
-class Place(NamedTuple):
-    """Whose sum: a curve's within a period, or a label's over all of them."""
-
-    kind: Literal["curve", "label"]
-    period: str
-    content: str | None
-
-
-class Amounts(NamedTuple):
-    """Runs, and prices in the units of `Entry`."""
-
-    runs: int = 0
-    main: int = 0
-    failure: int = 0
-
-    def plus(self, runs: int, main: int, failure: int) -> Amounts:
-        """The sum."""
-        return Amounts(self.runs + runs, self.main + main, self.failure + failure)
-
-
-Counted = tuple[str, str | None, str | None]
-
-
-def _counted(entry: Entry, opening: Entry) -> tuple[Counted, Amounts]:
-    """Period, curve and label to which an entry adds, and what.
-
-    A void takes back what `opening` added. What a release gives back lowers the cost, and not the runs: as a plan that is fixed
-    in advance all of it was charged.
-    """
-    runs = {"void": -opening.count, "release": 0}.get(entry.action, opening.count)
-    return (entry.period, opening.curve, opening.label), Amounts(runs, entry.main, entry.failure)
-
-
-def _places(period: str, curve: str | None, label: str | None) -> tuple[Place, Place]:
-    return Place("curve", period, curve), Place("label", "", label)
-
-
-class Sums:
-    """Changes to the sums of one dataset, which is locked: gathered, then written at once."""
-
-    def __init__(self) -> None:
-        self._changes: dict[Counted, Amounts] = defaultdict(Amounts)
-
-    def add(self, entry: Entry, opening: Entry | None) -> None:
-        """Note an entry, with the one that opened what it opens or takes back; None for a step that does neither."""
-        if opening is not None:
-            to, amounts = _counted(entry, opening)
-            self._changes[to] = self._changes[to].plus(*amounts)
-
-    def write(self, connection: Connection, dataset_id: int) -> None:
-        """Add what was noted to what is stored."""
-        changes: dict[Place, Amounts] = defaultdict(Amounts)
-        for to, amounts in self._changes.items():
-            for place in _places(*to):
-                changes[place] = changes[place].plus(*amounts)
-        self._changes.clear()
-        for start in range(0, len(changes), BLOCK):
-            part = list(islice(changes, start, start + BLOCK))
-            wanted = connection.execute(_AT, {"mine": dataset_id, "wanted": [_digest(place) for place in part]})
-            before = dict(map(_read_sum, wanted))
-            _put(connection, sums, [_row(dataset_id, at, changes[at].plus(*before.get(at, Amounts()))) for at in part])
-
-
-def _digest(place: Place) -> str:
-    return digest(canonical_json([place.period, place.content]))
-
-
-def _row(dataset_id: int, place: Place, amounts: Amounts) -> dict[str, Any]:
-    numbers = {name: f"{value:0{_DIGITS}d}" for name, value in amounts._asdict().items()}
-    return {"dataset_id": dataset_id, "digest": _digest(place), **place._asdict(), **numbers}
-
-
-def _read_sum(row: Row[Any]) -> tuple[Place, Amounts]:
-    """A row of the sums; LedgerCorrupt if it was edited."""
-    texts = (row.runs, row.main, row.failure)
-    place = Place(row.kind, row.period, row.content)
-    if not all(isinstance(text, str) and _AMOUNT.fullmatch(text) for text in texts):
-        raise LedgerCorrupt("a sum of what was charged is not a number: it was edited")
-    if not isinstance(place.period, str) or not isinstance(place.content, str | None) or _digest(place) != row.digest:
-        raise LedgerCorrupt("a sum of what was charged does not say of what: it was edited")
-    return place, Amounts(*map(int, texts))
-
-
-class Check:
-    """Two sets of sums in one number each, in constant memory: a linear map with coefficients that nobody knew beforehand.
-
-    Sets that differ have the same number with a probability of at most 2^-120, whoever chose them without the key.
-    """
-
-    def __init__(self) -> None:
-        key = secrets.token_bytes(32)
-        self._due = self._stored = 0
-
-        @lru_cache(maxsize=4096)
-        def coefficients(*places: Place) -> tuple[int, ...]:
-            hashed = [blake2b(canonical_json(place).encode(), key=key, digest_size=60).digest() for place in places]
-            return tuple(sum(int.from_bytes(one[at : at + 20]) for one in hashed) % _FIELD for at in (0, 20, 40))
-
-        self._coefficients = coefficients
-
-    def follow(self, entry: Entry, opening: Entry | None) -> None:
-        """Count the next entry."""
-        if opening is not None:
-            to, amounts = _counted(entry, opening)
-            self._due = (self._due + sum(map(mul, self._coefficients(*_places(*to)), amounts))) % _FIELD
-
-    @property
-    def differs(self) -> bool:
-        """Whether what is stored is not what the entries make."""
-        return self._due != self._stored
-
-    @classmethod
-    def of(cls, connection: Connection, dataset_id: int) -> Self:
-        """What is stored for a dataset, before its entries are followed; LedgerCorrupt if it cannot be read."""
-        check, query = cls(), select(sums).where(sums.c.dataset_id == dataset_id)
-        # A cursor that an error leaves is closed.
-        with connection.execute(query, execution_options={"yield_per": BLOCK}) as rows:
-            for place, amounts in map(_read_sum, rows):
-                check._stored = (check._stored + sum(map(mul, check._coefficients(place), amounts))) % _FIELD
-        return check
-
-
-@dataclass(frozen=True)
-class _SpendingPoint:
-    """An entry on the course of spending."""
-
-    seq: int
-    at: str
-    spent: Price
-
-
-@dataclass(frozen=True)
-class LabelCost:
-    """What one label was charged and did not get back: runs, nats of the budget's unit, failure probability."""
-
-    label: str | None
-    runs: int
-    main: float
-    failure: float
-
-
-@dataclass(frozen=True)
-class Summary:
-    """A dataset as reports show it.
-
-    Attributes:
-        curves: for every period ("" without a window) the composition of what was charged and not voided, all of it where a part
-            was given back, as a plan that is fixed in advance has to; None if there are more than 5,000 different curves in all.
-        points: at most 240 entries, evenly spaced, the last one among them; declarations of quotas left out.
-        shares: of the labels that were charged most.
-    """
-
-    dataset: Dataset
-    entries: int
-    head: str
-    totals: tuple[Total, ...]
-    curves: dict[str, Curve] | None
-    points: tuple[_SpendingPoint, ...]
-    shares: tuple[LabelCost, ...]
-
-    @classmethod
-    def of(cls, connection: Connection, declared: Declared) -> Self:
-        """The summary of one dataset, from one state of the store."""
-        budget, name = declared.dataset.budget, declared.dataset.name
-        totals = tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id))
-        curves = _curves(connection, declared, [total.period for total in totals])
-        points, shares = _points(connection, declared), _shares(connection, declared)
-        return cls(declared.dataset, declared.seq, declared.head, totals, curves, points, shares)
-
-
-def _curves(connection: Connection, declared: Declared, periods: list[str]) -> dict[str, Curve] | None:
-    # Sums of no runs, which somebody may have made up, are nothing to verify either.
-    rows = connection.execute(_sums(declared, "curve").where(sums.c.runs != NO_RUNS).limit(MOST_CURVES + 1)).all()
-    if len(rows) > MOST_CURVES:
-        return None
-    parts: dict[str, list[tuple[int, Curve]]] = {period: [] for period in periods}
-    for place, amounts in map(_read_sum, rows):
-        parts.setdefault(place.period, []).append((amounts.runs, Curve.from_json(place.content or "")))
-    return {period: Composed.of(counted) for period, counted in sorted(parts.items())}
-
-
-def _sums(declared: Declared, kind: str) -> Select[Any]:
-    return select(sums).where(sums.c.dataset_id == declared.id, sums.c.kind == kind)
-
-
-def _points(connection: Connection, declared: Declared) -> tuple[_SpendingPoint, ...]:
-    step = max(1, -(-declared.seq // MOST_POINTS))
-    wanted = sorted({*range(1, declared.seq + 1, step), declared.seq} - {0})
-    columns = (entries.c.seq, entries.c.at, entries.c.spent_main, entries.c.spent_failure)
-    mine = (entries.c.dataset_id == declared.id) & entries.c.seq.in_(wanted) & (entries.c.action != "quota")
-    rows = connection.execute(select(*columns).where(mine).order_by(entries.c.seq))
-    return tuple(_SpendingPoint(row.seq, row.at, Price(row.spent_main, row.spent_failure)) for row in rows)
-
-
-def _shares(connection: Connection, declared: Declared) -> tuple[LabelCost, ...]:
-    rows = connection.execute(_sums(declared, "label").order_by(sums.c.main.desc(), sums.c.digest).limit(MOST_LABELS))
-    unit, chance = float(MAIN_UNIT), float(FAILURE_UNIT)
-    return tuple(LabelCost(at.content, had.runs, had.main * unit, had.failure * chance) for at, had in map(_read_sum, rows))
 
 
 @dataclass(frozen=True)
@@ -276,7 +53,6 @@ class Step:
     quota: str | None = None
     across: str | None = None
     override: str | None = None
-    opening: Entry | None = None  # of the charge that it follows
 
 
 # Statements that every charge runs are built once: building them costs as much time as running them.
@@ -310,7 +86,6 @@ class Book:
         self.earlier: dict[str, list[Entry]] = {}
         self._claims: dict[tuple[str, tuple[str, ...]], bool] = {}
         self._prices: dict[tuple[str, int], Price] = {}
-        self._sums = Sums()
         self.waiting: list[Entry] = []
 
     def learn(self, keys: Iterable[str]) -> None:
@@ -374,27 +149,25 @@ class Book:
         for step in steps:
             spent = NOTHING if step.action == "quota" else self.spent(step.period).plus(step.price)
             entry = _entry(self.dataset.name, self.declared.seq + 1, step, spent, origin, self.declared.head)
-            self.enter(entry, Openings.between(entry, step.opening))
+            self.enter(entry)
             written.append(entry)
         return written
 
-    def enter(self, entry: Entry, opening: Entry | None) -> None:
-        """Add an entry that follows the dataset's head, with the one that opened what it opens, takes back or settles."""
+    def enter(self, entry: Entry) -> None:
+        """Add an entry that follows the dataset's head."""
         if entry.action != "quota":
             self._spent[entry.period] = entry.spent
             self._changed.add(entry.period)
         self.declared.seq, self.declared.head = entry.seq, entry.hash
-        self._sums.add(entry, opening)
         self.waiting.append(entry)
 
     def close(self) -> None:
-        """Write entries, totals, sums, quotas' accounts and the head, once."""
+        """Write entries, totals, quotas' accounts and the head, once."""
         connection, mine = self.connection, self.declared.id
         if self.waiting:
             _insert_entries(connection, mine, self.waiting)
             totalled = ((period, self._spent[period]) for period in sorted(self._changed))
             _put(connection, totals, [{"dataset_id": mine, "period": period, **spent._asdict()} for period, spent in totalled])
-            self._sums.write(connection, mine)
             connection.execute(_SET_HEAD, {"mine": mine, "new_seq": self.declared.seq, "new_head": self.declared.head})
         held = ((seq, account, self._held[seq, account]) for seq, account in sorted(self._moved))
         _put(

@@ -22,7 +22,7 @@ from accounting.curves import Curve
 from accounting.errors import InvalidBudget, RelationMismatch
 from accounting.files import PRIVATE
 from accounting.guarantee import common_relation
-from accounting.ledger.book import Book, Step, Summary
+from accounting.ledger.book import Book, Step
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
 from accounting.ledger.heads import Head, Heads, SigningKey
 from accounting.ledger.item import TWICE, Chargeable, Item, Opening, Request, Terms, read_item, require_known
@@ -68,6 +68,7 @@ from accounting.ledger.stored_text import (
     optional_text,
     read_json,
 )
+from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Problem, Verification, export_lines, import_lines, stream, verify
 from accounting.remaining import BudgetExceeded, Remaining, in_all_in_words, over_periods, refusal, stated
 
@@ -760,7 +761,7 @@ def _follow(
         return one.price.times(-1) if action == "void" else NOTHING
 
     book = Book(connection, declared)
-    written = book.append([Step(action, key, one.period, due(one), label, ran, opening=one) for one in opening], origin)
+    written = book.append([Step(action, key, one.period, due(one), label, ran) for one in opening], origin)
     if action == "void" or ran is not None:
         for (seq, quota, _), limit in Revision.in_force(connection, declared.id):
             back = returned(limit, opening[0], written[0].curve, origin)
@@ -772,7 +773,7 @@ def _follow(
 
 def _openings(entries: Iterable[Entry]) -> tuple[Entry, ...]:
     """The entries that opened the charge, one per period."""
-    return tuple(entry for entry in entries if entry.action in ("charge", "reserve"))
+    return tuple(entry for entry in entries if entry.opens)
 
 
 def _lapse(connection: Connection, declared: Declared, origin: Origin) -> list[Receipt]:

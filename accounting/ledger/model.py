@@ -40,6 +40,7 @@ Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
 State = Literal["reserved", "committed", "released", "void"]
 
 ACTIONS: tuple[Action, ...] = get_args(Action)
+OPENS: tuple[Action, ...] = ("charge", "reserve")  # a charge, at its full price
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,11 @@ class Entry:
         said = self.to_dict()
         del said["hash"]
         return digest(canonical_json(said))
+
+    @property
+    def opens(self) -> bool:
+        """Whether it charges, at the full price."""
+        return self.action in OPENS
 
     @property
     def price(self) -> Price:
@@ -304,18 +310,14 @@ class Openings:
         self._open: dict[tuple[str, str], Entry] = {}
 
     def of(self, entry: Entry) -> Entry | None:
-        """As `between`, of the next entry."""
+        """The entry that opened the charge which the next entry opens, takes back, or settles at less; None if it does none."""
         place = entry.key, entry.period
         if entry.action == "reserve":
             self._open[place] = entry
-        return self.between(entry, self._open.pop(place, None) if entry.action in ("void", "release") else None)
-
-    @staticmethod
-    def between(entry: Entry, opening: Entry | None) -> Entry | None:
-        """The entry that opened the charge which `entry` opens, takes back, or settles at less; None if it does none of these."""
-        if entry.action in ("charge", "reserve"):
+        if entry.opens:
             return entry
-        return opening if entry.action == "void" or (entry.action == "release" and entry.curve is not None) else None
+        opening = self._open.pop(place, None) if entry.action in ("void", "release") else None
+        return opening if entry.action == "void" or entry.curve is not None else None
 
 
 @lru_cache(maxsize=1024)

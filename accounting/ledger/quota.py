@@ -262,7 +262,7 @@ class AccountReplay:
         quota, limit = revision.quota, revision.quota.limit
         if limit is None:
             return
-        if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not quota.lists(first.who):
+        if entry.opens and entry.seq > revision.seq and not quota.lists(first.who):
             yield f"the charge is by somebody whom quota={quota.name!r} does not list"
         try:
             new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, first.who, [entry.period])]
@@ -279,7 +279,7 @@ class AccountReplay:
         for place in set(new) - self._touched:
             account = self.accounts[place]
             account.spent, account.doubt = account.spent.plus(price), account.doubt + unsure
-            if entry.action in ("charge", "reserve") and entry.seq > revision.seq and not limit.fits(NOTHING, account.least):
+            if entry.opens and entry.seq > revision.seq and not limit.fits(NOTHING, account.least):
                 yield f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
         self._touched |= set(new)
 

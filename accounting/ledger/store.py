@@ -141,21 +141,6 @@ scopes: Table = Table(
     Column("failure", BigInteger, nullable=False),
 )
 
-# What reports show, kept up by every charge: see `Sums`. Integers as text, for what many periods add up to may leave 64 bits.
-sums: Table = Table(
-    "dpledger_sums",
-    metadata,
-    Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True),
-    Column("kind", String(8), primary_key=True),
-    Column("digest", String(64), primary_key=True),
-    Column("period", String(16), nullable=False),
-    Column("content", Text),
-    Column("runs", Text, nullable=False),
-    Column("main", Text, nullable=False),
-    Column("failure", Text, nullable=False),
-    sqlite_with_rowid=False,
-)
-
 fingerprints: Table = Table(
     "dpledger_fingerprints",
     metadata,
@@ -178,7 +163,7 @@ def _create_tables(connection: Connection) -> None:
         connection.exec_driver_sql(f"CREATE INDEX {index}")
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(_REFUSE)
-    for table in (meta, datasets, totals, entries, scopes, sums, fingerprints):
+    for table in (meta, datasets, totals, entries, scopes, fingerprints):
         _no_deletion(connection, table)
     for table in (entries, fingerprints):
         _no_update(connection, table)

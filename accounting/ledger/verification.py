@@ -22,10 +22,10 @@ from accounting.budget import NOTHING, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError, OutputError
 from accounting.files import PRIVATE, new_file
-from accounting.ledger.book import Book, Check
+from accounting.ledger.book import Book
 from accounting.ledger.errors import DatasetExists, ImportRefused, InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Head, Heads, Signature, signature_problem
-from accounting.ledger.model import ACTIONS, ENTRY_FIELDS, SLACK, Dataset, Entry, Openings, doubt, returned
+from accounting.ledger.model import ACTIONS, ENTRY_FIELDS, OPENS, SLACK, Dataset, Entry, Openings, doubt, returned
 from accounting.ledger.quota import AccountReplay, Revision
 from accounting.ledger.store import (
     BLOCK,
@@ -125,7 +125,7 @@ class Chain:
         total = self.spent.get(entry.period, NOTHING).plus(entry.price)
         if total != entry.spent:
             yield "total", "the running total is not the sum of the entries before it"
-        if entry.action in ("charge", "reserve") and not self.dataset.budget.fits(NOTHING, entry.spent):
+        if entry.opens and not self.dataset.budget.fits(NOTHING, entry.spent):
             yield "overspent", "the running total is beyond the budget"
 
     def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
@@ -133,7 +133,7 @@ class Chain:
             yield from self._settled(entry, self.opening)
         elif entry.action in ("commit", "release") and entry.price != NOTHING:
             yield "price", "a commit or a release charges nothing"
-        if entry.action in ("charge", "reserve"):
+        if entry.opens:
             yield from self._curve(entry)
             before = self._before
             several = before is not None and (before.action, before.key) == (entry.action, entry.key)
@@ -197,12 +197,12 @@ def _claims() -> Iterator[tuple[Select[Any], Kind, str]]:
     claimed, of = fingerprints.c.periods, func.length(entries.c.period) + 4
     holds = claimed.contains('"' + entries.c.period + '"')
     mine = and_(fingerprints.c.fingerprint == entries.c.fingerprint, fingerprints.c.dataset_id == entries.c.dataset_id)
-    opens = and_(entries.c.fingerprint.is_not(None), entries.c.action.in_(("charge", "reserve")))
+    opens = and_(entries.c.fingerprint.is_not(None), entries.c.action.in_(OPENS))
     unclaimed = _found().where(opens, ~exists(select(fingerprints.c.fingerprint).where(mine, holds)))
     message = "the entry's fingerprint is not claimed by its dataset and period: the fingerprints were edited"
     yield unclaimed, "rows", message
     same = and_(_other.c.dataset_id == entries.c.dataset_id, _other.c.key == entries.c.key, _other.c.fingerprint.is_not(None))
-    several = select(func.count()).where(same, _other.c.action.in_(("charge", "reserve"))).scalar_subquery()
+    several = select(func.count()).where(same, _other.c.action.in_(OPENS)).scalar_subquery()
     wider = _found(entries.join(fingerprints, mine)).where(opens, func.length(claimed) != of * several)
     yield wider, "rows", "the entry's fingerprint is claimed for other periods than it read: the fingerprints were edited"
     claims = fingerprints.outerjoin(datasets, datasets.c.id == fingerprints.c.dataset_id)
@@ -256,7 +256,6 @@ class _Snapshot:
     totals: list[tuple[str, Price]] | None
     quotas: list[Revision] | None
     held: list[Held] | None
-    sums: Check | None
 
 
 def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verification:
@@ -281,7 +280,7 @@ def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
     totals = _readable(lambda: all_totals(connection, row.id))
     held = _readable(lambda: all_held(connection, row.id))
     quotas = _readable(lambda: [one for one in Revision.all(connection, row.id) if one.seq <= row.seq])
-    return _Snapshot(row, totals, quotas, held, _readable(lambda: Check.of(connection, row.id)))
+    return _Snapshot(row, totals, quotas, held)
 
 
 def _readable(read: Callable[[], T]) -> T | None:
@@ -338,8 +337,7 @@ def _dataset(store: Store, snapshot: _Snapshot, head: Head | None, counted: _Cou
     if chain.head != declared.genesis or declared.dataset.name != name:
         yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
     book = AccountReplay(declared.dataset, snapshot.quotas or [])
-    sums = snapshot.sums or Check()
-    yield from _entries(store, declared, chain, head, book, sums)
+    yield from _entries(store, declared, chain, head, book)
     counted.entries += chain.entries
     counted.covered += 0 if head is None else min(head.seq, chain.entries)
     if chain.seq == declared.seq and chain.head != declared.head:
@@ -349,20 +347,15 @@ def _dataset(store: Store, snapshot: _Snapshot, head: Head | None, counted: _Cou
         yield Problem(declared.dataset.name, None, "total", "the dataset's running totals are not the sums of its entries")
     if snapshot.quotas is None or snapshot.held is None or book.differs(snapshot.held):
         yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
-    if snapshot.sums is None or sums.differs:
-        yield Problem(name, None, "total", "the sums by curve and label are not those of the entries: they were edited")
 
 
-def _entries(
-    store: Store, declared: Declared, chain: Chain, head: Head | None, book: AccountReplay, sums: Check
-) -> Iterator[Problem]:
+def _entries(store: Store, declared: Declared, chain: Chain, head: Head | None, book: AccountReplay) -> Iterator[Problem]:
     yield from _at_head(chain, head)
     for entry in stream(store, declared):
         if isinstance(entry, Problem):
             yield entry
             break
         yield from chain.follow(entry)
-        sums.follow(entry, chain.opening)
         yield from (Problem(chain.dataset.name, entry.seq, "quota", message) for message in book.follow(entry, chain.opening))
         yield from _at_head(chain, head)
     if head is not None and chain.seq < head.seq:
@@ -552,7 +545,7 @@ class _Importer:
         if problem is not None:
             raise InvalidEntry(f"dataset={chain.dataset.name!r}, entry {entry.seq}: {problem.message}")
         self._gather_claim(book, entry)
-        book.enter(entry, chain.opening)
+        book.enter(entry)
         self._count += 1
         if len(book.waiting) >= _BATCH:
             book.close()
@@ -573,7 +566,7 @@ class _Importer:
         """The entries of one charge follow each other, one per period."""
         if self._claim is not None and self._claim[1] != entry.key:
             self._settle_claim(book)
-        if entry.fingerprint is not None and entry.action in ("charge", "reserve"):
+        if entry.fingerprint is not None and entry.opens:
             periods = self._claim[2] if self._claim is not None else ()
             self._claim = (entry.fingerprint, entry.key, (*periods, entry.period))
 

@@ -15,9 +15,7 @@ import resource
 import sqlite3
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,7 +26,6 @@ from sqlalchemy import create_engine, update
 
 import accounting as acc
 from accounting.ledger import Ledger, Terms
-from accounting.ledger.book import Sums
 from accounting.ledger.model import Entry
 from accounting.ledger.store import checked_url, datasets, find_dataset, totals
 from accounting.ledger.stored_text import canonical_json
@@ -54,20 +51,14 @@ def fill_directly(ledger: Ledger, url: str, count: int) -> None:
     file.execute("DROP INDEX dpledger_entries_key")
     names = [name for name in vars(last) if name != "dataset"]
     statement = f"INSERT INTO dpledger_entries (dataset_id, {', '.join(names)}) VALUES (1, {', '.join('?' for _ in names)})"
-    runs: Counter[tuple[str, str, int]] = Counter()
     for entries in _chained(last, count):
         file.execute("BEGIN")
         file.executemany(statement, entries)
         file.execute("COMMIT")
-        runs.update((entry[4], entry[11], entry[7]) for entry in entries)
     file.execute(index)
     file.close()
     with ledger._store.writer() as connection:
-        declared, made = find_dataset(connection, NAME), Sums()
-        for (curve, label, main), times in runs.items():
-            one = replace(last, curve=curve, label=label, count=times, main=main * times)
-            made.add(one, one)
-        made.write(connection, declared.id)
+        declared = find_dataset(connection, NAME)
         end = dict(zip(names, entries[-1], strict=True))
         connection.execute(update(totals).where(totals.c.dataset_id == declared.id).values(main=end["spent_main"]))
         connection.execute(update(datasets).where(datasets.c.id == declared.id).values(seq=end["seq"], head=end["hash"]))

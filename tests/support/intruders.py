@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import chain
 
-from sqlalchemy import Connection, create_engine, delete
+from sqlalchemy import Connection, create_engine
 
-from accounting.ledger.book import Sums
-from accounting.ledger.model import Openings
-from accounting.ledger.store import all_datasets, blocks, checked_url, sums
+from accounting.ledger.store import checked_url
 
 
 @contextmanager
@@ -26,13 +23,3 @@ def intruder(url: str) -> Iterator[Connection]:
             connection.exec_driver_sql("DROP FUNCTION dpledger_refuse() CASCADE")
         yield connection
     engine.dispose()
-
-
-def resum(connection: Connection) -> None:
-    """Make the sums that reports show agree with the entries, as a careful forger would."""
-    connection.execute(delete(sums))
-    for declared in all_datasets(connection):
-        made, opened = Sums(), Openings()
-        for entry in chain.from_iterable(blocks(connection, declared)):
-            made.add(entry, opened.of(entry))
-        made.write(connection, declared.id)

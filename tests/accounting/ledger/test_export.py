@@ -168,7 +168,7 @@ def test_what_is_taken_back_after_a_commit_is_not_imported(sqlite_url: str, tmp_
         reserved = ledger.reserve("clicks", curve, relation="add_remove", key=key).entries[0]
         if committed:
             ledger.commit("clicks", key)
-        step = Step("void", key, "", reserved.price.times(-1), "why", opening=reserved)
+        step = Step("void", key, "", reserved.price.times(-1), "why")
         with ledger._store.writer() as connection:
             book = Book(connection, find_dataset(connection, "clicks", locked=True))
             book.append([step], origin(None, utc_now))

@@ -298,7 +298,7 @@ def test_a_page_that_cannot_be_written_is_an_error_of_the_ledger(filled: Ledger,
 
 def test_more_curves_than_can_be_composed_are_said(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """With too many different curves the page gives the budget's guarantee and says why not the other."""
-    monkeypatch.setattr("accounting.ledger.book.MOST_CURVES", 1)
+    monkeypatch.setattr("accounting.ledger.summary.MOST_CURVES", 1)
     assert "too many different curves" in page(filled)
 
 

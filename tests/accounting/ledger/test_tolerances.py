@@ -137,4 +137,4 @@ def test_a_charge_one_unit_beyond_its_quota_is_found() -> None:
     entry = replace(entry, seq=2)
     for limit, problems in ((100.0, 0), (100.0 - 1e-12, 1)):
         replay = AccountReplay(dataset, [Revision(1, Quota(name="all", limit=acc.Budget(epsilon=limit)))])
-        assert len(list(replay.follow(entry, Openings.between(entry, None)))) == problems
+        assert len(list(replay.follow(entry, Openings().of(entry)))) == problems
