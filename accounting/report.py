@@ -452,7 +452,7 @@ def write_report(
 ) -> None:
     """Write the report on all datasets of `ledger`.
 
-    Sums are made by the store and the page is written piece by piece, so that time and memory do not grow with old entries.
+    Sums are made by the store and the page is written piece by piece, so that memory does not grow with old entries.
 
     Args:
         target: a path at which there is nothing yet, or an open text file.

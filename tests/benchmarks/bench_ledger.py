@@ -22,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import options
-from sqlalchemy import create_engine, update
+from sqlalchemy import create_engine, func, select, update
 
 import accounting as acc
 from accounting.ledger import Ledger, Terms
 from accounting.ledger.model import Entry
-from accounting.ledger.store import checked_url, datasets, find_dataset, totals
+from accounting.ledger.store import checked_url, datasets, entries, find_dataset, totals
 from accounting.ledger.stored_text import canonical_json
 from accounting.report import write_report
 
@@ -51,15 +51,15 @@ def fill_directly(ledger: Ledger, url: str, count: int) -> None:
     file.execute("DROP INDEX dpledger_entries_key")
     names = [name for name in vars(last) if name != "dataset"]
     statement = f"INSERT INTO dpledger_entries (dataset_id, {', '.join(names)}) VALUES (1, {', '.join('?' for _ in names)})"
-    for entries in _chained(last, count):
+    for rows in _chained(last, count):
         file.execute("BEGIN")
-        file.executemany(statement, entries)
+        file.executemany(statement, rows)
         file.execute("COMMIT")
     file.execute(index)
     file.close()
     with ledger._store.writer() as connection:
         declared = find_dataset(connection, NAME)
-        end = dict(zip(names, entries[-1], strict=True))
+        end = dict(zip(names, rows[-1], strict=True))
         connection.execute(update(totals).where(totals.c.dataset_id == declared.id).values(main=end["spent_main"]))
         connection.execute(update(datasets).where(datasets.c.id == declared.id).values(seq=end["seq"], head=end["hash"]))
 
@@ -83,30 +83,8 @@ def _chained(last: Entry, count: int) -> Iterator[list[tuple[Any, ...]]]:
             spent += main
             said = text % (f'"{at}"', quoted, f'"{key}"', said, main, f'"{prev}"', seq, spent)
             prev = hashlib.sha256(said.encode()).hexdigest()
-            rows.append(
-                (
-                    seq,
-                    "",
-                    "charge",
-                    key,
-                    curve,
-                    None,
-                    1,
-                    main,
-                    0,
-                    spent,
-                    0,
-                    label,
-                    *who,
-                    at,
-                    last.package,
-                    None,
-                    None,
-                    before,
-                    prev,
-                )
-                + (None,) * 4
-            )
+            charged = (seq, "", "charge", key, curve, None, 1, main, 0, spent, 0, label, *who, at, last.package)
+            rows.append((*charged, *(None,) * 8, before, prev))
         yield rows
 
 
@@ -183,9 +161,10 @@ class _Nowhere(io.StringIO):
 
 
 def audits(ledger: Ledger, wanted: list[str]) -> str:
-    """How long a report, an export and a verification take, by the clock and in own time, and this process's most memory."""
+    """How long a sum, a report, an export and a verification take, by the clock and in own time, and the most memory."""
     times = {}
     for name, action in (
+        ("sum", lambda: _sum(ledger)),
         ("report", lambda: write_report(ledger, _Nowhere())),
         ("export", lambda: ledger.export(_Nowhere())),
         ("verify", lambda: _verified(ledger)),
@@ -195,9 +174,16 @@ def audits(ledger: Ledger, wanted: list[str]) -> str:
         clock, own = time.perf_counter(), time.process_time()
         action()  # type: ignore[no-untyped-call]
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        spent = f"{time.perf_counter() - clock:.1f} s, {time.process_time() - own:.1f} of own time"
+        spent = f"{time.perf_counter() - clock:.3g} s, {time.process_time() - own:.3g} of own time"
         times[name] = f"{name} {spent} (peak {memory:.0f} MiB)"
     return ", ".join(times.values())
+
+
+def _sum(ledger: Ledger) -> None:
+    """What a charge would do if no total of its period were kept."""
+    asked = select(func.sum(entries.c.main), func.sum(entries.c.failure)).where(entries.c.dataset_id == 1, entries.c.period == "")
+    with ledger._store.reader() as connection:
+        connection.execute(asked).one()
 
 
 def _verified(ledger: Ledger) -> None:
@@ -207,24 +193,24 @@ def _verified(ledger: Ledger) -> None:
 
 def main() -> None:
     """Measure one store at every size."""
-    asked = options(__doc__, entries="10,10000", processes="1,8", audits="report,export,verify", direct=False, url=None)
+    asked = options(__doc__, entries="10,10000", processes="1,8", audits="sum,report,export,verify", direct=False, url=None)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         url = asked.url or f"sqlite:///{folder / 'privacy.db'}"
         print(f"{url.split(':')[0]}; SQLite alone commits {syncs(folder):.0f} one-row transactions a second on this disk")
         with Ledger.open(url) as ledger:
             ledger.create_dataset(NAME, acc.Budget(rho=1e6), "add_remove")
-            for entries in map(int, asked.entries.split(",")):
+            for size in map(int, asked.entries.split(",")):
                 if asked.direct:
-                    apart = get_context("fork").Process(target=fill_directly, args=(ledger, url, entries))
+                    apart = get_context("fork").Process(target=fill_directly, args=(ledger, url, size))
                     apart.start()  # in a process of its own, whose memory is not counted
                     apart.join()
                 else:
-                    fill(ledger, entries)
-                print(f"{entries:>9,} entries: {batches(ledger, url, entries)}", flush=True)
+                    fill(ledger, size)
+                print(f"{size:>9,} entries: {batches(ledger, url, size)}", flush=True)
                 for processes in map(int, asked.processes.split(",")):
-                    print(f"{entries:>9,} entries, {processes} process(es): {rate(url, processes):7.0f} charges/s", flush=True)
-                print(f"{entries:>9,} entries: {audits(ledger, asked.audits.split(','))}", flush=True)
+                    print(f"{size:>9,} entries, {processes} process(es): {rate(url, processes):7.0f} charges/s", flush=True)
+                print(f"{size:>9,} entries: {audits(ledger, asked.audits.split(','))}", flush=True)
 
 
 if __name__ == "__main__":
