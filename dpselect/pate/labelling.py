@@ -36,7 +36,7 @@ from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.voting import ABSTAINED
-from dpselect.release.session import Session
+from dpselect.release.session import Notes, Session
 from dpselect.selection import Selection
 
 OWN_DATASET = "votes"
@@ -123,7 +123,7 @@ class Labelling:
         self.batch_size: int = checked_integer("batch_size", batch_size, "rounds that are charged together", error=InvalidRequest)
         self.answers, self.stopped = [], None
         self._votes, self._own, self._label_of_charges = votes, own, label
-        periods = session._behalf["period"]
+        periods = session.terms["period"]
         self._terms = {
             "key": key,
             "mechanism": json.loads(self.mechanism.to_json()),
@@ -239,8 +239,8 @@ class Labelling:
         if not left:
             return
         sizes = [self._rows(batch).stop - self._rows(batch).start for batch in (left if self.pay == "curve" else left[:1])]
-        curve = ledger.charged_curve(name, self._item(0), **self.session._terms(1, {}))
-        for total in ledger.room(name, **self.session._terms(1, {})):
+        curve = ledger.charged_curve(name, self._item(0), **self.session.terms)
+        for total in ledger.room(name, **self.session.terms):
             needed = price_of(total.budget, curve, sizes)
             if not total.budget.fits(total.spent, needed):
                 raise BudgetExceeded(
@@ -262,10 +262,8 @@ class Labelling:
     def _rows(self, batch: int) -> slice:
         return slice(batch * self.batch_size, min(self.ballots.rounds, (batch + 1) * self.batch_size))
 
-    def _spent(self, answers: list[Answer]) -> Curve | None:
-        """What rounds cost that came out so, where that is what is paid; None where each costs its curve."""
-        if self.pay == "curve":
-            return None
+    def _spent(self, answers: list[Answer]) -> Curve:
+        """What rounds cost that came out so."""
         answered = Selection(indices=(0,), ordered=True, requested=1)
         abstained = Selection(indices=(), ordered=True, requested=1, complete=False, reason=ABSTAINED)
         silent = answers.count(None)
@@ -294,26 +292,26 @@ class Labelling:
                 progress(len(self.answers), self.ballots.rounds)
 
     def _label(self, batch: int) -> list[Answer]:
-        ledger, name, rows = self.session.ledger, self.session.dataset.name, self._rows(batch)
-        kept = self._read(batch)
-        terms = self.session._terms(rows.stop - rows.start, {"key": self._key(batch), "label": self._label_of_charges})
-        receipt = (ledger.charge if self.pay == "curve" else ledger.reserve)(name, self._item(batch), **terms)
-        if receipt.state == "reserved":
-            ledger.commit(name, receipt.key)
-        if kept is None:
-            if receipt.state == "released":
+        """The labels of a batch: kept ones, or drawn ones."""
+        kept, path, rows = self._read(batch), self._path(batch), self._rows(batch)
+
+        def labels(released: bool) -> tuple[list[Answer], str]:
+            if kept is not None:
+                return kept
+            if released:
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from {masked(self.folder)}: they may have been "
                     "seen, so they are not drawn again. Put the file back (if the folder was copied, it is in the other "
                     f"copy), or {_ANEW}"
                 )
             drawn = self.mechanism.select_many(self.ballots[rows])
-            labels = zip(drawn.indices, drawn.complete, strict=True)
-            kept = self._keep(batch, [row[row >= 0].tolist() if whole else None for row, whole in labels])
-        answers, claim = kept
-        path = self._path(batch)
+            found = zip(drawn.indices, drawn.complete, strict=True)
+            return self._keep(batch, [row[row >= 0].tolist() if whole else None for row, whole in found])
+
+        count, spent = rows.stop - rows.start, self._spent if self.pay == "spent" else None
+        notes: Notes = {"key": self._key(batch), "label": self._label_of_charges}
         try:
-            ledger.release(name, receipt.key, claim=claim, spent=self._spent(answers))
+            answers = self.session.resume(self._item(batch), labels, count=count, spent=spent, **notes)
         except ClaimConflict:
             _draft(path).unlink(missing_ok=True)
             raise JobConflict(

@@ -135,6 +135,11 @@ class Session:
         """The dataset's declaration."""
         return self._dataset
 
+    @property
+    def terms(self) -> Terms:
+        """On whose behalf, and for which periods, everything is charged: as `Ledger.charge` takes it."""
+        return self._behalf
+
     def totals(self) -> list[Total]:
         """What is spent and what is left of each of the session's periods; of the dataset, if it has no window."""
         periods = [self._period] if self._period is None or isinstance(self._period, str) else list(self._period)
@@ -229,7 +234,8 @@ class Session:
         """
         array = _require_mechanism(mechanism).check_many(matrix)
         self._require_covered(mechanism, array)
-        return self._release(mechanism, len(array), notes, lambda: (mechanism.select_many(array), None), _settled(mechanism, pay))
+        spent = _settled(mechanism, pay)
+        return self._release(mechanism, len(array), notes, lambda _: (mechanism.select_many(array), None), spent)
 
     def continual(
         self,
@@ -288,11 +294,39 @@ class Session:
         """
         self._require_covered(item, scores)
 
-        def drawn() -> tuple[T, str | None]:
+        def drawn(_: bool) -> tuple[T, str | None]:
             found = draw()
             return found, None if keep is None else keep(found)
 
         return self._release(item, 1, notes, drawn, spent)
+
+    def resume(
+        self,
+        item: Chargeable,
+        draw: Callable[[bool], tuple[T, str]],
+        *,
+        count: int = 1,
+        spent: Callable[[T], Curve] | None = None,
+        **notes: Unpack[Notes],
+    ) -> T:
+        """One release of a job that any step may interrupt: charged once under its key, drawn once for anybody to see.
+
+        Called again after an interruption, it does what was not done: of two draws under one charge the ledger accepts one.
+
+        Args:
+            item: as for `publish`; its JSON names the job, so that no other job draws under its charge.
+            draw: called after the charge, with whether its release is on record, so that it may have been seen. It returns what
+                is kept of an earlier draw, or where nothing is on record may draw; and the claim of that draw, a hash for
+                example. What it draws it keeps, durably and out of sight, before it returns.
+            count: runs that are charged as one item.
+            spent: as for `publish`.
+
+        Raises:
+            ClaimConflict: another draw was released under the key: this one is dropped, unseen.
+            KeyConflict: the key has paid for another item. And as for `publish`, but for AlreadyCharged.
+        """
+        self._require_covered(item)
+        return self._release(item, count, notes, draw, spent, again=True)
 
     def best_of(self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]) -> Best[T] | None:
         """Charge `mechanism`, run `function` a private number of times, and record that its best run was released.
@@ -311,7 +345,7 @@ class Session:
         if not isinstance(mechanism, RepeatAndSelect) or not callable(function):
             raise InvalidRequest("best_of takes a RepeatAndSelect and a function that makes one run, without arguments")
         self._require_covered(mechanism)
-        return self._release(mechanism, 1, notes, lambda: (mechanism.run(function), None))
+        return self._release(mechanism, 1, notes, lambda _: (mechanism.run(function), None))
 
     def schedule(self, plan: Plan, *, expires_in: float | None = None, **notes: Unpack[Notes]) -> Schedule:
         """Reserve a plan that is fixed now, (count, mechanism) pairs or `30 * mechanism`, as one item at its composed curve.
@@ -341,14 +375,17 @@ class Session:
         item: Chargeable,
         count: int,
         notes: Notes,
-        draw: Callable[[], tuple[T, str | None]],
+        draw: Callable[[bool], tuple[T, str | None]],
         spent: Callable[[T], Curve] | None = None,
+        *,
+        again: bool = False,
     ) -> T:
         name, ledger = self._dataset.name, self._ledger
-        key = self._once((ledger.reserve if spent else ledger.charge)(name, item, **self._terms(count, notes))).key
-        if spent:
+        receipt = (ledger.reserve if spent else ledger.charge)(name, item, **self._terms(count, notes))
+        key = receipt.key if again else self._once(receipt).key
+        if receipt.state == "reserved":
             ledger.commit(name, key, actor=self._actor)
-        drawn, claim = draw()
+        drawn, claim = draw(receipt.state == "released")
         # Only what is on record leaves: if this fails, the charge stays, all of it, and the draw is dropped.
         ledger.release(name, key, actor=self._actor, claim=claim, spent=spent(drawn) if spent else None)
         return drawn

@@ -25,8 +25,8 @@ DOOR_EDITS = [
     Edit(SESSION, "item = Guarantee.of(parts)", "item = Guarantee.of(parts[:1])", TAKEN),
     Edit(
         SESSION,
-        "self._release(mechanism, 1, notes, lambda: (mechanism.run(",
-        "self._release(mechanism.base, 1, notes, lambda: (mechanism.run(",
+        "self._release(mechanism, 1, notes, lambda _: (mechanism.run(",
+        "self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(",
         TAKEN,
     ),
     Edit(SESSION, "(total.spent, middle * curve)", "(total.spent, (middle - 1) * curve)", BEFOREHAND),
@@ -37,7 +37,12 @@ DOOR_EDITS = [
         "        return self._mechanism.model_copy(update={'scale': 1.05 * self._mechanism.scale}).curve",
         TAKEN,
     ),
-    Edit("dpselect/pate/labelling.py", "_terms(rows.stop - rows.start,", "_terms(max(1, rows.stop - rows.start - 1),", TAKEN),
+    Edit(
+        "dpselect/pate/labelling.py",
+        "count, spent = rows.stop - rows.start,",
+        "count, spent = max(1, rows.stop - rows.start - 1),",
+        TAKEN,
+    ),
     Edit(
         "dpselect/pate/unsanitised.py",
         "session.publish(release, ",

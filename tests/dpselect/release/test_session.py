@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.ledger import AlreadyCharged, InvalidTransition, Ledger, LedgerUnavailable, UnknownDataset
+from accounting.ledger import AlreadyCharged, ClaimConflict, InvalidTransition, Ledger, LedgerUnavailable, UnknownDataset
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.release.session import Schedule, Session
 
@@ -351,3 +351,21 @@ def test_a_session_of_queries_pays_for_the_runs_it_began(filtered: Session) -> N
     ended = mechanism.session()
     assert [ended.answer(0.0) for _ in range(4)] == 4 * [False]
     assert ended.close() == mechanism.curve
+
+
+def test_a_resumed_release_is_charged_once_and_has_one_draw(session: Session) -> None:
+    """Called again under its key it charges nothing, says if the draw may have been seen, and takes no other draw's claim."""
+    seen: list[bool] = []
+
+    def drawn(claim: str) -> Callable[[bool], tuple[str, str]]:
+        def draw(released: bool) -> tuple[str, str]:
+            seen.append(released)
+            return claim, claim
+
+        return draw
+
+    assert [session.resume(MECHANISM, drawn("one"), key="job/0") for _ in range(2)] == ["one", "one"]
+    with pytest.raises(ClaimConflict):
+        session.resume(MECHANISM, drawn("two"), key="job/0")
+    assert seen == [False, True, True]
+    assert actions(session) == ["charge", "release"]
