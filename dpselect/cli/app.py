@@ -30,7 +30,7 @@ _VERBS: Final = {
     "continual": _Verb("dpselect.cli.continual", "app", "Release the top k every period, for one price in all."),
     "plan": _Verb("dpselect.cli.plan.command", "plan", "Say which mechanism to use for a budget, before any data are read."),
     "check": _Verb("dpselect.cli.check", "check", "Say how a log is read and what is doubtful, for whoever may see it."),
-    "schema": _Verb("dpselect.cli.config", "schema", "Print the schema of the configuration file."),
+    "schema": _Verb("dpselect.cli.schema", "schema", "Print the schema of the configuration file."),
     "demo": _Verb("dpselect.cli.demo", "demo", "The same on a log that is made up first."),
     "mechanisms": _Verb("dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."),
     "verify": _Verb("dpselect.cli.verify", "app", "Check what a log's reading declares, for the keeper of the data."),

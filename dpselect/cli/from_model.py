@@ -54,9 +54,9 @@ def asked(spec: type[Spec], config: Path | None, stated: Mapping[str, Any]) -> A
     given = {name: value for name, value in stated.items() if value not in (None, []) and value is not unset.get(name)}
     file = {}
     if config is not None:
-        from dpselect.cli import config as files  # knows every mechanism and every spec
+        from dpselect.spec import toml_file  # knows every mechanism and every spec
 
-        file = files.read(config).values(spec, given)
+        file = toml_file.read(config).values(spec, given)
     return spec.over(*({name: parsed(spec, name, value) for name, value in part.items()} for part in (file, given)))
 
 

@@ -31,7 +31,7 @@ def _replay(
 ) -> None:
     asked = spec.fields()
     if config is not None and spec.clip_norm is None:
-        from dpselect.cli.config import read  # every spec, which a replay without a file does without
+        from dpselect.spec.toml_file import read  # every spec, which a replay without a file does without
 
         planned = read(config).release.mechanism
         asked["clip_norm"] = None if planned is None or planned.covers.l1 is None else "l1"

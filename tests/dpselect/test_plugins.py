@@ -96,7 +96,7 @@ import json, sys, warnings
 import accounting as acc, dpselect as dps
 from typer.testing import CliRunner
 from dpselect.cli import app, config
-from dpselect.cli.config import json_schema
+from dpselect.spec.toml_file import json_schema
 from dpselect.plan.fit import fitted
 from dpselect.plan.request import TopKRequest
 

@@ -15,7 +15,6 @@ from typer.testing import CliRunner
 
 import dpselect as dps
 from dpselect.cli import from_model
-from dpselect.cli.config import table
 from dpselect.spec import (
     CloseSpec,
     ContinualSpec,
@@ -32,6 +31,7 @@ from dpselect.spec import (
     option,
 )
 from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, QuotaSpec
+from dpselect.spec.toml_file import table
 
 SPECS: list[Any] = [
     *(TopKSpec, QuantileSpec, PlanSpec, LabelSpec, ReplaySpec, HorizonReplaySpec),

@@ -41,9 +41,9 @@ def url_or(stated: str | None, config: Path | None) -> str:
         return stated
     if config is None:
         raise InvalidRequest("no ledger is named: give --ledger, DPSELECT_LEDGER, or a file with a [ledger] (--config)")
-    from dpselect.cli import config as files  # knows every mechanism, which a ledger does without
+    from dpselect.spec import toml_file  # knows every mechanism, which a ledger does without
 
-    found = files.read(config).ledger
+    found = toml_file.read(config).ledger
     if found is None:
         raise InvalidRequest(f"{masked(config)} has no [ledger]: add one with url and dataset")
     return str(dict(found)["ledger"])

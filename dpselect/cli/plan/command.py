@@ -40,8 +40,8 @@ from dpselect.plan.profile import EXPONENTS
 from dpselect.spec import PlanSpec
 
 if TYPE_CHECKING:
-    from dpselect.cli.config import Config
     from dpselect.plan.horizon_plan import HorizonPlan
+    from dpselect.spec.toml_file import Config
 
 _All = Annotated[bool, options.output("--all", help="Also show the question, every mechanism, and why others are not planned.")]
 _Curves = Annotated[
@@ -144,7 +144,7 @@ def _plan_releases(spec: PlanSpec, shown: _Shown) -> None:
 
 def _file(spec: PlanSpec, found: Plan, planned: PlannedMechanism, over: Path | None) -> Config:
     """The file with the mechanism to release with."""
-    from dpselect.cli.config import Config, read  # every spec, which a plan that is not kept does without
+    from dpselect.spec.toml_file import Config, read  # every spec, which a plan that is not kept does without
 
     if len(planned.mechanisms) > 1:
         raise InvalidRequest("a file holds one mechanism, and this schedule has one for every part: plan the parts one by one")

@@ -12,9 +12,9 @@ from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli.config import Config, DataTable, LedgerTable, PlanTable, ReleaseTable, json_schema, read
 from dpselect.errors import InvalidRequest
 from dpselect.spec import Part
+from dpselect.spec.toml_file import Config, DataTable, LedgerTable, PlanTable, ReleaseTable, json_schema, read
 
 FULL = Config(
     data=DataTable(user="1", item="2", domain="shops.csv", domain_column="shop", max_items_per_user=3, salt="s", header=False),

@@ -21,9 +21,9 @@ import dpselect as dps
 from accounting import files
 from dpselect import events
 from dpselect.cli import app, main
-from dpselect.cli.config import Config, ReleaseTable
 from dpselect.mechanisms import Mechanism
 from dpselect.release.record import _is_paid, _paid
+from dpselect.spec.toml_file import Config, ReleaseTable
 
 LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
 Topk = Callable[..., Result]

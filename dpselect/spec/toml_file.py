@@ -1,4 +1,4 @@
-"""The configuration file, one for `plan`, `topk` and `ledger`, which the command line overrides; and `dpselect schema`."""
+"""The configuration file, one for all commands, whose tables have the fields of specs as their keys; and its JSON Schema."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ from typing import Annotated, Any, ClassVar, Self, final
 
 import tomli_w
 from pydantic import Field, SkipValidation, create_model, model_validator
-from typer import echo
 
 from accounting import AccountingError, Budget
 from accounting.address import masked
 from accounting.files import new_file, read_text
 from accounting.frozen import Frozen, Real, kind_of
-from dpselect.cli import options, text
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import AnyMechanism, PerGroup, members
 from dpselect.mechanisms.base import INSTEAD
@@ -289,11 +287,6 @@ def _without_null(data: Any) -> Any:
 
 # What pydantic leaves as it is where the type is an alternative.
 _KEYWORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
-
-
-def schema(_debug: options.Debug = False) -> None:
-    """Print the JSON Schema of the configuration file, for editors and checks."""
-    echo(text.json_text(json_schema()))
 
 
 def json_schema() -> dict[str, Any]:
