@@ -278,6 +278,7 @@ def report(
 
     With --registry, write a dataset's entry for the DP Deployments Registry instead; what the ledger does not know is marked.
     """
+    from accounting import registry_entry
     from accounting.report import DELTAS, cited_by, write_report  # the other verbs need no template engine, and no mechanisms
     from dpselect.mechanisms import members
 
@@ -288,7 +289,7 @@ def report(
     with Ledger.open(store, create=False) as ledger:
         if registry is not None:
             with new_file(output, "--output", mode=request.mode(mode), encoding="utf-8") as file:
-                file.write(view.entry(ledger, registry))
+                file.write(registry_entry.entry(ledger, registry))
             return
         found = ledger.verify(request.kept(heads), trust) if check else None
         proofs = {kind: cited_by(member) for kind, member in members().items()}
