@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args, get_origin
 import typer.main
 
 from dpselect.cli import app
-from dpselect.cli.guard import CALLS
 
 _MARK = re.compile(r"^<!-- command: ([\w ]+) -->$", flags=re.MULTILINE)
 _FEW = 3  # choices that stand behind their option
@@ -37,8 +36,8 @@ def _command(name: str) -> Iterator[str]:
         command = command.commands[word]
     paragraphs = (command.help or "").strip().split("\n\n")
     yield from (_with_code(paragraph) for paragraph in paragraphs)
-    if calls := CALLS.get(name, ()):
-        lines = "\n".join(_call(call) for call in calls)
+    if calls := getattr(command, "examples", ()):
+        lines = "\n".join(_call(f"{name} {call}") for call in calls)
         yield f"```bash\n{lines}\n```"
     for below in getattr(command, "commands", ()):
         yield f"### `dpselect {name} {below}`"

@@ -44,6 +44,7 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
 
     call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in made}
+    call.examples = spec.examples  # type: ignore[attr-defined]
     call.__doc__ = spelled(inspect.cleandoc(spec.__doc__ or ""), spec)
     return call
 

@@ -16,6 +16,10 @@ from pydantic import BeforeValidator, Field, ValidationError
 from accounting.frozen import Frozen
 from dpselect.errors import InvalidRequest
 
+LOG, URL = "events.csv --user who --item shop", "--ledger sqlite:///privacy.db"
+PAYS = f"{URL} --dataset visits"
+"""In examples: a log, a ledger, and a dataset that pays."""
+
 Column = str | int
 """A column by its name, or by its number from 1 where there are no names."""
 
@@ -64,6 +68,9 @@ class Spec(Frozen):
     error_class: ClassVar[Any] = InvalidRequest  # also where a mixin has another
     own_fields: ClassVar[tuple[Any, ...]] = ()
     """Mixins whose fields stand in tables of a file that are this question's own, and not what the names mean elsewhere."""
+
+    examples: ClassVar[tuple[str, ...]] = ()
+    """Calls of the command, without its name, that its help ends with."""
 
     for_all_releases: ClassVar[bool] = False
     """Whether a file's budget of all planned releases together is what the spec asks for."""

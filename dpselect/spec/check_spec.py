@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from dpselect.spec.base import LOG
 from dpselect.spec.shared_fields import LogFields
 
 
@@ -11,3 +14,8 @@ class CheckSpec(LogFields):
     For whoever may see the data: figures are exact, users and labels are named, and nothing of it may be passed on. Nothing is
     drawn, charged or written to a file. State the options that the release will have.
     """
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{LOG} --domain shops.csv",
+        f"{LOG} --null NULL --normalize casefold --normalize strip --json",
+    )

@@ -16,7 +16,7 @@ from dpselect.continual.continual_top_k import HorizonClip
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
-from dpselect.spec.base import Column, Flag, Spec, option
+from dpselect.spec.base import PAYS, Column, Flag, Spec, option
 from dpselect.spec.shared_fields import CatalogueFields, GroupFields, ItemFields, PayerFields, RunFields, TimeFields, listed
 from dpselect.spec.topk_spec import Over
 
@@ -128,6 +128,10 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, Fil
     A second call under the key reserves nothing more; `dpselect ledger void` gives a horizon back that has no closed period.
     """
 
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{PAYS} --key march --state march.state --k 10 --periods 31 --epsilon 1 --delta 1e-6",
+    )
+
     own_fields: ClassVar[Any] = (PeriodFields, StateFields)
 
     periods: Count = option("How many periods the horizon has. Fixed: declare more rather than fewer.", default=...)
@@ -147,6 +151,8 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, Fil
 class CloseSpec(RunFields, ItemFields, KeptFields):
     """Count the new events of a period and release its top k. The same call again prints the same answer."""
 
+    examples: ClassVar[tuple[str, ...]] = (f"1 monday.csv {PAYS} --key march --state march.state --user who --item shop",)
+
     own_fields: ClassVar[Any] = (StateFields,)
 
     group: SkipValidation[Column | None] = option("Column of groups: the top k of each.", "Groups", metavar="COLUMN")
@@ -154,6 +160,8 @@ class CloseSpec(RunFields, ItemFields, KeptFields):
 
 class ShowSpec(KeptFields):
     """Print what was released so far, what is promised, and how many periods are left."""
+
+    examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key march --state march.state",)
 
     own_fields: ClassVar[Any] = (StateFields,)
 

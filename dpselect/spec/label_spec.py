@@ -11,7 +11,7 @@ from accounting import Budget
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
 from dpselect.pate.ballots import Missing, Split
-from dpselect.spec.base import Flag, Spec, option
+from dpselect.spec.base import URL, Flag, Spec, option
 from dpselect.spec.shared_fields import LedgerFields, RunFields
 
 Voting = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
@@ -82,6 +82,12 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     stated. The guarantee protects one private record, which changes one teacher's ballots in all rounds. What the noise does to a
     unanimous label, and to one without votes, is said before anything is charged.
     """
+
+    examples: ClassVar[tuple[str, ...]] = (
+        "votes.npz --output labels.csv --mechanism confident --threshold 150 --epsilon 2 --delta 1e-6",
+        "votes.npz --output labels.jsonl --mechanism tau --tau 3 --teachers 200 --stacked --epsilon 2 --delta 1e-6",
+        f"votes.npz --output labels.csv --mechanism gnmax --epsilon 2 --delta 1e-6 {URL} --dataset teachers --key may",
+    )
 
     own_fields: ClassVar[Any] = (RoundFields, BallotFields)
 

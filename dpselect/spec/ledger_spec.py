@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import SkipValidation, model_validator
+from pydantic import Field, SkipValidation, model_validator
 
 from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Real
 from accounting.ledger import Scope, Window
 from dpselect.errors import InvalidRequest
-from dpselect.spec.base import Column, Flag, Spec, option
+from dpselect.spec.base import PAYS, URL, Column, Flag, Spec, option
 from dpselect.spec.shared_fields import BudgetFields
 from dpselect.spec.topk_spec import TopKSpec, size_of
 
@@ -19,6 +20,19 @@ _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the d
 _WHOSE, _SGD, _RESERVED = "Who, and what for", "DP-SGD", "Reservations"
 _ELSEWHERE = "What runs elsewhere"
 _URL = "The ledger: sqlite:///FILE or postgresql://USER@HOST/NAME."
+_MODE = "Permissions of the new file. Default: 600, its owner alone."
+HEADS_KEY = "DPSELECT_HEADS_KEY"
+"""The environment variable that may hold the private key that signs heads."""
+File = SkipValidation[str | PathLike[str]]
+Most = Annotated[int, Field(ge=0, le=10**9, strict=True)]
+
+
+def deltas_of(stated: Any) -> tuple[float, ...]:
+    """Several deltas, from texts."""
+    try:
+        return tuple(map(float, stated))
+    except (TypeError, ValueError):
+        raise InvalidRequest(f"deltas={stated!r} must be numbers strictly between 0 and 1: 1e-6 for example") from None
 
 
 class LimitFields(BudgetFields):
@@ -30,6 +44,12 @@ class LimitFields(BudgetFields):
 
 class InitSpec(LimitFields):
     """Make a ledger where there is none, and declare a dataset with its budget. A declaration is never changed."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{PAYS} --epsilon 1 --delta 1e-6",
+        f"{PAYS} --epsilon 1 --delta 1e-6 --window month --unit patient",
+        "--config release.toml",
+    )
 
     for_all_releases: ClassVar[bool] = True
 
@@ -49,7 +69,7 @@ class InitSpec(LimitFields):
     most_in_all: Positive | None = option(
         "The most that all periods of window= may cost somebody in all of them.", _LIMITS, metavar="EPSILON"
     )
-    mode: str = option("Permissions of the new file. Default: 600, its owner alone.", "Output", "600", metavar="OCTAL")
+    mode: str = option(_MODE, "Output", "600", metavar="OCTAL")
 
     @model_validator(mode="after")
     def _adds_up_in_one_unit(self) -> Self:
@@ -58,15 +78,140 @@ class InitSpec(LimitFields):
         return self
 
 
-class DatasetFields(Spec):
-    """A dataset of a ledger."""
+class StoreFields(Spec):
+    """A ledger."""
 
     ledger: str = option(_URL, default=..., metavar="URL", env="DPSELECT_LEDGER")
+
+
+class DatasetFields(StoreFields):
+    """A dataset of a ledger."""
+
     dataset: str = option("Name of a dataset that the ledger declares.", default=...)
+
+
+class CommitSpec(DatasetFields):
+    """State that data are about to be read for a reservation: it cannot be voided any more."""
+
+    examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may",)
+
+    key: str = option("The charge's idempotency key.", default=...)
+
+
+class ReleaseSpec(CommitSpec):
+    """State that the result of a committed charge was handed out."""
+
+
+class VoidSpec(CommitSpec):
+    """Give a reservation back for which no data were read."""
+
+    examples: ClassVar[tuple[str, ...]] = (f"{PAYS} --key may --actor ada --reason never-started",)
+
+    actor: str = option("Who gives it back.", default=...)
+    reason: str = option("Why no data were read.", default=...)
+
+
+class StandingSpec(StoreFields):
+    """How much of its budget every dataset has used, and how many more releases like its last one fit."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        URL,
+        f"{PAYS} --details --limit 50",
+        f"{URL} --json",
+    )
+
+    dataset: str | None = option("Only this one.")
+    limit: Most = option("How many of the latest entries to list. Default: 10.", default=10)
+    details: Flag = option("In the units that the accountant adds up, not in shares.", default=False)
+
+
+class KeygenSpec(Spec):
+    """Make a key that signs heads, and print its public part: give that to whoever verifies, by another way than the heads."""
+
+    examples: ClassVar[tuple[str, ...]] = ("--output key.pem",)
+
+    output: File = option("New file for the private key; only its owner can read it.", default=..., metavar="FILE")
+
+
+class SignedFields(Spec):
+    """What an earlier state of a ledger is held against."""
+
+    heads: File | None = option("What `dpselect ledger heads` wrote earlier.", metavar="FILE")
+    trust: str | None = option("Public key that must have signed the heads.", metavar="KEY")
+
+
+class AuditSpec(SignedFields, StoreFields):
+    """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        URL,
+        f"{URL} --heads heads.json",
+        f"{URL} --heads heads.json --trust KEY",
+    )
+
+
+class HeadsSpec(StoreFields):
+    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{URL} --output heads.json",
+        f"{URL} --sign key.pem --output heads.json",
+    )
+
+    output: File | None = option("New file to write; standard output if left out.", metavar="FILE")
+    sign: File | None = option(f"Sign with the private key in this file, or in {HEADS_KEY} (its text).", metavar="FILE")
+
+
+class ExportSpec(HeadsSpec):
+    """Write the whole ledger as JSON lines, signed if a key is given."""
+
+    examples: ClassVar[tuple[str, ...]] = (f"{URL} --output ledger.jsonl --sign key.pem",)
+
+
+class ImportSpec(StoreFields):
+    """Verify an exported ledger, and who signed it, and add its datasets here: all of it or nothing."""
+
+    examples: ClassVar[tuple[str, ...]] = ("ledger.jsonl --ledger sqlite:///copy.db --trust KEY",)
+
+    trust: str | None = option("Public key that must have signed the heads.", metavar="KEY")
+
+
+class ReportSpec(SignedFields, StoreFields):
+    """Write one self-contained page for an auditor. It needs no network.
+
+    With registry=, write a dataset's entry for the DP Deployments Registry instead; what the ledger does not know is marked.
+    """
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{URL} --output report.html",
+        f"{URL} --output report.html --heads heads.json",
+        f"{URL} --output entry.yaml --registry visits",
+    )
+
+    output: File = option("The new HTML file to write; with registry=, the new YAML file.", default=..., metavar="FILE")
+    deltas: SkipValidation[Sequence[float]] = option(
+        "State epsilon at this delta; may be repeated.", default=(), flags="--delta", metavar="DELTA", many=True, parse=deltas_of
+    )
+    latest: Most = option("How many entries of each dataset to list. Default: 200.", default=200)
+    check: Flag = option("Verify first, and say so on the page. Default: it is done.", default=True, flags="--verify/--no-verify")
+    registry: str | None = option("Write its entry for a registry of deployments.", metavar="DATASET")
+    mode: str = option(_MODE, default="600", metavar="OCTAL")
+
+    @model_validator(mode="after")
+    def _checks_what_it_is_given(self) -> Self:
+        if not self.check and (self.heads or self.trust):
+            raise ValueError("check=False checks nothing: leave out heads= and trust=, or that")
+        return self
 
 
 class ChargeSpec(DatasetFields):
     """Charge for a curve or mechanism that runs outside of this package, before it runs."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{PAYS} --mechanism @mechanism.json --key may",
+        f"{PAYS} --relation add_remove --curve @curve.json --count 12",
+        f"{PAYS} --batch charges.jsonl",
+    )
 
     curve: str | None = option("The curve as JSON, or @FILE.")
     mechanism: str | None = option("The mechanism as JSON, or @FILE.")
@@ -119,6 +264,12 @@ class QuotaSpec(LimitFields, DatasetFields):
     releases, where the dataset's budget does.
     """
 
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{PAYS} --name teams --by team --epsilon .25 --delta 1e-7",
+        f"{PAYS} --name 30days --window day --rolling 30 --epsilon .5 --delta 1e-7",
+        f"{PAYS} --name teams --withdraw",
+    )
+
     name: str | None = option("Of the quota; the same name again replaces it.")
     by: Scope | None = option("Whose charges count. Default: everybody's together.")
     of: str | None = option("The one who is limited. Default: each by this much.")
@@ -142,6 +293,12 @@ class AffordableSpec(TopKSpec):
     The options are those of topk, or what runs elsewhere is stated by itself: a curve, an event of dp-accounting, or DP-SGD. No
     log is read and nothing is charged: columns need no names.
     """
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{PAYS} --k 10 --epsilon .1 --delta 1e-7",
+        f"{PAYS} --k 10 --releases 30 --domain shops.csv",
+        "--config release.toml",
+    )
 
     k: Count | Literal["all"] | None = option(  # type: ignore[assignment]  # of what runs elsewhere there is none
         "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of

@@ -249,6 +249,12 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
     data are expected to have. No data are read, and nothing is spent.
     """
 
+    examples: ClassVar[tuple[str, ...]] = (
+        "--k 10 --releases 30 --epsilon 1 --delta 1e-6 --shape zipf:1.1 --items 50000 --users 100000 --unknown-domain",
+        "--k 10 --epsilon 1 --shape last_year.csv --column users --public",
+        "--k 10 --epsilon 1 --delta 1e-6 --shape last_year.parquet --user who --item shop --public --write plan.toml",
+    )
+
     own_fields: ClassVar[Any] = (PlanFields,)
 
     epsilon: Real | None = option("What all releases together may cost, in nats.", ways="periods quick pate")

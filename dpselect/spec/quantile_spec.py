@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from os import PathLike
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import SkipValidation
 
@@ -34,6 +34,11 @@ class QuantileSpec(RunFields, SourceFields, LedgerFields):
 
     The points low, low + step, ... up to high are the candidates; they are public, and chosen without looking at the log.
     """
+
+    examples: ClassVar[tuple[str, ...]] = (
+        "events.csv --user who --quantiles .5 --low 0 --high 500 --step 1 --epsilon 1",
+        "events.csv --user who --value price --rule sum --quantiles .25,.5,.75 --low 0 --high 1000 --step 5 --epsilon 1",
+    )
 
     quantiles: SkipValidation[float | Sequence[float]] = option(
         "Shares in (0, 1), rising: .5 or .25,.5,.75.", default=..., metavar="SHARES", parse=shares_of

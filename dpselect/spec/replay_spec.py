@@ -7,9 +7,11 @@ from typing import Any, ClassVar
 from accounting.arguments import Relation
 from accounting.frozen import Count
 from dpselect.sensitivity import Norm
-from dpselect.spec.base import Seed, Spec, option
+from dpselect.spec.base import LOG, Seed, Spec, option
 from dpselect.spec.continual_spec import EveryFields, HorizonTimeFields, PeriodFields, WeightFields
 from dpselect.spec.shared_fields import ItemFields, LogFields
+
+_TIMES = "--time at --every day --since 2026-03-01 --until 2026-03-31"
 
 
 class ReplayFields(Spec):
@@ -31,6 +33,12 @@ class ReplaySpec(ReplayFields, LogFields):
     appear by a salted name only. The status is 1 where the declaration is broken.
     """
 
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{LOG} --max-items-per-user 3",
+        f"{LOG} --clip 2 --n-users 500",
+        "events.csv --config release.toml --json",
+    )
+
     own_fields: ClassVar[Any] = (ReplayFields,)
 
     clip_norm: Norm | None = option(
@@ -44,6 +52,12 @@ class HorizonReplaySpec(ReplayFields, WeightFields, HorizonTimeFields, ItemField
     What is checked is everything between the log and the noise: periods, bounds on users over all of them, pairs that count once.
     Users appear by a salted name only. The status is 1 where somebody moves more than is paid for.
     """
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{LOG} {_TIMES}",
+        f"{LOG} {_TIMES} --count running --cells 10",
+        f"{LOG} {_TIMES} --n-users 100 --json",
+    )
 
     own_fields: ClassVar[Any] = (ReplayFields, PeriodFields, EveryFields)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
 
@@ -12,7 +12,7 @@ from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
-from dpselect.spec.base import Flag, Spec, option
+from dpselect.spec.base import LOG, PAYS, Flag, Spec, option
 from dpselect.spec.shared_fields import BUDGETED, BudgetFields, LedgerFields, LogFields, RunFields
 
 if TYPE_CHECKING:
@@ -109,6 +109,14 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
     occur in a log is private too: without a public catalogue an item shows only if enough users touched it, and fewer than k may
     show.
     """
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{LOG} --k 10 --epsilon 1 --delta 1e-6",
+        f"{LOG} --k 10 --epsilon 1 --domain shops.csv --with-counts",
+        f"{LOG} --k 9 --epsilon 1 --delta 1e-6 {PAYS} --key may --time at --since 2024-05-01 --until 2024-06-01 "
+        "--every day --horizon may.state",
+        f"{LOG} --k 9 --epsilon .1 --delta 1e-7 {PAYS} --key may --output may.json",
+    )
 
     engine: Keeper = option(
         "Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for more items than memory "

@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 import json as jsonlib
+import os
+import re
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from typer import Argument, Exit, Option, Typer, echo
+from typer import Argument, Exit, Typer, echo
 
 import dpselect as dps
 from accounting import AccountingError, Budget, Curve
+from accounting.address import masked
 from accounting.arguments import Relation
+from accounting.curves.base import CURVES
 from accounting.errors import InvalidBudget
 from accounting.files import PRIVATE, new_file, read_text
-from accounting.ledger import InvalidEntry, Ledger, Quota, Receipt, SigningKey
+from accounting.ledger import Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey
 from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.remaining import Remaining
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
-from dpselect.cli.ledger import request, view
-from dpselect.cli.ledger.request import Config, Dataset, Key, OptionalUrl, Output, Url
+from dpselect.cli.ledger import view
 from dpselect.errors import InvalidRequest
 from dpselect.release.answer import told
-from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, QuotaSpec
+from dpselect.spec import Spec
+from dpselect.spec.ledger_spec import (
+    HEADS_KEY,
+    AffordableSpec,
+    AuditSpec,
+    ChargeSpec,
+    CommitSpec,
+    ExportSpec,
+    HeadsSpec,
+    ImportSpec,
+    InitSpec,
+    KeygenSpec,
+    QuotaSpec,
+    ReleaseSpec,
+    ReportSpec,
+    SignedFields,
+    StandingSpec,
+    VoidSpec,
+)
 
 app: Typer = Typer(
     name="ledger",
@@ -39,11 +60,11 @@ app: Typer = Typer(
 
 
 def _init(spec: InitSpec) -> None:
-    budget = None if spec.dataset is None else request.in_unit(spec)
+    budget = None if spec.dataset is None else _in_unit(spec)
     delta = spec.most_per_release_delta
     per_release = None if spec.most_per_release is None else Budget(epsilon=spec.most_per_release, delta=delta)
     named: Any = {name: getattr(spec, name) for name in ("unit", "window", "time_zone", "data_period", "most_in_all", "actor")}
-    with Ledger.open(spec.ledger, mode=request.mode(spec.mode)) as ledger:
+    with Ledger.open(spec.ledger, mode=_mode(spec.mode)) as ledger:
         if spec.dataset is not None and budget is not None:
             ledger.create_dataset(spec.dataset, budget, spec.relation, most_per_release=per_release, **named)
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
@@ -97,57 +118,30 @@ def _quota(
     echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
 
 
-app.command("init", cls=SectionedCommand)(command(InitSpec, _init))
-app.command("charge", cls=SectionedCommand)(command(ChargeSpec, _charge, configured=False))
-app.command("quota", cls=SectionedCommand)(command(QuotaSpec, _quota, configured=False))
+def _commit(spec: CommitSpec) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        _echo_receipt(ledger.commit(spec.dataset, spec.key))
 
 
-@app.command(cls=SectionedCommand)
-def commit(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
-    """State that data are about to be read for a reservation: it cannot be voided any more."""
-    with Ledger.open(url, create=False) as ledger:
-        _echo_receipt(ledger.commit(dataset, key))
+def _release(spec: ReleaseSpec) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        _echo_receipt(ledger.release(spec.dataset, spec.key))
 
 
-@app.command(cls=SectionedCommand)
-def release(url: Url, dataset: Dataset, key: Key, _debug: options.Debug = False) -> None:
-    """State that the result of a committed charge was handed out."""
-    with Ledger.open(url, create=False) as ledger:
-        _echo_receipt(ledger.release(dataset, key))
+def _void(spec: VoidSpec) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        _echo_receipt(ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason))
 
 
-@app.command(cls=SectionedCommand)
-def void(
-    url: Url,
-    dataset: Dataset,
-    key: Key,
-    actor: Annotated[str, Option(help="Who gives it back.")],
-    reason: Annotated[str, Option(help="Why no data were read.")],
-    _debug: options.Debug = False,
-) -> None:
-    """Give a reservation back for which no data were read."""
-    with Ledger.open(url, create=False) as ledger:
-        _echo_receipt(ledger.void(dataset, key, actor=actor, reason=reason))
-
-
-@app.command(cls=SectionedCommand)
-def show(
-    url: Url,
-    dataset: Annotated[str | None, Option(help="Only this one.")] = None,
-    limit: Annotated[int, Option(min=0, max=10**9, help="How many of the latest entries to list.")] = 10,
-    details: Annotated[bool, Option("--details", help="In the units that the accountant adds up, not in shares.")] = False,
-    as_json: options.Json = False,
-    _debug: options.Debug = False,
-) -> None:
-    """How much of its budget every dataset has used, and how many more releases like its last one fit."""
-    with Ledger.open(url, create=False) as ledger:
-        names = [known.name for known in ledger.datasets()] if dataset is None else [dataset]
-        if as_json:
+def _show(spec: StandingSpec, json: options.Json = False) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        names = [known.name for known in ledger.datasets()] if spec.dataset is None else [spec.dataset]
+        if json:
             heads = jsonlib.loads(ledger.heads().to_json())
-            data = {"heads": heads, "datasets": [view.as_data(ledger, name, limit) for name in names]}
-            echo(jsonlib.dumps(data, indent=2, allow_nan=False))
+            data = {"heads": heads, "datasets": [view.as_data(ledger, name, spec.limit) for name in names]}
+            out.emit(text.json_text(data) + "\n")
         else:
-            view.show(ledger, names, limit, text.screen(highlight=True), details=details)
+            view.show(ledger, names, spec.limit, text.screen(highlight=True), details=spec.details)
 
 
 def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = False) -> None:
@@ -175,15 +169,8 @@ def _show_affordable(session: dps.Session, release: dps.Mechanism | Curve, *, js
     echo(jsonlib.dumps(found, indent=2) if json else _words(found))
 
 
-app.command("affordable", cls=SectionedCommand)(command(AffordableSpec, _affordable))
-
-
-@app.command(cls=SectionedCommand)
-def keygen(
-    output: Annotated[Path, Option(help="New file for the private key; only its owner can read it.")],
-    _debug: options.Debug = False,
-) -> None:
-    """Make a key that signs heads, and print its public part: give that to whoever verifies, by another way than the heads."""
+def _keygen(spec: KeygenSpec) -> None:
+    output = Path(spec.output)
     out.require_targets({"--output": output}, None)
     key = SigningKey.new()
     with new_file(output, "--output", mode=PRIVATE, encoding="utf-8") as file:
@@ -191,53 +178,33 @@ def keygen(
     echo(key.public)
 
 
-@app.command(cls=SectionedCommand)
-def verify(
-    url: Url,
-    heads: request.Earlier = None,
-    trust: request.Trusted = None,
-    as_json: options.Json = False,
-    _debug: options.Debug = False,
-) -> None:
-    """Re-derive every hash, price, total and state; ends with status 1 if anything is wrong."""
-    known = request.kept(heads)
-    with Ledger.open(url, create=False) as ledger:
-        found = ledger.verify(known, trust)
-    if as_json:
-        echo(jsonlib.dumps(view.findings(found), indent=2))
+def _verify(spec: AuditSpec, json: options.Json = False) -> None:
+    known = _kept(spec)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        found = ledger.verify(known, spec.trust)
+    if json:
+        out.emit(text.json_text(view.findings(found)) + "\n")
     else:
-        signer = view.signer_in_words(known, trust)
+        signer = view.signer_in_words(known, spec.trust)
         view.show_findings(found, text.screen(highlight=True), against_head=known is not None, signer=signer)
     if not found.ok:
         raise Exit(FAILED)
 
 
-@app.command(cls=SectionedCommand)
-def heads(
-    url: Url,
-    output: Output = None,
-    sign: request.Sign = None,
-    _debug: options.Debug = False,
-) -> None:
-    """Write every dataset's last hash. Keep it where the ledger's writers cannot change it, and give it to verify."""
-    out.require_targets({"--output": output}, url)
-    key = request.private(sign)
-    with Ledger.open(url, create=False) as ledger:
-        found = ledger.heads() if key is None else key.sign(ledger.heads())
-    text = found.to_json() + "\n"
+def _heads(spec: HeadsSpec) -> None:
+    output, key = _signed(spec)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        found = (ledger.heads() if key is None else key.sign(ledger.heads())).to_json() + "\n"
     if output is None:
-        out.emit(text)
+        out.emit(found)
         return
     with new_file(output, "--output", encoding="utf-8") as file:
-        file.write(text)
+        file.write(found)
 
 
-@app.command("export", cls=SectionedCommand)
-def export_(url: Url, output: Output = None, sign: request.Sign = None, _debug: options.Debug = False) -> None:
-    """Write the whole ledger as JSON lines, signed if a key is given."""
-    key = request.private(sign)
-    out.require_targets({"--output": output}, url)
-    with Ledger.open(url, create=False) as ledger:
+def _export(spec: ExportSpec) -> None:
+    output, key = _signed(spec)
+    with Ledger.open(spec.ledger, create=False) as ledger:
         if output is not None:
             ledger.export(output, key)
             return
@@ -247,55 +214,106 @@ def export_(url: Url, output: Output = None, sign: request.Sign = None, _debug: 
         out.emit("")
 
 
-@app.command("import", cls=SectionedCommand)
-def import_(
-    url: Url,
-    source: Annotated[Path, Argument(help="What export wrote.")],
-    trust: request.Trusted = None,
-    _debug: options.Debug = False,
-) -> None:
-    """Verify an exported ledger, and who signed it, and add its datasets here: all of it or nothing."""
-    with Ledger.open(url) as ledger:
-        signer = "" if trust is None else "; the trusted key signed them"
-        echo(f"{ledger.import_(source, trust)} entries imported and verified{signer}")
+def _import(source: Annotated[Path, Argument(help="What export wrote.")], spec: ImportSpec) -> None:
+    with Ledger.open(spec.ledger) as ledger:
+        signer = "" if spec.trust is None else "; the trusted key signed them"
+        echo(f"{ledger.import_(source, spec.trust)} entries imported and verified{signer}")
 
 
-@app.command(cls=SectionedCommand)
-def report(
-    output: Annotated[Path, Option(help="The new HTML file to write; with --registry, the new YAML file.")],
-    delta: Annotated[list[float] | None, Option(help="State epsilon at this delta; may be repeated.")] = None,
-    latest: Annotated[int, Option(min=0, help="How many entries of each dataset to list.")] = 200,
-    check: Annotated[bool, Option("--verify/--no-verify", help="Verify first, and say so on the page.")] = True,
-    heads: request.Earlier = None,
-    trust: request.Trusted = None,
-    registry: Annotated[str | None, Option(metavar="DATASET", help="Write its entry for a registry of deployments.")] = None,
-    mode: request.Mode = "600",
-    url: OptionalUrl = None,
-    config: Config = None,
-    _debug: options.Debug = False,
-) -> None:
-    """Write one self-contained page for an auditor. It needs no network.
-
-    With --registry, write a dataset's entry for the DP Deployments Registry instead; what the ledger does not know is marked.
-    """
+def _report(spec: ReportSpec) -> None:
     from accounting import registry_entry
     from accounting.report import DELTAS, cited_by, write_report  # the other verbs need no template engine, and no mechanisms
     from dpselect.mechanisms import members
 
-    store = request.url_or(url, config)
-    out.require_targets({"--output": output}, store)
-    if not check and (heads or trust):
-        raise InvalidRequest("--no-verify checks nothing: leave out --heads and --trust, or --no-verify")
-    with Ledger.open(store, create=False) as ledger:
-        if registry is not None:
-            with new_file(output, "--output", mode=request.mode(mode), encoding="utf-8") as file:
-                file.write(registry_entry.entry(ledger, registry))
+    output, mode = Path(spec.output), _mode(spec.mode)
+    out.require_targets({"--output": output}, spec.ledger)
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        if spec.registry is not None:
+            with new_file(output, "--output", mode=mode, encoding="utf-8") as file:
+                file.write(registry_entry.entry(ledger, spec.registry))
             return
-        found = ledger.verify(request.kept(heads), trust) if check else None
+        found = ledger.verify(_kept(spec), spec.trust) if spec.check else None
         proofs = {kind: cited_by(member) for kind, member in members().items()}
-        write_report(
-            ledger, output, deltas=delta or DELTAS, latest=latest, verification=found, proofs=proofs, mode=request.mode(mode)
-        )
+        about: Any = {"verification": found, "proofs": proofs, "mode": mode}
+        write_report(ledger, output, deltas=spec.deltas or DELTAS, latest=spec.latest, **about)
+
+
+_COMMANDS: dict[str, tuple[type[Spec], Callable[..., None]]] = {
+    "init": (InitSpec, _init),
+    "charge": (ChargeSpec, _charge),
+    "show": (StandingSpec, _show),
+    "affordable": (AffordableSpec, _affordable),
+    "quota": (QuotaSpec, _quota),
+    "commit": (CommitSpec, _commit),
+    "release": (ReleaseSpec, _release),
+    "void": (VoidSpec, _void),
+    "keygen": (KeygenSpec, _keygen),
+    "verify": (AuditSpec, _verify),
+    "heads": (HeadsSpec, _heads),
+    "export": (ExportSpec, _export),
+    "import": (ImportSpec, _import),
+    "report": (ReportSpec, _report),
+}
+for _name, (_spec, _run) in _COMMANDS.items():
+    app.command(_name, cls=SectionedCommand)(command(_spec, _run, configured=_name in ("init", "affordable", "report")))
+
+
+# -- what is read: keys, heads, curves, permissions --------------------------------------------------------------------------
+
+
+def _kept(spec: SignedFields) -> Heads | None:
+    """The earlier heads, if there are any."""
+    return None if spec.heads is None else Heads.from_json(read_text(Path(spec.heads), InvalidEntry))
+
+
+def _signed(spec: HeadsSpec) -> tuple[Path | None, SigningKey | None]:
+    """Where to write, and the key in a file, or else in the environment."""
+    output = None if spec.output is None else Path(spec.output)
+    out.require_targets({"--output": output}, spec.ledger)
+    held = os.environ.get(HEADS_KEY) if spec.sign is None else read_text(Path(spec.sign), InvalidEntry, "the key")
+    return output, SigningKey.from_pem(held) if held else None
+
+
+def _in_unit(spec: InitSpec) -> Budget:
+    """The (epsilon, delta) that is stated, adding up what order=, mostly= or only= says."""
+    budget, order, mostly, only = spec.budget, spec.order, spec.mostly, spec.only
+    stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
+    if order is not None:
+        number = order.replace(".", "", 1).isdigit()
+        return Budget(**stated, order=float(order) if number else order)  # Budget says what it takes
+    if only is not None:
+        return Budget(**stated, release=_curve_of(only))
+    if mostly is None:
+        return budget
+    if budget.form != "approximate":
+        raise InvalidRequest("mostly= chooses how (epsilon, delta) is added up: give epsilon= and delta=")
+    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=_curve_of(mostly))
+
+
+def _curve_of(argument: str) -> Curve:
+    """The curve that JSON, or the file of an @FILE, states: its own, or that of a mechanism."""
+    stated = _text_of(argument)
+    try:
+        kind = read_json(stated).get("kind")
+    except InvalidEntry as error:
+        raise InvalidRequest(f"{masked(argument)} states no curve ({error}): write what Curve.to_json gives, or @FILE") from None
+    if kind in CURVES.members():
+        return Curve.from_json(stated)
+    from dpselect import Mechanism  # knows every mechanism, which a ledger does without
+
+    return Mechanism.from_json(stated).curve
+
+
+def _mode(stated: str) -> int:
+    """Permissions that --mode states."""
+    if not re.fullmatch("0?[0-7]{3}", stated):
+        raise InvalidRequest(f"mode={stated[:20]!r} states no permissions: give three octal digits, 640 for example")
+    return int(stated, 8)
+
+
+def _text_of(argument: str) -> str:
+    """An argument, or what the file of an @FILE holds."""
+    return read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
 
 
 # -- charge, quota and affordable: charges for what runs elsewhere, what limits charges, what still fits -------------------
@@ -367,12 +385,12 @@ def _item(curve: str | None, mechanism: str | None) -> Any:
     if (curve is None) == (mechanism is None):
         raise dps.errors.InvalidRequest("give either --curve or --mechanism: what is charged")
     option, argument = ("--mechanism", mechanism or "") if curve is None else ("--curve", curve)
-    text = request.text_of(argument)
+    stated = _text_of(argument)
     try:
-        read_json(text)
+        read_json(stated)
     except InvalidEntry as error:
         raise dps.errors.InvalidRequest(f"{option}: {error}; pass what its to_json wrote, or @FILE") from None
-    return dps.Mechanism.from_json(text) if curve is None else Curve.from_json(text)
+    return dps.Mechanism.from_json(stated) if curve is None else Curve.from_json(stated)
 
 
 def _found(session: dps.Session, release: dps.Mechanism | Curve) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import pytest
 import typer.main
 
 from dpselect.cli import app
-from dpselect.cli.guard import CALLS
 
 # An argument of a function, `name=`: neither an option, nor part of a value, a path or a name of a file.
 ARGUMENT = re.compile(r"(?<![\w.'/\"@?&-])([a-z]+(?:_[a-z]+)*)=(?!=)")
@@ -51,8 +50,7 @@ def without(words: list[str], option: str, *, flag: bool) -> list[str]:
 def calls(path: str, command: Any) -> Iterator[list[str]]:
     """The command alone; a call without each of its options; and with each option's value wrong."""
     yield path.split()
-    examples = CALLS.get(path, CALLS.get(path.split()[0], ()))
-    usual = shlex.split(SHORT.get(path) or next((one for one in examples if one.startswith(path)), path))
+    usual = shlex.split(SHORT.get(path) or " ".join([path, *command.examples[:1]]))
     for option in command.params:
         name, flag = option.opts[0], getattr(option, "is_flag", False)
         if name.startswith("--") and name not in ("--help", "--debug", "--version"):
