@@ -245,14 +245,14 @@ def _rounds(budget: acc.Budget) -> Curves:
 
 
 FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
-    "calibrated": lambda budget: [calibrated(_stable(budget), budget).curve],
-    "fitted": lambda budget: [fitted("limited_domain", budget, REQUEST).curve],
-    "default_mechanism": lambda budget: [default_mechanism(budget, REQUEST).curve],
-    "default_choice": lambda budget: [default_choice(budget, REQUEST).mechanism.curve],
-    "default_mechanism of groups": lambda budget: [
+    "plan.calibrated": lambda budget: [calibrated(_stable(budget), budget).curve],
+    "plan.fitted": lambda budget: [fitted("limited_domain", budget, REQUEST).curve],
+    "plan.default_mechanism": lambda budget: [default_mechanism(budget, REQUEST).curve],
+    "plan.default_choice": lambda budget: [default_choice(budget, REQUEST).mechanism.curve],
+    "plan.default_mechanism of groups": lambda budget: [
         default_mechanism(budget, REQUEST, kind="limited_domain", max_groups_per_user=2, discover=True).curve
     ],
-    "default_choice of groups": lambda budget: [
+    "plan.default_choice of groups": lambda budget: [
         default_choice(budget, REQUEST, max_groups_per_user=2, discover=True).mechanism.curve
     ],
     "plan": _planned,
@@ -276,7 +276,7 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
 }
 
 
-_LONG = {"default_mechanism of groups", "plan of groups", "pate.plan_votes", "topk with counts"}
+_LONG = {"plan.default_mechanism of groups", "plan of groups", "pate.plan_votes", "topk with counts"}
 
 
 @pytest.mark.parametrize("door", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED])
@@ -292,6 +292,7 @@ def test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more(door: str) -
 
 # -- all doors ----------------------------------------------------------------------------------------------------------------
 
+_OF_LEDGERS = ["init", "charge", "quota", "commit", "release", "void", "show", "report", "verify", "heads", "export", "import"]
 # What commands charge and fit by: the doors above. The others spend nothing, or what the package of accounts holds to.
 COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},
@@ -303,16 +304,18 @@ COMMANDS: dict[str, set[str]] = {
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},
     **{f"continual {verb}": set() for verb in ("close", "show", "recharge")},  # of a horizon that is paid for
-    **{f"ledger {verb}": set() for verb in ("init", "charge", "quota", "commit", "release", "void", "show", "report")},
+    **{f"ledger {verb}": set() for verb in _OF_LEDGERS},
 }
 _ASKED = {"Session.require", "Session.affordable"}
 # They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon in test_horizon.py.
 _NO_DOOR = {
-    *("plan.Plan", "TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
+    *("plan.Plan", "plan.TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "pate.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
     *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.totals", "continual.Horizon"),
-    *(f"continual.Horizon.{name}" for name in ("key", "close", "released", "window", "periods_left", "left")),
+    *(f"continual.Horizon.{name}" for name in ("key", "close", "rehearse", "released", "window", "periods_left", "left")),
+    *(f"continual.{name}" for name in ("start", "close", "show", "recharge", "run")),  # what their commands do, above
+    "pate.label",
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
 }
 _WORDS = {"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "learn", "charge", "failure", "price"}
