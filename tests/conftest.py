@@ -20,6 +20,7 @@ import pytest
 from filelock import FileLock
 from hypothesis import settings
 from postgres_server import postgres as postgres
+from spread import evenly
 
 import accounting.curves.base
 import dpselect.mechanisms.base
@@ -131,6 +132,20 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     """What asks for a PostgreSQL server is slow: it takes seconds to start."""
     if "postgres" in getattr(item, "fixturenames", ()):
         item.add_marker(pytest.mark.slow)
+
+
+@pytest.hookimpl(tryfirst=True, specname="pytest_collection_modifyitems")
+def pytest_leave_a_few_cases_fast(items: list[pytest.Item]) -> None:
+    """Of the cases of a test that is marked `fast(count)` so many run always, from the first to the last; the others are slow."""
+    tests: dict[tuple[Any, str], list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("fast") and not item.get_closest_marker("slow"):
+            tests.setdefault((item.path, item.nodeid.partition("[")[0]), []).append(item)
+    for cases in tests.values():
+        always = evenly(len(cases), cases[0].get_closest_marker("fast").args[0])  # type: ignore[union-attr]
+        for place, item in enumerate(cases):
+            if place not in always:
+                item.add_marker(pytest.mark.slow)
 
 
 @pytest.hookimpl(trylast=True)

@@ -60,6 +60,7 @@ def test_powers(limit: float, factor: float, power: float) -> None:
         assert math.isclose(calibrate(family, budget), exact, rel_tol=1e-9)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
 @pytest.mark.parametrize("number", spread(range(len(RISING) + len(FALLING)), 2))
 def test_the_end_is_safe_and_tight(number: int, budget: Budget) -> None:

@@ -56,6 +56,7 @@ def test_a_copy_drops_what_was_computed() -> None:
     assert dps.Sensitivity(relation="replace_one").model_copy(update={"linf": 2.0}).range == 4.0
 
 
+@pytest.mark.fast(12)
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
 def test_caches_are_no_part_of_a_value(model: Any) -> None:
     """After it was used, a model equals a new one in value, hash, JSON and pickle, and composes with it."""

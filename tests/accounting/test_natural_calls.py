@@ -14,6 +14,7 @@ from accounting.convert.pld.compose import composable
 from dpselect.plan import calibrated
 
 
+@pytest.mark.fast(5)
 @pytest.mark.parametrize("loud", [1e3, 1e9])
 @pytest.mark.parametrize("count", [10])
 @pytest.mark.parametrize(

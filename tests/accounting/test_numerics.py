@@ -49,6 +49,7 @@ def members(size: float) -> list[acc.Curve]:
 CASES = [(curve, size) for size in SIZES for curve in members(size)]
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("curve", "size"), spread(CASES, 5), ids=lambda value: repr(value)[:60])
 def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> None:
     """For every count and delta epsilon is finite, never negative, and grows with the count and as delta shrinks."""
@@ -59,6 +60,7 @@ def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> 
     assert np.all(table[0] <= curve.core_epsilon)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     "curve", spread([curve for size in (1e-9, 1e-3, 0.1) for curve in members(size)], 4), ids=lambda c: repr(c)[:60]
 )

@@ -71,6 +71,7 @@ def charged(folder: Path, budget: acc.Budget, mechanism: dps.Mechanism) -> tuple
     raise AssertionError("nothing is refused")
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize(
     ("kind", "budget"), [*((kind, APPROXIMATE) for kind in DEFAULTS), *(("limited_domain", budget) for budget in BUDGETS[1:])]
 )

@@ -183,6 +183,7 @@ def test_values_stay_read_only() -> None:
         scores.values.setflags(write=True)
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("count", [1, 7, 400])
 @pytest.mark.parametrize("levels", [1, 2, 50, 10**6])
 def test_the_highest_of_many_are_found_whatever_is_tied(count: int, levels: int) -> None:

@@ -116,6 +116,7 @@ def test_each_limit_misses_half_as_often_as_the_statement(confidence: float) -> 
 CONFIDENCE = 1 - 1e-6
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     "form", [float, np.float64, lambda value: [float(value)], lambda value: np.array([value]), lambda value: [np.float64(value)]]
 )

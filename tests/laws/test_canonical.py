@@ -102,6 +102,7 @@ def test_block_sizes_are_sums_of_class_sizes(gamma: float) -> None:
             assert high - low < 1e-6
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("noise", ["gumbel", *OTHERS])
 @pytest.mark.parametrize("top_set", ["tied", "gap"])
 def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:

@@ -74,6 +74,7 @@ def moved(mechanism: dps.ContinualTopK, items: int) -> np.ndarray:
     return squares
 
 
+@pytest.mark.fast(5)
 @pytest.mark.parametrize(("count", "window"), COUNTS)
 @pytest.mark.parametrize(
     "users",
@@ -313,6 +314,7 @@ def test_an_adversary_who_reads_the_answers_gains_nothing(count: str, scale: flo
         assert _apart(with_user, without, 0.2) > acc.GaussianDP(mu=0.95 * mechanism.strategy.norm / scale).delta(0.2)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("scale", [0.7, 1.5])
 @pytest.mark.parametrize("others", [(0, 0), (0, 1), (1, 1)], ids=["lone", "lone, then shared", "shared"])
 def test_one_item_of_an_unknown_domain(scale: float, others: tuple[int, int]) -> None:
@@ -481,6 +483,7 @@ def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | N
         assert dict(zip(names, (found.weights / each).round().astype(int).tolist(), strict=True)) == expected
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("count", "window"), COUNTS[1:])
 def test_pairs_of_users_who_have_used_their_cells_are_forgotten(
     count: str, window: int | None, monkeypatch: pytest.MonkeyPatch
@@ -628,6 +631,7 @@ def test_means_pass_lone_items_with_the_chance_that_is_charged(relation: Any, sc
         assert passes(more[0] / norm_, scale * deviations_of_means(release)[0] / norm_, weights) > 0.99 * share
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("scale", spread([0.7, 1.5], 1))
 @pytest.mark.parametrize("user", [(1, 1), (1, 0), (0, 1)], ids=["both", "first", "second"])
 @pytest.mark.parametrize("others", [(0, 0), (0, 1), (1, 0)], ids=["lone", "lone, then shared", "shared, then not"])

@@ -213,6 +213,7 @@ def test_composition_algebra(curves: list[acc.Curve], count: int) -> None:
     assert hash(a + b) == hash(b + a)
 
 
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("curve", [c for c in CURVES if c.delta0 < 1e-5], ids=str)
 @pytest.mark.parametrize("delta", spread([1e-5, 1e-3, 0.1], 1))
 @pytest.mark.filterwarnings("ignore::accounting.errors.GridEdgeWarning")

@@ -57,6 +57,7 @@ def test_scores_further_apart_than_any_float_keep_their_distance(name: str, case
         assert top_k_rows(RankingProblem(values[None], noise, scale, k, source))[0].tolist() == expected
 
 
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("values", VECTORS)
 @pytest.mark.parametrize("epsilon", [1e-308, 1e-300, 1e300, 1.7e308])
 def test_canonical_and_joint_draws_end_at_any_scale(values: Any, epsilon: float) -> None:

@@ -41,6 +41,7 @@ def losses(mechanism: dps.mechanisms.JointQuantiles, data: list[int]) -> np.ndar
     return np.array([int(loss) for loss in found])
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("quantiles", SEVERAL)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_the_range_is_exact(quantiles: Any, relation: str) -> None:

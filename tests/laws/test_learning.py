@@ -206,6 +206,7 @@ def test_first_answers_of_any_size_have_a_price(first: acc.Curve) -> None:
     assert curve.epsilon(1e-6) <= (first.core_epsilon + acc.GaussianDP(mu=0.2).epsilon(1e-6)) * (1 + 1e-9)
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.4, 0.47371, 3.7, 3.8])
 def test_delta_falls_and_is_the_inverse_of_epsilon(epsilon: float) -> None:
     """Among options that differ much, some of which epsilon is beyond."""
@@ -335,6 +336,7 @@ BUDGETS = [
 ]
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("candidates", [None, 500])
 @pytest.mark.parametrize("releases", [1, pytest.param(5, marks=pytest.mark.slow)])
@@ -367,6 +369,7 @@ def test_counts_of_public_items_leave_room_for_learning(epsilon: float, relation
     assert 0.99 * epsilon < budget.cost(informed.item.curve) <= epsilon
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 def test_what_may_be_chosen_is_what_was_paid_for(budget: acc.Budget) -> None:
     """The curve of every choice is at most the dearest of the options, at every order and at every epsilon."""

@@ -118,6 +118,7 @@ def test_a_share_of_another_currency_goes_by_delta() -> None:
     assert BudgetShare.of(acc.Budget(epsilon=2.0), 1, acc.Budget(epsilon=1.0)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("candidates", [None, pytest.param(50, marks=pytest.mark.slow)])
 def test_counts_fit_a_share_of_a_budget_that_adds_up_pure_epsilons(candidates: int | None) -> None:
     """The ledger asks for laplace noise where the release alone would take gaussian: users are then clipped in the l1 norm."""

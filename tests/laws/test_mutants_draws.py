@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_mutants_laws import LAWS, LIPSCHITZ
+from noise_laws import NOISE_LAWS
+from test_mutants_laws import LIPSCHITZ
 
 import dpselect as dps
 from dpselect.mechanisms import canonical, joint
@@ -52,7 +53,7 @@ def drawn(mechanism: dps.Mechanism, values: list[int]) -> None:
 DRAWN = [
     *(
         kind(noise=noise, scale=0.7, candidates=3)
-        for noise in LAWS
+        for noise in NOISE_LAWS
         for kind in (dps.ReportNoisyMax, partial(dps.OneshotTopK, k=2), partial(dps.PeelingTopK, k=2))
     ),
     dps.OneshotTopK(k=2, noise="laplace", scale=0.7, candidates=3, value_scale=0.7),
@@ -90,7 +91,7 @@ def test_a_gap_is_tested_with_the_configured_noise(noise: Any, relation: Any, mo
     assert len(calls) == len(levels) == 2
     assert all((law, scale) == (noise, 2.5) for law, scale, _ in calls)
     assert all(set(values.tolist()) == {4.0 if relation == "add_remove" else 3.0} for *_, values in calls)
-    assert levels == pytest.approx([2.5 * LAWS[noise].isf(0.01)] * 2, rel=1e-13)
+    assert levels == pytest.approx([2.5 * NOISE_LAWS[noise].scipy.isf(0.01)] * 2, rel=1e-13)
 
 
 @pytest.mark.parametrize(("l0", "touched"), [(None, 2), (1, 1)])

@@ -111,6 +111,7 @@ def on_distances(mechanism: Any) -> list[str]:
     return broken
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("plant", [None, half_test_noise, no_threshold_noise, no_union_bound, delta_of_one_tail_only])
 @pytest.mark.parametrize(("long", "short"), LISTS, ids=["first_stable", "online_stable_queries"])
 def test_stable_queries(long: Any, short: Any, plant: Plant | None, monkeypatch: Patch) -> None:
@@ -225,6 +226,7 @@ def no_ergodicity(patch: Patch) -> None:
     patch.setattr(SpectralTopK, "scale", scale)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("plant", [None, largest_change_priced, a_twentieth_less, no_ergodicity])
 def test_spectral_top_k(plant: Plant | None, monkeypatch: Patch) -> None:
     """Too little noise shows in the exact law of the set."""

@@ -191,6 +191,7 @@ BUGS = [
 ]
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(("bug", "mechanism", "box"), spread(BUGS, 5), ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_planted_bug_is_caught(bug: Any, mechanism: dps.Mechanism, box: Box, monkeypatch: Patch) -> None:
     """The exact law of the mechanism with the bug breaks the mechanism's own curve."""

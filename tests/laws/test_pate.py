@@ -64,6 +64,7 @@ def mechanisms(labels: int, unit: Unit, relation: acc.arguments.Relation) -> lis
     ]
 
 
+@pytest.mark.fast(10)
 @pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize("labels", [2, 3])
 @pytest.mark.parametrize("place", spread(range(13), 7))

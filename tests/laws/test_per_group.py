@@ -101,6 +101,7 @@ REPLACED: list[dps.Mechanism] = [
 ]
 
 
+@pytest.mark.fast(7)
 @pytest.mark.parametrize("select", REPLACED, ids=lambda one: f"{one.kind}-{getattr(one, 'noise', '')}")
 def test_a_replaced_user_costs_half_where_shares_are_uniform(select: dps.Mechanism) -> None:
     """W8, G = 1, exactly: one group that sees both users, and two that see one each, on all small counts, both ways round."""

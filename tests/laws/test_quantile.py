@@ -36,6 +36,7 @@ def grid(q: float, relation: Any) -> dps.mechanisms.Quantile:
     return dps.mechanisms.Quantile(q=q, low=0, high=3, step=1, relation=relation)
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("q", SHARES)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_the_sensitivity_is_exact(q: float, relation: str) -> None:
@@ -46,6 +47,7 @@ def test_the_sensitivity_is_exact(q: float, relation: str) -> None:
     assert max(np.ptp(change) for change in changes) == quantile.sensitivity.range
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("q", SHARES)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("member", [dps.ExponentialMechanism, dps.PermuteAndFlip])

@@ -92,6 +92,7 @@ def test_the_law_of_the_release_is_a_law(law: Any, scores: list[int]) -> None:
         assert chances(law, 4000) @ x**number == pytest.approx(power_series(law, np.array([x]))[0], abs=1e-12)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_pair_is_told_apart_beyond_the_curve(law: Any) -> None:
     """Exact Renyi, hockey-stick and pure divergences of hundreds of pairs stay within the curve of their own exact base."""

@@ -72,6 +72,7 @@ def price(mechanism: Any) -> float:
     return math.sqrt(2 * (mechanism.curve.rho - mechanism.mechanism.curve.rho))
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize(("noise", "clip"), [("gaussian", 1.0), ("gaussian", 1.41), ("laplace", 1.0), ("laplace", 2.5)])
 def test_no_user_moves_the_counts_further_than_is_paid_for(noise: str, clip: float, relation: str) -> None:

@@ -100,6 +100,7 @@ def _known_threshold(shift: float, c: int, place: float, order: float, queries: 
     return math.log(moments[-1]) / (order - 1)
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize(("epsilon2", "c"), [(1.0, 1), (0.5, 5), (3.0, 20), (1.0, 100)])
 @pytest.mark.parametrize("order", [1.5, 2.0, 8.0])
 def test_what_many_answers_add_is_attained(epsilon2: float, c: int, order: float) -> None:

@@ -44,6 +44,7 @@ ANSWERED: list[FirstStable | OnlineStableQueries] = [
 ]
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("mechanism", ANSWERED, ids=str)
 def test_the_guarantee_includes_the_true_answers(mechanism: FirstStable | OnlineStableQueries) -> None:
     """Theorems V4 and V5: released queries together with their exact answers stay within the curve, in random small worlds."""
@@ -137,6 +138,7 @@ def test_every_pick_of_a_larger_stable_set_is_paid_for(k: int) -> None:
     assert picks == pytest.approx(0.5 * k, rel=1e-12)
 
 
+@pytest.mark.fast(10)
 @pytest.mark.parametrize("mechanism", UNKNOWN, ids=str)
 @pytest.mark.parametrize("domain", ["public", "observed"])
 @pytest.mark.parametrize("head", [(9, 4, 2), (3, 3, 1), (2, 2, 2), (8, 1, 1), (1, 0, 0)])

@@ -108,6 +108,7 @@ PROOFS = [
 ]
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize(("mechanism", "domain"), PROOFS, ids=str)
 def test_outside_the_bad_event_the_renyi_curve_holds(mechanism: StableTopK, domain: Domain) -> None:
     """Theorem S5 step by step: changed sets pass with probability failure_delta at most; without them the core curve holds."""
@@ -139,6 +140,7 @@ def test_the_curve_covers_the_size_that_is_hidden(mechanism: StableTopK, domain:
 # -- what may influence a release -------------------------------------------------------------------------------------
 
 
+@pytest.mark.fast(20)
 @pytest.mark.parametrize("mechanism", UNKNOWN, ids=str)
 @pytest.mark.parametrize("domain", DOMAINS)
 @pytest.mark.parametrize("head", [(7, 4, 2), (3, 3, 1), (2, 2, 2), (5, 1, 1), (1, 0, 0)])

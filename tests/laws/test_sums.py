@@ -39,6 +39,7 @@ def changes(low: float, high: float, limit: int, relation: str) -> Iterator[Vect
             yield tuple(x - y for x, y in zip(one, other, strict=True))
 
 
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("limit", [1, 2])
 @pytest.mark.parametrize(("low", "high"), [(0.0, 50.0), (-50.0, 50.0), (-7.5, 24.0), (-0.3, 0.1)])

@@ -39,6 +39,7 @@ PLANS = [
 ]
 
 
+@pytest.mark.fast(8)
 @pytest.mark.parametrize(("curve", "event"), spread(PLANS, 4), ids=lambda value: repr(value)[:50])
 @pytest.mark.parametrize("delta", [1e-2, 1e-6, 1e-9])
 @pytest.mark.parametrize("accountant", [rdp.RdpAccountant, pld.PLDAccountant])

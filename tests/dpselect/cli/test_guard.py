@@ -50,6 +50,7 @@ def test_an_error_of_the_system_is_told_by_its_number(ask: Any, failing: Any) ->
     assert "4711" not in result.output
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("error", [ValueError("a defect"), EventLogError("the column is missing"), KeyboardInterrupt()], ids=repr)
 def test_notes_of_others_are_not_shown(ask: Any, failing: Any, error: BaseException) -> None:
     """A library may add a row to whatever passes through it: of notes only those that the commands add are told."""

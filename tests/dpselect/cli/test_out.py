@@ -45,6 +45,7 @@ def _commands(store: Path, target: Path) -> list[tuple[object, ...]]:
     ]
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("number", range(5))
 def test_a_file_that_is_there_stays(run: Run, store: Path, tmp_path: Path, number: int) -> None:
     """The ledger itself, any other file and a link that leads nowhere are refused with status 2 and stay as they are."""

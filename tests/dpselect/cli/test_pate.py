@@ -404,6 +404,7 @@ def _reseal(path: Path, **changes: object) -> None:
     path.write_text(f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n")
 
 
+@pytest.mark.fast(5)
 @pytest.mark.parametrize(
     ("name", "changes"),
     [

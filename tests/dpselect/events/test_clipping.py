@@ -41,6 +41,7 @@ def clipped(log: list[Event], clip: float, norm: str, limit: int | None = None, 
     return dict(sums)
 
 
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("norm", ["l1", "l2"])
 @pytest.mark.parametrize("limit", [None, 1, 7, 1000])
 @pytest.mark.parametrize("buckets", [1, 5])

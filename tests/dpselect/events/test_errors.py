@@ -54,6 +54,7 @@ def written(folder: Path, name: str, data: str | bytes) -> Path:
     return path
 
 
+@pytest.mark.fast(20)
 @pytest.mark.parametrize(
     ("name", "data", "words"),
     [
@@ -158,6 +159,7 @@ def test_names_cannot_smuggle_sql(tmp_path: Path) -> None:
     refused(tmp_path / "b.parquet", "its columns are", user='" OR 1')
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("values", [[1.5], [True], [[[1]]], [{"a": 1}], [b"x"], pd.to_datetime(["2020-01-01"])])
 def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
     """Fractions, booleans, nested values, bytes and times are refused as users and as items, in files and in tables."""
@@ -210,6 +212,7 @@ def test_json_that_python_cannot_hold(tmp_path: Path, unused: str, first: str) -
 NAMES = ["User", "user", "user_1", "user_2"]
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_exact(tmp_path: Path, name: str) -> None:
     """Names that differ in letter case, or that the engine would make up for such, are kept apart in every form of a log."""

@@ -106,6 +106,7 @@ _WRITTEN = [str(number) for number in (*range(12), -3, 2**63 - 1, -(2**63), 10**
 _OTHER = ["007", "-0", "+7", " 7", "7 ", "7.0", "1e2", "1_0", str(2**63), "٣", "seven"]
 
 
+@pytest.mark.fast(10)
 @pytest.mark.parametrize("suffix", [".csv", ".tsv"])
 @pytest.mark.parametrize("last", [None, *((word, "7") for word in _OTHER), ("7", "007"), ("seven", "seven")])
 def test_labels_of_text_compare_by_their_exact_text(last: tuple[str, str] | None, suffix: str, tmp_path: Path) -> None:

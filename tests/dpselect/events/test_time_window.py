@@ -98,6 +98,7 @@ def test_an_empty_window_is_released_as_any_other(form: str, tmp_path: Path) -> 
         assert not held.scores([7, 8])._table.histogram()[0].any()
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("held", [False, True])
 @pytest.mark.parametrize(
     ("rows", "options", "words"),

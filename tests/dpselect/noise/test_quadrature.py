@@ -113,6 +113,7 @@ def random_scores(seed: int, m: int, spread: float) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=m) * spread
 
 
+@pytest.mark.fast(40)
 @pytest.mark.parametrize("spread", [0.0, 0.3, 4.0, 40.0, 1000.0])
 @pytest.mark.parametrize("m", [2, 3, 4, 7])
 def test_totals_are_one(name, m, spread):

@@ -62,6 +62,7 @@ def test_other_mechanisms_are_refused_in_words(kind: str) -> None:
         fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), request(kind))
 
 
+@pytest.mark.fast(8)
 @pytest.mark.parametrize(("kind", "budget"), spread([(kind, budget) for kind in KINDS for budget in BUDGETS], 20), ids=str)
 def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
     """The mechanism costs what the budget allows to one part in 10^4, never more; one that can fail needs a delta."""
@@ -75,6 +76,7 @@ def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
     assert budget.cost(curve) >= budget.limit * (1 - 1e-4)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("k", "arguments", "kind", "clip"),
     [

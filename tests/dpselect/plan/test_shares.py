@@ -24,6 +24,7 @@ def test_learning_costs_the_epsilon_that_it_states(relation: acc.arguments.Relat
     assert 0.03 * (1 - 1e-9) <= curve.pure_epsilon <= 0.03
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("groups", [{}, {"max_groups_per_user": 2, "groups": 4}], ids=str)
 def test_a_share_for_learning_is_the_epsilon_that_learning_costs(budget: acc.Budget, groups: dict[str, Any]) -> None:

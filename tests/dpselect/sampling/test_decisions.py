@@ -55,6 +55,7 @@ def test_a_wide_enclosure_draws_until_it_is_narrow() -> None:
     assert max(asked) >= 300
 
 
+@pytest.mark.fast(12)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("level", [-3.0, 0.0, 0.7, 6.0, 25.0])
 def test_exceeding_a_level_has_the_chance_of_the_tail(name: str, level: float) -> None:

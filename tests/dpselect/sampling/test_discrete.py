@@ -55,6 +55,7 @@ def test_words_of_ones_end() -> None:
     assert 64 < count < 200
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(("size", "level"), [(1000, 2), (1000, 5), (1000, 6), (5000, 7), (70, 10)])
 def test_each_trial_succeeds_with_its_probability(size: int, level: int) -> None:
     """Over 3,000 runs: distinct places below the size, each as often as any other, in all as often as they should."""

@@ -53,6 +53,7 @@ def _cases(seed: int, count: int) -> Iterator[tuple[np.ndarray, float, int]]:
         yield values, (5e-324 * 3 if rng.integers(9) == 0 else scale), int(rng.integers(1, size + 1))
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_every_precision_gives_the_answer_of_the_slow_reference(name: str) -> None:
     """For the same bits the float path, a widened one and one that knows nothing agree with an all-Arb sort; 1,800 cases."""

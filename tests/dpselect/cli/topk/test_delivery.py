@@ -174,6 +174,7 @@ def test_a_file_that_cannot_be_written_leaves_the_print(
     assert steps(tmp_path) == ["charge", "release"]
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), ValueError("user alice"), OSError(28, "full")])
 def test_an_interruption_says_what_was_charged(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException

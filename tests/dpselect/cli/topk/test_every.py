@@ -202,6 +202,7 @@ def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
     assert states(done) == ["released"] * 2
 
 
+@pytest.mark.fast(6)
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
