@@ -387,7 +387,7 @@ def _known(source: Any, **columns: str) -> int | None:
         return staging.rows(opened, reading.given(source)).complete
 
 
-@pytest.mark.fast(1)
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("missing", [(), ("u",), ("i",), ("u", "i")])
 def test_what_a_file_says_of_its_nulls_changes_no_count(missing: tuple[str, ...], tmp_path: Path) -> None:
     random_ = random.Random(3)
