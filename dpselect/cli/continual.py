@@ -91,17 +91,22 @@ def _values(told: dict[str, Any], place: int) -> list[str]:
     rows = told["table"][before : before + len(told["released"][place]["selection"]["labels"] or ())]
     if not rows or "score" in rows[0]:
         return [f"score {row['score']:.1f}" for row in rows]
-    return [f"{row['users']:,.0f} users ({math.floor(row['low']):,} to {math.ceil(row['high']):,})" for row in rows]
+    return [f"{row['users']:,.0f} users ({_ends(row['low'], row['high'])})" for row in rows]
+
+
+def _ends(low: float, high: float | None) -> str:
+    """An interval of numbers of users, rounded outward; the low end alone, where users count in part."""
+    return f"at least {math.floor(low):,}" if high is None else f"{math.floor(low):,} to {math.ceil(high):,}"
 
 
 def _counted(told: dict[str, Any]) -> str:
     """What a value is, in words."""
-    users = told["mechanism"]["users"]
-    if users["exponent"] != 0:
+    if told["intervals"] is None:
         return "scores: sums of their weights, which fall; they do not estimate a number of users"
+    users = told["mechanism"]["users"]
     most = users["per_period"]
     cut = f"{users['cells']:,} items" + ("" if most is None else f", {most:,} in a period,")
-    return f"numbers of users, of whom each counts for at most {cut} chosen at random: at least so many, but for the noise (95 %)"
+    return f"numbers of users, of whom each counts for at most {cut} chosen at random; {told['intervals']['in_words']}"
 
 
 def _as_text(told: dict[str, Any]) -> RenderableType:

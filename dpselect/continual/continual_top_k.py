@@ -395,11 +395,19 @@ class ContinualTopK(Mechanism):
         """(periods,) standard deviations of the released scores, in weights."""
         return self.scale * self.strategy.deviations
 
+    @property
+    def in_part(self) -> bool:
+        """Whether a user may count for fewer cells than the user has, so that scores are at most those of all users (T10)."""
+        most, each = self.candidates, self.users.per_period
+        repeated = self.periods if self.count == "period" else 1
+        whole = most is not None and (each is None or most <= each) and most * repeated <= self.users.cells
+        return self.count == "window" or not whole
+
     def margins(self, confidence: float = 0.95) -> Floats:
         """(periods,) half the width of an interval around a released score, in weights, for the noise alone.
 
-        What a score counts, users' cells under the bound, lies within with this chance, for one item in one period. Where `users`
-        are cut, more users than that hold the item.
+        What a score counts, users' cells under the bound, lies within with this chance, for one item in one period. Where users
+        count `in_part`, more users than that may hold the item, and the low end alone is one of their number.
         """
         return self.deviations * NormalDist().inv_cdf((1 + confidence) / 2) + self._rounding(self.strategy.estimator)
 

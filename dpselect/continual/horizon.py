@@ -195,7 +195,8 @@ def records(
     """What was released as rows of one table: period, the group, rank, item, and `users` with `low` and `high`, or a `score`.
 
     `users` where all cells of users weigh the same: an estimate of how many have the item, but for those with more items than
-    count, and an interval around it of 95 % for the noise (Theorem T10). A `score` is a sum of weights, and counts nothing.
+    count, and an interval around it of 95 % for the noise (Theorem T10); where users count in part, at least `low` of them, and
+    `high` is None. A `score` is a sum of weights, and counts nothing.
 
     Args:
         names: of the periods, the first one first; None for their numbers.
@@ -212,7 +213,8 @@ def records(
             if unit is None:
                 rows.append(row | {"score": value})
             else:
-                rows.append(row | {"users": value * unit, "low": (value - margin) * unit, "high": (value + margin) * unit})
+                high = None if mechanism.in_part else (value + margin) * unit
+                rows.append(row | {"users": value * unit, "low": (value - margin) * unit, "high": high})
     return rows
 
 

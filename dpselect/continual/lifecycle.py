@@ -20,7 +20,7 @@ from dpselect.continual.state import State
 from dpselect.errors import HorizonError
 from dpselect.release.answer import DryRun
 from dpselect.release.run import Payer, session_of
-from dpselect.release.series import HorizonAnswer, HorizonOfLog, counted_users, dry_close
+from dpselect.release.series import HorizonAnswer, HorizonOfLog, cells_listed, counted_users, dry_close
 from dpselect.spec.base import keywords
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
 
@@ -43,6 +43,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
     settings: dict[str, Any] = {name: getattr(spec, name) for name in ("k", "periods", "count", "window", "relation")}
     bound: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
     settings |= {"users": counted_users(settings, spec.users, **bound), "grouped": spec.grouped}
+    settings["candidates"] = cells_listed(domain, groups)
     mechanism = ContinualTopK.fitted(spec.budget, unknown=domain is None, **settings)
     with _horizon(spec, mechanism, domain=domain, groups=groups, dry_run=spec.dry_run) as horizon:
         return _dry(mechanism, spec, reads=False) if spec.dry_run else _kept(HorizonAnswer.of(horizon, ()), spec)
@@ -110,6 +111,7 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     spec = ContinualSpec(**asked)
     domain, reading = spec.catalogue(), spec.reading()
     settings: dict[str, Any] = {name: getattr(spec, name) for name in ("k", "periods", "count", "window", "relation")}
+    settings["candidates"] = cells_listed(domain, reading.groups)
     about: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
     about |= {"clip": spec.users, "unknown": domain is None, "partial_last": spec.partial_last}
     horizon = HorizonOfLog(reading, spec.every or "day", spec.budget, settings, **about)

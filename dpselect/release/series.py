@@ -460,6 +460,7 @@ class HorizonAnswer(_OfPeriods):
             "guarantee": {**guarantee(stated), "covers": "all periods of the horizon together"},
             "budget": self.left,
             "mechanism": json.loads(mechanism.to_json()),
+            "intervals": self._intervals,
             "released": [
                 {
                     "period": one.number,
@@ -471,6 +472,16 @@ class HorizonAnswer(_OfPeriods):
             ],
             "table": self.rows,
         }
+
+    @property
+    def _intervals(self) -> dict[str, Any] | None:
+        """How the ends in `rows` hold; None where scores count nothing."""
+        if self.mechanism.users.unit is None:
+            return None
+        part = self.mechanism.in_part
+        ends = "the low ends are of users, at least so many: " if part else ""
+        holds = "each holds with 95 % for the noise, where it was not that item's own noise of the period that chose it"
+        return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
 
     def write(self, path: Path) -> None:
         """To a new private file: a table as .csv or .parquet, else all as JSON."""
@@ -568,6 +579,11 @@ class HorizonOfLog:
             return HorizonAnswer.of(horizon, horizon.released()[: len(names)], names=names, group=group)
 
 
+def cells_listed(domain: Sequence[Label] | None, groups: Sequence[Label] | None) -> int | None:
+    """How many items a public list names, in all listed groups; None without a list."""
+    return None if domain is None else len(domain) * (1 if groups is None else len(groups))
+
+
 def counted_users(settings: dict[str, Any], clip: HorizonClip, *, with_counts: bool, items_per_period: int | None) -> HorizonClip:
     """What a user may contribute: `clip`, or equal weights whose scores count users."""
     if not with_counts:
@@ -655,6 +671,7 @@ def _of_log(question: Question) -> HorizonOfLog:
         raise InvalidRequest("engine= is not for a horizon, which counts in memory: leave it out")
     settings = {
         "k": question.k,
+        "candidates": cells_listed(question.domain, question.reading.groups),
         "periods": None,
         "count": spec.count or "period",
         "window": spec.window,

@@ -18,6 +18,7 @@ from dpselect.sensitivity import Norm
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 LOGS = ["gowalla", "nyc", "tky"]
+OVER_TIME = {"films": "movietweetings100k.parquet", "messages": "collegemsg.parquet"}
 Numbers = NDArray[np.int64]
 _UNIT = 2**20  # weights are whole multiples of 1 / _UNIT, as `events.read` counts them
 
@@ -74,6 +75,12 @@ class Log:
         users = np.concatenate([self.users[self.starts[item] : self.starts[item + 1]] for item in items])
         place = np.repeat(np.arange(len(items)), self.counts[list(items)])
         return np.bincount(place, _weights(np.bincount(users, minlength=self.people), clip, "l2")[users], len(items)) / _UNIT
+
+    def counted(self, items: Sequence[int], clip: float) -> tuple[dps.Scores, float]:
+        """What a second look that counts gives for these items: their clipped counts, and what the clip takes from all of them."""
+        seen = self.within(items, clip)
+        bounds = dps.Sensitivity.of_clipped(clip)
+        return dps.Scores(seen, labels=list(items), sensitivity=bounds), float(self.counts[list(items)].sum() - seen.sum())
 
     def weighed(self, items: Numbers, numbers: Numbers, norm: float, limit: int | None) -> Numbers:
         """What `Pairs.weighed` gives, up to roundings: sums of what users spend on these items, in units of 2^-20."""
@@ -138,11 +145,11 @@ def _weights(loads: Numbers, clip: float, norm: Norm) -> NDArray[np.float64]:
 
 @cache
 def load(name: str, user: str = "user_id", item: str = "item_id") -> Log:
-    """gowalla, nyc or tky of ../shared/data; a made-up log, zipf:EXPONENT,ITEMS,USERS,MOST; or a Parquet or CSV file."""
+    """A log of ../shared/data (`LOGS`, `OVER_TIME`); a made-up log, zipf:EXPONENT,ITEMS,USERS,MOST; or a Parquet or CSV file."""
     if name.startswith("zipf:"):
         return made_up(name, *map(float, name.removeprefix("zipf:").split(",")))
-    if name in LOGS:
-        user, item = "user_id", "item_id"
+    if name in LOGS or name in OVER_TIME:
+        user, item = ("user", "item") if name in OVER_TIME else ("user_id", "item_id")
     table = _table(name, user, item)
     return Log(name, *(_codes(table[column]) for column in (user, item)))
 
@@ -157,6 +164,8 @@ def _table(name: str, user: str, item: str) -> pa.Table:
     if name in ("nyc", "tky"):
         table = pq.read_table(DATA / "foursquare" / "foursquare_nyc_tky_pairs_reconstructed.parquet")
         return table.filter(np.asarray(table["city"]) == ("nyc", "tky").index(name))
+    if name in OVER_TIME:
+        return pq.read_table(DATA / "times" / OVER_TIME[name], columns=[user, item])
     table = pq.read_table(name, columns=[user, item]) if Path(name).suffix == ".parquet" else pa.csv.read_csv(name)
     return table.select([user, item]).drop_null()
 

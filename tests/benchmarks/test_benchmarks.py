@@ -16,6 +16,7 @@ from dpselect.mechanisms import members
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SMALL = {
+    "counts": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 2",
     "continual": "--scale 2000 --releases 2",
     "accounting": "--calibration --rounds 20 --runs 1",
     "events": "--events 20000 --items 1000 --tasks clipped --group-events 10000 --groups 20 --group-items 50",

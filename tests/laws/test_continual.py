@@ -825,6 +825,28 @@ def test_scores_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
     assert dps.continual.HorizonClip().unit is None
 
 
+@pytest.mark.parametrize(
+    ("settings", "whole"),
+    [
+        ({"candidates": 3, "delta": None, "users": dps.continual.HorizonClip.counting(4, 3)}, True),
+        ({"candidates": 3, "delta": None, "users": dps.continual.HorizonClip.counting(4, 2)}, False),
+        ({"candidates": 3, "delta": None, "users": dps.continual.HorizonClip(exponent=0.0, cells=11)}, False),
+        ({"users": dps.continual.HorizonClip.counting(4, 3)}, False),
+        ({"count": "running", "candidates": 9, "delta": None, "users": dps.continual.HorizonClip(exponent=0.0, cells=9)}, True),
+        ({"count": "running", "candidates": 10, "delta": None, "users": dps.continual.HorizonClip(exponent=0.0, cells=9)}, False),
+        ({"count": "window", "window": 2, "candidates": 1, "delta": None, "users": dps.continual.HorizonClip.counting(4, 3)}, False),
+    ],
+)
+def test_a_high_end_is_stated_where_every_cell_of_a_user_counts(settings: Any, whole: bool) -> None:
+    """T10: a user of all items of a short public list counts in full; otherwise a number is a low end, "at least"."""
+    mechanism = dps.ContinualTopK(**{"k": 1, "periods": 4, "scale": 2.0, "delta": 1e-6, **settings})
+    shown = horizon.Period(2, dps.Selection(ordered=True, labels=("a",), values=(40.0,)))
+    (row,) = horizon.records(mechanism, [shown])
+    assert row["users"] - row["low"] == pytest.approx(mechanism.margins()[1] * (mechanism.users.unit or 0))
+    assert mechanism.in_part != whole
+    assert (row["high"] == pytest.approx(2 * row["users"] - row["low"])) if whole else (row["high"] is None)
+
+
 def test_no_user_counts_for_more_cells_of_a_period_than_are_allowed() -> None:
     """T10: with two cells in a period, a user with five counts for two, chosen by coins; the next period has its own two."""
     mechanism = of("period", None, users=dps.continual.HorizonClip.counting(4, 2))

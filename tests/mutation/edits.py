@@ -1819,4 +1819,10 @@ EDITS = [
         "return mechanism.most_lost > 10",
         "tests/dpselect/plan/test_counts.py::test_users_who_count_in_part_are_at_least_so_many",
     ),
+    Edit(
+        CONTINUAL,
+        "most * repeated <= self.users.cells",
+        "most <= self.users.cells",
+        f"{HORIZON}::test_a_high_end_is_stated_where_every_cell_of_a_user_counts",
+    ),
 ]
