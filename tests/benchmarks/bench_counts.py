@@ -89,7 +89,14 @@ def main() -> None:
     shares = [(name, ">7.3f") for name in ("holds", "narrow")]
     recalls = [(name, ">8.3f") for name in ("recall", "without")]
     lines = Table(
-        ("log", "24"), ("k", ">4"), ("epsilon", ">7g"), ("items", ">6,"), *shares, ("width", ">6.0f"), ("short", ">6.2f"), *recalls
+        ("log", "24"),
+        ("k", ">4"),
+        ("epsilon", ">7g"),
+        ("items", ">6,"),
+        *shares,
+        ("width", ">6.0f"),
+        ("short", ">6.2f"),
+        *recalls,
     )
     for name, k, epsilon in product(asked, "logs", "k", "epsilon"):
         found = measured(load(name), k, acc.Budget(epsilon=epsilon, delta=asked.delta), asked.draws)

@@ -318,7 +318,9 @@ def varied(cell: Cell, draws: int) -> list[float]:
     for name, value in VARIED.values():
         with mock.patch.object(profiles if name == "EXPONENTS" else default, name, value):
             other = default_choice(cell.budget, cell.request, profile=crowd)
-        recalls = [0.0, 0.0] if other == usual else [cell.recall(chosen_as_read(cell, one), draws, 3)[0] for one in (other, usual)]
+        recalls = (
+            [0.0, 0.0] if other == usual else [cell.recall(chosen_as_read(cell, one), draws, 3)[0] for one in (other, usual)]
+        )
         more.append(recalls[0] - recalls[1])
     return more
 

@@ -834,7 +834,10 @@ def test_scores_of_a_stationary_log_are_stationary_numbers_of_users() -> None:
         ({"users": dps.continual.HorizonClip.counting(4, 3)}, False),
         ({"count": "running", "candidates": 9, "delta": None, "users": dps.continual.HorizonClip(exponent=0.0, cells=9)}, True),
         ({"count": "running", "candidates": 10, "delta": None, "users": dps.continual.HorizonClip(exponent=0.0, cells=9)}, False),
-        ({"count": "window", "window": 2, "candidates": 1, "delta": None, "users": dps.continual.HorizonClip.counting(4, 3)}, False),
+        (
+            {"count": "window", "window": 2, "candidates": 1, "delta": None, "users": dps.continual.HorizonClip.counting(4, 3)},
+            False,
+        ),
     ],
 )
 def test_a_high_end_is_stated_where_every_cell_of_a_user_counts(settings: Any, whole: bool) -> None:
