@@ -1,4 +1,4 @@
-"""Numbers of users beside a top k: how often their intervals hold the true number, how wide they are, and what they cost in recall.
+"""Numbers of users beside a top k: how often intervals hold the true number, how wide they are, what they cost in recall.
 
     python tests/benchmarks/bench_counts.py [--logs gowalla nyc tky films messages zipf:1.1,5000,20000,100] [--k 10 100]
         [--epsilon 0.5 1] [--delta 1e-6] [--draws 10]
@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from bench_recall import Cell, chosen_as_read
+from bench_recall import Cell, as_read
 from harness import Table, options, product
 from recall_logs import LOGS, OVER_TIME, Log, load
 
@@ -54,7 +54,7 @@ def measured(log: Log, k: int, budget: acc.Budget, draws: int) -> Found:
         for with_counts, informed in ways.items():
             assert informed is not None
             choice = informed.chosen(informed.item.learning.learn(loads, informed.declared, rng=rng))
-            mechanism, read = chosen_as_read(cell, choice)
+            mechanism, read = as_read(cell, choice)
             scores = read()
             if with_counts:
                 scores = scores.with_second(_counting(log, scores.second, mechanism))

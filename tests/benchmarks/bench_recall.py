@@ -169,7 +169,7 @@ def public(cell: Cell) -> Iterator[tuple[str, Fitted]]:
 # -- the columns ---------------------------------------------------------------------------------------------------------
 
 
-def chosen_as_read(cell: Cell, choice: Choice) -> Fitted:
+def as_read(cell: Cell, choice: Choice) -> Fitted:
     """What is chosen, and the scores that it is read for."""
     reading = (choice.max_items_per_user, choice.clip, choice.norm, choice.again)
     return choice.mechanism, lambda: cell.log.scores(cell.domain, *reading)
@@ -181,7 +181,7 @@ def learnt(cell: Cell) -> Draw:
     assert informed is not None
 
     def draw(rng: np.random.Generator) -> Sequence[Any]:
-        mechanism, read = chosen_as_read(cell, informed.chosen(informed.item.learning.learn(loads, informed.declared, rng=rng)))
+        mechanism, read = as_read(cell, informed.chosen(informed.item.learning.learn(loads, informed.declared, rng=rng)))
         return mechanism.select(read(), rng=rng).labels or ()
 
     return draw
@@ -190,7 +190,7 @@ def learnt(cell: Cell) -> Draw:
 def told(cell: Cell, *, declared: bool) -> Fitted:
     """What it does where the number of users and the mean of items per user are declared, or where nothing may be learnt."""
     known = {"users": float(cell.log.people), "items_per_user": len(cell.log.users) / cell.log.people} if declared else {}
-    return chosen_as_read(cell, default_choice(cell.budget, cell.request, **known))
+    return as_read(cell, default_choice(cell.budget, cell.request, **known))
 
 
 def plain(cell: Cell) -> Draw:
@@ -318,9 +318,7 @@ def varied(cell: Cell, draws: int) -> list[float]:
     for name, value in VARIED.values():
         with mock.patch.object(profiles if name == "EXPONENTS" else default, name, value):
             other = default_choice(cell.budget, cell.request, profile=crowd)
-        recalls = (
-            [0.0, 0.0] if other == usual else [cell.recall(chosen_as_read(cell, one), draws, 3)[0] for one in (other, usual)]
-        )
+        recalls = [0.0, 0.0] if other == usual else [cell.recall(as_read(cell, one), draws, 3)[0] for one in (other, usual)]
         more.append(recalls[0] - recalls[1])
     return more
 
@@ -353,7 +351,7 @@ def two_rounds(asked: argparse.Namespace) -> None:
             right = log.right(k)
             recalls = []
             for _ in range(asked.draws):
-                mechanism, read = chosen_as_read(cell, some.best(informed.item.learning.learn(loads, informed.declared, rng=rng)))
+                mechanism, read = as_read(cell, some.best(informed.item.learning.learn(loads, informed.declared, rng=rng)))
                 recalls.append(right[list(mechanism.select(read(), rng=rng).labels or ())].sum() / k)
             found.append(float(np.mean(recalls)))
         rows.append((domain, epsilon, found))

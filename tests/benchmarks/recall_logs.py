@@ -77,7 +77,7 @@ class Log:
         return np.bincount(place, _weights(np.bincount(users, minlength=self.people), clip, "l2")[users], len(items)) / _UNIT
 
     def counted(self, items: Sequence[int], clip: float) -> tuple[dps.Scores, float]:
-        """What a second look that counts gives for these items: their clipped counts, and what the clip takes from all of them."""
+        """What a second look that counts gives for these items: their clipped counts, and what the clip takes away."""
         seen = self.within(items, clip)
         bounds = dps.Sensitivity.of_clipped(clip)
         return dps.Scores(seen, labels=list(items), sensitivity=bounds), float(self.counts[list(items)].sum() - seen.sum())
