@@ -3,16 +3,16 @@
 python tests/benchmarks/bench_tightness.py [--write]
 
 "Reached" is exact for the pair found, so a lower bound on any sound claim; "slack" is what the claim exceeds it by. Rows above
-5 % have their reason in docs/tightness.md, where the previous table is: rows that moved against it say from where, and --write
-puts the new one in its place.
+5 % have their reason in docs/tightness.md. The previous table is docs/_static/tightness.csv: rows that moved against it say from
+where, and --write puts the new one in its place.
 """
 
 from __future__ import annotations
 
+import csv
 import functools
 import itertools
 import math
-import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -654,13 +654,14 @@ PARTS = (
     grouped,
 )
 PAGE = Path(__file__).parents[2] / "docs" / "tightness.md"
-_ROW = re.compile(r"^\| (?P<name>[^|]+) \| (?P<claimed>[\d.]+) \| (?P<reached>[\d.]+) \| (?P<slack>[\d.]+)% \|$", re.MULTILINE)
-_HEAD = "| epsilon at 1e-6 of | claimed | reached | slack |\n|---|---|---|---|\n"
+TABLE = PAGE.parent / "_static" / "tightness.csv"
 
 
 def previous() -> dict[str, tuple[float, float]]:
-    """Claimed and reached of every row of the page's table."""
-    return {row["name"]: (float(row["claimed"]), float(row["reached"])) for row in _ROW.finditer(PAGE.read_text())}
+    """Claimed and reached of every row of the table."""
+    with TABLE.open(newline="") as table:
+        _, *rows = csv.reader(table)
+    return {name: (float(claimed), float(reached)) for name, claimed, reached, _ in rows}
 
 
 def moved(before: tuple[float, float] | None, claimed: float, found: float) -> str:
@@ -671,7 +672,7 @@ def moved(before: tuple[float, float] | None, claimed: float, found: float) -> s
 
 
 def main() -> None:
-    before, rows, page = previous(), [], PAGE.read_text()
+    before, rows, page = previous(), [("epsilon at 1e-6 of", "claimed", "reached", "slack")], PAGE.read_text()
     print(f"{'epsilon at 1e-6 of':52} {'claimed':>8} {'reached':>8} {'slack':>7}")
     for part in PARTS:
         for name, claimed, found in part():
@@ -679,13 +680,13 @@ def main() -> None:
             print(
                 f"{name:52} {claimed:8.4f} {found:8.4f} {slack:7.1%} {moved(before.pop(name, None), claimed, found)}", flush=True
             )
-            rows.append(f"| {name} | {claimed:.4f} | {found:.4f} | {slack:.1%} |\n")
+            rows.append((name, f"{claimed:.4f}", f"{found:.4f}", f"{slack:.1%}"))
             if slack > 0.05 and reason(name) not in page:
                 print(f"the page lacks a reason that begins {reason(name)!r}")
     print(*(f"gone: {name}" for name in before), sep="\n")
     if "--write" in sys.argv:
-        start, end = page.index(_HEAD.splitlines()[0]), [row.end() for row in _ROW.finditer(page)][-1] + 1
-        PAGE.write_text(page[:start] + _HEAD + "".join(rows) + page[end:])
+        with TABLE.open("w", newline="") as table:
+            csv.writer(table, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":
