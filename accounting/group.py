@@ -16,7 +16,6 @@ import numpy as np
 
 from accounting import curves
 from accounting.arguments import Relation, checked_integer
-from accounting.convert.pld.sampled_noise import Noise
 from accounting.curves.base import Curve, Floats
 from accounting.curves.profile_table import as_table, sampled_profile
 from accounting.curves.sampled import MOST_EXACT
@@ -124,16 +123,11 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
 
 def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int) -> Curve:
     """Renyi divergences along the path, and up to 16 users the exact pairs of their number in a sample."""
-    noise: Noise = "gaussian" if isinstance(curve, curves.SampledGaussianDP) else curve.noise
-    shift, group = (curve.mu, 1) if isinstance(curve, curves.SampledGaussianDP) else (curve.shift, curve.group)
-    single = curves.SampledNoiseDP(noise=noise, shift=shift, rate=curve.rate)
-    if noise == "gaussian":
-        along = _chain(curves.SampledGaussianDP(mu=shift, rate=curve.rate), group * size)
-    else:
-        along = _chain(single, group * size)
-    if group * size > MOST_EXACT:
+    loss = curve._loss
+    if loss.group * size > MOST_EXACT:
         return _general(curve, size)
-    exact = single.model_copy(update={"group": group * size})
+    single = curves.SampledNoiseDP(noise=loss.noise, shift=loss.shift, rate=loss.rate)
+    exact, along = single.model_copy(update={"group": loss.group * size}), _chain(single, loss.group * size)
     return exact if along is None else curves.tighter(along, exact)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -33,9 +34,93 @@ MOST_EXACT = 16  # users of a group whose numbers on either side are all looked 
 _LEAST_MU = 1e-7  # below, the bound is less than what is added; dp-accounting's series overflow
 
 
+class _OnASample(Undoubted, ABC):
+    """Noise on a secret Poisson sample. Theorem P11: no divergence is larger than that of the group in every sample."""
+
+    @property
+    @abstractmethod
+    def _loss(self) -> Sampled:
+        """Its dominating pairs."""
+
+    @property
+    def _unsampled(self) -> GaussianDP | LaplaceDP:
+        loss = self._loss
+        shift = decimal_sum([(loss.group, loss.shift)])
+        return GaussianDP(mu=shift) if loss.noise == "gaussian" else LaplaceDP(epsilon=shift)
+
+    @property
+    def _table(self) -> RenyiTable | None:
+        """Of one user, by Mironov, Talwar and Zhang (2019); of groups no better bound is known than that of the whole."""
+        loss = self._loss
+        if loss.group > 1:
+            return None
+        made = _renyi_of_sampled_gaussian if loss.noise == "gaussian" else _renyi_of_sampled_laplace
+        return made(loss.shift, loss.rate)
+
+    @final
+    def _rdp(self, orders: Floats) -> Floats:
+        bounds = [self._unsampled._rdp(orders)]
+        bounds += [] if self._table is None else [self._table._rdp(orders)]
+        bounds += [] if math.isinf(self.core_epsilon) else [PureDP(epsilon=self.core_epsilon)._rdp(orders)]
+        return np.asarray(np.min(bounds, axis=0))
+
+    @final
+    @property
+    def rho(self) -> float:
+        own = math.inf if math.isinf(self.core_epsilon) else PureDP(epsilon=self.core_epsilon).rho
+        return min(own, self._unsampled.rho)
+
+    @final
+    @property
+    def core_epsilon(self) -> float:
+        loss = self._loss
+        if loss.noise == "gaussian":
+            return math.inf
+        each = loss.shift if loss.shift > 700 else math.log1p(loss.rate * math.expm1(loss.shift)) * (1 + 1e-14)
+        return min(decimal_sum([(loss.group, each)]), self._unsampled.core_epsilon)
+
+    @final
+    @property
+    def mu_squared(self) -> float:
+        return min(self._unsampled.mu_squared, pure_mu_squared(self.core_epsilon))
+
+    @final
+    @property
+    def proved_for(self) -> Relation:
+        return "add_remove"
+
+    @final
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return () if self._table is None else self._table.orders
+
+    @final
+    def profile(self, epsilon: float) -> float:
+        least = 5e-324 if epsilon < self.core_epsilon else 0.0
+        return max(float(self._loss.profile(np.array([epsilon]))[0]), least)
+
+    @final
+    def losses(self) -> Losses:
+        """Its dominating pairs, one for each number of users on either side."""
+        return Losses(((1, self._loss),))
+
+    @final
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        loss = self._loss
+        if loss.group > 1:
+            return None
+        from dp_accounting.pld import privacy_loss_distribution as pld
+
+        made = pld.from_laplace_mechanism if loss.noise == "laplace" else pld.from_gaussian_mechanism
+        return made(1 / loss.shift, sampling_prob=loss.rate, value_discretization_interval=interval)
+
+
 @final
-class SampledGaussianDP(Undoubted):
-    """Gaussian noise on a secret sample that each user is in with probability `rate`; add_remove only. Theorem P10.
+class SampledGaussianDP(_OnASample):
+    """Gaussian noise on a secret sample that each user is in with probability `rate`; add_remove only. Theorems P10 and P11.
+
+    rho and mu^2 are those of `GaussianDP(mu)`, and no smaller ones hold, whatever the rate: at large orders, and far out in the
+    tail, the sample hides nothing. A budget that adds up either pays for all of the noise; one of a Renyi order pays less.
 
     Args:
         mu: shift over standard deviation of the noise for a user who is in the sample, > 0.
@@ -51,46 +136,13 @@ class SampledGaussianDP(Undoubted):
     mu: Annotated[Positive, Field(le=1e100)] = Field(description="a mu > 0, <= 1e100: sensitivity over standard deviation")
     rate: Annotated[Positive, Field(lt=1)] = Field(description="a probability in (0, 1)")
 
-    def _rdp(self, orders: Floats) -> Floats:
-        return renyi_of_sampled_gaussian(self.mu, self.rate)._rdp(orders)
-
-    @property
-    def rho(self) -> float:
-        return float("inf")
-
-    @property
-    def core_epsilon(self) -> float:
-        return float("inf")
-
-    @property
-    def proved_for(self) -> Relation:
-        return "add_remove"
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return renyi_of_sampled_gaussian(self.mu, self.rate).orders
-
-    def profile(self, epsilon: float) -> float:
-        return max(float(self._loss.profile(np.array([epsilon]))[0]), 5e-324)
-
     @property
     def _loss(self) -> Sampled:
         return Sampled("gaussian", self.mu, self.rate)
 
-    def losses(self) -> Losses:
-        """Its two dominating pairs, one for each direction (Theorem P10)."""
-        return Losses(((1, self._loss),))
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        from dp_accounting.pld import privacy_loss_distribution
-
-        return privacy_loss_distribution.from_gaussian_mechanism(
-            1 / self.mu, sampling_prob=self.rate, value_discretization_interval=interval
-        )
-
 
 @final
-class SampledNoiseDP(Undoubted):
+class SampledNoiseDP(_OnASample):
     """Laplace or Gaussian noise on such a sample, for a group of users who may be on either side; add_remove only. Theorem P11.
 
     Args:
@@ -112,66 +164,9 @@ class SampledNoiseDP(Undoubted):
     rate: Annotated[Positive, Field(lt=1)] = Field(description="a probability in (0, 1)")
     group: Annotated[Count, Field(le=MOST_EXACT)] = Field(default=1, description="a number of users, from 1 to 16")
 
-    def _rdp(self, orders: Floats) -> Floats:
-        whole = self._unsampled._rdp(orders)
-        if self.noise == "gaussian" or self.group > 1:
-            return whole
-        pure, exact = (
-            PureDP(epsilon=self.core_epsilon)._rdp(orders),
-            _renyi_of_sampled_laplace(self.shift, self.rate)._rdp(orders),
-        )
-        return np.minimum(np.minimum(whole, pure), exact)
-
-    @property
-    def _unsampled(self) -> GaussianDP | LaplaceDP:
-        """All of the group in every sample: no curve of theirs is larger, as divergences of mixtures are at most the largest."""
-        shift = decimal_sum([(self.group, self.shift)])
-        return GaussianDP(mu=shift) if self.noise == "gaussian" else LaplaceDP(epsilon=shift)
-
-    @property
-    def rho(self) -> float:
-        own = math.inf if math.isinf(self.core_epsilon) else PureDP(epsilon=self.core_epsilon).rho
-        return min(own, self._unsampled.rho)
-
-    @property
-    def core_epsilon(self) -> float:
-        if self.noise == "gaussian":
-            return math.inf
-        each = self.shift if self.shift > 700 else math.log1p(self.rate * math.expm1(self.shift)) * (1 + 1e-14)
-        return min(decimal_sum([(self.group, each)]), self._unsampled.core_epsilon)
-
-    @property
-    def mu_squared(self) -> float:
-        return min(self._unsampled.mu_squared, pure_mu_squared(self.core_epsilon))
-
-    @property
-    def proved_for(self) -> Relation:
-        return "add_remove"
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        exact = self.noise == "laplace" and self.group == 1
-        return _renyi_of_sampled_laplace(self.shift, self.rate).orders if exact else ()
-
-    def profile(self, epsilon: float) -> float:
-        least = 5e-324 if epsilon < self.core_epsilon else 0.0
-        return max(float(self._loss.profile(np.array([epsilon]))[0]), least)
-
     @property
     def _loss(self) -> Sampled:
         return Sampled(self.noise, self.shift, self.rate, self.group)
-
-    def losses(self) -> Losses:
-        """Its dominating pairs, one for each number of users on either side (Theorem P11)."""
-        return Losses(((1, self._loss),))
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        if self.group > 1:
-            return None
-        from dp_accounting.pld import privacy_loss_distribution as pld
-
-        made = pld.from_laplace_mechanism if self.noise == "laplace" else pld.from_gaussian_mechanism
-        return made(1 / self.shift, sampling_prob=self.rate, value_discretization_interval=interval)
 
 
 _CELLS, _LOG_2 = 8192, math.log(2)
@@ -211,7 +206,7 @@ def _says_more(record: logging.LogRecord) -> bool:
 
 
 @lru_cache(maxsize=256)
-def renyi_of_sampled_gaussian(mu: float, rate: float) -> RenyiTable:
+def _renyi_of_sampled_gaussian(mu: float, rate: float) -> RenyiTable:
     """dp-accounting's Renyi bound, rounded up; monotone, and without the orders at which it gives none."""
     from dp_accounting import dp_event
     from dp_accounting.rdp import rdp_privacy_accountant

@@ -29,7 +29,7 @@ from accounting.curves import (
     zero,
 )
 from accounting.curves.repeat_and_select import TruncatedNegativeBinomial
-from accounting.curves.sampled import renyi_of_sampled_gaussian as _renyi
+from accounting.curves.sampled import _renyi_of_sampled_gaussian as _renyi
 from accounting.dp_events import poisson_sampled
 from accounting.errors import InvalidArgument, NoEquivalent
 from accounting.group import group_privacy

@@ -79,7 +79,7 @@ def test_beyond_the_floats_entry_prices_still_bound() -> None:
         below, above = kind(epsilon=end * (1 - 1e-9)).mu_squared, kind(epsilon=end * (1 + 1e-9)).mu_squared
         assert below < above < 1.02 * below
     assert acc.PureDP(epsilon=0.0).mu_squared == 0
-    assert [curve.mu_squared for curve in (acc.ZCDP(rho=0.1), acc.SampledGaussianDP(mu=1.0, rate=0.1))] == [math.inf] * 2
+    assert acc.ZCDP(rho=0.1).mu_squared == math.inf
 
 
 BUDGETS = [(0.1, 1e-12), (0.5, 1e-6), (1.0, 1e-6), (4.0, 1e-6), (8.0, 1e-9), (1.0, 0.2), (30.0, 1e-5)]

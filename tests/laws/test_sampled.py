@@ -149,6 +149,38 @@ def test_bounds_of_a_group_outside_of_the_exact_pair(group: int) -> None:
             assert _divergence(p, q, 0.3) <= cover.delta(0.3) * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.5), (2.0, 0.7)])
+def test_rho_and_the_gaussian_cover_of_a_sampled_step_are_those_of_all_its_noise(mu: float, rate: float) -> None:
+    """Both hold at every order and far out, both ways round, and are reached there: 5 % less of either would be too little."""
+    curve = acc.SampledGaussianDP(mu=mu, rate=rate)
+    ratios = []
+    for order in (1.01, 2.0, 20.0, 300.0):
+        x = np.linspace(-40.0, 40.0 + order * mu, 400_000)
+        mixed = np.logaddexp(math.log1p(-rate), math.log(rate) + mu * x - mu * mu / 2)
+        for power in (order, 1 - order):  # of the mixture against the noise alone, and the other way round
+            moment = float(np.logaddexp.reduce(power * mixed + norm.logpdf(x))) + math.log(x[1] - x[0])
+            ratios.append(moment / (order - 1) / order)
+    assert max(ratios) <= curve.rho * (1 + 1e-9)
+    assert max(ratios) > 0.96 * curve.rho
+    covers = [acc.GaussianDP(mu=math.sqrt(share * curve.mu_squared)) for share in (1.0, 0.95)]
+    falls = []
+    for epsilon in (0.0, 0.5, 3.0, 30.0 * mu):
+        place = (math.log((math.exp(epsilon) - 1 + rate) / rate) + mu * mu / 2) / mu
+        exact = rate * norm.sf(place - mu) + (1 - rate - math.exp(epsilon)) * norm.sf(place)
+        assert curve.delta(epsilon) == pytest.approx(exact, rel=1e-6)
+        falls.append([exact <= cover.delta(epsilon) * (1 + 1e-9) for cover in covers])
+    assert falls == [[True, True]] * 3 + [[True, False]]
+
+
+def test_budgets_of_rho_and_of_gaussian_noise_pay_for_sampled_steps() -> None:
+    """DP-SGD is charged to them as if every record were in every batch, one step or many."""
+    steps = acc.SampledGaussianDP(mu=0.1, rate=0.01)
+    whole = acc.GaussianDP(mu=0.1)
+    for budget in (acc.Budget(rho=1.0), acc.Budget(epsilon=2.0, delta=1e-6, order="gaussian")):
+        assert budget.price(steps) == budget.price(whole)
+        assert budget.price(20 * steps) == budget.price(20 * whole)
+
+
 def test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample() -> None:
     """`group_privacy` of DP-SGD's steps and of sampled Laplace noise is the exact pair's; Renyi orders stay those of the path."""
     one = acc.SampledGaussianDP(mu=0.5, rate=0.1)

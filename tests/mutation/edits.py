@@ -69,6 +69,7 @@ EACH_WAY, TWO_STEPS = (
     f"{SAMPLES}::test_two_steps_are_the_worst_product_of_pairs",
 )
 RENYI_OF_LAPLACE = f"{SAMPLES}::test_renyi_bounds_of_sampled_laplace_noise"
+ALL_NOISE = f"{SAMPLES}::test_rho_and_the_gaussian_cover_of_a_sampled_step_are_those_of_all_its_noise"
 BOTH_MASSES = f"{SAMPLES}::test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws"
 OUTSIDE = f"{SAMPLES}::test_bounds_of_a_group_outside_of_the_exact_pair"
 GROUP_OF_STEPS = f"{SAMPLES}::test_a_group_of_sampled_steps_is_priced_by_its_number_in_the_sample"
@@ -140,9 +141,9 @@ EDITS = [
     Edit(
         SAMPLED_CURVES, "[logs[0] - _LOG_2, logs[-1] - _LOG_2]", "[logs[0] - 1.05 * _LOG_2, logs[-1] - _LOG_2]", RENYI_OF_LAPLACE
     ),
-    Edit(SAMPLED_CURVES, "math.log1p(self.rate * math.expm1", "math.log1p(0.95 * self.rate * math.expm1", RENYI_OF_LAPLACE),
-    Edit(SAMPLED_CURVES, "shift = decimal_sum([(self.group, self.shift)])", "shift = 0.95 * self.shift", OUTSIDE),
-    Edit("accounting/group.py", '{"group": group * size}', '{"group": group * size - 1}', GROUP_OF_STEPS),
+    Edit(SAMPLED_CURVES, "math.log1p(loss.rate * math.expm1", "math.log1p(0.95 * loss.rate * math.expm1", RENYI_OF_LAPLACE),
+    Edit(SAMPLED_CURVES, "shift = decimal_sum([(loss.group, loss.shift)])", "shift = 0.95 * loss.shift", OUTSIDE),
+    Edit("accounting/group.py", '{"group": loss.group * size}', '{"group": loss.group * size - 1}', GROUP_OF_STEPS),
     Edit(COMPOSE, "mass * (1 - share), int(cells[-1]) + 2)", "0.95 * mass * (1 - share), int(cells[-1]) + 2)", BLOCK),
     Edit(COMPOSE, "np.bincount(cells + 1, mass * share)", "np.bincount(cells + 1, 0.95 * mass * share)", BLOCK),
     Edit(COMPOSE, "np.cumsum(mass[::-1])[::-1], 1.0)", "np.cumsum(mass[::-1])[::-1], 0.95)", BLOCK),
@@ -193,6 +194,13 @@ EDITS = [
         "        return False\n    return True",
         "        return True\n    return True",
         NOT_BELIEVED,
+    ),
+    Edit(SAMPLED_CURVES, "min(own, self._unsampled.rho)", "min(own, 0.95 * self._unsampled.rho)", ALL_NOISE),
+    Edit(
+        SAMPLED_CURVES,
+        "min(self._unsampled.mu_squared, pure",
+        "min(0.95 * self._unsampled.mu_squared, pure",
+        ALL_NOISE,
     ),
     Edit("accounting/ledger/model.py", "part - 1 - of // SLACK", "part + 1 + of // SLACK", GIVEN_BACK),
     Edit("accounting/ledger/model.py", "part - 1 - of // SLACK", "part", GIVEN_BACK),
