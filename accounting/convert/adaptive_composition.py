@@ -9,22 +9,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cache, reduce
 from operator import mul
-from typing import TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from accounting.arguments import checked_integer
 from accounting.convert.pld.loss import Floats, Law, Loss
 from accounting.convert.recursion import WIDEST, Operator, RangeOperator, Solution, pair_operator
-from accounting.convert.renyi import check_delta, check_epsilon, rdp_to_delta, rdp_to_epsilon
+from accounting.convert.renyi import check_delta, rdp_to_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, Tighter
-from accounting.decimal_sum import decimal_sum, exact
+from accounting.decimal_sum import decimal_sum
 from accounting.errors import AccountingError, InvalidArgument
 
 # Below, the far tails of a Gaussian step (6e-300) are not negligible.
@@ -57,21 +54,6 @@ class AdaptiveBound:
     gap: float
 
 
-@dataclass(frozen=True)
-class DeltaBounds:
-    """delta at each of `epsilons` lies in [lower, upper], bad events included; arrays of one shape. `interval` in nats."""
-
-    epsilons: Floats
-    upper: Floats
-    lower: Floats
-    delta0: float
-    interval: float
-    gap: float
-
-
-_Bounds = TypeVar("_Bounds", AdaptiveBound, DeltaBounds)
-
-
 def adaptive_composition(
     steps: Sequence[_Described], delta: float, *, tolerance: float = 1e-3, interval: float | None = None
 ) -> AdaptiveBound:
@@ -96,76 +78,21 @@ def adaptive_composition(
     if not plan.blocks or kept <= 0:
         value = _without_grid(plan, target)
         return AdaptiveBound(value, value, target, plan.added, 0.0, 0.0)
-    _check_tiny(kept)
-    reach = _reach(plan, kept)
-
-    def measured(solution: Solution) -> AdaptiveBound:
+    if kept < _LEAST_DELTA:
+        raise InvalidArgument(f"delta={kept!r} must be at least {_LEAST_DELTA:g} here; Curve.epsilon serves smaller ones")
+    reach, gap = _reach(plan, kept), math.inf
+    negligible = max(kept * _TAIL / sum(block.count * len(block.orders[0]) for block in plan.blocks), 1e-300)
+    for step in _intervals(plan, reach, interval):
+        solution = _solve(plan, step, reach, negligible)
         upper, lower = solution.epsilon_upper(kept), solution.epsilon_lower(kept)
         gap = (upper - lower) / upper if 0 < upper < math.inf else float(upper > 0)
-        return AdaptiveBound(upper, lower, target, plan.added, solution.interval, gap)
-
-    return _refined(plan, reach, kept, tolerance, interval, measured, lambda bound: bound.gap)
-
-
-def delta_bounds(
-    steps: Sequence[_Described], epsilons: ArrayLike, *, tolerance: float = 0.05, interval: float | None = None
-) -> DeltaBounds:
-    """The delta of steps run one after the other, at each of `epsilons` (nats, >= 0). Theorem D1; see `adaptive_composition`.
-
-    Args:
-        steps: curves or (curve, count) pairs, the first one first.
-        epsilons: any shape.
-        tolerance: widest acceptable gap relative to delta.
-        interval: grid step in nats; if None it is chosen and refined.
-
-    Raises:
-        InvalidArgument: an epsilon is negative or not finite, or a step is refused as by `adaptive_composition`.
-        GridTooCoarse: the tolerance cannot be met.
-    """
-    plan = _read_plan(steps)
-    try:
-        at = np.asarray(epsilons, dtype=np.float64)
-    except (ValueError, TypeError, OverflowError):
-        raise InvalidArgument("epsilons must be an array of finite numbers >= 0, in nats") from None
-    given = [check_epsilon(epsilon) for epsilon in at.ravel().tolist()]
-    closed = {epsilon: _near_the_sum(plan, epsilon) for epsilon in given}
-    points = [epsilon for epsilon, found in closed.items() if found is None]
-    if not points:
-        return _stated(plan, at, [pair for epsilon in given if (pair := closed[epsilon])], 0.0)
-    least = min(rdp_to_delta(plan.curve.rdp, epsilon, plan.curve.table_orders).value for epsilon in points) * _BEYOND
-    _check_tiny(least)
-    reach = max(*points, _reach(plan, least))
-
-    def measured(solution: Solution) -> DeltaBounds:
-        pairs = [closed[epsilon] or (solution.lower_at(epsilon), solution.upper_at(epsilon)) for epsilon in given]
-        return _stated(plan, at, pairs, solution.interval)
-
-    return _refined(plan, reach, least, tolerance, interval, measured, lambda bounds: bounds.gap)
-
-
-def _stated(plan: _Plan, at: Floats, pairs: list[tuple[float, float]], interval: float) -> DeltaBounds:
-    lower, upper = np.array(pairs, dtype=np.float64).reshape(-1, 2).T
-    gap = float(np.max((upper - lower) / np.maximum(upper, 1e-300), initial=0.0))
-    upper = np.minimum(1.0, np.where(upper > 0, (upper + plan.added) * (1 + 1e-15), plan.added))
-    lower = np.minimum(upper, np.where(lower > 0, (lower + plan.added) * (1 - 1e-15), plan.added))
-    return DeltaBounds(at, upper.reshape(at.shape), lower.reshape(at.shape), plan.added, interval, gap)
-
-
-def _near_the_sum(plan: _Plan, epsilon: float) -> tuple[float, float] | None:
-    """(lower, upper) delta, without bad events, at most one range below the sum of all, or beyond it; else None. Theorem D7."""
-    if epsilon >= plan.curve.core_epsilon:
-        return 0.0, 0.0
-    widths: Counter[float] = Counter()
-    for block in plan.blocks:
-        for step, times in Counter(block.orders[0]).items():
-            widths[step.width if isinstance(step, _RangeStep) else 0.0] += block.count * times
-    left = float(sum(n * Fraction(exact(width)) for width, n in widths.items()) - Fraction(exact(epsilon)))
-    if not 0 < left <= min(widths):  # a pair's step counts as no range
-        return None
-    parts = 1 + sum(widths.values())
-    terms = [(parts, math.log(-math.expm1(-left / parts))), *((-n, math.log(-math.expm1(-w))) for w, n in widths.items())]
-    total, doubt = sum(n * log for n, log in terms), 1e-15 * sum(abs(n) * (1 + abs(log)) for n, log in terms)
-    return math.exp(total - doubt), max(math.exp(total + doubt), 5e-324)
+        if gap <= tolerance:
+            return AdaptiveBound(upper, lower, target, plan.added, step, gap)
+    raise GridTooCoarse(
+        f"tolerance={tolerance!r} is not met: the bounds are still {gap:.3g} apart, relative to the upper one. "
+        "Raise the tolerance, pass a smaller interval, or use Curve.epsilon, which needs no grid. A step that is known "
+        "by a profile only (GaussianMax, Tighter) has no lower bound: tolerance=math.inf accepts the upper one alone."
+    )
 
 
 def _without_grid(plan: _Plan, delta: float) -> float:
@@ -176,39 +103,10 @@ def _without_grid(plan: _Plan, delta: float) -> float:
     return plan.curve.core_epsilon if plan.curve.delta0 <= delta else math.inf
 
 
-def _check_tiny(delta: float) -> None:
-    if delta < _LEAST_DELTA:
-        raise InvalidArgument(f"delta={delta!r} must be at least {_LEAST_DELTA:g} here; Curve.epsilon serves smaller ones")
-
-
 def _reach(plan: _Plan, delta: float) -> float:
     """An epsilon beyond which no more than a small share of `delta` is left."""
     renyi = rdp_to_epsilon(plan.curve.rdp, delta * _BEYOND, plan.curve.table_orders).value
     return min(plan.curve.core_epsilon, renyi) if math.isfinite(renyi) else plan.curve.core_epsilon
-
-
-def _refined(
-    plan: _Plan,
-    reach: float,
-    delta: float,
-    tolerance: float,
-    interval: float | None,
-    measure: Callable[[Solution], _Bounds],
-    gap: Callable[[_Bounds], float],
-) -> _Bounds:
-    """The first solution on ever finer grids whose gap is within the tolerance."""
-    negligible = max(delta * _TAIL / sum(block.count * len(block.orders[0]) for block in plan.blocks), 1e-300)
-    last = math.inf
-    for step in _intervals(plan, reach, interval):
-        found = measure(_solve(plan, step, reach, negligible))
-        last = gap(found)
-        if last <= tolerance:
-            return found
-    raise GridTooCoarse(
-        f"tolerance={tolerance!r} is not met: the bounds are still {last:.3g} apart, relative to the upper one. "
-        "Raise the tolerance, pass a smaller interval, or use Curve.epsilon, which needs no grid. A step that is known "
-        "by a profile only (GaussianMax, Tighter) has no lower bound: tolerance=math.inf accepts the upper one alone."
-    )
 
 
 def _intervals(plan: _Plan, reach: float, interval: float | None) -> Iterator[float]:

@@ -74,19 +74,6 @@ def test_calibrated_answers_over_its_default_bracket() -> None:
     assert not budget.admits(found.model_copy(update={"scale": found.scale * 0.99}).curve)  # type: ignore[attr-defined]
 
 
-@pytest.mark.parametrize("beyond", [2.0, 2.5, 1e3])
-def test_delta_beyond_the_pure_sum_is_that_of_the_bad_events(beyond: float) -> None:
-    """At the sum of the pure epsilons and beyond no grid is asked, alone or beside other epsilons."""
-    plan = [(acc.BoundedRange(epsilon=0.1), 20), acc.ApproxDP(epsilon=0.0, delta=1e-9)]
-    alone = acc.convert.adaptive_composition.delta_bounds(plan, beyond)
-    assert float(alone.upper) == float(alone.lower) == 1e-9
-    both = acc.convert.adaptive_composition.delta_bounds(plan, [0.5, beyond], tolerance=0.2)
-    assert both.upper[1] <= 1e-9 * (1 + 1e-12)
-    assert both.lower[0] <= acc.convert.adaptive_composition.delta_bounds(plan, 0.5, tolerance=0.2).upper
-    with pytest.raises(acc.errors.InvalidArgument):
-        acc.convert.adaptive_composition.delta_bounds(plan, "far")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("wrong", [None, "8", [8.0], 1.0, True, math.nan, -math.inf, 10**400], ids=lambda value: str(value)[:9])
 def test_an_odometer_names_its_order(wrong: object) -> None:
     """An order that is none is an error of the library."""
