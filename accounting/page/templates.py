@@ -25,9 +25,9 @@ def asset(package: str, name: str) -> str:
 
 
 def template(package: str, name: str) -> Template:
-    """A package's template. What it imports lies here."""
+    """A package's template. What it imports lies with it, and the parts of all pages here."""
     environment = Environment(
-        loader=FunctionLoader(lambda wanted: asset(package if wanted == name else __package__, wanted)),
+        loader=FunctionLoader(lambda wanted: asset(__package__ if wanted == "parts.html" else package, wanted)),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -16,6 +16,7 @@ from matplotlib.axes import Axes
 
 import accounting as acc
 from dpselect import pate
+from dpselect.plan import plan_votes
 
 STATIC = Path(__file__).resolve().parents[1] / "_static"
 TEACHERS, EPSILONS, TAUS = (50, 200, 1000, 5000), (2.0, 4.0, 8.0, 16.0), (1, 2, 3, 4, 6)
@@ -31,7 +32,7 @@ def model(teachers: int) -> pate.VotesModel:
 
 def by_rounds(teachers: int, epsilon: float = 8.0) -> list[tuple[int, float]]:
     """(rounds, F1) of the best mechanism."""
-    plan = pate.plan_votes(
+    plan = plan_votes(
         model(teachers), acc.Budget(epsilon=epsilon, delta=1e-6), rounds=100
     )
     return [

@@ -4,7 +4,6 @@ from .ballots import Ballots as Ballots
 from .job import Labels as Labels
 from .label import label as label
 from .noise_for_rounds import Prices as Prices
-from .noise_for_rounds import calibrated as calibrated
 from .noise_for_rounds import fitted as fitted
 from .noise_for_rounds import prices as prices
 from .noise_for_rounds import rounds_for as rounds_for
@@ -28,8 +27,5 @@ from .voting import GNMax as GNMax
 from .voting import StableVoting as StableVoting
 from .voting import TauVoting as TauVoting
 from .voting import TopVotes as TopVotes
-from .voting_plan import PlannedVote as PlannedVote
-from .voting_plan import VotingPlan as VotingPlan
-from .voting_plan import plan_votes as plan_votes
 
 InvalidBallots = dpselect.errors.InvalidBallots

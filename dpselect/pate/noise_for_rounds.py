@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, final
@@ -20,10 +19,7 @@ from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote
 from dpselect.pate.outlook import PoorOutlook, TrialVotes, VotesModel, outlook, require_better_than_constant
 from dpselect.pate.voting import ConfidentGNMax, StableVoting
-from dpselect.plan.fit import knob_of
-
-Family = Callable[[float], Mechanism]
-Bracket = tuple[float, float]
+from dpselect.plan.fit import calibrated, knob_of
 
 # Shares of delta tried for the rounds' chances of failure; the threshold moves with their logarithm only.
 _SHARES = (0.9, 0.75, 0.5, 0.35, 0.25, 0.1, 0.03)
@@ -54,25 +50,6 @@ class Prices:
     best: float
 
 
-def calibrated(family: Family, budget: acc.Budget, *, rounds: int = 600, bracket: Bracket = (1e-6, 1e6)) -> Mechanism:
-    """The member of `family` with the least noise of which `budget` pays for `rounds` rounds, fixed in advance, and all of it.
-
-    Uses the best accounting of the curves, privacy loss distributions included, and the safe end of the search. Theorem P16.
-
-    Args:
-        family: maps a positive parameter to a mechanism; the cost may rise or fall with the parameter, not both.
-        budget: what all rounds may cost together.
-        rounds: how many rounds, >= 1.
-        bracket: least and greatest parameter to consider.
-
-    Raises:
-        CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
-        InvalidRequest: rounds is not an integer >= 1, or family does not return a mechanism.
-    """
-    count = _checked(rounds)
-    return family(acc.calibrate(lambda parameter: count * _curve(family(parameter)), budget, bracket))
-
-
 def fitted(
     member: type[Vote] | str,
     budget: acc.Budget,
@@ -85,7 +62,7 @@ def fitted(
     anyway: bool = False,
     **settings: Any,
 ) -> Vote:
-    """`calibrated` for a mechanism of this package: "label 600 items at (2, 1e-6)".
+    """The mechanism of this package with the least noise for its rounds, fixed in advance: "label 600 items at (2, 1e-6)".
 
     The noise is `sigma`, for TopVotes `scale`, for StableVoting `rho`. ConfidentGNMax takes sigma_threshold = ratio * sigma
     unless that is among the settings. StableVoting has the rounds' failures and the conversion share the budget's delta: of a few
@@ -133,7 +110,7 @@ def fitted(
             own = {"sigma_threshold": (2.0 if ratio is None else ratio) * sigma} if kind is ConfidentGNMax else {}
             return kind.model_validate({**own, **settings, sought: sigma})
 
-        found = calibrated(family, budget, rounds=rounds, bracket=knob.bracket(1.0))
+        found = calibrated(family, budget, knob.bracket(1.0), releases=_checked(rounds))
     assert isinstance(found, Vote)
     if teachers is not None and not anyway and not (expected := outlook(found, teachers=teachers)).works:
         raise PoorOutlook(
@@ -147,9 +124,8 @@ def fitted(
 
 def _stable(budget: acc.Budget, rounds: int, settings: dict[str, Any], *, adaptive: bool) -> StableVoting:
     rest = settings if "failure_delta" in settings else {**settings, "failure_delta": _failure(budget, _checked(rounds))}
-    found = calibrated(
-        lambda rho: StableVoting(**rest, rho=rho), budget, rounds=rounds, bracket=knob_of(StableVoting).bracket(1.0)
-    )
+    bracket = knob_of(StableVoting).bracket(1.0)
+    found = calibrated(lambda rho: StableVoting(**rest, rho=rho), budget, bracket, releases=_checked(rounds))
     assert isinstance(found, StableVoting)
     return _sharpened(found, budget, rounds) if adaptive else found
 

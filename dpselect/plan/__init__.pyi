@@ -21,3 +21,6 @@ from .plan import budget_for as budget_for
 from .profile import Groups as Groups
 from .profile import Profile as Profile
 from .request import TopKRequest as TopKRequest
+from .voting_plan import PlannedVote as PlannedVote
+from .voting_plan import VotingPlan as VotingPlan
+from .voting_plan import plan_votes as plan_votes

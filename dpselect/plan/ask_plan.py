@@ -15,8 +15,8 @@ from dpselect.spec.base import keywords
 from dpselect.spec.plan_spec import PlanSpec
 
 if TYPE_CHECKING:
-    from dpselect.pate.voting_plan import VotingPlan
     from dpselect.plan.horizon_plan import HorizonPlan
+    from dpselect.plan.voting_plan import VotingPlan
 
 
 def plan(

@@ -9,11 +9,11 @@ from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.events.sources.base import Form
 from dpselect.events.sources.formats import Format
-from dpselect.pate.voting_plan import VotingPlan
 from dpselect.plan.asked import QuickPlan
 from dpselect.plan.horizon_plan import HorizonPlan
 from dpselect.plan.plan import Plan, Progress
 from dpselect.plan.profile import Profile
+from dpselect.plan.voting_plan import VotingPlan
 from dpselect.sensitivity import Sensitivity
 from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule

@@ -23,8 +23,8 @@ from dpselect.spec import FileFields, PlanSpec
 
 if TYPE_CHECKING:
     from dpselect.pate.outlook import TrialVotes, VotesModel
-    from dpselect.pate.voting_plan import VotingPlan
     from dpselect.plan.horizon_plan import HorizonPlan
+    from dpselect.plan.voting_plan import VotingPlan
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
 _KNOWN = (
@@ -66,7 +66,7 @@ def planned_votes(spec: PlanSpec) -> VotingPlan:
     Raises:
         InvalidRequest: what is needed is missing.
     """
-    from dpselect.pate.voting_plan import plan_votes  # ballots and jobs, which other plans do without
+    from dpselect.plan.voting_plan import plan_votes  # ballots and jobs, which other plans do without
 
     return plan_votes(_votes(spec), spec.budget, rounds=spec.releases, seed=spec.seed or 0)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final, get_args
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 from pydantic import Field
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-Key = Literal["epsilon", "k", "releases", "groups", "price"]
+Key = Literal["epsilon", "k", "releases", "groups", "price", "f1", "labels"]
 
 _FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
 _COUNTS = (0.1, 0.3, 1.0, 3.0, 10.0)
@@ -112,7 +112,7 @@ def explore(
     plan: Plan,
     profile: Profile,
     *,
-    charts: Sequence[Key] = get_args(Key),
+    charts: Sequence[Key] = ("epsilon", "k", "releases", "groups", "price"),
     mechanisms: int = 4,
     progress: Progress | None = None,
 ) -> tuple[Chart, ...]:
@@ -350,7 +350,7 @@ def page(plan: Plan, charts: Sequence[Chart]) -> Iterator[str]:
         tiles=list(_tiles(best)),
         examples=list(_examples(best)),
         parameters=[(part.k, run.to_json()) for part, run in zip(plan.parts, best.mechanisms, strict=True)],
-        figures=[_figure(chart) for chart in charts],
+        figures=[figure(chart) for chart in charts],
         bought=[
             (chart, [[class_name(line.name), *(_releases(line.points, found) for found in _FOUND)] for line in chart.lines])
             for chart in charts
@@ -465,12 +465,12 @@ def _filled(value: float) -> tuple[str, str]:
 _LEAST_WRONG = 0.1  # per 1,000, on a logarithmic axis
 
 
-def _figure(chart: Chart) -> dict[str, Any]:
+def figure(chart: Chart) -> dict[str, Any]:
     """The chart as places in a figure: the template draws them. Where most is found, wrong items are drawn instead."""
     if chart.key == "releases":  # its axis is what each release finds; the table below reads off how many there may be
         chart = chart.model_copy(update={"title": "Recall against the number of releases"})
     near = [point.y > 0.95 for line in chart.lines for point in line.points]
-    if chart.share and 2 * sum(near) > len(near):
+    if chart.share and chart.key != "f1" and 2 * sum(near) > len(near):
         return _wrong(chart)
     up = _up(chart)
     grid = [(y, f"{y:.0%}" if chart.share else f"{y:g}") for y in (quarter / 4 * _top(chart) for quarter in range(5))]

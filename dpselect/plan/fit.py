@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast, final
+from typing import Any, final
 
 from pydantic.fields import FieldInfo
 
 from accounting import AccountingError, Budget, Curve, RelationMismatch, calibrate
-from accounting.arguments import Relation
+from accounting.arguments import Relation, checked_integer
 from accounting.curves import Composed
 from accounting.errors import CalibrationError
 from dpselect import mechanisms
@@ -34,29 +34,31 @@ _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can 
 
 
 def calibrated(
-    family: Family,
-    budget: Budget,
-    bracket: Bracket = (1e-6, 1e6),
-    *,
-    charges: int | None = None,
-    share: BudgetShare | None = None,
+    family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6), *, releases: int = 1, charges: int | None = None
 ) -> Mechanism:
-    """The member of `family` with the least noise that `budget` still pays for, one release and all of it.
+    """The member of `family` with the least noise that `budget` still pays for.
+
+    Uses the best accounting of the curves, privacy loss distributions included, and the safe end of the search. Theorem P16.
 
     Args:
         family: maps a positive parameter to a mechanism; the cost may rise or fall with the parameter, not both.
         budget: what the whole release may cost.
         bracket: least and greatest parameter to consider.
-        charges: how many such releases the budget has to pay for, charged one by one; None for one that may have all of it.
-        share: the part of a ledger's budget that the release may take as well: the noise is the greater of the two.
+        releases: how many such releases the budget has to pay for, as one plan that is fixed in advance.
+        charges: how many it has to pay for, charged one by one, in place of that; None for a plan.
 
     Raises:
         CalibrationError: nothing in the bracket fits the budget, or the cost is not monotone.
         InvalidArgument: family is not a function, budget not a Budget, or bracket not two positive numbers in order.
-        InvalidRequest: family returns no mechanism.
+        InvalidRequest: family returns no mechanism, or releases is not an integer >= 1.
     """
-    priced = cast(Callable[[float], Curve], family)
-    found = family(_knob(priced, budget, bracket, charges, share))
+    times = checked_integer("releases", releases, "how many the budget pays for", error=InvalidRequest)
+
+    def priced(parameter: float) -> Any:
+        found = family(parameter)
+        return found if times == 1 else times * getattr(found, "curve", found)
+
+    found = family(calibrate(priced if callable(family) else family, budget, bracket, charges=charges))
     if not hasattr(found, "curve"):
         raise InvalidRequest(
             f"family returned a {type(found).__name__}, which draws nothing: return a mechanism, or calibrate curves with "

@@ -83,7 +83,7 @@ HEAD_OF_PLANS = '''"""Made from the fields of `PlanSpec`: `pytest tests/dpselect
 
 from typing import Literal, overload
 from accounting import Budget
-from dpselect.pate.voting_plan import VotingPlan
+from dpselect.plan.voting_plan import VotingPlan
 from dpselect.plan.asked import QuickPlan
 from dpselect.plan.horizon_plan import HorizonPlan
 from dpselect.plan.plan import Plan, Progress

@@ -36,6 +36,7 @@ from dpselect.plan import (
     fitted,
     plan_horizon,
     plan_runs,
+    plan_votes,
 )
 from dpselect.release.session import Schedule
 
@@ -265,18 +266,18 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
         plan_horizon(budget, 2, ARRIVING, clips=[dps.continual.HorizonClip(cells=10)]).mechanism.curve
     ],
     "ContinualTopK.fitted": lambda budget: [dps.ContinualTopK.fitted(budget, k=2, periods=3).curve],
-    "pate.calibrated": lambda budget: [
-        20 * pate.calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, rounds=20).curve
+    "plan.calibrated of releases": lambda budget: [
+        20 * calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), budget, releases=20).curve
     ],
     "pate.fitted": lambda budget: [20 * pate.fitted("stable_voting", budget, rounds=20, labels=3).curve],
-    "pate.plan_votes": lambda budget: [10 * one.mechanism.curve for one in pate.plan_votes(MODEL, budget, rounds=10).ranked],
+    "plan.plan_votes": lambda budget: [10 * one.mechanism.curve for one in plan_votes(MODEL, budget, rounds=10).ranked],
     "pate.rounds_for": _rounds,
     "topk": _asked,
     "topk with counts": partial(_asked, with_counts=True, learn=0),
 }
 
 
-_LONG = {"plan.default_mechanism of groups", "plan of groups", "pate.plan_votes", "topk with counts"}
+_LONG = {"plan.default_mechanism of groups", "plan of groups", "plan.plan_votes", "topk with counts"}
 
 
 @pytest.mark.parametrize("door", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED])
@@ -299,7 +300,7 @@ COMMANDS: dict[str, set[str]] = {
     "quantile": {"dpselect quantile"},
     "continual start": {"ContinualTopK.fitted", "Session.continual"},
     "continual run": {"ContinualTopK.fitted", "Session.continual"},
-    "plan": {"plan", "plan.plan_runs", "plan.plan_horizon", "pate.plan_votes"},
+    "plan": {"plan", "plan.plan_runs", "plan.plan_horizon", "plan.plan_votes"},
     "demo": {"topk"},
     "pate": {"pate.fitted", "dpselect pate"},
     "ledger affordable": {"Session.affordable"},
@@ -310,7 +311,7 @@ _ASKED = {"Session.require", "Session.affordable"}
 # They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon in test_horizon.py.
 _NO_DOOR = {
     *("plan.Plan", "plan.TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
-    *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "pate.VotingPlan", "pate.SmoothRelease"),
+    *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "plan.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
     *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.totals", "continual.Horizon"),
     *(f"continual.Horizon.{name}" for name in ("key", "close", "rehearse", "released", "window", "periods_left", "left")),

@@ -64,7 +64,7 @@ DOOR_EDITS = [
         "1.05 * request.share.budget.failure_of_each(",
         SHARE,
     ),
-    Edit("dpselect/pate/voting_plan.py", "(1e-6, 1e6)) ** 2 / 2", "(1e-6, 1e6)) ** 2 / 1.9", SPENT),
+    Edit("dpselect/plan/voting_plan.py", "(1e-6, 1e6)) ** 2 / 2", "(1e-6, 1e6)) ** 2 / 1.9", SPENT),
     Edit(
         "dpselect/pate/noise_for_rounds.py",
         "return acc.calibration.calibrate_count(_curve(mechanism), budget)",

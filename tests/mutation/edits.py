@@ -622,7 +622,7 @@ EDITS = [
         "tests/dpselect/pate/test_outlook.py::test_the_constant_is_the_best_set_of_labels_for_all_items",
     ),
     Edit(
-        "dpselect/pate/voting_plan.py",
+        "dpselect/plan/voting_plan.py",
         "scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE",
         "scale=0.97 * math.sqrt(k * rounds / (2 * rho))",
         "tests/dpselect/pate/test_outlook.py::test_every_planned_mechanism_fits_the_budget",

@@ -8,9 +8,8 @@ from rich.console import Group
 from rich.text import Text
 
 from dpselect.cli import out, text
-from dpselect.pate import voting_page as page
-from dpselect.pate.voting_plan import VotingPlan
 from dpselect.plan.asked import planned_votes
+from dpselect.plan.voting_plan import HEADS, SHORT, VotingPlan
 from dpselect.spec import PlanSpec
 
 
@@ -23,24 +22,25 @@ def answer_pate(spec: PlanSpec, *, html: Path | None, json: bool) -> None:
     out.require_targets({"--html": html})
     found = planned_votes(spec)
     if html is not None:
-        page.write_page(found, html)
-    out.emit(text.json_text(page.as_data(found)) + "\n" if json else _shown(found))
+        found.write_page(html)
+    out.emit(text.json_text(found.as_data()) + "\n" if json else _shown(found))
 
 
 def _shown(plan: VotingPlan) -> Group:
-    best = [(one[0], page.SHORT[type(one[0].mechanism)]) for one in plan.by_rounds if one]
+    best = [(one[0], SHORT[type(one[0].mechanism)]) for one in plan.by_rounds if one]
     rounds = [(f"{one.rounds:,}", name, f"{one.prediction.f1:.2f}", f"{one.prediction.labels:.2f}") for one, name in best]
     heads = ("Rounds", "Mechanism", "F1", "Labels an item")
     return Group(
-        text.heading(page.headline(plan)),
+        text.heading(plan.headline),
         Text(str(plan.recommended.outlook)),
-        Text(page.verdict(plan)),
+        Text(plan.verdict()),
+        Text(f"Risk: {plan.risk_in_words()}"),
         Text(),
-        text.rows(page.HEADS, page.rows(plan.ranked), left=page.HEADS[:1], box=None),
+        text.rows(HEADS, [planned.cells() for planned in plan.ranked], left=HEADS[:1], box=None),
         Text(),
         text.heading("How many rounds the budget is good for"),
         text.rows(heads, rounds, left=heads[1:2], box=None),
         Text(),
         text.heading("Next"),
-        Text(page.command(plan)),
+        Text(plan.command()),
     )

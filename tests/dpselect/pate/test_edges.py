@@ -22,6 +22,7 @@ from dpselect.pate import voting
 from dpselect.pate.ballots import Cut, _flags
 from dpselect.pate.noise_for_rounds import adaptive_epsilon
 from dpselect.pate.voting import Coins, RaceLevel, completed
+from dpselect.plan import calibrated
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.verify.divergences import hockey_stick
 
@@ -218,7 +219,8 @@ WRONG: list[tuple[type[Exception], Callable[[], Any]]] = [
     (InvalidRequest, lambda: pate.prices(cast(dps.Mechanism, pate.GNMax), 1e-6)),
     (acc.AccountingError, lambda: pate.prices(pate.GNMax(sigma=40.0, labels=3), cast(float, None))),
     (acc.AccountingError, lambda: pate.prices(pate.StableVoting(rho=1e-4, failure_delta=1e-9, labels=3), cast(float, "1e-6"))),
-    (InvalidRequest, lambda: pate.calibrated(lambda sigma: cast(dps.Mechanism, sigma), BUDGET)),
+    (acc.AccountingError, lambda: calibrated(lambda sigma: cast(dps.Mechanism, sigma), BUDGET, releases=600)),
+    (InvalidRequest, lambda: calibrated(lambda sigma: pate.GNMax(sigma=sigma, labels=3), BUDGET, releases=0)),
 ]
 
 

@@ -12,6 +12,7 @@ import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
 from dpselect.pate.noise_for_rounds import adaptive_epsilon
+from dpselect.plan import calibrated
 
 BUDGET = acc.Budget(epsilon=2.0, delta=1e-6)
 MEMBERS: list[Any] = [
@@ -51,8 +52,8 @@ def test_gaussian_noise_is_calibrated_to_its_exact_profile() -> None:
 
 def test_calibrated_takes_any_family() -> None:
     """A family of one's own, with other settings, is fitted in the same way."""
-    mechanism = pate.calibrated(
-        lambda sigma: pate.ConfidentGNMax(threshold=9, sigma_threshold=5 * sigma, sigma=sigma, labels=3), BUDGET, rounds=50
+    mechanism = calibrated(
+        lambda sigma: pate.ConfidentGNMax(threshold=9, sigma_threshold=5 * sigma, sigma=sigma, labels=3), BUDGET, releases=50
     )
     assert isinstance(mechanism, pate.ConfidentGNMax)
     assert pate.rounds_for(mechanism, BUDGET) == 50

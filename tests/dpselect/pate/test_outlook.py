@@ -12,6 +12,7 @@ from scipy.stats import norm
 import accounting as acc
 from dpselect import pate
 from dpselect.errors import InvalidRequest
+from dpselect.plan import plan_votes
 
 BUDGET = acc.Budget(epsilon=8.0, delta=1e-6)
 MODEL = pate.VotesModel(teachers=60, labels=8, votes_per_item=1.5, agreement=0.7)
@@ -107,8 +108,10 @@ def test_a_job_that_is_worse_than_the_constant_is_refused() -> None:
 def test_every_planned_mechanism_fits_the_budget() -> None:
     """Each spends nearly all of a zCDP budget on all rounds, by the curve that is charged, and no more."""
     budget = acc.Budget(rho=0.2, delta=1e-6)
-    plan = pate.plan_votes(pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8), budget, rounds=20)
+    plan = plan_votes(pate.VotesModel(teachers=30, labels=4, votes_per_item=1, agreement=0.8), budget, rounds=20)
     assert len(plan.ranked) == 6
+    whole = 20 * plan.recommended.mechanism.curve
+    assert plan.as_data()["risk"]["found"] == whole.attack(0.01)
     for planned in plan.ranked:
         assert budget.admits(20 * planned.mechanism.curve)
         assert not budget.admits(22 * planned.mechanism.curve)
@@ -118,7 +121,7 @@ def test_every_planned_mechanism_fits_the_budget() -> None:
 def test_a_plain_noisy_top_k_is_among_the_candidates() -> None:
     """It wins at 100 teachers and (3, 1e-5), and a plan says what naming the most frequent labels has."""
     model = pate.VotesModel(teachers=100, labels=20, votes_per_item=2, agreement=0.7)
-    plan = pate.plan_votes(model, acc.Budget(epsilon=3, delta=1e-5), rounds=100)
+    plan = plan_votes(model, acc.Budget(epsilon=3, delta=1e-5), rounds=100)
     assert isinstance(plan.recommended.mechanism, pate.TopVotes)
     assert plan.recommended.prediction.f1 > 0.05 + max(one.prediction.f1 for one in plan.ranked[1:])
     assert plan.budget.admits(100 * plan.recommended.mechanism.curve)

@@ -23,10 +23,10 @@ from dpselect.plan.charts import (
     Chart,
     Line,
     Point,
-    _figure,
     _releases,
     class_name,
     explore,
+    figure,
     page,
     plot_chart,
     plot_plan,
@@ -173,7 +173,7 @@ def test_releases_are_read_off_between_the_points() -> None:
 def test_where_most_is_found_wrong_items_are_drawn(charts: tuple[Chart, ...]) -> None:
     """99 % and 99.9 % are a third of the axis apart; a share of one is drawn on the lowest line."""
     points = tuple(Point(x=x, y=y, low=y, high=y) for x, y in ((1, 0.99), (2, 0.999), (4, 1.0)))
-    drawn = _figure(charts[0].model_copy(update={"lines": (Line(name="n", points=points),), "planned": 2}))
+    drawn = figure(charts[0].model_copy(update={"lines": (Line(name="n", points=points),), "planned": 2}))
     high, low, floor = (float(y) for _, y, _ in drawn["lines"][0]["dots"])
     assert drawn["chart"].title.startswith("Wrong items per 1,000")
     assert low - high == pytest.approx((_HEIGHT - _TOP - _BOTTOM) / 4, abs=0.11)

@@ -67,6 +67,9 @@ def test_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
     assert "dpselect pate votes.npz --output labels.csv --mechanism" in text
     assert page.count('<svg class="chart"') == 2
     assert "<script" not in page
+    risk = re.search(r"an attacker who guesses which of two records is in the data is right at most [\d.]+ times", text)
+    assert risk is not None
+    assert risk[0] in page
 
 
 @pytest.mark.parametrize(

@@ -8,18 +8,29 @@ milliseconds: for Gaussian noise that is exact, for the other kinds a little mor
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, final
 
+import numpy as np
+
 import accounting as acc
+from accounting.files import new_file
+from accounting.risk import Risk
 from dpselect.errors import InvalidBallots
 from dpselect.pate.ballots import Vote
+from dpselect.pate.job import CLASSES
 from dpselect.pate.noise_for_rounds import _SAFE, _checked, _failure, _rho, _share
 from dpselect.pate.outlook import Outlook, Prediction, TrialVotes, VotesModel, f1_range, outlook, simulated
 from dpselect.pate.voting import BinaryVoting, ConfidentGNMax, GNMax, StableVoting, TauVoting, TopVotes
+from dpselect.plan.charts import Chart, Key, Line, Point, figure
 
+SHORT = {member: name for name, member in CLASSES.items()}
+"""What `dpselect pate --mechanism` calls a mechanism."""
+
+HEADS = ("Mechanism", "F1", "Labels an item", "Right", "Noise", "Threshold", "tau, k")
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6)  # tried, as shares of the teachers
 _CONFIDENT_THRESHOLDS = (0.2, 0.35, 0.5)
 _ROUNDS = (10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000)
@@ -36,6 +47,43 @@ class PlannedVote:
     rounds: int
     prediction: Prediction
     outlook: Outlook
+
+    @property
+    def name(self) -> str:
+        """Of its class."""
+        return type(self.mechanism).__name__
+
+    @property
+    def risk(self) -> Risk:
+        """What an attacker gains from all rounds together."""
+        return Risk.of(self.rounds * self.mechanism.curve)
+
+    def as_data(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "mechanism": SHORT[type(self.mechanism)],
+            "rounds": self.rounds,
+            "settings": self.mechanism.model_dump(mode="json", exclude_none=True, exclude={"kind", "labels"}),
+            "f1": self.prediction.f1,
+            "labels_an_item": self.prediction.labels,
+            "right_labels_an_item": self.prediction.right,
+            "noise": self.outlook.noise,
+            "unanimous_label": self.outlook.unanimous,
+            "label_without_votes": self.outlook.unvoted,
+            "works": self.outlook.works,
+        }
+
+    def cells(self) -> list[str]:
+        """Of a row below `HEADS`."""
+        return [
+            SHORT[type(self.mechanism)],
+            f"{self.prediction.f1:.2f}",
+            f"{self.prediction.labels:.2f}",
+            f"{self.prediction.right:.2f}",
+            f"{self.outlook.noise:.3g}",
+            "-" if self.outlook.threshold is None else f"{self.outlook.threshold:.4g}",
+            f"{getattr(self.mechanism, 'tau', getattr(self.mechanism, 'k', '-'))}",
+        ]
 
 
 @final
@@ -73,6 +121,99 @@ class VotingPlan:
     def works(self) -> bool:
         """Whether the recommended job is better than naming the most frequent labels, and releases more than noise."""
         return self.recommended.outlook.works and self.recommended.prediction.f1 >= self.constant[0]
+
+    @property
+    def headline(self) -> str:
+        """What was planned for, and what to label with."""
+        ballots = self.votes.ballots
+        return f"{self.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels: {self.recommended.name}"
+
+    def as_data(self) -> dict[str, Any]:
+        """The plan as plain data."""
+        best = self.recommended
+        return {
+            "votes": "declared public" if self.model is None else "made up",
+            "model": None if self.model is None else self.model.model_dump(mode="json"),
+            "budget": {"epsilon": self.budget.epsilon, "rho": self.budget.rho, "delta": self.budget.delta},
+            "rounds": self.rounds,
+            "recommended": best.as_data(),
+            "risk": best.risk.as_data(best.mechanism.relation, "record"),
+            "constant": {"f1": self.constant[0], "labels": self.constant[1]},
+            "works": self.works,
+            "f1_range": self.f1_range,
+            "ranked": [planned.as_data() for planned in self.ranked],
+            "by_rounds": [planned.as_data() for ranked in self.by_rounds for planned in ranked],
+        }
+
+    def risk_in_words(self) -> str:
+        """What an attacker gains from all rounds of the recommended job."""
+        return self.recommended.risk.in_words(self.recommended.mechanism.relation, "record")
+
+    def verdict(self) -> str:
+        """What to expect of it, and whether it is worth while."""
+        expected = self.recommended.prediction
+        items = len(self.votes.truth)
+        tried = f"{items:,} rounds of votes declared public" if self.model is None else "made-up votes"
+        constant, named = self.constant
+        best = "label" if named == 1 else f"{named} labels"
+        words = f"F1 {expected.f1:.2f} drawn on {tried}, {expected.labels:.2f} labels an item"
+        words += f"\nF1 {constant:.2f} by naming the most frequent {best} for every item"
+        if self.f1_range is not None and self.f1_range[0] < self.f1_range[1]:
+            low, high = self.f1_range
+            words += f"\nF1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; --votes settles it"
+        if not self.recommended.outlook.works:
+            words += "\nThis does not work: the noise leaves little of the votes."
+        elif not self.works:
+            words += "\nThis does not work: naming the most frequent labels is better."
+        return words
+
+    def command(self) -> str:
+        """The command that labels so."""
+        if not self.works:
+            return "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses such a job without --anyway."
+        mechanism = self.recommended.mechanism
+        chosen = {name: getattr(mechanism, name, None) for name in ("threshold", "tau", "k")}
+        chosen |= {} if self.model is None else self.model.model_dump(include={"votes_per_item", "agreement", "label_skew"})
+        settings = [f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items() if value is not None]
+        stated = {"epsilon": self.budget.epsilon, "delta": self.budget.delta}
+        budget = [f"--{name} {value:g}" for name, value in stated.items() if value]
+        parts = ["dpselect pate votes.npz --output labels.csv --mechanism", SHORT[type(mechanism)], *settings, *budget]
+        in_python = "pate.fitted(...) in Python: the command takes --epsilon and --delta"
+        return " ".join(parts) if self.budget.form != "zcdp" else in_python
+
+    def write_page(self, path: Path) -> None:
+        """Write the plan as one page that needs no network, to a new file."""
+        from accounting.page.templates import asset, template  # jinja2, which other plans do without
+
+        content = template(__package__, "voting_plan.html").render(
+            style=asset("accounting.page", "report.css") + asset(__package__, "page.css"),
+            plan=self,
+            facts=self._facts(),
+            heads=HEADS,
+            rows=[[planned.name, *planned.cells()[1:]] for planned in self.ranked],
+            figures=[
+                figure(self._chart("f1", "F1", "expected micro-F1", lambda planned: planned.prediction.f1)),
+                figure(self._chart("labels", "Labels an item", "labels for an item", lambda planned: planned.prediction.labels)),
+            ],
+        )
+        with new_file(path, "the page", encoding="utf-8") as file:
+            file.write(content)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        if self.model is not None:
+            return [(name, f"{value:,}") for name, value in self.model.model_dump(exclude_none=True).items()]
+        items, true = len(self.votes.truth), float(np.asarray(self.votes.truth).sum())
+        return [("items tried", f"{items:,}"), ("true labels an item", f"{true / items:.3g}")]
+
+    def _chart(self, key: Key, title: str, y_label: str, value: Callable[[PlannedVote], float]) -> Chart:
+        """By the number of rounds, a line for each kind."""
+        points: dict[str, list[Point]] = {}
+        for planned in (one for ranked in self.by_rounds for one in ranked):
+            y = value(planned)
+            points.setdefault(planned.name, []).append(Point(x=planned.rounds, y=y, low=y, high=y))
+        lines = tuple(Line(name=name, points=tuple(points[name])) for name in sorted(points))
+        at = min(max(self.rounds, _ROUNDS[0]), _ROUNDS[-1])
+        return Chart(key=key, title=title, x_label="rounds", y_label=y_label, lines=lines, planned=at, share=key == "f1")
 
 
 def plan_votes(votes: VotesModel | TrialVotes, budget: acc.Budget, *, rounds: int | None = None, seed: int = 0) -> VotingPlan:
