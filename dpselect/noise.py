@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from decimal import Decimal, localcontext
@@ -61,6 +62,7 @@ class Noise(ABC):
     """
 
     name: ClassVar[str]
+    variance: ClassVar[float]
     symmetric: ClassVar[bool] = False
     """The law of -Z equals the law of Z."""
     winner_price: ClassVar[WinnerPrice | None] = None
@@ -238,6 +240,7 @@ class Gumbel(Noise):
     """cdf exp(-exp(-z)) on the real line."""
 
     name: ClassVar[str] = "gumbel"
+    variance: ClassVar[float] = math.pi**2 / 6
     winner_price: ClassVar[WinnerPrice | None] = "bounded_range"
 
     def isf_ball(self, q: arb) -> arb:
@@ -315,6 +318,7 @@ class Exponential(Noise):
     """sf exp(-z) for z >= 0."""
 
     name: ClassVar[str] = "exponential"
+    variance: ClassVar[float] = 1.0
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     lower: ClassVar[float] = 0.0
     rises: ClassVar[bool] = False
@@ -362,6 +366,7 @@ class Laplace(SymmetricNoise):
     """Density exp(-|z|) / 2 on the real line."""
 
     name: ClassVar[str] = "laplace"
+    variance: ClassVar[float] = 2.0
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     vector_norm: ClassVar[Norm | None] = "l1"
     smooth: ClassVar[bool] = True
@@ -398,6 +403,7 @@ class Logistic(SymmetricNoise):
     """cdf 1 / (1 + exp(-z)) on the real line."""
 
     name: ClassVar[str] = "logistic"
+    variance: ClassVar[float] = math.pi**2 / 3
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     smooth: ClassVar[bool] = True
 
@@ -434,6 +440,7 @@ class HalfLogistic(Noise):
     """sf 2 / (1 + exp(z)) for z >= 0; its hazard rate is 1 / (1 + exp(-z))."""
 
     name: ClassVar[str] = "half_logistic"
+    variance: ClassVar[float] = math.pi**2 / 3 - (2 * LN2) ** 2
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
     lower: ClassVar[float] = 0.0
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
@@ -492,6 +499,7 @@ class Gaussian(SymmetricNoise):
     """Standard normal; its hazard rate is unbounded, so it is not a Lipschitz member."""
 
     name: ClassVar[str] = "gaussian"
+    variance: ClassVar[float] = 1.0
     winner_price: ClassVar[WinnerPrice | None] = "gaussian"
     vector_norm: ClassVar[Norm | None] = "l2"
 

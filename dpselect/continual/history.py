@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 # The rates whose means are tested: those that look back far enough to say more than the last release.
 TESTED: Final = slice(2, None)
-VARIANCE: Final = {"gaussian": 1.0, "laplace": 2.0}  # of the noises whose values can be shown
 _UNIT = 2.0**-20  # of clipped counts
 _ROUNDING = 2.0**-51  # of a mean of floats, for each of its terms and the largest of them
 _DIGITS = 2.0**52  # below which multiples of the unit are told apart
@@ -156,7 +155,7 @@ class History:
                 self._discover(self._mechanism, vectors, scores, sampler(rng))
             else:
                 vectors.take(self._mechanism.select(scores, rng=rng))
-            selection = vectors.shown(self._mechanism.scale**2 * VARIANCE[self._mechanism.noise])
+            selection = vectors.shown(self._mechanism.scale**2 * by_name(self._mechanism.noise).variance)
             self._kept.value = vectors
         return selection
 

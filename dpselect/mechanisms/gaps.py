@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
@@ -138,12 +138,12 @@ AnyRegularizer = Annotated[Annotated[Regularizer, Field(discriminator="kind")], 
 
 
 class WidestGap(Mechanism, ABC):
-    """What chooses a rank j, from 1 to kbar, by the largest of gap + regulariser + scale * noise. A member has these fields."""
+    """What chooses a rank j, from 1 to kbar, by the largest of gap + regulariser + scale * noise."""
 
-    if TYPE_CHECKING:
-        kbar: int
-        regularizer: Regularizer | None
-        neighbours: Relation
+    kind: str
+    kbar: Rank = Field(description="an integer from 1 to 10,000,000")
+    regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
+    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @property
     @abstractmethod
@@ -224,9 +224,6 @@ class LargeGap(GapRank):
         answers="gap", noise=EPSILON, ordered=True, most=1, domain="unknown", reads=lambda mechanism: mechanism.kbar + 1
     )
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
-    kbar: Rank = Field(description="an integer from 1 to 10,000,000")
-    regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @property
     def curve(self) -> BoundedRange:
@@ -261,9 +258,6 @@ class GaussianGap(GapRank):
         answers="gap", noise=SCALE, ordered=True, most=1, domain="unknown", reads=lambda mechanism: mechanism.kbar + 1
     )
     scale: Positive = Field(description="a finite scale > 0, in counts")
-    kbar: Rank = Field(description="an integer from 1 to 10,000,000")
-    regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @property
     def curve(self) -> Curve:

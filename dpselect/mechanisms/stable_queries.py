@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, NoReturn, Self, final
+from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -136,8 +136,11 @@ def log_failure(height: float, ratio: float) -> float:
 class StableQueries(Mechanism, ABC):
     """What releases true answers to queries that no single user can change. Scores are distances to instability."""
 
-    if TYPE_CHECKING:
-        neighbours: Relation
+    kind: str
+    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
+    delta: Probability = Field(description="a delta in (0, 1)")
+    split: Probability = Field(default=0.37, description="a share in (0, 1)")
+    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @property
     @abstractmethod
@@ -175,11 +178,7 @@ class FirstStable(StableQueries):
 
     kind: Literal["first_stable"] = "first_stable"
     traits: ClassVar[Traits] = Traits(answers="queries", noise=EPSILON, failure="delta", ordered=False, most=1, domain="public")
-    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
-    delta: Probability = Field(description="a delta in (0, 1)")
     candidates: Count = Field(description="a public number of queries, >= 1")
-    split: Probability = Field(default=0.37, description="a share in (0, 1)")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @property
     def curve(self) -> Approximate:
@@ -228,11 +227,7 @@ class OnlineStableQueries(StableQueries):
     traits: ClassVar[Traits] = Traits(
         answers="queries", noise=EPSILON, failure="delta", ordered=False, most=None, domain="public"
     )
-    epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
-    delta: Probability = Field(description="a delta in (0, 1)")
     c: Count = Field(description="an integer >= 1")
-    split: Probability = Field(default=0.37, description="a share in (0, 1)")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @property
     def curve(self) -> Approximate:

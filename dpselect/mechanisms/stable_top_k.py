@@ -20,7 +20,6 @@ from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, enumerable
 from dpselect.mechanisms.gaps import (
-    AnyRegularizer,
     Rank,
     TargetSize,
     Top,
@@ -263,10 +262,7 @@ class StableTopK(WidestGap):
     )
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
-    kbar: Rank = Field(description="an integer from 1 to 10,000,000")
-    regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
     gap_noise: Literal["gumbel", "gaussian"] = Field(default="gumbel", description="gumbel or gaussian")
-    neighbours: Relation = Field(default="add_remove", alias="relation", description="'add_remove' or 'replace_one'")
 
     @property
     def curve(self) -> Curve:

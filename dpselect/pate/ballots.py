@@ -10,13 +10,15 @@ import math
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self, final, get_args
+from typing import Any, ClassVar, Literal, NoReturn, Self, final, get_args
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
+from pydantic import Field
 
 from accounting.arguments import Relation
+from accounting.frozen import Count
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism, Rounds
 from dpselect.sampling import Sampler
@@ -350,9 +352,19 @@ class Vote(Mechanism, ABC):
     """
 
     one_vote: ClassVar[bool] = False
-    if TYPE_CHECKING:
-        labels: int  # fields of every member
-        unit: Unit
+    kind: str
+    labels: Count = Field(description="the public number of labels, >= 1")
+    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
+    unit: Unit = Field(default="record", description="'record' or 'teacher'")
+
+    @property
+    def most_votes(self) -> int | None:
+        """Votes on a ballot at most; None for any number."""
+        return 1 if self.one_vote else None
+
+    @property
+    def covers(self) -> Sensitivity:
+        return ballot_change(self.most_votes, self.neighbours, self.unit)
 
     @property
     def least_candidates(self) -> int:

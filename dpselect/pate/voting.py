@@ -8,14 +8,13 @@ from __future__ import annotations
 import math
 from abc import ABC
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final
+from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from accounting import Curve, GaussianDP
-from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms.base import RHO, SCALE, SIGMA, Traits, enumerable
@@ -26,12 +25,11 @@ from dpselect.mechanisms.ranks import blocks, columns, joined
 from dpselect.mechanisms.release import release
 from dpselect.mechanisms.stable_top_k import NOT_PASSED, StableTopK
 from dpselect.noise import by_name
-from dpselect.pate.ballots import Unit, Vote, ballot_change
+from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds, exceeds
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
 from dpselect.verify.quadrature import argmax_probabilities_many
 
 Words = NDArray[np.uint64]
@@ -213,13 +211,6 @@ class GNMax(Vote):
     traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=True, most=1, domain="public", zeros=True)
     one_vote: ClassVar[bool] = True
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
-    labels: Count = Field(description="the public number of labels, >= 1")
-    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
-    unit: Unit = Field(default="record", description="'record' or 'teacher'")
-
-    @property
-    def covers(self) -> Sensitivity:
-        return ballot_change(1, self.neighbours, self.unit)
 
     @property
     def curve(self) -> GaussianDP:
@@ -272,13 +263,6 @@ class ConfidentGNMax(Vote):
     threshold: Real = Field(description="a finite number of votes")
     sigma_threshold: Positive = Field(description="a finite sigma_threshold > 0, in votes")
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
-    labels: Count = Field(description="the public number of labels, >= 1")
-    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
-    unit: Unit = Field(default="record", description="'record' or 'teacher'")
-
-    @property
-    def covers(self) -> Sensitivity:
-        return ballot_change(1, self.neighbours, self.unit)
 
     @property
     def curve(self) -> Curve:
@@ -324,13 +308,11 @@ class ConfidentGNMax(Vote):
 
 
 class LevelVote(Vote, ABC):
-    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds the level. A member has the fields below."""
+    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds the level."""
 
-    if TYPE_CHECKING:
-        sigma: float
-        threshold: float | None
-        teachers: int | None
-        neighbours: Relation
+    sigma: Positive = Field(description="a finite sigma > 0, in votes")
+    threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
+    teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
 
     @property
     def curve(self) -> GaussianDP:
@@ -410,16 +392,6 @@ class BinaryVoting(LevelVote):
 
     kind: Literal["binary_voting"] = "binary_voting"
     traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True)
-    sigma: Positive = Field(description="a finite sigma > 0, in votes")
-    labels: Count = Field(description="the public number of labels, >= 1")
-    threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
-    teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
-    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
-    unit: Unit = Field(default="record", description="'record' or 'teacher'")
-
-    @property
-    def covers(self) -> Sensitivity:
-        return ballot_change(None, self.neighbours, self.unit)
 
 
 @final
@@ -444,16 +416,10 @@ class TauVoting(LevelVote):
     kind: Literal["tau_voting"] = "tau_voting"
     traits: ClassVar[Traits] = Traits(answers="votes", noise=SIGMA, ordered=False, most="labels", domain="public", zeros=True)
     tau: Count = Field(description="an integer >= 1")
-    sigma: Positive = Field(description="a finite sigma > 0, in votes")
-    labels: Count = Field(description="the public number of labels, >= 1")
-    threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
-    teachers: Count | None = Field(default=None, description="the public number of teachers, or None")
-    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
-    unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @property
-    def covers(self) -> Sensitivity:
-        return ballot_change(self.tau, self.neighbours, self.unit)
+    def most_votes(self) -> int | None:
+        return self.tau
 
 
 @final
@@ -476,9 +442,6 @@ class TopVotes(Vote):
     traits: ClassVar[Traits] = Traits(answers="votes", noise=SCALE, ordered=True, most="k", domain="public", zeros=True)
     k: Count = Field(description="an integer from 1 to labels")
     scale: Positive = Field(description="a finite scale > 0, in votes")
-    labels: Count = Field(description="the public number of labels, >= 1")
-    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
-    unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @model_validator(mode="after")
     def _has_so_many_labels(self) -> Self:
@@ -490,10 +453,6 @@ class TopVotes(Vote):
     def peeling(self) -> PeelingTopK:
         """The mechanism that does the work."""
         return PeelingTopK(k=self.k, noise="gumbel", scale=self.scale, sensitivity=self.covers)
-
-    @property
-    def covers(self) -> Sensitivity:
-        return ballot_change(None, self.neighbours, self.unit)
 
     @property
     def curve(self) -> Curve:
@@ -540,8 +499,6 @@ class StableVoting(Vote):
     labels: Rank = Field(description="the public number of labels, from 1 to 10,000,000")
     kbar: Count | None = Field(default=None, description="an integer from 1 to labels, or None")
     regularizer: AnyRegularizer | None = Field(default=None, description="a public array, a TargetSize, or None")
-    neighbours: Relation = Field(default="replace_one", alias="relation", description="'replace_one' or 'add_remove'")
-    unit: Unit = Field(default="record", description="'record' or 'teacher'")
 
     @model_validator(mode="after")
     def _has_so_many_labels(self) -> Self:
@@ -560,10 +517,6 @@ class StableVoting(Vote):
             regularizer=self.regularizer,
             relation="add_remove" if self.covers.monotone else "replace_one",
         )
-
-    @property
-    def covers(self) -> Sensitivity:
-        return ballot_change(None, self.neighbours, self.unit)
 
     @property
     def curve(self) -> Curve:

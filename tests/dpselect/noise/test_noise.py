@@ -273,6 +273,11 @@ def test_a_noise_without_a_theorem_is_refused(declared, monkeypatch):
             _ = mechanism.curve
 
 
+def test_the_variance_is_that_of_the_law(name):
+    """What forecasts and means over time take for the variance is the variance, to 1e-12."""
+    assert by_name(name).variance == pytest.approx(NOISE_LAWS[name].scipy.var(), rel=1e-12)
+
+
 def test_symmetry_is_announced_truthfully(name):
     """sf(z) = cdf(-z), bit for bit, for symmetric members; others violate it by more than 0.1 somewhere."""
     noise = by_name(name)
