@@ -76,7 +76,7 @@ def rounded_down(value: Decimal | float, digits: int = 4) -> str:
 
 
 def _rounded(value: Decimal | float, context: Context) -> str:
-    exact = value if isinstance(value, Decimal) else Decimal(repr(value))
+    exact = value if isinstance(value, Decimal) else Decimal(repr(float(value)))
     if not exact.is_finite():
         return "∞"
     shown = context.create_decimal(exact)

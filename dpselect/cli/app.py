@@ -62,6 +62,8 @@ class _Imported(Mapping[str, Any]):
 class _Verbs(GuardedGroup):
     """Help and errors at the top import no command."""
 
+    examples: Any = ()
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self.commands: Any = _Imported()

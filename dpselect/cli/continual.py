@@ -12,13 +12,13 @@ from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument
 
+from accounting.page.wording import rounded_up
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.continual import lifecycle
 from dpselect.errors import printable
 from dpselect.release.answer import DryRun
-from dpselect.release.promise import rounded_up
 from dpselect.release.series import HorizonAnswer
 from dpselect.spec import CloseSpec, ContinualSpec, RechargeSpec, ShowSpec, StartSpec
 from dpselect.spec.continual_spec import KeptFields
@@ -122,7 +122,7 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         title = f"Period {one['period']} of {horizon['periods']}{name}"
         parts.append(text.section(title, zip(items, _values(told, place), strict=True)))
     strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
-    promised = "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'])} at delta {strongest['delta']:g}"
+    promised = "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'], 6)} at delta {strongest['delta']:g}"
     facts = [
         ("horizon", f"{printable(horizon['key'])}: {horizon['periods']} periods, {horizon['periods_left']} left"),
         ("count", over.get(told["count"], f"users of the last {told['window']} periods") + f", as {_counted(told)}"),

@@ -14,6 +14,7 @@ from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from typer import Argument, Exit, echo
 
 from accounting.address import masked, without_password
+from accounting.page.wording import rounded_up
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command, spelled
 from dpselect.cli.guard import SPENT, Terminated
@@ -23,7 +24,6 @@ from dpselect.pate.job import LabelRequest, labelled
 from dpselect.pate.labelling import ProgressCallback
 from dpselect.pate.outlook import Outlook
 from dpselect.release.answer import DryRun
-from dpselect.release.promise import rounded_up
 from dpselect.spec.label_spec import LabelSpec
 
 _Votes = Annotated[
@@ -94,7 +94,7 @@ def _shown(told: dict[str, Any]) -> Group:
 
 def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:
     stated, mechanism = told["guarantee"], told["mechanism"]
-    epsilon = "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'])}"
+    epsilon = "no bound" if stated["epsilon"] is None else f"epsilon {rounded_up(stated['epsilon'], 6)}"
     yield "all rounds", f"{epsilon} at delta {stated['delta']:g}, whatever the votes"
     if told["risk"] is not None:
         yield "risk", told["risk"]["in_words"]

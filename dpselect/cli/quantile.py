@@ -10,12 +10,12 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from typer import Argument
 
+from accounting.page.wording import rounded_up
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.topk.delivery import Delivery
 from dpselect.errors import printable
 from dpselect.release.answer import DryRun
-from dpselect.release.promise import promise_in_words, relation_in_words, risk_in_words, rounded_up
 from dpselect.release.record import RECORDED, UNRECORDED, AnswerFile
 from dpselect.release.user_quantiles import TEXTS, QuantileAnswer, Quantiles, answered
 from dpselect.spec import QuantileSpec
@@ -59,10 +59,10 @@ def as_text(answer: QuantileAnswer) -> RenderableType:
 
 def _promises(answer: QuantileAnswer) -> Iterator[tuple[str, str]]:
     stated, mechanism = answer.guarantee, answer.mechanism
-    yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
-    yield "pure epsilon", f"{rounded_up(mechanism.epsilon)}, for all quantiles together"
-    yield "in words", promise_in_words(stated)
-    yield "risk", risk_in_words(stated)
+    yield "relation", f"{stated.relation}: {stated.relation_in_words}"
+    yield "pure epsilon", f"{rounded_up(mechanism.epsilon, 6)}, for all quantiles together"
+    yield "in words", stated.in_words
+    yield "risk", stated.risk_in_words
     yield "grid", f"{mechanism.low:g} to {mechanism.high:g} in steps of {mechanism.step:g}; numbers outside are moved to its ends"
     if answer.salt is not None:
         yield "picked", f"one of each user's numbers, with salt {printable(answer.salt)!r}"

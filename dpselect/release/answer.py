@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from html import escape
 from typing import TYPE_CHECKING, Any, Self, final
 
 import accounting as acc
 import dpselect as dps
+from accounting import Budget, Curve, best_epsilon
+from accounting.arguments import WORDS, Relation
+from accounting.convert.bounds import Bound, Route
+from accounting.page.wording import rounded_up
+from accounting.risk import Risk
 from dpselect.errors import Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import Interval, interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.release.doubts import doubts
-from dpselect.release.promise import Promise, guarantee, promise, promise_in_words, risk_in_words
 from dpselect.release.question import Question, learns_about
 from dpselect.selection import Label, Selection
 
@@ -29,6 +35,115 @@ if TYPE_CHECKING:
 
 
 _LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
+
+
+# -- what is promised --------------------------------------------------------------------------------------------------
+
+
+# Where a zCDP budget states no delta: a customary one, so that the price can be compared with others.
+_CUSTOMARY_DELTA = 1e-6
+ROUTES: dict[Route, str] = {
+    "pure": "sum of pure epsilons",
+    "basic": "sum of pure epsilons outside the failure",
+    "rdp": "Renyi divergence",
+    "pld": "privacy loss distribution",
+    "adaptive": "optimal adaptive composition",
+    "profile": "exact profile",
+}
+
+
+@dataclass(frozen=True)
+class ProvenEpsilon:
+    """(epsilon, delta)-differential privacy, and what proved it; epsilon is None if nothing is proved at this delta."""
+
+    delta: float
+    epsilon: float | None
+    route: Route
+    order: float | None
+
+    @property
+    def proved_by(self) -> str:
+        """Which bound gave the smallest epsilon, in words."""
+        if self.epsilon is None:
+            return "no bound at this delta"
+        order = "" if self.order is None else f" of order {self.order:.4g}"
+        return f"{ROUTES[self.route]}{order}"
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What one release promises; None stands for "no such guarantee"."""
+
+    relation: Relation
+    pure_epsilon: float | None
+    rho: float | None
+    delta0: float
+    points: tuple[ProvenEpsilon, ...]
+    risk: Risk
+
+    @property
+    def relation_in_words(self) -> str:
+        """Whom the guarantee protects against what."""
+        return f"{WORDS[self.relation]}, with everything that the log holds about that user"
+
+    @property
+    def risk_in_words(self) -> str:
+        """What an attacker gains from the release, as a sentence (Theorem R1)."""
+        return self.risk.in_words(self.relation)
+
+    @property
+    def in_words(self) -> str:
+        """The guarantee as a sentence for whoever decides whether it is enough."""
+        start = "Whatever else is known, and whatever this release shows,"
+        last = self.points[-1] if self.points else None
+        epsilon, delta = (None, 0.0) if last is None else (last.epsilon, last.delta)
+        if self.pure_epsilon is not None:
+            epsilon, delta = self.pure_epsilon, 0.0
+        if epsilon is None:
+            return f"{start} what it tells about one user is bounded by the zCDP parameter above."
+        change = "whether a user is in the log" if self.relation == "add_remove" else "what a user did"
+        slack = f", up to a probability of {rounded_up(delta, 3)}" if delta else ""
+        factor = f"e^{rounded_up(epsilon)}"
+        if epsilon < 20:
+            factor += f" = {rounded_up(math.nextafter(math.exp(epsilon), math.inf), 3)}"
+        return f"{start} {change} changes the probability of any outcome by a factor of at most {factor}{slack}."
+
+    def as_data(self) -> dict[str, Any]:
+        """All of it as plain data."""
+        words = {"relation_in_words": self.relation_in_words, "in_words": self.in_words}
+        return asdict(self) | words | {"risk": self.risk.as_data(self.relation)}
+
+
+def promise(item: Chargeable, budget: Budget) -> Promise:
+    """The price of one release that is charged as `item`, at the deltas that `budget` gives reason to look at."""
+    return _promised(item.curve, item.relation, budget)
+
+
+@lru_cache(maxsize=16)
+def _promised(curve: Curve, relation: Relation, budget: Budget) -> Promise:
+    points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))
+    return Promise(relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
+
+
+def _finite(value: float) -> float | None:
+    """`value`, or None for infinity, which is neither a guarantee nor JSON."""
+    return value if math.isfinite(value) else None
+
+
+def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:
+    if budget.form != "zcdp":
+        return (budget.delta,) if budget.delta else ()
+    if budget.delta == 0:
+        return (_CUSTOMARY_DELTA,)
+    # The failure may use up all of delta: only beyond it is there room for a conversion.
+    return (budget.delta, 2 * budget.delta) if delta0 and budget.delta < 0.5 else (budget.delta,)
+
+
+def _point(delta: float, bound: Bound) -> ProvenEpsilon:
+    return ProvenEpsilon(delta, _finite(bound.value), bound.route, bound.order)
+
+
+# -- what was released --------------------------------------------------------------------------------------------------
 
 
 @final
@@ -157,7 +272,7 @@ class Answer:
         """What is promised and what it cost, in words, and what to beware of."""
         told = [line for line in (self.lost, self.left) if line is not None]
         stated = self.guarantee
-        return [promise_in_words(stated), f"Risk: {risk_in_words(stated)}.", *self.cautions, *told]
+        return [stated.in_words, f"Risk: {stated.risk_in_words}.", *self.cautions, *told]
 
     def __repr__(self) -> str:
         held = self.selection.columns()
@@ -263,7 +378,7 @@ class DryRun:
         return {
             "dpselect": dps.__version__,
             "dry_run": True,
-            "guarantee": guarantee(self.guarantee),
+            "guarantee": self.guarantee.as_data(),
             "curve": json.loads(self.item.curve.to_json()),
             "mechanisms": [json.loads(one.to_json()) for one in self.mechanisms],
             "left": list(self.left),

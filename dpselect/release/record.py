@@ -17,7 +17,6 @@ from typing import Any, Final
 
 import accounting as acc
 import dpselect
-from accounting import Budget
 from accounting.address import masked
 from accounting.errors import OutputError, missing_extra
 from accounting.files import PRIVATE, new_file, read_text, require_new
@@ -26,8 +25,7 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
-from dpselect.release.answer import Answer, PaidCharge
-from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words
+from dpselect.release.answer import Answer, PaidCharge, promise
 from dpselect.release.question import Question, learns_about, opened
 from dpselect.selection import Selection
 from dpselect.spec import LedgerFields
@@ -66,7 +64,9 @@ def as_text(data: dict[str, Any]) -> str:
 def as_data(answer: Answer) -> dict[str, Any]:
     """The release and its price as plain data."""
     question, mechanism, paid = answer.question, answer.mechanism, answer.paid
-    reading = question.reading
+    reading, stated = question.reading, question.budget
+    asked = {"epsilon": stated.epsilon, "delta": stated.delta, "rho": stated.rho}
+    budget = {name: value for name, value in asked.items() if value}
     summed = {"column": reading.value, "clip": reading.value_clip}
     window = {
         "since": _text(reading.since),
@@ -81,7 +81,7 @@ def as_data(answer: Answer) -> dict[str, Any]:
         **({} if answer.shown is None else {"shown": json.loads(answer.shown.to_json())}),
         **({} if answer.selection.values is None else {"unit": answer.unit or "shares of users, cut by the clip"}),
         "intervals": None if (around := answer.interval) is None else asdict(around),
-        "guarantee": _guarantee(promise(paid, question.budget), question.budget),
+        "guarantee": {"budget": budget, **promise(paid, question.budget).as_data()},
         "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(paid.curve.to_json()),
@@ -137,21 +137,6 @@ def _selection(selection: Selection) -> dict[str, Any]:
     groups = {} if selection.groups is None else {"groups": list(selection.groups)}
     lost = {} if selection.lost is None else {"lost": selection.lost}
     return named | {"labels": list(selection.labels or ())} | groups | lost
-
-
-def _guarantee(stated: Promise, budget: Budget) -> dict[str, Any]:
-    asked = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
-    return {
-        "budget": {name: value for name, value in asked.items() if value},
-        "relation": stated.relation,
-        "relation_in_words": relation_in_words(stated.relation),
-        "pure_epsilon": stated.pure_epsilon,
-        "rho": stated.rho,
-        "delta0": stated.delta0,
-        "points": [asdict(point) for point in stated.points],
-        "in_words": promise_in_words(stated),
-        "risk": stated.risk.as_data(stated.relation),
-    }
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

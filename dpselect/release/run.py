@@ -25,8 +25,7 @@ from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt
-from dpselect.release.answer import Answer, DryRun, PaidCharge, told
-from dpselect.release.promise import promise
+from dpselect.release.answer import Answer, DryRun, PaidCharge, promise, told
 from dpselect.release.question import Question, choose, choose_later, learns_about, listed_groups, opened
 from dpselect.release.record import AnswerFile, restored
 from dpselect.scores import Scores, SecondLook

@@ -31,8 +31,7 @@ from dpselect.events.time_window import Every, periods
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
-from dpselect.release.answer import Answer, DryRun
-from dpselect.release.promise import guarantee, promise
+from dpselect.release.answer import Answer, DryRun, promise
 from dpselect.release.question import Question, opened
 from dpselect.release.record import AnswerFile, as_json, as_text, rescued, restored
 from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
@@ -457,7 +456,7 @@ class HorizonAnswer(_OfPeriods):
             "horizon": {"key": self.key, "periods": mechanism.periods, "periods_left": self.periods_left},
             "count": mechanism.count,
             "window": mechanism.window,
-            "guarantee": {**guarantee(stated), "covers": "all periods of the horizon together"},
+            "guarantee": {**stated.as_data(), "covers": "all periods of the horizon together"},
             "budget": self.left,
             "mechanism": json.loads(mechanism.to_json()),
             "intervals": self._intervals,

@@ -12,8 +12,7 @@ import dpselect as dps
 from accounting import Budget
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.values import Rule
-from dpselect.release.answer import DryRun, PaidCharge
-from dpselect.release.promise import Promise, guarantee, promise
+from dpselect.release.answer import DryRun, PaidCharge, Promise, promise
 from dpselect.release.question import UNASKED, named
 from dpselect.release.record import RECORDED, UNRECORDED, AnswerFile, as_text
 from dpselect.release.run import Payer, Ready
@@ -109,7 +108,7 @@ class QuantileAnswer:
         return {
             "dpselect": dps.__version__,
             "quantiles": [{"quantile": share, "value": value} for share, value in self.values.items()],
-            "guarantee": guarantee(self.guarantee),
+            "guarantee": self.guarantee.as_data(),
             "question": self.question.as_data(),
             "selection": json.loads(self.selection.to_json()),
             "mechanism": json.loads(self.mechanism.to_json()),

@@ -16,7 +16,7 @@ from dpselect.continual.continual_top_k import HorizonClip
 from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
-from dpselect.spec.base import PAYS, Column, Flag, Spec, option
+from dpselect.spec.base import LOG, PAYS, Column, Flag, Spec, option
 from dpselect.spec.shared_fields import CatalogueFields, GroupFields, ItemFields, PayerFields, RunFields, TimeFields, listed
 from dpselect.spec.topk_spec import Over
 
@@ -174,6 +174,11 @@ class RechargeSpec(KeptFields):
 
 class ContinualSpec(RunFields, HorizonBudgetFields, HorizonTimeFields, GroupFields, CatalogueFields, ItemFields, KeptFields):
     """Close all periods of a log that is there already. A run that was stopped goes on where it stopped."""
+
+    examples: ClassVar[tuple[str, ...]] = (
+        f"{LOG} --time at --every day --since 2026-03-01 --until 2026-03-31 {PAYS} --key march --state march.state --k 10 "
+        "--epsilon 1 --delta 1e-6",
+    )
 
     own_fields: ClassVar[Any] = (PeriodFields, StateFields, EveryFields)
 

@@ -14,12 +14,12 @@ from rich.text import Text
 
 from accounting.address import masked
 from accounting.errors import OutputError
+from accounting.page.wording import rounded_up
 from dpselect.cli import out, text
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, without_counts
-from dpselect.release.answer import Answer
-from dpselect.release.promise import Promise, promise, promise_in_words, relation_in_words, risk_in_words, rounded_up
+from dpselect.release.answer import Answer, Promise
 from dpselect.release.question import Question
 from dpselect.release.record import AnswerFile, as_json, left_out, on_record, rescued
 from dpselect.selection import Label
@@ -32,7 +32,7 @@ _ALL_SHOWN = "No other item is safe to show: a larger budget or a public catalog
 def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> RenderableType:
     """The release and its price; `notes` stand beside the items, for synthetic data only."""
     question = answer.question
-    stated, reading = promise(answer.paid, question.budget), question.reading
+    stated, reading = answer.guarantee, question.reading
     item = " and ".join(map(str, reading.item)) if isinstance(reading.item, tuple) else reading.item
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
     measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
@@ -122,22 +122,22 @@ def _column(name: object) -> str:
 
 
 def _promises(stated: Promise, question: Question) -> Iterator[tuple[str, str]]:
-    yield "relation", f"{stated.relation}: {relation_in_words(stated.relation)}"
+    yield "relation", f"{stated.relation}: {stated.relation_in_words}"
     budget, releases = question.budget, question.releases
     main = f"rho {budget.rho:g}" if budget.rho is not None else f"epsilon {budget.epsilon:g}"
     delta = f", delta {budget.delta:g}" if budget.delta else ""
     share = "this whole release" if releases == 1 else f"{releases:,} releases, of which this is one"
     yield "budget", f"{main}{delta}, for {share}"
     for point in stated.points:
-        epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon)
+        epsilon = "none" if point.epsilon is None else rounded_up(point.epsilon, 6)
         yield "epsilon", f"{epsilon} at delta {point.delta:g} (by {point.proved_by})"
-    yield "pure epsilon", "none" if stated.pure_epsilon is None else f"{rounded_up(stated.pure_epsilon)}, without any delta"
+    yield "pure epsilon", "none" if stated.pure_epsilon is None else f"{rounded_up(stated.pure_epsilon, 6)}, without any delta"
     outside = " outside a failure of probability delta0" if stated.delta0 else ""
-    yield "zCDP", "none" if stated.rho is None else f"rho {rounded_up(stated.rho)}{outside}"
+    yield "zCDP", "none" if stated.rho is None else f"rho {rounded_up(stated.rho, 6)}{outside}"
     if stated.delta0:
-        yield "delta0", f"{rounded_up(stated.delta0)}, the probability of failure, part of delta"
-    yield "in words", promise_in_words(stated)
-    yield "risk", risk_in_words(stated)
+        yield "delta0", f"{rounded_up(stated.delta0, 6)}, the probability of failure, part of delta"
+    yield "in words", stated.in_words
+    yield "risk", stated.risk_in_words
 
 
 def _means(answer: Answer) -> Iterator[tuple[str, str]]:

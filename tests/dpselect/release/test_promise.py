@@ -11,16 +11,9 @@ from hypothesis import strategies as st
 import accounting as acc
 import dpselect as dps
 from accounting.convert.bounds import Route
+from accounting.page.wording import rounded_up
 from accounting.risk import Risk
-from dpselect.release.promise import (
-    ROUTES,
-    Promise,
-    ProvenEpsilon,
-    promise,
-    promise_in_words,
-    risk_in_words,
-    rounded_up,
-)
+from dpselect.release.answer import ROUTES, Promise, ProvenEpsilon, promise
 
 RISK = Risk(advantage=0.5, right_guesses=0.75, fpr=0.01, found=0.03)
 
@@ -47,7 +40,7 @@ def test_the_risk_is_that_of_the_whole_price_under_its_relation() -> None:
     mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=dps.Sensitivity.of_counts("replace_one"))
     price = promise(mechanism, acc.Budget(epsilon=1.0))
     assert price.risk == Risk.of(mechanism.curve)
-    assert risk_in_words(price) == Risk.of(mechanism.curve).in_words("replace_one")
+    assert price.risk_in_words == Risk.of(mechanism.curve).in_words("replace_one")
 
 
 def test_no_guarantee_is_none() -> None:
@@ -77,10 +70,10 @@ def test_where_epsilon_is_stated(budget: acc.Budget, deltas: list[float]) -> Non
 def test_words_follow_the_strongest_number() -> None:
     """A pure guarantee is told without delta, an approximate one with it, and factors are rounded up."""
     point = ProvenEpsilon(1e-6, 0.5, "rdp", 12.0)
-    assert "e^1 = 2.72." in promise_in_words(stated(pure_epsilon=1.0, points=(point,)))
-    assert "e^0.5 = 1.65, up to a probability of 1e-06." in promise_in_words(stated(points=(point,)))
-    assert "e^700." in promise_in_words(stated(pure_epsilon=700.0))
-    assert "what a user did" in promise_in_words(stated(relation="replace_one", pure_epsilon=1.0))
+    assert "e^1 = 2.72." in stated(pure_epsilon=1.0, points=(point,)).in_words
+    assert "e^0.5 = 1.65, up to a probability of 1e-6." in stated(points=(point,)).in_words
+    assert "e^700." in stated(pure_epsilon=700.0).in_words
+    assert "what a user did" in stated(relation="replace_one", pure_epsilon=1.0).in_words
 
 
 @pytest.mark.slow
@@ -89,9 +82,9 @@ def test_words_follow_the_strongest_number() -> None:
 @example(0.9999999999)
 def test_numbers_are_rounded_up(value: float) -> None:
     """A number shown is never below what it stands for, and above it by one part in 10^5 at most."""
-    assert value <= float(rounded_up(value)) <= value * (1 + 1.0001e-5)
+    assert value <= float(rounded_up(value, 6)) <= value * (1 + 1.0001e-5)
 
 
 def test_short_numbers_stay() -> None:
     """What six digits can write is written as it is, however it was computed."""
-    assert [rounded_up(value) for value in (1.0, 0.1, 1e-6, 0.0, 0.99999999)] == ["1", "0.1", "1e-06", "0", "1"]
+    assert [rounded_up(value, 6) for value in (1.0, 0.1, 1e-6, 0.0, 0.99999999)] == ["1", "0.1", "1e-6", "0", "1"]
