@@ -123,3 +123,11 @@ def test_a_class_name_stands_for_one_thing() -> None:
                 bases.setdefault(node.name, {})[module] = {ast.unparse(base).split(".")[-1].split("[")[0] for base in node.bases}
     shared = {name for name, found in bases.items() if sum(name not in base for base in found.values()) > 1}
     assert shared == set()
+
+
+@pytest.mark.slow
+def test_every_test_states_its_law() -> None:
+    """The docstring of a test begins with one sentence: what has to hold."""
+    files = [(path, ast.parse(path.read_text())) for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    tests = [(path.name, node) for path, tree in files for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    assert [(file, test.name) for file, test in tests if test.name.startswith("test_") and not ast.get_docstring(test)] == []

@@ -28,7 +28,7 @@ SMALL = {
     "paths": "",
     "planning": "--items 500",
     "sampling": "--sizes 1e4 --runs 1 --rows --histograms --thresholds --canonical",
-    "recall": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
+    "recall": "--logs zipf:1.1,300,2000,10 --domain unknown --k 5 --epsilon 1 --draws 4",
     "start": "--runs 1",
 }
 # These have one size, or need data that lie beside the repository.

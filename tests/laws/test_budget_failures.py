@@ -232,6 +232,7 @@ def test_fifty_fiftieths_are_charged_and_not_one_more(case: Case, door: Door, tm
 
 @pytest.mark.parametrize("door", SCOPES.values(), ids=SCOPES)
 def test_so_do_all_ways_to_charge_and_all_scopes(door: Door, tmp_path: Any) -> None:
+    """What leaves exactly the failure that a charge takes pays for it once, through every way to charge."""
     case = CASES["approximate", "order"]
     assert door(case.budget, case.part(case.failure), tmp_path) == [True, False]
 

@@ -319,12 +319,14 @@ def test_a_plan(tmp_path: Path) -> None:
     ],
 )
 def test_what_cannot_be_planned(more: list[str], words: str) -> None:
+    """Options that do not go together are refused in the words of the command."""
     result = CliRunner().invoke(app, [*PLAN, *MADE_UP, *more])
     assert result.exit_code == 2
     assert words in result.output
 
 
 def test_options_of_a_horizon_need_periods() -> None:
+    """An option of a horizon without a number of periods is refused, and the missing one is named."""
     result = CliRunner().invoke(app, ["plan", "--k", "5", "--epsilon", "1", "--count", "running", *MADE_UP[:6]])
     assert result.exit_code == 2
     assert "--periods" in result.output

@@ -75,6 +75,7 @@ def test_the_order_is_by_means_and_values_are_the_last() -> None:
 
 
 def test_the_best_of_what_is_shown() -> None:
+    """The best k of what a release has shown, in order and with values; fewer are not complete."""
     history = of()
     shown = released(history, zoo=9000, park=5000, pier=700)
     assert shown.labels == ("zoo", "park", "pier")
@@ -96,6 +97,7 @@ def test_the_best_of_what_is_shown() -> None:
     ],
 )
 def test_what_a_history_is_not_made_of(settings: dict[str, Any], words: str) -> None:
+    """A mechanism without values of every item, or numbers that do not go with it, are refused."""
     with pytest.raises(dps.errors.InvalidRequest, match=words):
         dps.continual.History(**{"mechanism": HISTOGRAM, "k": 1, "releases": 1, **settings})
 
@@ -110,6 +112,7 @@ def test_what_a_history_is_not_made_of(settings: dict[str, Any], words: str) -> 
     ],
 )
 def test_what_a_history_does_not_draw_from(scores: dict[str, Any], words: str) -> None:
+    """Scores whose items cannot be told apart in the next release are refused."""
     given = dps.Scores(**{"values": [3.0], "sensitivity": FEW, "domain": "observed", "labels": ["a"], **scores})
     with pytest.raises(dps.errors.InvalidRequest, match=words):
         of().select(given)

@@ -390,6 +390,7 @@ def _known(source: Any, **columns: str) -> int | None:
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("missing", [(), ("u",), ("i",), ("u", "i")])
 def test_what_a_file_says_of_its_nulls_changes_no_count(missing: tuple[str, ...], tmp_path: Path) -> None:
+    """A Parquet file whose statistics say that nothing is null counts as the same file without statistics."""
     random_ = random.Random(3)
     log: list[tuple[Any, ...]] = [(random_.randrange(30), random_.choice("abcdefg"), random_.choice("xyz")) for _ in range(400)]
     log += [(None if "u" in missing else 1, None if "i" in missing else "a", "x")] * 3 + [
@@ -420,6 +421,7 @@ def test_what_a_file_says_of_its_nulls_changes_no_count(missing: tuple[str, ...]
 
 
 def test_a_file_that_is_wrong_about_its_nulls_is_counted_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statistics that deny nulls which are there cost nobody's count."""
     stated, silent = _both([(1, "a"), (2, "a"), (None, "a"), (1, None), (2, "b"), (2, "b")], ["u", "i"], tmp_path)
     monkeypatch.setattr("dpselect.events.sources.formats._without_nulls", lambda *_: True)
     for look in ({}, {"clip": 1.0}):
@@ -429,6 +431,7 @@ def test_a_file_that_is_wrong_about_its_nulls_is_counted_right(tmp_path: Path, m
 
 
 def test_several_files_are_without_nulls_if_each_says_so(tmp_path: Path) -> None:
+    """One file with nulls, or a folder without a name, and the others' statistics say nothing."""
     for name, rows in (("one", [(1, "a"), (2, "a")]), ("two", [(3, "b")]), ("null", [(None, "b"), (4, "b")])):
         (tmp_path / f"g={name}").mkdir()
         pq.write_table(
@@ -444,6 +447,7 @@ def test_several_files_are_without_nulls_if_each_says_so(tmp_path: Path) -> None
 
 
 def test_a_column_inside_another_does_not_speak_for_it(tmp_path: Path) -> None:
+    """Statistics of a nested column are not those of the column of the same name."""
     inner = pa.array([{"i": "x"}, {"i": "y"}])
     pq.write_table(pa.table({"s": inner, "u": [1, 2], "i": ["a", None]}), tmp_path / "nested.parquet")
     assert _known(tmp_path / "nested.parquet") is None

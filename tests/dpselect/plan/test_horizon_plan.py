@@ -64,6 +64,7 @@ def test_what_is_planned_is_found(count: Any, window: int | None, unknown: bool)
 
 @pytest.mark.slow
 def test_it_says_where_nothing_is_gained_and_where_it_is() -> None:
+    """A plan of a horizon says in words which way finds more, and up to which number of periods."""
     strong = plan_horizon(BUDGET, 2, made_up(exponent=2.0, users=12_000), count="running", clips=FEW)
     assert strong.way == "either"
     assert next(strong.lines()).startswith("Nothing is gained")
@@ -91,6 +92,7 @@ def test_a_public_log(tmp_path: Path) -> None:
 
 
 def test_what_is_made_up() -> None:
+    """Made-up events keep to the stated users, items, periods and shares, and merge into longer periods."""
     log = events_of(made_up(seed=3))
     events = len(log.users)
     assert 2.5 < events / 6000 < 3.5
@@ -105,11 +107,13 @@ def test_what_is_made_up() -> None:
     "changed", [{"users": 0}, {"periods": 0}, {"active": 0.0}, {"active": 1.5}, {"new_items": 320}, {"users": 10**9}]
 )
 def test_what_cannot_be_made_up(changed: dict[str, Any]) -> None:
+    """A number that no events could have is refused by its name."""
     with pytest.raises(dps.errors.InvalidRequest, match=next(iter(changed))):
         made_up(**changed)
 
 
 def test_what_cannot_be_planned() -> None:
+    """Each thing that a plan of a horizon lacks is named."""
     with pytest.raises(dps.errors.InvalidRequest, match="profile"):
         plan_horizon(BUDGET, 3, pd.DataFrame())  # type: ignore[arg-type]
     with pytest.raises(dps.errors.InvalidRequest, match="arriving"):

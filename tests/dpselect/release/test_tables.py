@@ -143,6 +143,7 @@ def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words:
 
 
 def test_a_mechanism_of_each_group_keeps_to_its_k() -> None:
+    """A mechanism that was planned for another k is refused for a table of groups."""
     each = dps.PerGroup(mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3)
     with pytest.raises(dps.errors.InvalidRequest, match="planned for the top 2"):
         dps.topk(log(), **ASKED, groups=[0, 1, 2], max_groups_per_user=3, mechanism=each)
