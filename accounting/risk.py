@@ -12,7 +12,7 @@ import numbers
 from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass
 from decimal import ROUND_CEILING, Context, Decimal
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol, final
 
 import numpy as np
@@ -53,7 +53,7 @@ def attack(curve: Proved, fpr: float) -> float:
     if far > _NEAR:  # a search of all of it would be too coarse
         far = min(far, best_epsilon(curve, max(1e-9, min(0.5, alpha * 1e-3))).value)
     if 0 < far < math.inf:
-        deltas = _deltas(curve, 0.0 if alpha > _COMMON else far / 2)
+        deltas = cache(_deltas(curve, 0.0 if alpha > _COMMON else far / 2))  # both sides begin with the same epsilons
         found += [_least(lambda epsilon, side=side: _both(alpha, epsilon, deltas(epsilon))[side], far) for side in (0, 1)]
     return min(1.0, max(alpha, min(found) * _OUTWARD))
 
