@@ -127,7 +127,11 @@ class History:
         with self._kept.locked() as kept:
             vectors = self._open(kept)
             if isinstance(self._mechanism, SparseHistogram):
-                _require_counts(scores)
+                if scores.sums or (scores.values % _UNIT).any() or not scores.values.max(initial=0) < _DIGITS * _UNIT:
+                    raise InvalidRequest(
+                        "scores are sums of amounts, or not multiples of 2^-20 below 2^32, so that a sum could be rounded: a "
+                        "history of a histogram is for counts of users"
+                    )
             elif self._mechanism.k != len(scores.labels) or (vectors.places and vectors.places.keys() != set(scores.labels)):
                 raise InvalidRequest(
                     f"a history of a public domain needs all of its items in every release: k={self._mechanism.k} must be its "
@@ -203,14 +207,6 @@ class History:
             off = vectors.largest * ((vectors.releases + 4) * _ROUNDING)
             bars = np.array(mean_thresholds(histogram, vectors.releases, self._releases)) + half_step
             vectors.known |= (vectors.means.values[TESTED] - off > bars[:, None]).any(axis=0)
-
-
-def _require_counts(scores: Scores) -> None:
-    if scores.sums or (scores.values % _UNIT).any() or not scores.values.max(initial=0) < _DIGITS * _UNIT:
-        raise InvalidRequest(
-            "scores are sums of amounts, or not multiples of 2^-20 below 2^32, so that a sum could be rounded: a history of a "
-            "histogram is for counts of users"
-        )
 
 
 def _noisy(histogram: SparseHistogram, true: Floats, source: Sampler) -> Floats:

@@ -101,17 +101,6 @@ def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[in
         yield max(first, start), min(start + width, end)
 
 
-def _late(mechanism: ContinualTopK, period: int, first: int, end: int, source: Sampler) -> Iterator[_Block]:
-    """The measurements before `period` of items that nobody had then: noise that was not looked at, and is drawn now.
-
-    Their clock is that of all items: where noise started with an item, a shared one would have other noise without its first
-    user (Theorem T4).
-    """
-    for since, until in _slices(mechanism, first, end) if period > 1 else ():
-        nothing = np.zeros(until - since, dtype=np.int64)
-        yield _Block(1, since, np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)]))
-
-
 _SCHEMA: Final = 4
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
@@ -570,8 +559,12 @@ class State(NotPickled):
         mechanism, period = self.meta.mechanism, increment.period
         self.add_increment(increment, period + 1 - len(mechanism.strategy.measured))
         self.add_measured(_Block(period, 0, measure(mechanism, self.true_measurements(period), source)[None]), period)
-        for block in _late(mechanism, period, known, self.number_of_items(), source):
-            self.add_measured(block, period)
+        # Of items that nobody had before, noise that was not looked at is drawn now. Its clock is that of all items: where noise
+        # started with an item, a shared one would have other noise without its first user (Theorem T4).
+        for since, until in _slices(mechanism, known, self.number_of_items()) if period > 1 else ():
+            nothing = np.zeros(until - since, dtype=np.int64)
+            late = np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)])
+            self.add_measured(_Block(1, since, late), period)
 
     def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """The (period, n) measurements of n items at a time, and the first of these."""

@@ -389,7 +389,10 @@ class OneshotTopK(NoisyTopK):
     def shared_group_curve(self) -> Curve:
         if self.values:
             return shared_vector(self.noise, self.scale, self.sensitivity, self.candidates)
-        chosen = _shared_winners(self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        made = partial(winners_curve, self.noise, self.scale, self.sensitivity, self.candidates, self.k)
+        chosen, plain = made(), made(family=False)
+        # The family of Theorem M2 is paid for each of two users (Theorem W8).
+        chosen = plain if chosen == plain else tighter(2 * chosen, plain)
         if self.value_scale is None:
             return chosen
         return chosen + shared_vector("laplace", self.value_scale, self.sensitivity, self.k)
@@ -518,12 +521,6 @@ def _shows_order(noise: NoiseName, sensitivity: Sensitivity, candidates: int | N
         return True
     family = noise == "laplace" and candidates is not None and times > 16 * math.log(candidates / _FAMILY_DELTA)
     return law.smooth and times == k and not family
-
-
-def _shared_winners(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None, k: int) -> Curve:
-    """`winners_curve` of a group that two users share: the family of Theorem M2 is paid for each of them. Theorem W8."""
-    chosen, plain = (winners_curve(noise, scale, sensitivity, candidates, k, family=family) for family in (True, False))
-    return plain if chosen == plain else tighter(2 * chosen, plain)
 
 
 def _times(noise: NoiseName, candidates: int | None, k: int) -> int:

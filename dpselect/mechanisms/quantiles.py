@@ -260,6 +260,9 @@ class JointQuantiles(Mechanism):
     def scores(self, values: ArrayLike, *, rng: np.random.Generator | None = None) -> Scores:
         """The private number of users at every place, for (users,) numbers: exactly one per user; there may be none.
 
+        Places within a point are drawn here, before a charge: each user's by itself, whatever the numbers are. Theorem W7 holds
+        for any places, so that scores that are made again, after a refusal for example, or used twice, cost nothing more.
+
         Args:
             values: the numbers, in the unit of the grid.
             rng: of the places within a point; None draws from the operating system's entropy.

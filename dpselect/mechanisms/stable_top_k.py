@@ -419,17 +419,16 @@ class StableTopKFixed(Mechanism):
         return release(scores, chosen, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        rows = [self._fill_block(block, self.stable, source) for block in count_blocks(matrix)]
-        return Selections(np.concatenate(rows), ordered=False, requested=self.k)
-
-    def _fill_block(self, block: Numbers, stage: StableTopK, source: Sampler) -> Indices:
-        members, _ = _sets_that_pass(block, self.kbar, lambda gaps: stage.propose(gaps, source), stage.rule, source)
-        sizes = members.sum(axis=1)
-        result = np.empty((len(block), self.k), dtype=np.int64)
-        for size in np.unique(sizes):
-            rows = sizes == size
-            result[rows] = self._fill_rows(block[rows], members[rows], int(size), source)
-        return np.sort(result, axis=1)
+        stage, parts = self.stable, []
+        for block in count_blocks(matrix):
+            members, _ = _sets_that_pass(block, self.kbar, lambda gaps: stage.propose(gaps, source), stage.rule, source)
+            sizes = members.sum(axis=1)
+            filled = np.empty((len(block), self.k), dtype=np.int64)
+            for size in np.unique(sizes):
+                rows = sizes == size
+                filled[rows] = self._fill_rows(block[rows], members[rows], int(size), source)
+            parts.append(np.sort(filled, axis=1))
+        return Selections(np.concatenate(parts), ordered=False, requested=self.k)
 
     def _fill_rows(self, values: Numbers, members: Flags, size: int, source: Sampler) -> Indices:
         """(rows, k) positions from stable sets of one size."""

@@ -79,8 +79,11 @@ class TopOfGroups(Around):
 
     def _check_scores(self, scores: Scores) -> None:
         super()._check_scores(scores)
-        if scores.labels is not None and not all(map(_is_cell, scores.labels)):
-            raise InvalidScores("scores must be labelled by cells, as dpselect.cells.cell(group, item) writes them")
+        try:
+            for label in scores.labels or ():
+                parts_of(label)
+        except ValueError:
+            raise InvalidScores("scores must be labelled by cells, as dpselect.cells.cell(group, item) writes them") from None
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         found = self.mechanism._select(scores, source)
@@ -141,11 +144,3 @@ class TopOfGroups(Around):
         groups = [""] * len(order) if scores.labels is None else [parts_of(scores.labels[place])[0] for place in order]
         places = self._kept(groups)
         return tuple(order[at] if scores.labels is None else (groups[at], order[at]) for at in places), places
-
-
-def _is_cell(label: Label) -> bool:
-    try:
-        parts_of(label)
-    except ValueError:
-        return False
-    return True

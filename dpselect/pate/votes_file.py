@@ -142,13 +142,11 @@ def _arrays(content: io.BytesIO) -> dict[str, Any]:
             _refuse(f"it unpacks to more than {MOST_BYTES >> 20} MiB: save counts or a sparse matrix, or label it in parts")
         if len({member.filename for member in members}) < len(members):
             _refuse("it holds two arrays of one name: save it anew")
-        return {member.filename.removesuffix(".npy"): _array(archive, member) for member in members}
-
-
-def _array(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Any:
-    """One array; what its header claims is held against the size of the member, which bounds what is unpacked."""
-    with archive.open(member) as first, archive.open(member) as again:
-        return _checked(first, again, member.filename, member.file_size)
+        found = {}
+        for member in members:  # what its header claims is held against its size, which bounds what is unpacked
+            with archive.open(member) as first, archive.open(member) as again:
+                found[member.filename.removesuffix(".npy")] = _checked(first, again, member.filename, member.file_size)
+        return found
 
 
 def _checked(first: IO[bytes], again: IO[bytes], name: str, size: int) -> Any:

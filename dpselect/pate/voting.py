@@ -85,7 +85,12 @@ class Coins:
         result = edge > 1
         unsure = np.flatnonzero(np.abs(edge) <= 1)
         if len(unsure):
-            words = _after(completed(leading[unsure], source), source)
+            held = [completed(leading[unsure], source)]
+
+            def words(count: int) -> Words:
+                """What is known of these numbers first, then what the source draws."""
+                return held.pop() if held else source.words(count)
+
             result[unsure] = exceeds(counts[unsure].astype(np.int64), _GAUSSIAN, self.sigma, self.level, words)
         return result
 
@@ -107,12 +112,6 @@ def completed(leading: NDArray[np.uint16], source: Sampler) -> Words:
     rest >>= np.uint64(_BITS)
     rest |= leading.astype(np.uint64) << np.uint64(64 - _BITS)
     return rest
-
-
-def _after(words: Words, source: Sampler) -> Any:
-    """A word source that gives `words` first and then what `source` draws."""
-    held = [words]
-    return lambda count: held.pop() if held else source.words(count)
 
 
 def winners(matrix: Numbers, sigma: float, source: Sampler) -> Places:

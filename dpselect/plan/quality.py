@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from typing import Any, Self, final
 
 import numpy as np
@@ -59,11 +58,9 @@ _DROPPED, _LOWEST = 1e-9, 1e-12  # chance that an item that is left out would ha
 # -- a quick formula -------------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=16)
 def deviation(noise: NoiseName) -> float:
-    """The standard deviation of a noise at scale 1; nearly, for forecasts."""
-    drawn = by_name(noise).isf((np.arange(1 << 14) + 0.5) / (1 << 14))
-    return float(drawn.std())
+    """The standard deviation of a noise at scale 1."""
+    return math.sqrt(by_name(noise).variance)
 
 
 def _tail(noise: NoiseName) -> Callable[[Floats], Floats]:

@@ -396,16 +396,12 @@ class LazyThresholds(Thresholds):
         for i in unsure.tolist():
             row, column = divmod(i, middle.shape[1])
             own = (rational(answer_scale), LazyUniform(self._source, word=int(answers[row, column])))
-            result[i] = self._sign(row, column, values, minus, own) > 0
+            first, *others = (rational(np.broadcast_to(part, middle.shape)[row, column].item()) for part in (values, *minus))
+            if row not in self._lazy:
+                self._lazy[row] = [LazyUniform(self._source, word=int(word)) for word in self._words[:, row]]
+            kept = [(-rational(scale), draw) for scale, draw in zip(self._scales, self._lazy[row], strict=True)]
+            result[i] = LazyUniform.sign_of_total(first - sum(others), self._noise, [own, *kept]) > 0
         return result.reshape(middle.shape)
-
-    def _sign(self, row: int, column: int, values: Numbers, minus: Sequence[Numbers], own: tuple[fmpq, LazyUniform]) -> int:
-        shape = np.broadcast_shapes(values.shape, *(part.shape for part in minus))
-        first, *others = (rational(np.broadcast_to(part, shape)[row, column].item()) for part in (values, *minus))
-        if row not in self._lazy:
-            self._lazy[row] = [LazyUniform(self._source, word=int(word)) for word in self._words[:, row]]
-        kept = [(-rational(scale), draw) for scale, draw in zip(self._scales, self._lazy[row], strict=True)]
-        return LazyUniform.sign_of_total(first - sum(others), self._noise, [own, *kept])
 
 
 @final

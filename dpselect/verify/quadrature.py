@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from dpselect.errors import NoClosedForm
@@ -206,17 +207,10 @@ def _gumbel_top_sets(scores: FloatArray, scale: float, universe: Iterable[int], 
     for size in range(1, k + 1):
         picks = {done: _log_pick(scores, scale, sorted(items - done)) for done in logs}
         logs = {
-            target: _log_sum([logs[target - {i}] + picks[target - {i}][i] for i in target])
+            target: float(scipy.special.logsumexp([logs[target - {i}] + picks[target - {i}][i] for i in target]))
             for target in map(frozenset, itertools.combinations(chosen, size))
         }
     return {target: math.exp(log) for target, log in logs.items()}
-
-
-def _log_sum(logs: list[float]) -> float:
-    top = max(logs)
-    if top == -math.inf:
-        return top
-    return top + math.log(math.fsum(math.exp(log - top) for log in logs))
 
 
 # Probabilities of the released order: iterated integrals from the highest candidate down.
@@ -531,14 +525,14 @@ class NoisyComparisons:
             y, weight = self._nodes(step * unit)
             parts = np.arange(0, len(y), max(1, _HELD // len(self.margins)))[1:]
             columns = zip(np.split(y, parts), np.split(weight, parts), strict=True)
-            return np.sum([self._part(outcomes, *block) for block in columns], axis=0)[:, None]
+            total = np.zeros(1)
+            for at, mass in columns:
+                z = (at - self.margins[:, None]) / self.answer_scale
+                density = self.noise.pdf(at / self.scale) / self.scale
+                total = total + outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (mass * density)
+            return np.asarray(total)[:, None]
 
         return refine(level, 1, _STEP)[:, 0]
-
-    def _part(self, outcomes: Callable[[FloatArray, FloatArray], FloatArray], y: FloatArray, weight: FloatArray) -> FloatArray:
-        density = self.noise.pdf(y / self.scale) / self.scale
-        z = (y - self.margins[:, None]) / self.answer_scale
-        return np.asarray(outcomes(self.noise.cdf(z), self.noise.sf(z)) @ (weight * density))
 
     def _nodes(self, step: float) -> tuple[FloatArray, FloatArray]:
         reach = float(self.noise.log_isf(_LOG_LEFT_OUT)) * self.scale

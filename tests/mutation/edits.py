@@ -1107,7 +1107,7 @@ EDITS = [
     ),
     Edit(
         "dpselect/continual/state.py",
-        "for since, until in _slices(mechanism, first, end) if period > 1 else ():",
+        "for since, until in _slices(mechanism, known, self.number_of_items()) if period > 1 else ():",
         "for since, until in ():",
         f"{HORIZON}::test_one_clock_of_noise",
     ),
