@@ -37,7 +37,7 @@ STEPS: list[tuple[str, str, set[str]]] = [
     ("curves", CURVES, set()),
     ("a release", RELEASE, set()),
     ("a conversion", "acc.ZCDP(rho=0.1).epsilon(1e-6)", set()),
-    ("topk --help", "import dpselect.cli.topk.command", set()),
+    ("topk --help", "import dpselect.cli.topk", set()),
     ("a default", DEFAULT, {"scipy.special"}),  # tails of noises choose it
     ("ledger", "acc.Ledger", {"scipy.special", "sqlalchemy"}),
     ("ledger show", "import dpselect.cli.ledger.command", {"scipy.special", "sqlalchemy"}),

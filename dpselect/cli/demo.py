@@ -19,7 +19,7 @@ from typer import Option, echo
 from accounting.address import masked
 from accounting.files import new_file
 from dpselect.cli import options, out, text
-from dpselect.cli.topk import delivery
+from dpselect.cli.topk import as_text
 from dpselect.errors import InvalidRequest
 from dpselect.release.answer import Answer
 from dpselect.release.question import Question
@@ -95,7 +95,7 @@ def _print_text(released: Answer, made_up: _CheckIns, *, kept: bool) -> None:
         console.print(Text("(the log was deleted again; --keep DIR keeps it)"))
     console.print()
     ranking = made_up.ranking()
-    console.print(delivery.as_text(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}))
+    console.print(as_text(released, notes={name: f"truly number {rank}" for name, rank in ranking.items()}))
     console.print()
     console.print(Text("The true ranks can be shown because these people are made up. For real data they are private."))
 

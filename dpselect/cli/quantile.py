@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument
 
 from accounting.page.wording import rounded_up
 from dpselect.cli import options, out, text
+from dpselect.cli.delivery import Delivery
 from dpselect.cli.from_model import command
-from dpselect.cli.topk.delivery import Delivery
 from dpselect.errors import printable
-from dpselect.release.answer import DryRun
 from dpselect.release.record import RECORDED, UNRECORDED, AnswerFile
 from dpselect.release.user_quantiles import TEXTS, QuantileAnswer, Quantiles, answered
 from dpselect.spec import QuantileSpec
@@ -29,13 +28,9 @@ def _quantile(
     texts = {**TEXTS, ".txt": lambda answer: text.plain(as_text(answer))}
     place = AnswerFile(None if spec.output is None else Path(spec.output), texts=texts, tables=False)
     question = Quantiles.of(events, spec)
-    delivery = Delivery.of(place, spec.ledger, json=json, shown=as_text)
+    delivery = Delivery.of(place, spec.ledger, as_text, json=json)
     with out.reading() as callback:
-        found = answered(question, delivery.place, callback)
-    if isinstance(found, DryRun):
-        out.show_dry_run(found, json=json)
-    else:
-        delivery.show(found)
+        delivery.show(answered(question, delivery.place, callback))
 
 
 quantile = command(QuantileSpec, _quantile)
@@ -45,15 +40,11 @@ def as_text(answer: QuantileAnswer) -> RenderableType:
     """The release and its price."""
     values = [(f"{share:g}", f"{value:.15g}") for share, value in answer.values.items()]
     column = str(answer.question.reading.value or "events")
-    return Group(
+    return text.page(
         text.heading(f"Private quantiles of {printable(column)}, one number per user ({answer.question.rule})"),
-        Text(),
         text.facts(values),
-        Text(),
-        text.heading("What is promised"),
-        text.facts(_promises(answer)),
-        Text(),
-        Text.assemble(("Warning: ", "bold yellow"), UNRECORDED) if answer.charge is None else Text(f"Note: {RECORDED}"),
+        text.section("What is promised", _promises(answer)),
+        text.note("Warning", UNRECORDED) if answer.charge is None else Text(f"Note: {RECORDED}"),
     )
 
 

@@ -28,7 +28,7 @@ TIMEOUT = 300.0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        *("dpselect.cli.ledger.command", "dpselect.cli.topk.command", "dpselect.cli.plan.command", "dpselect.release.run"),
+        *("dpselect.cli.ledger.command", "dpselect.cli.topk", "dpselect.cli.plan.command", "dpselect.release.run"),
         *("dpselect.release.session", "accounting.ledger", "pytest", "duckdb", "scipy.special", "scipy.optimize", "flint"),
         *("sqlalchemy.dialects.sqlite", "cryptography.hazmat.primitives.ciphers"),
     ]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dpselect import events
-from dpselect.cli.topk import delivery
+from dpselect.cli import topk
 from dpselect.errors import EventLogError, Note, printable
 
 GOOD = ("--k", "1", "--epsilon", "1", "--delta", "1e-6")
@@ -106,7 +106,7 @@ def test_a_closed_pipe_is_no_defect(ask: Any, monkeypatch: pytest.MonkeyPatch) -
     def closed(*_: object, **__: object) -> None:
         raise BrokenPipeError(32, "Broken pipe")
 
-    monkeypatch.setattr(delivery, "as_text", closed)
+    monkeypatch.setattr(topk, "as_text", closed)
     result = ask(*GOOD)
     assert result.exit_code == 1
     assert "internal error" not in result.stderr

@@ -1,28 +1,100 @@
-"""An answer as text for people, and its way to their eyes: to disk first, then to standard output."""
+"""`dpselect topk`: an answer as text for people; with `--every` how the release of each period stands."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
+from typer import Argument, echo
 
-from accounting.address import masked
-from accounting.errors import OutputError
 from accounting.page.wording import rounded_up
-from dpselect.cli import out, text
-from dpselect.errors import InvalidRequest, Note, printable
+from dpselect.cli import options, out, text
+from dpselect.cli.delivery import Delivery
+from dpselect.cli.from_model import command
+from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, without_counts
-from dpselect.release.answer import Answer, Promise
+from dpselect.release.answer import Answer, DryRun, Promise
 from dpselect.release.question import Question
-from dpselect.release.record import AnswerFile, as_json, left_out, on_record, rescued
+from dpselect.release.record import AnswerFile, as_json, left_out, on_record
+from dpselect.release.topk import answered
 from dpselect.selection import Label
+from dpselect.spec import TopKSpec
+
+if TYPE_CHECKING:
+    from dpselect.release.series import Series
+
+_Events = Annotated[
+    list[str],
+    Argument(
+        metavar="EVENTS...",
+        help="The log, one row per event: CSV, TSV, JSON lines or Parquet; the text formats may be gzipped. Several files, a "
+        "folder of Parquet, a pattern in quotes, - for standard input, or postgresql://USER@HOST/NAME.",
+    ),
+]
+_SpreadsheetSafe = Annotated[
+    bool,
+    options.output(
+        "--spreadsheet-safe",
+        help="Put an apostrophe before text in a CSV that begins like a formula (= + - @): for spreadsheets.",
+    ),
+]
+
+
+def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = False, json: options.Json = False) -> None:
+    question = Question.of(events[0] if len(events) == 1 else tuple(events), spec)
+    place = AnswerFile(None if spec.output is None else Path(spec.output), spreadsheet_safe, ANSWERS)
+    delivery = Delivery.of(place, spec.ledger, as_text, json=json)
+    with out.reading() if spec.every is None else out.counted("periods") as progress:
+        unkept = lambda place, answer: Delivery(place, True, as_text).show(answer)  # noqa: E731
+        found: Any = answered(question, delivery.place, progress, unkept, lambda words: echo(words, err=True))
+    if isinstance(found, Answer | DryRun):
+        delivery.show(found)
+    elif spec.horizon is None:
+        _show(found, as_json=json)
+    else:
+        from dpselect.cli.continual import show_horizon  # what most answers do without
+
+        show_horizon(found, json=json)
+
+
+topk = command(TopKSpec, _topk)
+
+
+_STATES = {
+    "released": "released now",
+    "recorded": "released before",
+    "lost": "charged, and its answer lost when the run was stopped; not drawn again",
+}
+
+
+def _show(series: Series, *, as_json: bool) -> None:
+    """How each period stands; an error where an answer is lost."""
+    if as_json:
+        listed = [{"period": one.name, "state": one.state, "output": str(one.output)} for one in series.releases]
+        in_all = series.in_all
+        stated = {"periods": in_all.periods, "epsilon": in_all.epsilon, "delta": in_all.delta, "in_words": in_all.words}
+        out.emit(text.json_text({"periods": listed, "in_all": stated}) + "\n")
+    else:
+        table = Table.grid(padding=(0, 2))
+        for one in series.releases:
+            table.add_row(Text(one.name), Text(_STATES[one.state]), Text("" if one.state == "lost" else str(one.output)))
+        out.emit(Group(table, Text(f"{series.in_all.words[:1].upper()}{series.in_all.words[1:]}.")))
+    if lost := series.lost:
+        raise InvalidRequest(
+            f"of {len(lost)} periods the answer is lost ({', '.join(lost[:5])}): they are charged, and may be asked for again "
+            "under another key, if the budget allows it, from --since to --until of that period"
+        )
+
+
+# -- an answer as text -------------------------------------------------------------------------------------------------
+
 
 _ALL = 0.98  # of the stated budget: a release that costs less has more noise than that asks for
 _ADVICE = "A larger budget, a smaller k or a public catalogue releases more; asking again costs again."
@@ -36,22 +108,16 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     item = " and ".join(map(str, reading.item)) if isinstance(reading.item, tuple) else reading.item
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
     measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
-    return Group(
+    last: list[RenderableType] = [text.note("Warning", words) for words in answer.cautions]
+    last += [] if answer.left is None else [text.note("Budget", answer.left, "bold")]
+    last.append(text.note("Warning" if question.spec.ledger is None else "Note", on_record(question)))
+    return text.page(
         text.heading(f"Private {_asked(question)} of {_column(item)}{each}, by {measure}"),
-        Text(),
         _items(answer, notes, _interval(answer)),
-        Text(),
         Text(_outcome(answer)),
-        Text(),
-        text.heading("What is promised"),
-        text.facts(_promises(stated, question)),
-        Text(),
-        text.heading("How it was made"),
-        text.facts(_means(answer)),
-        Text(),
-        *(Text.assemble(("Warning: ", "bold yellow"), words) for words in answer.cautions),
-        *([] if answer.left is None else [Text.assemble(("Budget: ", "bold"), answer.left)]),
-        Text.assemble(("Warning: " if question.spec.ledger is None else "Note: ", "bold yellow"), on_record(question)),
+        text.section("What is promised", _promises(stated, question)),
+        text.section("How it was made", _means(answer)),
+        Group(*last),
     )
 
 
@@ -214,59 +280,4 @@ def _settings(mechanism: Mechanism) -> str:
     return ", ".join(f"{name}={shown(value)}" for name, value in fields)
 
 
-# -- delivery --------------------------------------------------------------------------------------------------------------
-
-
 ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": as_json, ".txt": lambda answer: text.plain(as_text(answer))}
-
-
-@dataclass
-class Delivery:
-    """How one answer is shown, and where it is kept."""
-
-    place: AnswerFile
-    json: bool
-    shown: Callable[[Any], RenderableType] = as_text
-
-    @classmethod
-    def of(cls, place: AnswerFile, ledger: object, *, json: bool, shown: Callable[[Any], RenderableType] | None = None) -> Self:
-        """To a file, which is none of the ledger's, and to standard output."""
-
-        def check(place: AnswerFile) -> None:
-            out.require_place(place.output, place.known)
-            if place.defused and (place.output is None or place.output.suffix.lower() != ".csv"):
-                raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
-            beside = place.record if place.record != place.output else None
-            url = ledger if isinstance(ledger, str) else None
-            out.require_targets({"--output": place.output, "the answer beside --output": beside}, url)
-
-        return cls(replace(place, check=check), json, shown or as_text)
-
-    def show(self, answer: Any) -> None:
-        """Print the answer. If that fails, it lies in a file, and the error says where."""
-        output, failure = self.place.output, self.place.failure
-        text = self.place.texts[".json"]
-        try:
-            if answer.kept is not None:  # as it is in the file
-                out.emit(answer.kept)
-                return
-            out.emit(text(answer) if self.json else self.shown(answer))
-        except out.NotShown as error:
-            lies = f"the answer lies in {masked(output)}"
-            if output is None or failure is not None:
-                lies = "the answer is lost; name a file with --output"
-                if answer.charge is not None:  # what was paid for gets a place
-                    lies = rescued(text(answer), answer.charge.entry)
-            raise out.NotShown(f"{error}; {lies}. {_paid(answer)}") from None
-        except BaseException as error:
-            lies = f"the answer lies in {masked(output)}" if output is not None and failure is None else ""
-            error.add_note(Note("; ".join(words for words in (lies, _paid(answer)) if words)))
-            raise
-        if failure is not None:
-            raise OutputError(f"{failure}. The answer is printed, and nowhere else: copy it. {_paid(answer)}")
-
-
-def _paid(answer: Any) -> str:
-    if (charge := answer.charge) is None:
-        return "no ledger was charged"
-    return f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"
