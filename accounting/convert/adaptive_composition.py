@@ -17,7 +17,7 @@ from operator import mul
 import numpy as np
 
 from accounting.arguments import checked_integer
-from accounting.convert.pld.loss import Floats, Law, Loss
+from accounting.convert.pld.loss import Banded, Floats, Law, Loss
 from accounting.convert.recursion import WIDEST, Operator, RangeOperator, Solution, pair_operator
 from accounting.convert.renyi import check_delta, rdp_to_epsilon
 from accounting.curves import Approximate, BoundedRange, Composed, Curve, Tighter
@@ -76,7 +76,8 @@ def adaptive_composition(
     plan, target = _read_plan(steps), check_delta(delta)
     kept = math.nextafter(target - plan.added, 0.0) if plan.added else target
     if not plan.blocks or kept <= 0:
-        value = _without_grid(plan, target)
+        fails = plan.added > target or (plan.blocks and plan.curve.delta0 > target)
+        value = math.inf if fails else plan.curve.core_epsilon if plan.blocks else 0.0
         return AdaptiveBound(value, value, target, plan.added, 0.0, 0.0)
     if kept < _LEAST_DELTA:
         raise InvalidArgument(f"delta={kept!r} must be at least {_LEAST_DELTA:g} here; Curve.epsilon serves smaller ones")
@@ -93,14 +94,6 @@ def adaptive_composition(
         "Raise the tolerance, pass a smaller interval, or use Curve.epsilon, which needs no grid. A step that is known "
         "by a profile only (GaussianMax, Tighter) has no lower bound: tolerance=math.inf accepts the upper one alone."
     )
-
-
-def _without_grid(plan: _Plan, delta: float) -> float:
-    if plan.added > delta:
-        return math.inf
-    if not plan.blocks:
-        return 0.0
-    return plan.curve.core_epsilon if plan.curve.delta0 <= delta else math.inf
 
 
 def _reach(plan: _Plan, delta: float) -> float:
@@ -122,56 +115,37 @@ def _intervals(plan: _Plan, reach: float, interval: float | None) -> Iterator[fl
         if cells > _START and _work(plan, reach, trial) > _WORK:
             return
         yield trial
-        steps = (step for block in plan.blocks for order in block.orders for step in order)
-        if not all(isinstance(step, _RangeStep) or isinstance(step.loss, Law) for step in steps):
+        if not all(isinstance(step, Law) for block in plan.blocks for order in block.orders for step in order):
             return  # a hull of profiles bounds a step from above only, so no finer grid helps
 
 
 def _units(plan: _Plan) -> tuple[float, float]:
     """The size of the steps that weigh most, and a length that the grid should divide: a range, or else a place of atoms."""
-    totals: dict[_Step, float] = defaultdict(float)
+    totals: dict[Loss, float] = defaultdict(float)
     for block in plan.blocks:
         for step in block.orders[0]:
             totals[step] += block.count * _scale(step) ** 2
-    ranges = [step for step in totals if isinstance(step, _RangeStep)]
-    main = max(totals, key=lambda step: totals[step])
-    return 2 * _scale(main), _period(max(ranges, key=lambda step: totals[step]) if ranges else main)
+    ranges, main = list(filter(_is_range, totals)), max(totals, key=lambda step: totals[step])
+    return 2 * _scale(main), max(ranges, key=lambda step: totals[step], default=main).period
 
 
-def _scale(step: _Step) -> float:
-    return step.width / 2 if isinstance(step, _RangeStep) else step.loss.scale
+def _scale(step: Loss) -> float:
+    return step.period / 2 if _is_range(step) else step.scale
 
 
-def _period(step: _Step) -> float:
-    return step.width if isinstance(step, _RangeStep) else step.loss.period
+def _is_range(step: Loss) -> bool:
+    """Whether a step is any bounded-range pair of its width, chosen after all earlier outcomes, and not one dominating pair."""
+    return isinstance(step, Banded) and step.is_range
 
 
 def _work(plan: _Plan, reach: float, interval: float) -> float:
     """Multiplications, roughly: 40 for every point and piece of a bounded-range step, one for every pair of points else."""
-    size = reach / interval
-
-    def of(step: _Step) -> float:
-        return 80 * step.width / interval if isinstance(step, _RangeStep) else 40 * step.loss.scale / interval
-
-    return size * sum(block.count * (20 + of(step)) for block in plan.blocks for order in block.orders for step in order)
+    steps = ((block.count, step) for block in plan.blocks for order in block.orders for step in order)
+    each = (n * (20 + (80 * step.period if _is_range(step) else 40 * step.scale) / interval) for n, step in steps)
+    return reach / interval * sum(each)
 
 
-@dataclass(frozen=True)
-class _RangeStep:
-    """Any bounded-range pair of this width (nats), chosen after seeing all earlier outcomes."""
-
-    width: float
-
-
-@dataclass(frozen=True)
-class _PairStep:
-    """A step dominated by one pair, through its privacy loss."""
-
-    loss: Loss
-
-
-_Step = _RangeStep | _PairStep
-_Order = tuple[_Step, ...]
+_Order = tuple[Loss, ...]
 _Described = Curve | tuple[Curve, int]
 
 
@@ -198,17 +172,16 @@ def _read_plan(steps: Sequence[_Described]) -> _Plan:
         raise InvalidArgument(
             f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}: put it in a list"
         )
-    counted = [(n, curve) for curve, n in (_counted(item) for item in steps) if n > 0]
+    counted = []
+    for item in steps:
+        curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
+        if not isinstance(curve, Curve):
+            raise InvalidArgument(f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}")
+        if checked_integer("count", count, "how many times a step is repeated", least=0) > 0:
+            counted.append((int(count), curve))
     added = decimal_sum((n, _added(curve)) for n, curve in counted)
     blocks = [_Block(n, _orders(curve)) for n, curve in counted]
     return _Plan(tuple(block for block in blocks if any(block.orders)), Composed.of(counted), added)
-
-
-def _counted(item: _Described) -> tuple[Curve, int]:
-    curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)
-    if not isinstance(curve, Curve):
-        raise InvalidArgument(f"a step must be a Curve or a pair (Curve, count), not {type(item).__name__}")
-    return curve, checked_integer("count", count, "how many times a step is repeated", least=0)
 
 
 def _added(curve: Curve) -> float:
@@ -225,10 +198,10 @@ def _added(curve: Curve) -> float:
 
 def _orders(curve: Curve) -> tuple[_Order, ...]:
     """All orders in which the steps of `curve` may have run."""
-    counts: Counter[_Step] = Counter()
+    counts: Counter[Loss] = Counter()
     for n, step in _atoms(curve, 1):
         counts[step] += n
-    if len(counts) == 1 or not any(isinstance(step, _RangeStep) for step in counts):
+    if len(counts) == 1 or not any(map(_is_range, counts)):
         # Equal steps are in order whatever it is, and fixed pairs commute.
         return (tuple(counts.elements()),)
     found = tuple(order for order, _ in zip(_arrangements(counts), range(_MOST_ORDERS + 1), strict=False))
@@ -240,7 +213,7 @@ def _orders(curve: Curve) -> tuple[_Order, ...]:
     return found
 
 
-def _arrangements(counts: Counter[_Step]) -> Iterator[_Order]:
+def _arrangements(counts: Counter[Loss]) -> Iterator[_Order]:
     if not counts:
         yield ()
     for step in list(counts):
@@ -248,41 +221,31 @@ def _arrangements(counts: Counter[_Step]) -> Iterator[_Order]:
         yield from ((step, *order) for order in _arrangements(rest))
 
 
-def _atoms(curve: Curve, count: int) -> Iterator[tuple[int, _Step]]:
+def _atoms(curve: Curve, count: int) -> Iterator[tuple[int, Loss]]:
     if isinstance(curve, Approximate):
         yield from _atoms(curve.curve, count)
     elif isinstance(curve, Composed):
         for n, part in curve.parts:
             yield from _atoms(part, count * n)
-    elif isinstance(curve, BoundedRange):
-        yield from [(count, _range_step(curve.epsilon0))] if curve.epsilon0 > 0 else []
     elif isinstance(curve, Tighter) and (chosen := _range_member(curve)) is not None:
         yield from _atoms(chosen, count)
-    else:
-        yield from _pairs(curve, count)
-
-
-def _range_step(width: float) -> _RangeStep:
-    if width > WIDEST:
-        raise InvalidArgument(
-            f"a step has bounded range {width:g}, and the recursion takes at most {WIDEST:g} nats: compose it as a curve"
-        )
-    return _RangeStep(width)
-
-
-def _range_member(curve: Tighter) -> Curve | None:
-    return next((member for member in curve.curves if isinstance(member, BoundedRange)), None)
-
-
-def _pairs(curve: Curve, count: int) -> Iterator[tuple[int, _Step]]:
-    losses = curve.losses()
-    if losses is None:
+    elif (losses := curve.losses()) is None:
         raise InvalidArgument(
             f"{curve!r} has no dominating pair: the dynamic programme takes bounded-range curves and curves with a privacy loss "
             "distribution; Curve.epsilon converts any curve"
         )
-    for n, loss in losses.steps:
-        yield count * n, _PairStep(loss)
+    else:
+        for n, loss in losses.steps:
+            if _is_range(loss) and loss.period > WIDEST:
+                raise InvalidArgument(
+                    f"a step has bounded range {loss.period:g}, and the recursion takes at most {WIDEST:g} nats: compose it as a "
+                    "curve"
+                )
+            yield count * n, loss
+
+
+def _range_member(curve: Tighter) -> Curve | None:
+    return next((member for member in curve.curves if isinstance(member, BoundedRange)), None)
 
 
 def _solve(plan: _Plan, interval: float, reach: float, negligible: float) -> Solution:
@@ -291,10 +254,8 @@ def _solve(plan: _Plan, interval: float, reach: float, negligible: float) -> Sol
     upper, lower, floor = np.zeros(size), np.zeros(size), 0.0
 
     @cache
-    def operator(step: _Step) -> Operator:
-        if isinstance(step, _RangeStep):
-            return RangeOperator(step.width, interval)
-        return pair_operator(step.loss, interval, negligible)
+    def operator(step: Loss) -> Operator:
+        return RangeOperator(step.period, interval) if _is_range(step) else pair_operator(step, interval, negligible)
 
     for block in reversed(plan.blocks):
         orders = [[operator(step) for step in reversed(order)] for order in block.orders]
