@@ -89,7 +89,8 @@ class Accountant:
             if count > 0:
                 if stated is not None or self._relation is not None:
                     self._relation = common_relation(self._relation, stated, begun=bool(self._flat))
-                self._flat.extend((_kind(item) if label is None else label, curve, count))
+                kind = str(getattr(item, "kind", type(item).__name__))
+                self._flat.extend((kind if label is None else label, curve, count))
         return self
 
     @property
@@ -173,10 +174,6 @@ class Accountant:
         return Share(label, sum(counts), rdp, total.delta0)
 
 
-def _kind(item: Curve | Priced) -> str:
-    return str(getattr(item, "kind", type(item).__name__))
-
-
 @dataclass(frozen=True)
 class _Family:
     """Curves of one kind that has one field, a number, and so is equal where that is: the distinct ones, with their counts."""
@@ -256,7 +253,7 @@ class _Pool:
         """Closed form where all members are Gaussian, as in `Composed`."""
         if self.others != Composed() or any(family.member is not GaussianDP for family in self.families):
             return None
-        return self._joint_gaussian.profile(epsilon)
+        return GaussianDP.of_rho(decimal_sum((count, curve.rho) for count, curve in self._merged())).profile(epsilon)
 
     def profile_near(self, epsilon: float) -> Callable[[float], float | None]:
         return self.profile
@@ -267,10 +264,6 @@ class _Pool:
     def losses(self) -> None:
         """None: too many different parts to compose as losses."""
         return
-
-    @cached_property
-    def _joint_gaussian(self) -> GaussianDP:
-        return GaussianDP.of_rho(decimal_sum((count, curve.rho) for count, curve in self._merged()))
 
 
 def _fields(kind: type[Curve]) -> list[str]:

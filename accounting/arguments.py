@@ -26,13 +26,9 @@ def checked_integer(
 ) -> int:
     """`value` as an int from `least` to `most`; of any integer type, numpy's included."""
     if isinstance(value, bool) or not isinstance(value, _INTEGERS) or not least <= (number := int(value)) <= most:
-        raise error(f"{name}={shown(value)} must be an integer >= {least}, at most {_round(most)}: {meaning}")
+        largest = f"10^{len(str(most)) - 1}" if most in (10**12, MOST_COUNT) else str(most)
+        raise error(f"{name}={shown(value)} must be an integer >= {least}, at most {largest}: {meaning}")
     return number
-
-
-def _round(number: int) -> str:
-    power = len(str(number)) - 1
-    return f"10^{power}" if power > 6 and number == 10**power else str(number)
 
 
 def shown(value: object) -> str:

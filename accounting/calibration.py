@@ -159,10 +159,9 @@ class _Probes:
             except (AccountingError, ValueError, ArithmeticError) as error:
                 self.errors[parameter] = error
             else:
-                self.costs[parameter] = self._cost(_checked_curve(curve))
-
-    def _cost(self, curve: Curve) -> float:
-        return self.budget.cost(curve) if self.charges is None else self.budget.cost_of_each(curve, self.charges)
+                made, charges = _checked_curve(curve), self.charges
+                cost = self.budget.cost(made) if charges is None else self.budget.cost_of_each(made, charges)
+                self.costs[parameter] = cost
 
     def admits(self, parameter: float) -> bool:
         """Whether the parameter is in the domain and within the budget."""

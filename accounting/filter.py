@@ -169,7 +169,11 @@ class PrivacyOdometer:
         self._measure: Measure = "epsilon"
         self._start = Decimal(0)
         if order != "inf":
-            self._measure = _above_one(order)
+            if isinstance(order, bool) or not isinstance(order, numbers.Real) or not 1 < order < 1e300:
+                raise InvalidArgument(
+                    f"order={str(order)[:30]!r} must be a number above 1, or 'inf' for the sum of pure epsilons"
+                )
+            self._measure = float(order)
             if check_delta(delta) == 0:
                 raise InvalidArgument(
                     "delta=0 needs order='inf': at a Renyi order the statement holds with probability below one"
@@ -223,9 +227,3 @@ class PrivacyOdometer:
 
     def _epsilon(self, spent: Price) -> float:
         return 0.0 if spent == NOTHING else float_up(spent.main, MAIN_UNIT, self._start)
-
-
-def _above_one(order: float) -> float:
-    if isinstance(order, bool) or not isinstance(order, numbers.Real) or not 1 < order < 1e300:
-        raise InvalidArgument(f"order={str(order)[:30]!r} must be a number above 1, or 'inf' for the sum of pure epsilons")
-    return float(order)

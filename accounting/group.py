@@ -131,11 +131,6 @@ def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int)
     return exact if along is None else curves.tighter(along, exact)
 
 
-def _chosen_after(curve: curves.ChosenAfter, size: int) -> Curve:
-    options = tuple(group_privacy(option, size) for option in curve.options)
-    return curves.ChosenAfter(first=group_privacy(curve.first, size), options=options)
-
-
 _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.PureDP: lambda curve, size: curves.PureDP(epsilon=_times(size, curve.epsilon0)),
     curves.BoundedRange: lambda curve, size: curves.BoundedRange(epsilon=_times(size, curve.epsilon0)),
@@ -144,7 +139,9 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.ZCDP: lambda curve, size: curves.ZCDP(rho=_times(size * size, curve.rho0)),
     curves.ApproxDP: _approximate_dp,
     curves.Approximate: _by_profile,
-    curves.ChosenAfter: _chosen_after,
+    curves.ChosenAfter: lambda curve, size: curves.ChosenAfter(
+        first=group_privacy(curve.first, size), options=tuple(group_privacy(option, size) for option in curve.options)
+    ),
     curves.Composed: _composed,
     curves.SampledGaussianDP: _sampled,
     curves.SampledNoiseDP: _sampled,

@@ -138,7 +138,8 @@ class Remaining:
     def left_in_words(self) -> str:
         """How many more releases like `curve` fit; without one, or where it is free, which share of the budget is left."""
         if self.curve is None:
-            return "all of it" if self.spent == NOTHING else f"{_percent(self._left, self.budget.capacity)} of the budget"
+            least = min(self.left if self.budget.capacity.failure else self.left[:1])
+            return "all of it" if self.spent == NOTHING else f"{math.floor(1000 * least) / 10:.1f} % of the budget"
         if self.runs_out is None and self.releases:
             return "any number of releases like this one: it costs nothing"
         return f"{self.releases:,} more release{'' if self.releases == 1 else 's'} like this one"
@@ -337,10 +338,6 @@ def _share(amount: int, whole: int, of: str, rounding: str) -> str:
     return f"{_rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)} % of {MAIN}"
 
 
-def _percent(left: Price, whole: Price) -> str:
-    return f"{math.floor(1000 * min(_shares(left, whole)[: 2 if whole.failure else 1])) / 10:.1f} %"
-
-
 _EXACT = Context(prec=60)
 
 
@@ -440,14 +437,11 @@ def shortfall(budget: Budget, spent: Price, price: Price) -> str:
                 f"{of_unit(asked, MAIN_UNIT):,.0f} of the declared releases are needed, {of_unit(rest, MAIN_UNIT):,.0f} are left"
             )
         elif asked > rest:
-            short.append(f"{_share(asked, whole, of, ROUND_CEILING)} is needed and {_bare(rest, whole, of)} is left")
+            bare = _share(rest, whole, of, ROUND_FLOOR).removesuffix(f" of {of}")
+            short.append(f"{_share(asked, whole, of, ROUND_CEILING)} is needed and {bare} is left")
         elif asked:
             enough.append(f"of {of} there is enough")
     return "; ".join(short + enough)
-
-
-def _bare(amount: int, whole: int, of: str) -> str:
-    return _share(amount, whole, of, ROUND_FLOOR).removesuffix(f" of {of}")
 
 
 def _fitting(budget: Budget, spent: Price, curve: Curve, count: int) -> int:

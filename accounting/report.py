@@ -189,7 +189,15 @@ def _spending(summary: Summary) -> dict[str, Any] | None:
         **{"width": _WIDTH, "height": _HEIGHT, "left": _LEFT, "right": _WIDTH - _RIGHT, "title": title},
         "described": f"{title}, {ends}: {percent_up(tops[-1][0])} of {whose} after {summary.entries:,} entries.",
         **{
-            "levels": [_level(quarters / 4) for quarters in range(5)],
+            "levels": [
+                {
+                    "kind": "limit" if n == 4 else "grid",
+                    "y": f"{_y(n / 4):.1f}",
+                    "text_y": f"{_y(n / 4) + 4:.1f}",
+                    "label": f"{n / 4:.0%}",
+                }
+                for n in range(5)
+            ],
             "moments": _moments(times),
             "line": line,
             "failures": failures,
@@ -202,12 +210,6 @@ def _spending(summary: Summary) -> dict[str, Any] | None:
 
 def _fuller(before: tuple[float, float], top: tuple[float, float]) -> tuple[float, float]:
     return max(before[0], top[0]), max(before[1], top[1])
-
-
-def _level(share: float) -> dict[str, str]:
-    """A line across the figure; the last one is the budget."""
-    kind, y = "limit" if share == 1 else "grid", _y(share)
-    return {"kind": kind, "y": f"{y:.1f}", "text_y": f"{y + 4:.1f}", "label": f"{share:.0%}"}
 
 
 def _moments(times: Sequence[float]) -> list[dict[str, str]]:

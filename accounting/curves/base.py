@@ -302,13 +302,8 @@ def counts_up(counts: Floats) -> Floats:
     return np.where(counts >= _EXACT_COUNT, np.nextafter(counts, np.inf), counts)
 
 
-def _from_data(data: object) -> Curve:
-    """A curve from decoded JSON, or the curve itself."""
-    return data if isinstance(data, Curve) else CURVES.build(data)
-
-
 def _composed(parts: Sequence[tuple[int, Curve]]) -> Curve:
     return CURVES.member("composed").of(parts)  # type: ignore[attr-defined]
 
 
-AnyCurve = Annotated[SerializeAsAny[Curve], BeforeValidator(_from_data)]
+AnyCurve = Annotated[SerializeAsAny[Curve], BeforeValidator(lambda data: data if isinstance(data, Curve) else CURVES.build(data))]

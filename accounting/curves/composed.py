@@ -88,12 +88,9 @@ class Approximate(Curve):
         if inner is None:
             return None
         # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b (and finite mass 1), hence the division.
-        return inner.compose(on_grid({0: 1.0}, min(1.0, self.added / (1 - self._lost) * (1 + 1e-9)), interval))
-
-    @property
-    def _lost(self) -> float:
-        """Most that the inner distribution puts at infinity, dp-accounting's truncation included."""
-        return min(self.curve.delta0 + 1e-9, 0.5 + self.curve.delta0 / 2)
+        # At most `lost` is at infinity in the inner one, dp-accounting's truncation included.
+        lost = min(self.curve.delta0 + 1e-9, 0.5 + self.curve.delta0 / 2)
+        return inner.compose(on_grid({0: 1.0}, min(1.0, self.added / (1 - lost) * (1 + 1e-9)), interval))
 
 
 def one_relation(curves: Iterable[Curve]) -> Relation | None:

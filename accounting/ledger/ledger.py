@@ -366,7 +366,10 @@ class Ledger:
         """
         if isinstance(item, Curve) or not hasattr(item, "curve"):  # which curves of curves have too
             relation = terms.get("relation") or self.dataset(dataset).relation
-            item = item if isinstance(item, Curve) else _of_event(item, relation)
+            if not isinstance(item, Curve):
+                from accounting.dp_events import from_dp_event  # loads dp-accounting, which no other charge needs
+
+                item = from_dp_event(cast(Any, item), relation)
             terms = {**terms, "relation": relation}
         return fewest(self.room(dataset, **terms), self.charged_curve(dataset, cast(Chargeable, item), **terms))
 
@@ -456,12 +459,6 @@ class Ledger:
 
     def _repr_html_(self) -> str:
         return import_module("accounting.report").standings(repr(self), self.datasets, self.totals)
-
-
-def _of_event(event: object, relation: Relation) -> Curve:
-    from accounting.dp_events import from_dp_event  # loads dp-accounting, which no other charge needs
-
-    return from_dp_event(cast(Any, event), relation)
 
 
 def _new_dataset(

@@ -164,21 +164,13 @@ def _create_tables(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(_REFUSE)
     for table in (meta, datasets, totals, entries, scopes, fingerprints):
-        _no_deletion(connection, table)
+        _refuse(connection, f"{table.name}_no_delete", f"DELETE ON {table.name}")
+        if connection.dialect.name == "postgresql":
+            _refuse(connection, f"{table.name}_no_truncate", f"TRUNCATE ON {table.name}", "STATEMENT")
     for table in (entries, fingerprints):
-        _no_update(connection, table)
+        _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
     _refuse(connection, f"{datasets.name}_no_update", f"UPDATE OF id, name, declaration, genesis ON {datasets.name}")
     connection.execute(meta.insert().values(id=1, schema_version=SCHEMA_VERSION, ledger_id=uuid.uuid4().hex))
-
-
-def _no_update(connection: Connection, table: Table) -> None:
-    _refuse(connection, f"{table.name}_no_update", f"UPDATE ON {table.name}")
-
-
-def _no_deletion(connection: Connection, table: Table) -> None:
-    _refuse(connection, f"{table.name}_no_delete", f"DELETE ON {table.name}")
-    if connection.dialect.name == "postgresql":
-        _refuse(connection, f"{table.name}_no_truncate", f"TRUNCATE ON {table.name}", "STATEMENT")
 
 
 def _refuse(connection: Connection, name: str, when: str, each: str = "ROW") -> None:

@@ -1593,8 +1593,8 @@ EDITS = [
     ),
     Edit(
         "accounting/curves/composed.py",
-        "/ (1 - self._lost) *",
-        "/ (1 + self._lost) *",
+        "/ (1 - lost) *",
+        "/ (1 + lost) *",
         "tests/accounting/convert/test_pld.py::test_failures_of_an_approximation_within_another_add_up",
     ),
     Edit(

@@ -230,10 +230,6 @@ class _Total:
     slope: Floats
     lost: float
 
-    @property
-    def _grid(self) -> Floats:
-        return grid_of(self.low, self.low + len(self.gain) - 1, self.interval)
-
     def _log_scale(self, y: Any) -> Any:
         """Logarithm of e^(cumulant - theta y), rounded up."""
         return self.cumulant - self.theta * y + self.slack + _OUTWARD * (1 + abs(self.cumulant) + abs(self.theta * y))
@@ -249,7 +245,7 @@ class _Total:
             return math.inf
         if self.low + len(self.gain) <= 0:
             return 0.0
-        grid = self._grid
+        grid = grid_of(self.low, self.low + len(self.gain) - 1, self.interval)
         with np.errstate(over="ignore"):
             target = np.exp(math.log(delta - self.lost) - self._log_scale(grid))
         start = max(0, -self.low)
@@ -509,7 +505,9 @@ class _Parts:
 
     def spread(self, laws: list[Floats]) -> float:
         """Standard deviation of the sum under `laws`, no less than the interval."""
-        values = (_variance(losses, law) for losses, law in zip(self._losses, laws, strict=True))
+        both = list(zip(self._losses, laws, strict=True))
+        means = (float((losses * law).sum()) for losses, law in both)
+        values = (float(((losses - mean) ** 2 * law).sum()) for (losses, law), mean in zip(both, means, strict=True))
         return max(self.interval, math.sqrt(math.fsum(n * v for n, v in zip(self.counts, values, strict=True))))
 
     def weight(self, laws: list[Floats]) -> float:
@@ -566,8 +564,3 @@ def _best_tilt(parts: _Parts, objective: Callable[[float], float], given: float 
     best = min(tilts, key=objective)
     ratio = tilts[1] / tilts[0]
     return min((best * ratio**share for share in np.linspace(-1, 1, _REFINED).tolist()), key=objective)
-
-
-def _variance(values: Floats, law: Floats) -> float:
-    mean = float((values * law).sum())
-    return float(((values - mean) ** 2 * law).sum())

@@ -196,8 +196,4 @@ def _laplace(x: Floats) -> Floats:
     return np.where(x < 0, tail, 1 - tail)
 
 
-def _normal(x: Floats) -> Floats:
-    return np.asarray(scipy.special.ndtr(x))
-
-
-_TAILS: dict[Noise, Callable[[Floats], Floats]] = {"gaussian": _normal, "laplace": _laplace}
+_TAILS: dict[Noise, Callable[[Floats], Floats]] = {"gaussian": lambda x: scipy.special.ndtr(x), "laplace": _laplace}
