@@ -97,6 +97,7 @@ class Traits:
         noise: the field that sets the noise; None where no single one does.
         ordered: whether the order of the items is released.
         most: how many items at most: a number, the name of the field that says so, or None for as many as it chooses.
+        each: how many items of each group, where it releases groups.
         domain: "unknown" where the candidates may have been read off private data.
         failure: the field that is the chance of failure; None if it never fails.
         values: whether noisy scores of the items are released.
@@ -118,6 +119,7 @@ class Traits:
     most: Trait[int | None] | str
     domain: Trait[Domain]
     failure: str | None = None
+    each: Trait[int | None] = None
     values: Trait[bool] = False
     relations: tuple[Relation, ...] = get_args(Relation)
     zeros: Trait[bool] = False
@@ -366,6 +368,13 @@ class Mechanism(Frozen, Summable, ABC):
     def most_released(self) -> int | None:
         """How many items one release has at most; None for as many as the mechanism chooses."""
         return settings_of(self)[most] if isinstance(most := self.traits.of("most", self), str) else most
+
+    @final
+    @property
+    def most_of_each(self) -> int | None:
+        """The same, of each group where there are groups."""
+        each: int | None = self.traits.of("each", self)
+        return self.most_released if each is None else each
 
     @property
     def _counts_only(self) -> bool:

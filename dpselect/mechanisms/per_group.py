@@ -235,6 +235,7 @@ class PerGroup(Around):
         noise=None,
         ordered=lambda mechanism: mechanism.mechanism.ordered,
         most=None,  # as many as there are groups
+        each=lambda mechanism: mechanism.mechanism.most_released,
         domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
         values=lambda mechanism: mechanism.mechanism.releases_values,
         zeros=lambda mechanism: mechanism.mechanism._counts_only,

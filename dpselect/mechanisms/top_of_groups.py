@@ -54,6 +54,7 @@ class TopOfGroups(Around):
         noise=None,
         ordered=True,
         most=None,  # as many as there are groups
+        each=lambda mechanism: mechanism.k,
         domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
         values=lambda mechanism: mechanism.mechanism.releases_values,
         zeros=lambda mechanism: mechanism.mechanism._counts_only,

@@ -297,7 +297,7 @@ class Candidates:
         """
         cells = [] if table is None or limit is not None or clip is not None else list(_in_cells(budget, request, table))
         if table is not None and every is None:
-            return cls(request, tuple(cells or unbounded()), table=table)
+            return cls(request, tuple(cells or unbounded(0 if _seen_alone(request) else table.size(request))), table=table)
         norm = norm or ("l1" if budget.form == "pure" else "l2")
         found = list(_clipped(budget, request, limit, clip, norm, every))
         if clip is not None and not found:
@@ -462,6 +462,10 @@ class GroupTable:
     groups_per_user: float
     listed: int | None = None
 
+    def size(self, request: TopKRequest) -> int:
+        """How many cells public lists name; 0 without them."""
+        return (request.candidates or 0) * (self.listed or 0)
+
     @classmethod
     def of(cls, most: int, listed: int | None) -> Self:
         """For users who are in at most so many groups: the root of that, or two where nothing bounds it."""
@@ -484,7 +488,7 @@ def _in_cells(budget: Budget, request: TopKRequest, table: GroupTable) -> Iterat
     if request.kbar is not None or request.noise not in (None, "gaussian") or request.counts is not None or budget.delta == 0:
         return
     if not _seen_alone(request):
-        size = (request.candidates or 0) * (table.listed or 0)
+        size = table.size(request)
         if not 0 < size <= _LARGEST_TABLE:
             return
         asked = request.model_copy(update={"k": size, "candidates": size})
@@ -499,8 +503,14 @@ def _in_cells(budget: Budget, request: TopKRequest, table: GroupTable) -> Iterat
             yield replace(one, mechanism=_changed(one.mechanism, k=None), cells=True)
 
 
-def unbounded() -> NoReturn:
-    """Refuse groups that no bound and no norm limits a user in."""
+def unbounded(cells: int = 0) -> NoReturn:
+    """Refuse groups that no bound and no norm limits a user in; `cells` of them are public."""
+    if cells > _LARGEST_TABLE:
+        raise InvalidRequest(
+            f"public lists of items and groups make up {cells:,} cells, and no table of more than {_LARGEST_TABLE:,} is drawn: "
+            "leave out the list of items, of which those that occur are then found, or state max_groups_per_user=, in how many "
+            "groups one user counts"
+        )
     raise InvalidRequest(
         "max_groups_per_user= is missing: one norm over all groups of a user is for counts of users with a delta=, and items and "
         "groups that are both public or items that are not, without mechanism=, clip=, max_items_per_user=, kbar=, "

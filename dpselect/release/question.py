@@ -418,13 +418,6 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
     """The planned mechanism, if it can do what is asked; said before a long read."""
     cells = _require_groups(question, planned)
     _require_price(question, planned)
-    k = None
-    if isinstance(planned, TopOfGroups):
-        k = planned.k
-    elif isinstance(planned, PerGroup):
-        k = without_counts(planned).most_released
-    if k not in (None, question.k):
-        raise InvalidRequest(f"k={question.k} contradicts the mechanism, planned for the top {k} of each group: plan again")
     if question.spec.with_counts and not planned.releases_values:
         name = type(planned).__name__
         raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here")
@@ -464,6 +457,11 @@ def _require_groups(question: Question, planned: Mechanism) -> bool:
             )
         if question.domain is not None and reading.groups is None:
             raise InvalidRequest("a table of public items has public groups: list them (groups=)")
+        if reading.max_groups_per_user != ANY_GROUPS:
+            raise InvalidRequest(
+                "max_groups_per_user= bounds users for a selection in each group, and the planned mechanism has one norm over "
+                "all groups of a user: leave it out"
+            )
         return True
     if not isinstance(planned, PerGroup):
         if reading.group is None:

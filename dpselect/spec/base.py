@@ -85,7 +85,7 @@ class Spec(Frozen):
     @classmethod
     def _refusal(cls, error: ValidationError) -> InvalidRequest:
         """What is wrong with the first field that is."""
-        detail = error.errors(include_url=False)[0]
+        detail, *others = error.errors(include_url=False)
         name, rule = (
             str(next(iter(detail["loc"]), "")),
             detail["msg"].removeprefix("Value error, ").removeprefix("Input should be "),
@@ -98,6 +98,8 @@ class Spec(Frozen):
         if detail["type"] == "missing":
             words = (cls.model_fields[name].description or "").rstrip(".")
             return cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:]}")
+        same = [one for one in others if one["loc"][:1] == detail["loc"][:1] and one["type"] == "literal_error"]
+        rule = " or ".join([rule, *(one["msg"].removeprefix("Input should be ") for one in same)])  # of a number, or a word
         given = detail["input"]
         shown = repr(given)[:60] if isinstance(given, bool | int | float | str) else f"<{type(given).__name__}>"
         return cls.error_class(f"{name}={shown} is refused: it must be {rule} ({cls.model_fields[name].description})")

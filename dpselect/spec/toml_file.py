@@ -17,7 +17,7 @@ from accounting.address import masked
 from accounting.files import new_file, read_text
 from accounting.frozen import Frozen, Real, kind_of
 from dpselect.errors import InvalidRequest, printable
-from dpselect.mechanisms import AnyMechanism, PerGroup, members
+from dpselect.mechanisms import AnyMechanism, PerGroup, TopOfGroups, members
 from dpselect.mechanisms.base import INSTEAD
 from dpselect.spec import BUDGETED, Flag, LedgerFields, LogFields, Part, PlanFields, PlanSpec, ReleaseFields, Spec, typed
 from dpselect.spec.continual_spec import EveryFields, PeriodFields, StateFields
@@ -73,11 +73,11 @@ class ReleaseTable(table(ReleaseFields)):  # type: ignore[misc]
     def _releases_k_items(self) -> Self:
         if self.mechanism is None:
             return self
-        one = self.mechanism.mechanism if isinstance(self.mechanism, PerGroup) else self.mechanism
+        one = self.mechanism.mechanism if isinstance(self.mechanism, PerGroup | TopOfGroups) else self.mechanism
         other = INSTEAD.get(one.traits.answers)
         if other is not None:
             raise ValueError(f"mechanism kind={kind_of(type(one))!r} {other}: choose one that 'dpselect plan' names")
-        size = one.most_released
+        size = self.mechanism.most_of_each
         if None not in (self.k, size) and self.k != size:
             raise ValueError(f"k={self.k} contradicts the mechanism, which is for k={size}: plan again, or make them equal")
         return self
@@ -298,7 +298,11 @@ def json_schema() -> dict[str, Any]:
         "description": words,
         "oneOf": [
             _mechanism(kind)
-            for kind in [kind for kind, member in sorted(members().items()) if member.traits.ranks_counts or member is PerGroup]
+            for kind in [
+                kind
+                for kind, member in sorted(members().items())
+                if member.traits.ranks_counts or member in (PerGroup, TopOfGroups)
+            ]
         ],
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": "dpselect configuration"}

@@ -178,17 +178,17 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
             return self
         if changed := self.given("noise", "kbar"):
             raise ValueError(
-                f"{next(iter(changed))}= contradicts the mechanism in the file, which was planned with its own: plan again, or "
-                "state this release's own budget (epsilon=, rho=) as well"
+                f"{next(iter(changed))}= contradicts the planned mechanism, which has its own: plan again, or leave mechanism= "
+                "out (where a file names it, state this release's own budget, epsilon= or rho=)"
             )
         if self.min_users is not None:
             raise ValueError(
                 "min_users= is about distinct users, and the mechanism in the file was planned without it: leave one of them out"
             )
-        if planned.most_released not in (None, self.k):
+        if planned.most_of_each not in (None, self.k):
             raise ValueError(
-                f"k={self.k} contradicts the mechanism in the file, which was planned with its own: plan again, or state this "
-                "release's own budget (epsilon=, rho=) as well"
+                f"k={self.k} contradicts the planned mechanism, which is for k={planned.most_of_each}: plan again, or leave "
+                "mechanism= out (where a file names it, state this release's own budget, epsilon= or rho=)"
             )
         return self
 

@@ -84,6 +84,21 @@ def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any]) -> No
         dps.topk("no such log", **{**ASKED, **other})
 
 
+def test_a_public_table_that_is_too_large_is_named() -> None:
+    """A bound on groups is a remedy, and so is no catalogue; what else the question states is no matter."""
+    lists: dict[str, Any] = {"groups": list(range(3000)), "domain": list(range(1000))}
+    with pytest.raises(
+        InvalidRequest, match="make up 3,000,000 cells.* leave out the list of items.* or state max_groups_per_user="
+    ):
+        dps.topk("no such log", **ASKED, **lists)
+
+
+def test_k_is_a_number_or_all() -> None:
+    """The words of a refusal name both."""
+    with pytest.raises(InvalidRequest, match="k='many' is refused: it must be an integer or 'all'"):
+        dps.topk("no such log", **{**ASKED, "k": "many"})
+
+
 def test_a_table_competes_with_a_selection_in_each_group() -> None:
     """With a bound both are candidates at one budget; where users are in one group and items few, a selection may win."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
@@ -128,7 +143,8 @@ BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"k": 2}, "k=2 contradicts the mechanism"),
+        ({"k": 2}, "k=2 contradicts the planned mechanism, which is for k=3: .*leave mechanism= out"),
+        ({"max_groups_per_user": 2}, "one norm over all groups of a user: leave it out"),
         ({"domain": [0, 1]}, "list them"),
         ({"epsilon": 0.3}, r"costs more than .* \(epsilon=0.3, delta=1e-06\): plan one for this budget"),
         ({"delta": 1e-8}, r"costs more than .* \(epsilon=2, delta=1e-08\): plan one for this budget"),
@@ -145,5 +161,5 @@ def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words:
 def test_a_mechanism_of_each_group_keeps_to_its_k() -> None:
     """A mechanism that was planned for another k is refused for a table of groups."""
     each = dps.PerGroup(mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3)
-    with pytest.raises(dps.errors.InvalidRequest, match="planned for the top 2"):
+    with pytest.raises(dps.errors.InvalidRequest, match="k=3 contradicts the planned mechanism, which is for k=2"):
         dps.topk(log(), **ASKED, groups=[0, 1, 2], max_groups_per_user=3, mechanism=each)
