@@ -298,11 +298,8 @@ def json_schema() -> dict[str, Any]:
         "description": words,
         "oneOf": [
             _mechanism(kind)
-            for kind in [
-                kind
-                for kind, member in sorted(members().items())
-                if member.traits.ranks_counts or member in (PerGroup, TopOfGroups)
-            ]
+            for kind, member in sorted(members().items())
+            if member.traits.ranks_counts or member in (PerGroup, TopOfGroups)
         ],
     }
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": "dpselect configuration"}
