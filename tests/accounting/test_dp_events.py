@@ -421,6 +421,7 @@ def test_an_event_is_read_from_json_by_its_class_alone() -> None:
             acc.dp_events.event_from_json(one)
 
 
+@pytest.mark.slow
 def test_dp_sgd_is_its_sampled_gaussian() -> None:
     """Noise, rate and steps are the event that dp-accounting has for it, and the curve that is exact."""
     curve = acc.from_dp_event(acc.dp_events.dp_sgd(1.1, 0.01, 1000), "add_remove")

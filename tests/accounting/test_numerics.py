@@ -60,7 +60,7 @@ def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> 
     assert np.all(table[0] <= curve.core_epsilon)
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     "curve", spread([curve for size in (1e-9, 1e-3, 0.1) for curve in members(size)], 4), ids=lambda c: repr(c)[:60]
 )

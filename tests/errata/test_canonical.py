@@ -61,6 +61,7 @@ def test_erratum_6_exponential_noise_is_not_bounded_range(k: int) -> None:
     assert np.all(worst <= mechanism.curve.rdp(orders))
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("one_sided", "reached"),
     [

@@ -89,7 +89,7 @@ CLAIMS: dict[str, tuple[dps.Mechanism, acc.Curve, int, int]] = {
 HONEST = {"gnmax, ballots of two votes": 1, "tau, ballots that were not cut": 1}
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("name", spread(list(CLAIMS), 5))
 def test_a_wrong_claim_is_caught(name: str) -> None:
     """A law of less noise, other constants, other ballots or a part that nobody paid for breaks the curve; the true one holds."""

@@ -218,6 +218,7 @@ def test_a_thousand_answers_need_a_fifth_of_the_noise() -> None:
     assert math.sqrt(2) * scale * math.hypot(1, 10) < 290
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("c", "epsilon2"), [(1, 0.8), (2, 2.0), (3, 1.0)])
 def test_counted_answers_stay_below_on_random_pairs(c: int, epsilon2: float) -> None:
     """The whole mechanism on random real-valued answers, random moves, both relations: no divergence exceeds the curve."""

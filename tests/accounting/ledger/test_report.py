@@ -204,6 +204,7 @@ def test_three_figures_say_what_is_spent_and_how_many_more_fit(sqlite_url: str, 
             ledger.charge("clicks", curve, relation="add_remove")
 
 
+@pytest.mark.slow
 def test_nats_and_orders_are_for_auditors(filled: Ledger) -> None:
     """Above the fold of a dataset stand per cent and epsilon alone."""
     top, fold, _ = page(filled).partition('<details class="auditors">')
@@ -247,6 +248,7 @@ def test_text_has_contrast(mode: str) -> None:
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
 
 
+@pytest.mark.slow
 def test_what_is_left_out_is_said(filled: Ledger) -> None:
     """Where not all entries are listed, the page says how many there are and how to get them."""
     text = page(filled, latest=5)

@@ -159,7 +159,7 @@ def test_names_cannot_smuggle_sql(tmp_path: Path) -> None:
     refused(tmp_path / "b.parquet", "its columns are", user='" OR 1')
 
 
-@pytest.mark.fast(3)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("values", [[1.5], [True], [[[1]]], [{"a": 1}], [b"x"], pd.to_datetime(["2020-01-01"])])
 def test_types_that_are_no_labels(tmp_path: Path, values: Any) -> None:
     """Fractions, booleans, nested values, bytes and times are refused as users and as items, in files and in tables."""

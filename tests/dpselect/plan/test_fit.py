@@ -97,6 +97,7 @@ def test_the_default_reading_of_an_unknown_domain(k: int, arguments: Any, kind: 
     assert 0.99 * budget.limit <= budget.cost(chosen.mechanism.curve, thorough=True) <= budget.limit
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("k", "limit", "kind", "noise"),
     [(10, None, "peeling_top_k", "exponential"), (100, None, "two_round_histogram", None), (10, 1, "oneshot_top_k", "gaussian")],

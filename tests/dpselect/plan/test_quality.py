@@ -89,7 +89,7 @@ def means(found: Outcomes, weights: np.ndarray) -> dict[str, float]:
     return numbers | ({} if found.in_place is None else {"in_place": float(weights @ found.in_place)})
 
 
-@pytest.mark.parametrize("mechanism", spread(DRAWN, 4), ids=repr)
+@pytest.mark.parametrize("mechanism", spread(DRAWN, 2), ids=repr)
 def test_qualities_are_those_of_the_exact_law(mechanism: dps.Mechanism) -> None:
     """Quality by draws agrees with the enumerated law within its false alarm."""
     truth, found = expected(mechanism, K), planned(mechanism, K)

@@ -143,7 +143,7 @@ def test_show_lists_the_latest_periods(shell: Shell) -> None:
 GAUSSIAN = json.dumps({"kind": "gaussian_dp", "mu": 0.05})
 
 
-@pytest.mark.fast(2)
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("options", "budget", "words"),
     [

@@ -393,6 +393,7 @@ def test_the_chosen_mechanism_is_the_one_that_is_shown(run: Run, tmp_path: Path)
     assert f"TopStable with epsilon {written['epsilon']:.4g}" in done.output
 
 
+@pytest.mark.slow
 def test_a_plan_as_a_whole_says_what_its_ledger_pays_for(run: Run, folder: Path) -> None:
     """Planned together but charged one by one, fewer releases fit: the text says how many, and how to plan for that."""
     asked = ("plan", "--config", folder / "release.toml", "--releases", 30, "--mechanism", "joint_top_k")

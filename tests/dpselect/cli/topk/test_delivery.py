@@ -261,6 +261,7 @@ def test_values_that_were_paid_for_are_shown(words: list[str], tmp_path: Path) -
     assert re.search(r"-\s+[abc]\s+-?[\d,.]+", shown.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_a_table_is_written_once_and_healed(words: list[str], tmp_path: Path, suffix: str) -> None:
     """--output x.csv or x.parquet holds the items, beside them the answer; a retry of the key restores a table that is gone, and

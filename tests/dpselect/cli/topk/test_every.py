@@ -162,6 +162,7 @@ def test_a_gap_stays_a_gap(every: Every, tmp_path: Path) -> None:
     assert [winner(tmp_path, day) for day in (1, 2, 3, 4)] == ["zoo", "pier", "zoo", "park"]
 
 
+@pytest.mark.slow
 def test_the_log_is_read_once(every: Every, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many periods there are; and not at all when all are released."""
     passes = []

@@ -290,6 +290,7 @@ def test_sums_of_several_columns_within_a_window(run: Any, tmp_path: Path) -> No
     assert data(run(*repeated, "--json"))["selection"]["labels"] in (["DE,Berlin"], ["FR,Lyon"])
 
 
+@pytest.mark.slow
 def test_nothing_of_values_and_times_is_told_free_of_charge(run: Any, tmp_path: Path) -> None:
     """Windows with and without an event, and values above and below any multiple of the clip, are released and charged alike."""
     (tmp_path / "log.csv").write_text("u,i,v,t\nann,1,10,2024-07-14T10:00\neve,2,70000,2024-07-14T03:17:42\n")
