@@ -6,7 +6,6 @@ import csv
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack, cast, final
 
@@ -16,18 +15,18 @@ from numpy.typing import NDArray
 from accounting.address import masked
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.engine import checked, opened, plain, temporary_folder, unpacked_suffix
+from dpselect.events.engine import checked, not_encoded, opened, plain, temporary_folder, unpacked_suffix
 from dpselect.events.file_options import FileOptions, FileSaid, normalized
 from dpselect.events.sources.base import SHORT, Asked, Given, place_of
 from dpselect.events.sources.formats import (
     CSV,
     DELIMITERS,
     EXCEL,
-    FORMATS,
     PARQUET,
     TSV,
     Delimited,
     FileFormat,
+    format_of,
     workbook,
 )
 from dpselect.selection import Label
@@ -161,16 +160,8 @@ def read_catalogue(
         raise EventLogError(f"{of_logs[0]}= is for logs: leave it out for a list of labels")
     source, options = checked(path), ListOptions(**cast(Any, said))
     what, suffix = f"catalogue {masked(source)}", unpacked_suffix(source)
-    formats = {known.name: known for known in FORMATS}
-    if options.format != "auto" and options.format not in formats:
-        raise EventLogError(f"format={options.format!r} is unknown: it must be one of auto, {', '.join(formats)}")
-    lines = options.format == "auto" and not any(suffix in known.suffixes for known in FORMATS if known is not CSV)
-    lines = lines and suffix != ".csv" and options.delimiter is None
-    kind = (
-        next((known for known in FORMATS if suffix in known.suffixes), CSV)
-        if options.format == "auto"
-        else formats[options.format]
-    )
+    kind = format_of(source, options.format) or CSV
+    lines = options.format == "auto" and kind is CSV and suffix != ".csv" and options.delimiter is None
     if lines or isinstance(kind, Delimited) or kind is EXCEL:
         with temporary_folder() as folder:
             if kind is EXCEL and not lines:
@@ -206,14 +197,15 @@ def _read(
     asked = item if column is None else column
     wanted = [] if asked is None else [asked] if isinstance(asked, str) else list(asked)
     try:
-        stated, shown = kind.stated(options), replace(kind.stated(options), delimiter=kind.delimiter).sniffed(path, wanted, what)
+        stated = kind.stated(options.delimiter, options.quote)
+        shown = kind.stated(None, options.quote).sniffed(path, wanted, what)
         found = [set(wanted) <= set(form.first_record(path, what, lenient=True)) for form in (stated, shown)]
         kind = shown if options.delimiter is None or (found[1] and not found[0]) else stated
         names = kind.first_record(path, what)
     except UnicodeDecodeError:
         names = []
     if not names:
-        raise EventLogError(f"{what} is not valid {options.encoding or 'UTF-8'}: state its encoding=, such as cp1252")
+        raise EventLogError(f"{what} {not_encoded(options.encoding)}")
     if asked is not None and not isinstance(asked, str):
         parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in asked]
         return [_joined(line) for line in zip(*parts, strict=True)]
@@ -267,7 +259,7 @@ def _lines(path: Path, column: _Names | None, what: str) -> list[Label]:
         with path.open(encoding="utf-8") as stream:
             return [label for label in (line.rstrip("\n") for line in stream) if label]
     except UnicodeDecodeError:
-        failure = f"{what} is not valid UTF-8: state its encoding=, such as cp1252, or convert it to UTF-8"
+        failure = f"{what} {not_encoded()}"
     raise EventLogError(failure)
 
 
@@ -292,7 +284,7 @@ def _records(path: Path, kind: Delimited, place: int, width: int, what: str) -> 
                     labels.append(record[place])
             return labels
     except UnicodeDecodeError:
-        failure = "is not valid UTF-8: state its encoding=, such as cp1252, or convert it to UTF-8"
+        failure = not_encoded()
     except csv.Error:
         failure = f"is not well-formed {kind.name.upper()}: check its quotes and separators"
     raise EventLogError(f"{what} {failure}")

@@ -17,9 +17,8 @@ import time
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NoReturn, TypeVar, cast, final
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, final
 
 from accounting.address import masked
 from accounting.errors import AccountingError, missing_extra
@@ -151,14 +150,13 @@ class Engine:
         The engine's CSV reader now and then waits for itself for ever when it meets a malformed row, and no interruption ends it:
         its thread and its connection are then left behind, since closing the one would wait for the other.
         """
-        done, found = threading.Event(), list[Callable[[], T]]()
+        done, found, failed = threading.Event(), list[T](), list[BaseException]()
 
         def noted() -> None:
             try:
-                result = work()
-                found.append(lambda: result)
+                found.append(work())
             except BaseException as error:
-                found.append(partial(_raised, error))
+                failed.append(error)
             finally:
                 done.set()
 
@@ -175,7 +173,9 @@ class Engine:
                 self.abandoned = True
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
             raise
-        return found[0]()
+        if failed:
+            raise failed[0]
+        return found[0]
 
     def _wait(self, done: threading.Event) -> None:
         """Until it is done; an error if this process, all its threads together, has hardly worked for half a minute."""
@@ -187,10 +187,6 @@ class Engine:
             idle = idle + 1 if used - before < _IDLE else 0
             if idle > _STANDSTILL:
                 raise RuntimeError(_STILL)
-
-
-def _raised(error: BaseException) -> NoReturn:
-    raise error
 
 
 def guarded(what: str, work: Callable[[], T]) -> T:
@@ -207,7 +203,12 @@ def guarded(what: str, work: Callable[[], T]) -> T:
     except AccountingError:
         raise
     except Exception as error:
-        interrupted, failure = _is_interrupt(error), _explained(error, what)
+        import duckdb
+
+        interrupted = isinstance(error, duckdb.InterruptException)
+        if isinstance(error, RuntimeError) and not isinstance(error, duckdb.Error):
+            interrupted = "interrupted" in str(error).lower()
+        failure = _explained(error, what)
     if interrupted:
         raise KeyboardInterrupt
     raise EventLogError(failure)
@@ -223,7 +224,17 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
     memory = f"{max(_LEAST_MEMORY, _MEMORY_OF_A_CORE * cores)}MiB" if memory_limit is None else memory_limit.strip()
     with temporary_folder() as folder:
         engine = None
-        connection = guarded("the log", lambda: duckdb.connect(":memory:", config=_configuration(memory, folder)))
+        configuration: dict[str, Any] = {
+            "memory_limit": memory,
+            "temp_directory": str(folder / "spill"),
+            "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 // 2**20}MiB",
+            "partitioned_write_flush_threshold": _ROWS_HELD_BACK,
+            "preserve_insertion_order": False,
+            # A log is read from this machine only: nothing may be fetched because of what a file is called or holds.
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+        connection = guarded("the log", lambda: duckdb.connect(":memory:", config=configuration))
         try:
             without_progress_bar(connection)
             yield (engine := Engine(connection, folder, memory))
@@ -241,27 +252,6 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("SET enable_progress_bar = false")
 
 
-def _configuration(memory: str, folder: Path) -> dict[str, Any]:
-    return {
-        "memory_limit": memory,
-        "temp_directory": str(folder / "spill"),
-        "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 // 2**20}MiB",
-        "partitioned_write_flush_threshold": _ROWS_HELD_BACK,
-        "preserve_insertion_order": False,
-        # A log is read from this machine only: nothing may be fetched because of what a file is called or holds.
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
-
-
-def _is_interrupt(error: Exception) -> bool:
-    import duckdb
-
-    if isinstance(error, duckdb.Error):
-        return isinstance(error, duckdb.InterruptException)
-    return isinstance(error, RuntimeError) and "interrupted" in str(error).lower()
-
-
 def _explained(error: Exception, what: str) -> str:
     import duckdb
 
@@ -274,7 +264,7 @@ def _explained(error: Exception, what: str) -> str:
             "or point TMPDIR at a larger disk"
         )
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
-        return f"{what} is not valid UTF-8: state its encoding=, such as cp1252, or convert it to UTF-8"
+        return f"{what} {not_encoded()}"
     if not isinstance(error, duckdb.Error | RuntimeError):
         return f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is not shown"
     if text == _STILL:
@@ -362,6 +352,11 @@ def checked(source: object) -> Path:
     return path
 
 
+def not_encoded(encoding: str | None = None) -> str:
+    """What is said of a file that is not in its encoding."""
+    return f"is not valid {encoding or 'UTF-8'}: state its encoding=, such as cp1252, or convert it to UTF-8"
+
+
 def unpacked_suffix(path: Path) -> str:
     """The ending of a file's name, in lower case, without what says how it is packed."""
     return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
@@ -403,9 +398,7 @@ def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
         kind = {".bz2": "bzip2", ".zst": "Zstandard"}.get(packed or path.suffix.lower(), "gzip")
         failure = f"is not a whole {kind} file: it is damaged, cut short, or not {kind}; fetch or compress it again"
     except UnicodeError:
-        failure = (
-            "is UTF-16: say encoding='utf-16'" if encoding is None else f"is not valid {encoding}: state the right encoding="
-        )
+        failure = "is UTF-16: say encoding='utf-16'" if encoding is None else not_encoded(encoding)
     except OSError as error:
         failure = (
             "cannot be read: " + error.strerror

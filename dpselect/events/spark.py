@@ -23,8 +23,8 @@ from dpselect.events.engine import T, guarded
 from dpselect.events.held import Tally
 from dpselect.events.private import Figures
 from dpselect.events.reading import Reading
-from dpselect.events.sources.base import SHORT, Asked, Given, Kind, Kinds, by_name, is_label, not_split
-from dpselect.events.time_window import FIRST, LAST, MICROSECONDS
+from dpselect.events.sources.base import SHORT, Given, Kind, Kinds, by_name, is_label, kind_of, not_split
+from dpselect.events.time_window import FIRST, LAST, MICROSECONDS, Unit
 from dpselect.events.user_counts import EventCounts, GroupCounts
 from dpselect.events.where import NUMBER, Condition
 from dpselect.selection import Label
@@ -393,8 +393,11 @@ def _figures(cluster: _Cluster, given: Given, log: str, *, may_be_empty: bool) -
 
 
 _WHAT = "this Spark table"
-_WHOLE = frozenset({"tinyint", "smallint", "int", "bigint"})
-_TIMES: Mapping[str, Kind] = {"timestamp": "instant", "timestamp_ntz": "wall", "date": "wall"}
+_TYPES = {
+    "int": "INTEGER",
+    "timestamp": "TIMESTAMP WITH TIME ZONE",
+    "timestamp_ntz": "TIMESTAMP",
+}  # where they are called otherwise
 _SPECIAL = frozenset("\\^$.|?*+()[]{}#-&~ \t\r\n\f")  # in a regular expression of Java
 _LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
 _NUMBER = r"r'\A\s*[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?\s*\z'"
@@ -416,17 +419,18 @@ class SparkLog:
 
     def __init__(self, given: Given, frame: DataFrame, relation: str) -> None:
         places, asked = by_name(given.asked, frame.columns, _WHAT), given.asked
-        kinds = {role: frame.dtypes[place][1] for role, place in places.items()}
+        types = {role: frame.dtypes[place][1] for role, place in places.items()}
+        kinds = {role: kind_of(role, asked.columns[role], _embedded(kind), _WHAT, kind) for role, kind in types.items()}
         names = {role: f"c{place}" for role, place in places.items()}
         if given.split is not None:
-            if not _is_text(kinds["item"]):
+            if kinds["item"] != "str":
                 raise not_split(given.split, _WHAT)
             pattern = _quoted("".join(f"\\{letter}" if letter in _SPECIAL else letter for letter in given.split))
             relation = f"(SELECT *, explode_outer(split({names['item']}, {pattern})) AS piece FROM {relation})"
             names["item"] = "piece"
-        names = {role: _present(name, kinds[role], role, given) for role, name in names.items()}
+        names = {role: _present(name, kinds[role], types[role], given) for role, name in names.items()}
         parts = [role for role in places if role not in ("user", "group") and is_label(role)]
-        stored = {role: _stored(role, asked.columns[role], kinds[role]) for role in places if is_label(role)}
+        stored = {role: _stored(role, asked.columns[role], types[role]) for role in places if is_label(role)}
         casts = {role: f"CAST({names[role]} AS {kind})" for role, kind in stored.items()}
         if asked.further:
             casts["item"], stored["item"] = " || ',' || ".join(_record(casts[role]) for role in parts), "STRING"
@@ -434,18 +438,23 @@ class SparkLog:
         columns = [f"{casts[role]} AS {SHORT[role]}" for role in self.stored]
         outside, bad = list[str](), ""
         for role, tests in given.tests().items():
+            given.require_comparable(role, kinds[role], _WHAT)
             kept, malformed = _conditions(names[role], kinds[role], tests)
             columns += [f"{kept} AS kept_{SHORT[role]}", f"{malformed} AS bad_{SHORT[role]}"]
             outside.append(f"NOT kept_{SHORT[role]}")
             bad += f"WHEN bad_{SHORT[role]} THEN '{role}' "
         if given.window is not None:
-            moment, wall = _moment(names["time"], kinds["time"], given)
+            given.require_unit(kinds["time"], _WHAT)
+            moment, wall = _moment(names["time"], kinds["time"], given.window.unit)
             known = f"IF({moment} BETWEEN {FIRST} AND {LAST}, {moment}, NULL)"
             columns += [f"{names['time']} IS NOT NULL AS timed", f"{known} AS t", f"{wall} AS wall"]
             outside.append(f"(t IS NOT NULL AND NOT ({given.window.holds('t', 'wall')}))")
             bad += "WHEN timed AND t IS NULL THEN 'time' "
         if given.amount is not None:
-            columns += [f"{names['value']} IS NOT NULL AS valued", f"{_number(names['value'], kinds['value'], asked)} AS x"]
+            number = names["value"]
+            if kinds["value"] == "str":
+                number = f"IF({number} RLIKE {_NUMBER}, {number}, NULL)"
+            columns += [f"{names['value']} IS NOT NULL AS valued", f"TRY_CAST({number} AS DOUBLE) AS x"]
             bad += "WHEN valued AND v IS NULL THEN 'value' "
         inner = f"SELECT {', '.join(columns)} FROM {relation}"
         if given.amount is not None:  # the largest double is also below NaN, as Spark orders them
@@ -457,40 +466,32 @@ class SparkLog:
         self.sql: str = f"SELECT *, {beyond} AS beyond, {lacking} AS lacking, {refused} AS refused FROM ({inner})"
 
 
-def _present(column: str, kind: str, role: str, given: Given) -> str:
+def _embedded(kind: str) -> str:
+    """What the embedded engine calls a type of Spark."""
+    text = kind == "string" or kind.startswith(("varchar(", "char("))
+    return "VARCHAR" if text else _TYPES.get(kind, kind.upper())
+
+
+def _present(column: str, kind: Kind, stored: str, given: Given) -> str:
     """SQL of the values of a column that do not stand for a missing one, as `staging` has them."""
-    nulls, fractions = ", ".join(map(_quoted, given.null)), kind in ("float", "double")
-    if role == "time" and kind in _TIMES and any(text[:1].isdigit() for text in given.null):
+    if kind in ("wall", "instant") and any(text[:1].isdigit() for text in given.null):
         raise EventLogError(
-            f"null={given.null!r} may stand for times, and time={given.asked.time!r} of {_WHAT} is of type {kind}: make such "
+            f"null={given.null!r} may stand for times, and time={given.asked.time!r} of {_WHAT} is of type {stored}: make such "
             "times NULL there, and leave it out"
         )
-    same = f"CAST({column} AS STRING) IN ({nulls})"
-    if fractions:
+    same = [f"CAST({column} AS STRING) = {_quoted(text)}" for text in given.null]
+    if stored in ("float", "double"):
         numbers = [text for text in given.null if re.fullmatch(NUMBER, text) or text.lower() == "nan"]
-        nulls, same = ", ".join(numbers), " OR ".join(f"CAST({column} AS DOUBLE) = CAST('{text}' AS DOUBLE)" for text in numbers)
-    present = f"IF(coalesce({same}, false), NULL, {column})" if nulls else column
-    return f"nullif({present}, '')" if _is_text(kind) and (given.null or given.split) else present
+        same = [f"CAST({column} AS DOUBLE) = CAST('{text}' AS DOUBLE)" for text in numbers]
+    present = f"IF(coalesce({' OR '.join(same)}, false), NULL, {column})" if same else column
+    return f"nullif({present}, '')" if _embedded(stored) == "VARCHAR" and (given.null or given.split) else present
 
 
-def _conditions(column: str, kind: str, tests: Sequence[Condition]) -> tuple[str, str]:
+def _conditions(column: str, kind: Kind, tests: Sequence[Condition]) -> tuple[str, str]:
     """SQL of whether a value satisfies all conditions, and of whether it is malformed, as `staging` has both."""
-    fractions = kind in ("float", "double")
-    if not (fractions or kind in _WHOLE or kind in ("boolean", "date") or _is_text(kind) or kind.startswith("decimal(")):
-        raise EventLogError(
-            f"where={tests[0].column!r} of {_WHAT} is of type {kind.split('<')[0]}, which no condition compares: text, "
-            "numbers, dates, "
-            "true and false are"
-        )
-    if fractions and any(one.as_text for one in tests):
-        raise EventLogError(
-            f"where={tests[0].column!r} of {_WHAT} holds fractions, which = and != do not compare: state where they begin "
-            "and end "
-            "with >= and <"
-        )
     text = f"nullif(CAST({column} AS STRING), '')"
     number = rf"IF({text} RLIKE r'\A{NUMBER}\z', TRY_CAST({text} AS DOUBLE), NULL)"
-    number = f"CAST({column} AS DOUBLE)" if fractions or kind in _WHOLE else number
+    number = number if kind == "str" else f"CAST({column} AS DOUBLE)"
     held = [
         f"coalesce({text} {one.sign} {_quoted(one.value)}, false)"
         if one.as_text
@@ -517,20 +518,15 @@ def _fine(amount: Amount) -> str:
 
 
 def _stored(role: str, name: object, kind: str) -> str:
-    if kind in _WHOLE:
-        return "BIGINT"
-    if _is_text(kind):
-        return "STRING"
-    if kind.startswith("decimal(") and kind.endswith(",0)") and int(kind[8:-3]) <= _LONGEST:
-        return "DECIMAL(20, 0)"
-    raise EventLogError(
-        f"{role}={name!r} of {_WHAT} is of type {kind.split('<')[0]}: users, items and groups must be integers of at most 64 "
-        "bits or text of the binary collation; cast the column to one of them"
-    )
-
-
-def _is_text(kind: str) -> bool:
-    return kind == "string" or kind.startswith(("varchar(", "char("))
+    """Spark's type of labels: integers wider than its own, of 64 bits without a sign, are decimals there; others are not printed
+    alike.
+    """
+    whole = re.fullmatch(r"decimal\((\d+),0\)", kind)
+    if kind.startswith("decimal(") and not (whole and int(whole[1]) <= _LONGEST):
+        raise EventLogError(
+            f"{role}={name!r} of {_WHAT} is of type {kind}: decimals as labels are integers of at most 64 bits; cast the column"
+        )
+    return "DECIMAL(20, 0)" if whole else "STRING" if _embedded(kind) == "VARCHAR" else "BIGINT"
 
 
 def _record(part: str) -> str:
@@ -539,26 +535,8 @@ def _record(part: str) -> str:
     return f"IF({text} = '' OR {text} RLIKE r'[,\"\\r\\n]', '\"' || replace({text}, '\"', '\"\"') || '\"', {text})"
 
 
-def _number(column: str, kind: str, asked: Asked) -> str:
-    if _is_text(kind):
-        return f"IF({column} RLIKE {_NUMBER}, TRY_CAST({column} AS DOUBLE), NULL)"
-    if kind in _WHOLE or kind in ("float", "double") or kind.startswith("decimal("):
-        return f"CAST({column} AS DOUBLE)"
-    raise EventLogError(
-        f"value={asked.value!r} of {_WHAT} is of type {kind.split('<')[0]}: values must be numbers or text; cast the column"
-    )
-
-
-def _moment(column: str, kind: str, given: Given) -> tuple[str, str]:
+def _moment(column: str, known: Kind, unit: Unit | None) -> tuple[str, str]:
     """SQL of a time as microseconds, null if it is none, and of whether they are of the clock on the wall."""
-    known: Kind | None = "int" if kind in _WHOLE else "str" if _is_text(kind) else _TIMES.get(kind)
-    if known is None:
-        raise EventLogError(
-            f"time={given.asked.time!r} of {_WHAT} is of type {kind.split('<')[0]}: times must be dates, timestamps or ISO 8601 "
-            "text"
-        )
-    given.require_unit(known, _WHAT)
-    unit = None if given.window is None else given.window.unit
     if unit is not None:
         whole = column if known == "int" else f"IF({column} RLIKE r'\\A-?[0-9]{{1,19}}\\z', {column}, NULL)"
         return f"CAST({whole} AS DECIMAL(20, 0)) * {MICROSECONDS[unit]}", "false"

@@ -82,12 +82,7 @@ def _judged(engine: Engine, log: Rows, given: Given) -> Rows:
         text = f"nullif(CAST({name} AS VARCHAR), '')"
         number = f"CASE WHEN regexp_full_match({text}, {literal(NUMBER)}) THEN TRY_CAST({text} AS DOUBLE) END"
         number = f"TRY_CAST({name} AS DOUBLE)" if kind in ("int", "number") else number
-        if kind == "number" and any(one.as_text for one in conditions):
-            raise EventLogError(
-                f"where={given.asked.columns[role]!r} of {log.what} holds fractions, which = and != do not compare: state "
-                "where they "
-                "begin and end with >= and <; whole numbers that pandas wrote as fractions are integers as Int64"
-            )
+        given.require_comparable(role, kind, log.what)
         for one in conditions:
             compared = f"{text} {one.sign} {literal(one.value)}" if one.as_text else f"{number} {one.sign} {one.number!r}::DOUBLE"
             holding.append(f"coalesce({compared}, false)")
@@ -343,7 +338,7 @@ def shaped(log: Rows, given: Given) -> Rows:
     return replace(
         log,
         sql=f"SELECT {shown}{replaced}{refused} FROM ({sql})",
-        kinds=_labels(log, asked),
+        kinds={role: "str" if role == "item" and further else kind for role, kind in log.kinds.items() if role in LABELS},
         complete=None,
         checked=bool(bad),
         outside=outside,
@@ -355,12 +350,6 @@ def _record(text: str) -> str:
     special, quote, twice = (literal(characters) for characters in ('[,"\r\n]', '"', '""'))
     inside = f"replace({text}, {quote}, {twice})"
     return f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} || {quote} ELSE {text} END)"
-
-
-def _labels(log: Rows, asked: Asked) -> Kinds:
-    """The kinds of the columns that hold labels; an item of several columns is text."""
-    found = {role: kind for role, kind in log.kinds.items() if role in LABELS}
-    return {**found, "item": "str"} if asked.further else found
 
 
 # -- parts of a log by time ------------------------------------------------------------------------------------------------

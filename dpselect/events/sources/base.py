@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, final
+from typing import TYPE_CHECKING, Literal, Self, final
 
 from accounting.address import masked
 from dpselect.errors import EventLogError
@@ -35,12 +35,6 @@ _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
 _MOST_TYPE = 1000  # characters of a type that SQL repeats
 _LIST = re.compile(r"\[\d*\]$")
-_INTEGERS = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"})
-_NUMBERS = re.compile(r"FLOAT|DOUBLE|U?HUGEINT|DECIMAL\(.*\)")
-# What is printed exactly, and compared as text.
-_TEXTS = re.compile(r'VARCHAR|UUID|U?HUGEINT|DECIMAL\(.*\)|ENUM\(.*\)|"NULL"', re.DOTALL)
-_WALL = re.compile(r"DATE|TIMESTAMP(_S|_MS|_NS)?")
-
 Kind = Literal["int", "str", "number", "wall", "instant"]
 """What a column holds, by its type: integers of at most 64 bits, or text (which wider integers and decimals are printed as); of
 values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
@@ -228,6 +222,14 @@ class Given:
             raise EventLogError("a database needs table= or query=, and not both: what to read of it")
         return f"table {self.table!r}" if self.table is not None else "the query"
 
+    def require_comparable(self, role: str, kind: Kind, what: str) -> None:
+        """Refuse conditions that compare fractions as text."""
+        if kind == "number" and any(one.as_text for one in self.tests()[role]):
+            raise EventLogError(
+                f"where={self.asked.columns[role]!r} of {what} holds fractions, which = and != do not compare: state where they "
+                "begin and end with >= and <; whole numbers that pandas wrote as fractions are integers as Int64"
+            )
+
     def require_unit(self, kind: Kind, what: str) -> None:
         """Hold the kind of the column of times against the window's unit."""
         assert self.window is not None, "times are read for a window"
@@ -279,6 +281,11 @@ class Rows:
         return min(max(1, -(-self.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN) if asked is None else asked
 
 
+def unreadable(what: str, error: Exception) -> str:
+    """What is said of a database's own error, whose message may quote the data, the query or the password."""
+    return f"{what} cannot be read from the database: {type(error).__name__}; check the address, the names and the permissions"
+
+
 def not_split(split: str, what: str) -> EventLogError:
     return EventLogError(f"split={split!r} is for items that are text, and those of {what} are not: leave it out")
 
@@ -312,11 +319,6 @@ def spooled(path: Path, types: Mapping[str, str]) -> str:
     )
 
 
-def described(types: Sequence[tuple[Any, ...]], columns: Mapping[str, object], what: str) -> Kinds:
-    """Kinds from the rows of DESCRIBE, which are these columns, by role, in their order."""
-    return {role: _kind(role, name, stored[1], what) for (role, name), stored in zip(columns.items(), types, strict=True)}
-
-
 Place = tuple[str, tuple[str, ...]]
 """Where a column is: SQL of a column, and the fields within it that lead there."""
 
@@ -334,7 +336,7 @@ def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: 
             stored = _LIST.sub("", stored)
             sql = f"CAST({sql} AS {stored}[])" if len(stored) < _MOST_TYPE else sql
             lists.append(role)
-        kinds[role] = _kind(role, name, stored, what)
+        kinds[role] = kind_of(role, name, stored, what)
         if kinds[role] == "str":
             sql = f"CAST({sql} AS VARCHAR{'[]' if role in lists else ''})"
         elif kinds[role] == "number":
@@ -380,51 +382,47 @@ def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | Non
     return None
 
 
-def _time_kind(name: object, stored: str, what: str) -> Kind:
-    if _WALL.fullmatch(stored):
-        return "wall"
-    if stored == "TIMESTAMP WITH TIME ZONE":
-        return "instant"
-    if stored in _INTEGERS:
-        return "int"
-    if stored in ("VARCHAR", '"NULL"'):
-        return "str"
-    raise EventLogError(f"time={name!r} of {what} is of type {stored[:40]}: times must be dates, timestamps or ISO 8601 text")
+_INTEGER = "U?(TINYINT|SMALLINT|INTEGER|BIGINT)"
+_TEXT = r'VARCHAR|UUID|U?HUGEINT|DECIMAL\(.*\)|ENUM\(.*\)|"NULL"'  # printed exactly, and compared as text
+_LABELS: tuple[tuple[Kind, str], ...] = (("int", _INTEGER), ("str", _TEXT))
+_OF_LABELS = "users, items and groups must be integers, decimals or text; cast the column to one of them"
+# The kinds of each role's types, as the engine calls them, the first that fits; and what is said of others.
+_KINDS: dict[str, tuple[tuple[tuple[Kind, str], ...], str]] = {
+    "value": (
+        (("int", _INTEGER), ("number", r"FLOAT|DOUBLE|U?HUGEINT|DECIMAL\(.*\)"), ("str", _TEXT)),
+        "values must be numbers or text; cast the column to one of them",
+    ),
+    "time": (
+        (
+            ("wall", "DATE|TIMESTAMP(_S|_MS|_NS)?"),
+            ("instant", "TIMESTAMP WITH TIME ZONE"),
+            ("int", _INTEGER),
+            ("str", 'VARCHAR|"NULL"'),
+        ),
+        "times must be dates, timestamps or ISO 8601 text",
+    ),
+    "where": (
+        (("int", _INTEGER), ("number", "FLOAT|DOUBLE"), ("str", f"BOOLEAN|DATE|{_TEXT}")),
+        "conditions compare text, numbers, dates, true and false; events of a stretch of time are read with time=, since= and "
+        "until=",
+    ),
+}
 
 
-def _compared_kind(name: object, stored: str, what: str) -> Kind:
-    if stored in _INTEGERS:
-        return "int"
-    if stored in ("FLOAT", "DOUBLE"):
-        return "number"
-    if stored in ("BOOLEAN", "DATE") or _TEXTS.fullmatch(stored):
-        return "str"
-    raise EventLogError(
-        f"where={name!r} of {what} is of type {stored[:40]}, which no condition compares: text, numbers, dates, true and "
-        "false are; "
-        "events of a stretch of time are read with time=, since= and until="
-    )
-
-
-def _kind(field: str, name: object, stored: str, what: str) -> Kind:
-    if field == "time":
-        return _time_kind(name, stored, what)
-    if is_condition(field):
-        return _compared_kind(name, stored, what)
-    if stored in _INTEGERS:
-        return "int"
-    if field == "value" and _NUMBERS.fullmatch(stored):
-        return "number"
-    if _TEXTS.fullmatch(stored):
-        return "str"
-    shown = "STRUCT" if stored.startswith("STRUCT") else stored
-    if stored in ("FLOAT", "DOUBLE"):
-        raise EventLogError(
-            f"{field}={name!r} of {what} is of type {stored}, in which 1 is written 1.0 (pandas does so where an id is missing): "
-            "cast the column to integers (Int64 in pandas) or to text"
+def kind_of(role: str, name: object, stored: str, what: str, shown: str | None = None) -> Kind:
+    """What a column of this type of the engine holds, for its role; errors call the type as it is `shown` at the source."""
+    field, shown = stated_as(role), (shown or stored).partition("<")[0][:40]
+    kinds, rule = _KINDS.get(field, (_LABELS, _OF_LABELS))
+    for kind, types in kinds:
+        if re.fullmatch(types, stored, re.DOTALL):
+            return kind
+    if is_label(role) and stored in ("FLOAT", "DOUBLE"):
+        rule = (
+            "1 would be written 1.0 (pandas stores integers so where one is missing); cast the column to integers (Int64 in "
+            "pandas) or to text"
         )
-    rule = "values must be numbers" if field == "value" else "users, items and groups must be integers, decimals"
-    raise EventLogError(f"{field}={name!r} of {what} is of type {shown}: {rule} or text; cast the column to one of them")
+    shown = "STRUCT" if stored.startswith("STRUCT") else shown
+    raise EventLogError(f"{field}={name!r} of {what} is of type {shown}: {rule}")
 
 
 def _position(column: Column) -> int | None:

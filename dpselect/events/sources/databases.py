@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
 from datetime import date, datetime
 from decimal import Decimal
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -19,7 +19,18 @@ from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine
-from dpselect.events.sources.base import Given, Rows, by_name, by_path, is_condition, literal, quoted, selected, spooled
+from dpselect.events.sources.base import (
+    Given,
+    Rows,
+    by_name,
+    by_path,
+    is_condition,
+    literal,
+    quoted,
+    selected,
+    spooled,
+    unreadable,
+)
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
 _AT_ONCE = 50_000  # rows
@@ -107,10 +118,8 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
         failure = (
             f"the driver of {_scheme(given.source)}:// is not installed ({error.name}): install it, or save the log to a file"
         )
-    except Exception as error:  # a driver's own: its message may quote the data, the query or the password
-        failure = (
-            f"{what} cannot be read from the database: {type(error).__name__}; check the address, the names and the permissions"
-        )
+    except Exception as error:  # a driver's own
+        failure = unreadable(what, error)
     if failure:
         raise EventLogError(failure)
     sql = f"SELECT * FROM {spooled(target, dict.fromkeys(places, 'VARCHAR'))}"
@@ -120,7 +129,7 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
 def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, what: str) -> None:
     """All rows as CSV in which text is quoted, and what is missing is not."""
     exact = {role for role, tests in given.tests().items() if any(test.as_text for test in tests)}
-    for row in _parts(result):
+    for row in chain.from_iterable(iter(lambda: result.fetchmany(_AT_ONCE), [])):
         fields = []
         for role, place in places:
             text = _printed(row[place], role, exact=role in exact)
@@ -128,11 +137,6 @@ def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, 
                 given.asked.refuse_malformed({"item" if role.startswith("item_") else role}, what)
             fields.append("\\N" if text is None else '"' + text.replace('"', '""') + '"')
         file.write(",".join(fields) + "\n")
-
-
-def _parts(result: Any) -> Iterator[Any]:
-    while rows := result.fetchmany(_AT_ONCE):
-        yield from rows
 
 
 def _printed(value: object, role: str, *, exact: bool) -> str | None:

@@ -17,6 +17,7 @@ import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, final
 from urllib.parse import unquote
@@ -24,7 +25,7 @@ from urllib.parse import unquote
 from accounting.address import masked
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
-from dpselect.events.engine import Engine, checked, guarded, plain, unpacked_suffix
+from dpselect.events.engine import Engine, checked, guarded, not_encoded, plain, unpacked_suffix
 from dpselect.events.sources.base import (
     BYTES_PER_ROW,
     SHORT,
@@ -51,16 +52,6 @@ _BLOCK = 1 << 16
 _BLANK = re.compile(rb"\n\r?\n[^\r\n]")
 DELIMITERS = (";", "\t", "|", "::")  # what a header may show in place of a comma
 _STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
-
-
-class _Said(Protocol):
-    """What was said about delimited text."""
-
-    @property
-    def delimiter(self) -> str | None: ...
-
-    @property
-    def quote(self) -> str | None: ...
 
 
 class FileFormat(Protocol):
@@ -94,12 +85,12 @@ class Delimited:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
         source, asked = checked(given.source), given.asked
         path = plain(source, engine.unused("source"), given.encoding)
-        return self.stated(given).read(path, asked, given.header, given.called(self.name), sniff=given.delimiter is None)
+        form = self.stated(given.delimiter, given.quote)
+        return form.read(path, asked, given.header, given.called(self.name), sniff=given.delimiter is None)
 
-    def stated(self, given: _Said) -> Delimited:
+    def stated(self, delimiter: str | None, quote: str | None) -> Delimited:
         """With the delimiter and quote that were stated."""
-        quote = self.quote if given.quote is None else given.quote
-        return replace(self, delimiter=given.delimiter or self.delimiter, quote=quote)
+        return replace(self, delimiter=delimiter or self.delimiter, quote=self.quote if quote is None else quote)
 
     def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool) -> Rows:
         """The columns of a file of UTF-8 that lies in the folder of the reading."""
@@ -161,7 +152,7 @@ class Delimited:
                 else:
                     decoder.decode(b"", final=True)
         except UnicodeDecodeError:
-            failure = "is not valid UTF-8: state its encoding=, such as cp1252, or convert it to UTF-8"
+            failure = not_encoded()
         if failure:
             raise EventLogError(f"{what} {failure}")
 
@@ -312,9 +303,7 @@ class _JsonLines:
         refused = f"CASE {' '.join(bad)} END AS refused"
         text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
 
-        def absent(missing: frozenset[str]) -> None:
-            _require_fields(path, asked, missing, what)
-
+        absent = partial(_require_fields, path, asked, what)
         return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), checked=True, absent=absent, texts=(text,))
 
 
@@ -358,7 +347,7 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     return names
 
 
-def _require_fields(path: Path, asked: Asked, missing: frozenset[str], what: str) -> None:
+def _require_fields(path: Path, asked: Asked, what: str, missing: frozenset[str]) -> None:
     """Refuse a column in which no row had a value, unless the first object has it (then it is null, not missing)."""
     names = _first_names(path) if missing else []
     for role, column in asked.columns.items():
@@ -489,22 +478,13 @@ def rows(engine: Engine, given: Given) -> Rows:
     if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
         copied = _spooled(engine.path("standard input"), given.format)
         given = replace(given, source=copied, name=f"{given.format} on standard input")
-    elif isinstance(source, list | tuple) or _is_several(str(source)):
-        return _several(engine, given)
-    return _of_one(engine, given)
-
-
-def _is_several(path: str) -> bool:
-    """Whether it is a folder, or a pattern that is not itself the name of a file."""
-    if "\0" in path:
-        return False
-    return Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
-
-
-def _suffix_format(path: Path) -> FileFormat | None:
-    """The format that a name tells; None if it tells none."""
-    suffix = unpacked_suffix(path)
-    return next((known for known in FORMATS if suffix in known.suffixes), None)
+        return _of_one(engine, given)
+    path = str(source)
+    # A folder, or a pattern that is not itself the name of a file.
+    folder = "\0" not in path and (
+        Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
+    )
+    return _several(engine, given) if folder or isinstance(source, list | tuple) else _of_one(engine, given)
 
 
 def _spooled(target: Path, format: Format) -> Path:
@@ -523,23 +503,22 @@ def _spooled(target: Path, format: Format) -> Path:
 def _of_one(engine: Engine, given: Given) -> Rows:
     if is_remote(given.source):
         return PARQUET.rows(engine, fetched(engine, given))
-    return _format_of(given).rows(engine, given)
-
-
-def _format_of(given: Given) -> FileFormat:
-    """The format of a file, from the name unless it is stated."""
     path = checked(given.source)
-    names = {known.name: known for known in FORMATS}
-    if given.format != "auto" and given.format not in names:
-        raise EventLogError(f"format={given.format!r} is unknown: it must be one of auto, {', '.join(names)}")
-    known = _suffix_format(path) if given.format == "auto" else names[given.format]
-    if known is None:
+    if (known := format_of(path, given.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
             f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes} (and may add .gz, .bz2 or .zst); "
-            f"or pass format= as one of {', '.join(map(repr, names))}"
+            f"or pass format= as one of {', '.join(repr(each.name) for each in FORMATS)}"
         )
-    return known
+    return known.rows(engine, given)
+
+
+def format_of(path: Path, stated: Format) -> FileFormat | None:
+    """The format of a file, from the name unless it is stated; None if it tells none."""
+    suffix, names = unpacked_suffix(path), {known.name: known for known in FORMATS}
+    if stated != "auto" and stated not in names:
+        raise EventLogError(f"format={stated!r} is unknown: it must be one of auto, {', '.join(names)}")
+    return names.get(stated, next((known for known in FORMATS if suffix in known.suffixes), None))
 
 
 def _several(engine: Engine, given: Given) -> Rows:
@@ -564,7 +543,7 @@ def _several(engine: Engine, given: Given) -> Rows:
     )
     known = [part.complete for part in parts if part.complete is not None]
     return Rows(
-        sql=_union(parts),
+        sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
         how="; ".join(dict.fromkeys(part.how for part in parts if part.how)),
         size=sum(part.size for part in parts),
         what=what,
@@ -587,18 +566,17 @@ def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
     root = Path(cast(str, source))
     if root.is_dir():
         kind = PARQUET.name if given.format == "auto" else given.format
-        found = (path for path in root.rglob("*") if (known := _suffix_format(path)) is not None and known.name == kind)
+        found = (path for path in root.rglob("*") if (known := format_of(path, "auto")) is not None and known.name == kind)
         files = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)]
     else:
         pattern, fixed = root, next(at for at, part in enumerate(root.parts) if glob.has_magic(part))
         root = Path(*pattern.parts[:fixed])
         files = list(root.glob(str(pattern.relative_to(root))))
-    return [(path, _in_names(path.relative_to(root).parts[:-1])) for path in sorted(files) if not path.is_dir()]
-
-
-def _in_names(folders: Iterable[str]) -> dict[str, str | None]:
-    pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
-    return {unquote(key): None if value == _NULL else unquote(value) for key, value in pairs}
+    named = list[tuple[Path | str, dict[str, str | None]]]()
+    for path in sorted(path for path in files if not path.is_dir()):
+        pairs = [folder.split("=", 1) for folder in path.relative_to(root).parts[:-1] if "=" in folder]
+        named.append((path, {unquote(key): None if value == _NULL else unquote(value) for key, value in pairs}))
+    return named
 
 
 def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | None]) -> Rows:
@@ -628,10 +606,6 @@ def _opened(engine: Engine, given: Given, shown: str) -> Rows:
     raise EventLogError(failure)
 
 
-def _union(parts: Sequence[Rows]) -> str:
-    return " UNION ALL BY NAME ".join(part.sql for part in parts)
-
-
 def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     """The same files with one kind for each column.
 
@@ -646,7 +620,8 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
                 "files than in others: give all files one type of it"
             )
     if len(parts) > 1 and not mixed:
-        stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {_union(parts)}", what=what)}
+        together = " UNION ALL BY NAME ".join(part.sql for part in parts)
+        stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {together}", what=what)}
         mixed = [role for role in kinds if role not in ("value", "time") and stored[SHORT[role]] == "HUGEINT"]
     if not mixed:
         return parts

@@ -15,7 +15,7 @@ from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine
-from dpselect.events.sources.base import SHORT, Given, Rows, by_name, described, spooled
+from dpselect.events.sources.base import SHORT, Given, Rows, by_name, kind_of, spooled, unreadable
 from dpselect.events.sources.formats import CSV
 
 _SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
@@ -58,10 +58,7 @@ def _copied(engine: Engine, given: Given, psycopg: Any, what: str) -> Rows:
     except AccountingError as error:
         failure = str(error)
     except psycopg.Error as error:
-        # Its message may quote the data, the query or the password; the name of what went wrong does not.
-        failure = (
-            f"{what} cannot be read from the database: {type(error).__name__}; check the address, the names and the permissions"
-        )
+        failure = unreadable(what, error)
     raise EventLogError(failure)
 
 
@@ -88,7 +85,7 @@ def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) ->
     stored = {role: _stored(cursor, types[place]) for role, place in places.items()}
     # Decimals of labels are printed, with all their digits.
     stored |= {role: "VARCHAR" for role, place in places.items() if types[place] == _NUMERIC and role != "value"}
-    kinds = described(list(stored.items()), given.asked.columns, what)
+    kinds = {role: kind_of(role, given.asked.columns[role], kind, what) for role, kind in stored.items()}
     shown = [sql.SQL("{} AS {}").format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])) for role, at in places.items()]
     columns = sql.SQL(", ").join(shown)
     target, quoted = engine.unused("database"), [SHORT[role] for role in places if stored[role] == "VARCHAR"]
