@@ -16,23 +16,8 @@ from dpselect.selection import Label
 
 _SHARES: Final = (0.5, 0.9, 0.99)
 _SHOWN = 5  # examples, and heaviest users
-_NULLS = (
-    "null",
-    "\\n",
-    "n/a",
-    "#n/a",
-    "na",
-    "nan",
-    "nat",
-    "<na>",
-    "none",
-    "nil",
-    "undefined",
-    "(null)",
-    "-",
-    "--",
-    "?",
-    "unknown",
+_NULLS = frozenset(
+    {"null", "\\n", "n/a", "#n/a", "na", "nan", "nat", "<na>", "none", "nil", "undefined", "(null)", "-", "--", "?", "unknown"}
 )
 _LISTS = ("|", ";", ",")
 _MOST = 0.5  # a share of labels from which on all are taken to be so

@@ -7,7 +7,7 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from decimal import Decimal
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, cast, final
@@ -228,28 +228,25 @@ class SparkPairs:
             while batch := _quietly(lambda: [tuple(row) for row in itertools.islice(rows, _BATCH)]):
                 users, items = zip(*batch, strict=True)
                 writer.write_batch(pa.record_batch([pa.array(users), pa.array(items)], schema=schema))
-        return {role: "str" if self._stored[role] == "STRING" else "int" for role in ("user", "item")}
+        return self.kinds
 
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
         """The totals of a count, which stay on the cluster until the tally is closed; and what users may contribute."""
-        cluster = _Cluster(self._session)
         with ExitStack() as stack:
-            stack.callback(cluster.close)
-            held = self._tallied(cluster, reading)
+            cluster = stack.enter_context(closing(_Cluster(self._session)))
+            held = self._tallied(cluster, asked := reading.contributions(self.kinds))
             stack.pop_all()
         self._tallies.append(cluster)
-        return held
+        return held, asked
 
-    def _tallied(self, cluster: _Cluster, reading: Reading) -> tuple[Tally, Contributions]:
-        stored = self._stored
-        asked = reading.contributions({role: "str" if kind == "STRING" else "int" for role, kind in stored.items()})
+    def _tallied(self, cluster: _Cluster, asked: Contributions) -> Tally:
         salt = next((bound.salt for bound in (asked.bound, asked.groups) if bound is not None), "")
         totals = cluster.frame(_totals(self._looked_at(cluster, asked), asked), {"salt": salt})
         counted = cluster.computed(totals)
         pairs, kept = cluster.run(f"SELECT coalesce(sum(p), 0) AS p, coalesce(sum(n), 0) AS n FROM {counted}")[0]
-        held = Tally(
+        return Tally(
             run=cluster.run,
-            listing=lambda labels: cluster.listing(labels, stored["item"]),
+            listing=lambda labels: cluster.listing(labels, self._stored["item"]),
             bucket=_BUCKET,
             relation=cluster.view(cluster.frame(f"SELECT * FROM {counted} WHERE n > 0")),
             integers=self.integers,
@@ -257,21 +254,15 @@ class SparkPairs:
             report=self._figures.report(pairs, kept),
             drop=cluster.close,
         )
-        return held, asked
 
     def counted(self, reading: Reading) -> EventCounts | GroupCounts:
         """All counts, in this process."""
-        held, allowed = self.tally(reading)
-        try:
-            return self._collected(held, allowed)
-        finally:
-            held.close()
-
-    def _collected(self, tally: Tally, allowed: Contributions) -> EventCounts | GroupCounts:
-        if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
-            raise EventLogError(f"{_WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
-        names = [*(() if allowed.groups is None else ("present",)), "n", *allowed.sums]
-        rows = tally.run(f"SELECT {', '.join(names)}, {allowed.cell} FROM {tally.relation} ORDER BY {allowed.cell}")
+        tally, allowed = self.tally(reading)
+        with closing(tally):
+            if tally.run(f"SELECT count(*) > {_MOST} AS many FROM {tally.relation}")[0][0]:
+                raise EventLogError(f"{_WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
+            names = [*(() if allowed.groups is None else ("present",)), "n", *allowed.sums]
+            rows = tally.run(f"SELECT {', '.join(names)}, {allowed.cell} FROM {tally.relation} ORDER BY {allowed.cell}")
         sums = np.array([row[: len(names)] for row in rows], dtype=np.int64).reshape(len(rows), len(names)).T.copy()
         if allowed.groups is None:
             return EventCounts.of(allowed, tally.report, [row[-1] for row in rows], sums, integers=self.integers)
@@ -282,24 +273,19 @@ class SparkPairs:
 
     def items(self, reading: Reading) -> NDArray[np.float64]:
         """(users,) how many items each has, of those that are looked at."""
-        cluster = _Cluster(self._session)
-        asked = reading.contributions({"item": "int" if self.integers else "str"})
-        try:
-            found = cluster.run(f"SELECT count(*) AS t FROM ({self._looked_at(cluster, asked)}) GROUP BY u")
-        finally:
-            cluster.close()
+        with closing(_Cluster(self._session)) as cluster:
+            looked_at = self._looked_at(cluster, reading.contributions(self.kinds))
+            found = cluster.run(f"SELECT count(*) AS t FROM ({looked_at}) GROUP BY u")
         return np.array([row[0] for row in found], dtype=np.float64)
 
     def weighed(self, reading: Reading, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
         """(n,) sums of what users spend on these items, of the pairs that the bounds of this reading keep: see `respent`."""
-        cluster, stored = _Cluster(self._session), self._stored["item"]
-        asked = reading.contributions({"item": "int" if self.integers else "str"})
+        stored, asked = self._stored["item"], reading.contributions(self.kinds)
         convert = {"STRING": str, "BIGINT": int}.get(stored, Decimal)
         rows = [(convert(label), int(number), place) for place, (label, number) in enumerate(zip(labels, numbers, strict=True))]
-        try:
-            wanted = cluster.view(
-                _quietly(lambda: self._session.createDataFrame(rows, schema=f"i {stored}, d BIGINT, place BIGINT"))
-            )
+        with closing(_Cluster(self._session)) as cluster:
+            schema = f"i {stored}, d BIGINT, place BIGINT"
+            wanted = cluster.view(_quietly(lambda: self._session.createDataFrame(rows, schema=schema)))
             kept, salt = self._looked_at(cluster, asked), dict[str, object]()
             if asked.bound is not None:
                 ranked = f"row_number() OVER (PARTITION BY u ORDER BY {_rank('i')}, i)"
@@ -310,8 +296,6 @@ class SparkPairs:
             sized = f"SELECT *, sum(d * d) OVER (PARTITION BY u) AS s FROM ({spending})"
             spent = f"SELECT place, {_text(respent(norm, 'DECIMAL(20, 0)'))} AS w FROM ({sized})"
             found = cluster.collected(cluster.frame(f"SELECT place, sum(w) AS w FROM ({spent}) GROUP BY place", salt))
-        finally:
-            cluster.close()
         sums = np.zeros(len(rows), dtype=np.int64)
         for place, total in found:
             sums[place] = total

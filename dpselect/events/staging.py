@@ -213,9 +213,8 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
         shown = ", ".join([*blanked, "apart", *others])
         sql = f"SELECT {shown}, count(*) AS m{total} FROM (SELECT *, {apart} AS apart FROM ({log.sql})) GROUP BY ALL"
     else:  # what an event lacks is among its labels: fewer columns to group by
-        sql = (
-            f"SELECT *, {apart} AS apart FROM (SELECT {', '.join(labels + others)}, count(*) AS m FROM ({log.sql}) GROUP BY ALL)"
-        )
+        shown = ", ".join(labels + others)
+        sql = f"SELECT *, {apart} AS apart FROM (SELECT {shown}, count(*) AS m FROM ({log.sql}) GROUP BY ALL)"
     if not counted:
         make(f"CREATE TABLE grouped AS {sql}", what=log.what)
         return "grouped"
@@ -226,13 +225,9 @@ def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> s
 
 def _apart(log: Rows, asked: Asked) -> str:
     """SQL of what keeps an event from being counted: a bit for each role that it lacks, and `OUTSIDE`."""
-    names = [SHORT[role] for role in asked.roles]
-    fine = [f"{name} IS NOT NULL" for name in names]
-    bits = [f"CASE WHEN {name} IS NULL THEN {1 << place} ELSE 0 END" for place, name in enumerate(names)]
-    if log.outside:
-        fine.append(f"NOT coalesce({log.outside}, false)")
-        bits.append(f"CASE WHEN {log.outside} THEN {OUTSIDE} ELSE 0 END")
-    return f"CAST(CASE WHEN {' AND '.join(fine)} THEN 0 ELSE {' + '.join(bits)} END AS TINYINT)"
+    lacks = [(f"{SHORT[role]} IS NULL", 1 << place) for place, role in enumerate(asked.roles)]
+    lacks += [(f"coalesce({log.outside}, false)", OUTSIDE)] if log.outside else []
+    return f"CAST({' + '.join(f'{bit} * CAST({lack} AS TINYINT)' for lack, bit in lacks)} AS TINYINT)"
 
 
 def _keys(reading: Reading) -> list[str]:

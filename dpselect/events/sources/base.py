@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 from accounting.address import masked
 from dpselect.errors import EventLogError
@@ -444,14 +444,23 @@ def by_name(asked: Asked, names: Sequence[str], what: str, *, header: bool = Tru
 
 
 def by_path(
-    asked: Asked, names: Sequence[str], what: str, *, header: bool = True, listed: bool = True, paths: bool = True
+    asked: Asked,
+    names: Sequence[Any],
+    what: str,
+    *,
+    header: bool = True,
+    listed: bool = True,
+    paths: bool = True,
+    positions: bool = True,
 ) -> dict[str, tuple[int, tuple[str, ...]]]:
-    """The same, with the fields within the column where a name has dots and no column is called so."""
+    """The same, with the fields within the column where a name has dots and no column is called so; or if no integer is a
+    position: a table's columns may be called so.
+    """
     places = dict[str, tuple[int, tuple[str, ...]]]()
     for role, column in asked.columns.items():
-        if not header or isinstance(column, int):
+        if not header or (positions and isinstance(column, int)):
             places[role] = _numbered(role, column, len(names), what), ()
-        elif paths and column not in names and (found := placed(column, names)) is not None:
+        elif paths and isinstance(column, str) and column not in names and (found := placed(column, names)) is not None:
             places[role] = place_of(role, found[0], names, what), found[1]
         elif listed or column in names:
             places[role] = place_of(role, column, names, what), ()

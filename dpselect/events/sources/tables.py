@@ -19,11 +19,10 @@ from dpselect.events.sources.base import (
     Asked,
     Given,
     Rows,
+    by_path,
     is_condition,
     is_label,
     located,
-    place_of,
-    placed,
     quoted,
     selected,
     stated_as,
@@ -58,7 +57,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     given.require_no_file("a table")
     assert adapter is not None, "a source reads what it accepts"
     relation, size, names = adapter(engine, source, asked, what)
-    places = {role: (SHORT[role], fields) for role, (_, fields) in _places(asked, names, what).items()}
+    places = {role: (SHORT[role], fields) for role, (_, fields) in by_path(asked, names, what, positions=False).items()}
     sql, kinds = selected(engine, relation, places, asked, what)
     return Rows(sql=sql, size=size, what=what, kinds=kinds, once=adapter is _arrow, in_memory=True)
 
@@ -69,21 +68,9 @@ def _adapter(source: object) -> _Adapter | None:
     return _arrow if known is None and hasattr(type(source), "__arrow_c_stream__") else known
 
 
-def _places(asked: Asked, names: Sequence[Any], what: str) -> dict[str, tuple[Any, tuple[str, ...]]]:
-    """The column of each role, which is there once, and the fields within it where the name has dots."""
-    places = dict[str, tuple[Any, tuple[str, ...]]]()
-    for role, column in asked.columns.items():
-        texts = [name for name in names if isinstance(name, str)]
-        found = placed(column, texts) if isinstance(column, str) else None
-        outer, fields = (column, ()) if found is None else found
-        place_of(role, outer, names, what)
-        places[role] = outer, fields
-    return places
-
-
-def _short(asked: Asked, names: Sequence[Any], what: str) -> dict[str, Any]:
-    """The columns by their short names."""
-    return {SHORT[role]: column for role, (column, _) in _places(asked, names, what).items()}
+def _short(asked: Asked, names: Sequence[Any], what: str) -> dict[str, int]:
+    """The places of the columns by their short names."""
+    return {SHORT[role]: place for role, (place, _) in by_path(asked, names, what, positions=False).items()}
 
 
 def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
@@ -93,7 +80,7 @@ def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, i
     arrow = importlib.import_module("pyarrow")
     stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
     names = list(stream.schema.names)
-    places = {short: names.index(column) for short, column in _short(asked, names, what).items()}
+    places = _short(asked, names, what)
     schema = arrow.schema([stream.schema.field(place).with_name(short) for short, place in places.items()])
 
     def batches() -> Iterator[Any]:
@@ -109,7 +96,8 @@ def _lazy(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, in
     names = guarded(what, lambda: list(source.collect_schema().names()))
     short, column = _short(asked, names, what), importlib.import_module("polars").col
     target = engine.path("table")
-    guarded(what, lambda: source.select([column(name).alias(known) for known, name in short.items()]).sink_parquet(target))
+    columns = [column(names[place]).alias(known) for known, place in short.items()]
+    guarded(what, lambda: source.select(columns).sink_parquet(target))
     return (*_written(engine, target, what), names)
 
 
@@ -118,10 +106,10 @@ def _relation(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str
     names = guarded(what, lambda: list(source.columns))
     target = engine.path("table")
     # What is wider than 64 bits would be written to the file as a fraction.
-    wide = {name for name, kind in zip(names, map(str, source.types), strict=True) if kind in ("HUGEINT", "UHUGEINT")}
+    wide = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in source.types]
     columns = ", ".join(
-        f"{f'CAST({quoted(name)} AS VARCHAR)' if name in wide else quoted(name)} AS {short}"
-        for short, name in _short(asked, names, what).items()
+        f"{f'CAST({quoted(names[place])} AS VARCHAR)' if wide[place] else quoted(names[place])} AS {short}"
+        for short, place in _short(asked, names, what).items()
     )
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
     return (*_written(engine, target, what), names)
@@ -135,7 +123,7 @@ def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
 def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
     names = list(source.columns)
     short = _short(asked, names, what)
-    table = source[list(short.values())].set_axis(list(short), axis="columns")
+    table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
     for role, column in asked.columns.items():
         held = table[SHORT[role]]
         if held.dtype == object:
@@ -170,11 +158,8 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
         converted = None
     if converted is None:
         raise EventLogError(
-            f"{stated_as(field)}={column!r} of {what} holds Python objects of kind {kind!r}: "
-            ""
-            ""
-            f"{_RULES.get(field, _LABEL_RULE)}; cast the "
-            "column to one of them"
+            f"{stated_as(field)}={column!r} of {what} holds Python objects of kind {kind!r}: {_RULES.get(field, _LABEL_RULE)}; "
+            "cast the column to one of them"
         )
     return converted
 
