@@ -74,8 +74,7 @@ class EmbeddedPairs:
     def tally(self, reading: Reading) -> tuple[Tally, Contributions]:
         """The same counts, which stay in the engine; of pairs that are not for several counts nothing else does."""
         allowed = reading.contributions(self._staged.kinds)
-        kind = self._item(allowed)
-        number, text, listed = next(self._numbers), kind == "str", list[str]()
+        number, text, listed = next(self._numbers), self._item(allowed) == "str", list[str]()
         table, (totals, pairs) = f"counted_{number}", self._tally(allowed)
         summed = f"SELECT i, {_summed(allowed)} FROM {totals} GROUP BY i HAVING sum(n) > 0"
         self._run(f"CREATE TABLE {table} AS {summed}")
@@ -100,7 +99,6 @@ class EmbeddedPairs:
             bucket="CAST(hash(i) % 4096 AS BIGINT)",  # the engine's own hash: where an item is looked for decides nothing
             relation=table,
             integers=not text,
-            typed=kind == "int",
             report=self._staged.figures.report(pairs, kept),
             drop=drop,
         )

@@ -224,17 +224,7 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
     memory = f"{max(_LEAST_MEMORY, _MEMORY_OF_A_CORE * cores)}MiB" if memory_limit is None else memory_limit.strip()
     with temporary_folder() as folder:
         engine = None
-        configuration: dict[str, Any] = {
-            "memory_limit": memory,
-            "temp_directory": str(folder / "spill"),
-            "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 // 2**20}MiB",
-            "partitioned_write_flush_threshold": _ROWS_HELD_BACK,
-            "preserve_insertion_order": False,
-            # A log is read from this machine only: nothing may be fetched because of what a file is called or holds.
-            "autoinstall_known_extensions": False,
-            "autoload_known_extensions": False,
-        }
-        connection = guarded("the log", lambda: duckdb.connect(":memory:", config=configuration))
+        connection = guarded("the log", lambda: duckdb.connect(":memory:", config=_configuration(memory, folder)))
         try:
             without_progress_bar(connection)
             yield (engine := Engine(connection, folder, memory))
@@ -250,6 +240,19 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
     # Without ipywidgets a notebook has no bar, and the engine refuses to turn it off.
     with suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
+
+
+def _configuration(memory: str, folder: Path) -> dict[str, Any]:
+    return {
+        "memory_limit": memory,
+        "temp_directory": str(folder / "spill"),
+        "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 // 2**20}MiB",
+        "partitioned_write_flush_threshold": _ROWS_HELD_BACK,
+        "preserve_insertion_order": False,
+        # A log is read from this machine only: nothing may be fetched because of what a file is called or holds.
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
 
 
 def _explained(error: Exception, what: str) -> str:

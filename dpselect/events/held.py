@@ -42,8 +42,7 @@ class Tally(NotPickled):
         listing: makes labels a relation with the column i, and returns its name.
         bucket: SQL of a number from 0 that items are looked for by: a function of i alone.
         relation: columns i, all different; n, users; w0, w1, ..., sums of weights in whole units of each measure.
-        integers: whether items are integers.
-        typed: whether the log's type says so, not its values.
+        integers: whether items are integers, by the log's type.
         report: what was read. **Private**.
         drop: drops all of it.
         ended: why nothing more is released; empty while something may be.
@@ -54,7 +53,6 @@ class Tally(NotPickled):
     bucket: str
     relation: str
     integers: bool
-    typed: bool
     report: ReadReport
     drop: Callable[[], None]
     ended: ProcessState[str] = field(
@@ -421,7 +419,7 @@ class HeldCounts(Measured):
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
-            names = named(catalogue, integers=self.tally.typed, normalize=self.allowed.normalize)
+            names = named(catalogue, integers=self.tally.integers, normalize=self.allowed.normalize)
             with self.tally.locked():
                 return names, self.tally.listing(names)
         if not self.tally.integers or not catalogue:

@@ -97,12 +97,12 @@ def read(
         progress: called after the log was cut and after each part, with the steps done and the steps in all.
 
     Returns:
-        The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's type is integer (Parquet, tables)
-        or if all its values are whole numbers (JSON lines), and str otherwise: always in CSV and TSV, so that "007" and "7" stay
-        apart. Those of a public list (`within`, `groups`, a catalogue) are as that list writes them, whatever was read.
+        The counts: `EventCounts`, or `GroupCounts` with `group`. Labels are int if the column's type is one of integers of at
+        most 64 bits (Parquet, tables, databases), and str otherwise: always in CSV, TSV, JSON lines and Excel, so that "007" and
+        "7" stay apart. Those of a public list (`within`, `groups`, a catalogue) are as that list writes them, whatever was read.
 
-    Users, items and groups must be integers of at most 64 bits or text (enumerations and UUIDs are text); fractions, booleans,
-    dates, bytes and nested values are refused, and so is a column in which integers and text are mixed. Events with a null
+    Users, items and groups must be integers or text; wider integers, decimals, enumerations and UUIDs are printed. Fractions,
+    booleans, dates and bytes are refused, and so is a column of objects that mixes integers and text. Events with a null
     user, item or group (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is
     refused whole; blank lines, and empty fields after the last column, are not malformed.
 
@@ -127,11 +127,15 @@ def read(
         return log.counted(reading)
 
 
-class _HoldOptions(Options, total=False):
-    """The fields of a `Reading` without groups."""
+class _Options(Options, total=False):
+    """All fields of `Reading`."""
 
     user: Column
     item: Column | Sequence[Column]
+    group: Column | None
+    cells: bool
+    groups: Labels | str | os.PathLike[str] | None
+    max_groups_per_user: int | None
 
 
 def hold(
@@ -139,7 +143,7 @@ def hold(
     reading: Reading | None = None,
     *,
     progress: ProgressCallback | None = None,
-    **options: Unpack[_HoldOptions],
+    **options: Unpack[_Options],
 ) -> HeldCounts:
     """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
 
@@ -192,13 +196,6 @@ class _Look(TypedDict, total=False):
     groups: Labels | str | os.PathLike[str] | None
     max_groups_per_user: int | None
     cells: bool
-
-
-class _Options(_HoldOptions, total=False):
-    group: Column | None
-    cells: bool
-    groups: Labels | str | os.PathLike[str] | None
-    max_groups_per_user: int | None
 
 
 _Rows = list[tuple[Any, ...]]

@@ -250,7 +250,6 @@ class SparkPairs:
             bucket=_BUCKET,
             relation=cluster.view(cluster.frame(f"SELECT * FROM {counted} WHERE n > 0")),
             integers=self.integers,
-            typed=self.integers,
             report=self._figures.report(pairs, kept),
             drop=cluster.close,
         )
