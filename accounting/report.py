@@ -32,7 +32,7 @@ from accounting.ledger.quota import Quota, Standing
 from accounting.ledger.stored_text import read_json
 from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
-from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
+from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, unit_of
 from accounting.page.templates import asset, card, template
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
@@ -141,7 +141,7 @@ def _section(
         "quotas": [
             (
                 *(f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.limit)),
-                *(one.account, percent_up(max(shares(one.limit, one.spent)))),
+                *(one.account, percent_up(max(Remaining(one.limit, one.spent).used))),
             )
             for one in quotas
         ],
@@ -176,10 +176,10 @@ def _spending(summary: Summary) -> dict[str, Any] | None:
     if not points:
         return None
     times = [*accumulate((_seconds(point.at) for point in points), max)]  # a clock that went back stands still
-    tops = [shares(budget, point.spent) for point in points]
+    tops = [Remaining(budget, point.spent).used for point in points]
     dots = [(f"{_x(time, times):.1f}", f"{_y(max(top)):.1f}") for time, top in zip(times, tops, strict=True)] if windowed else []
     if windowed:
-        now = [shares(budget, total.spent) for total in summary.totals]
+        now = [total.remaining.used for total in summary.totals]
         tops = [*accumulate(tops[:-1], _fuller), reduce(_fuller, [*tops, *now])]
     title = f"Spending on {summary.dataset.name} over time"
     whose = f"the fullest {summary.dataset.window}'s budget" if windowed else "the budget"
@@ -298,8 +298,8 @@ def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callabl
 
 def _standing(dataset: Dataset, totals: Sequence[Total]) -> tuple[object, ...]:
     budget, window = dataset.budget, "" if dataset.window == "whole" else f", for each {dataset.window}"
-    most = max(totals, key=lambda total: max(shares(budget, total.spent)), default=None)
-    share = 0.0 if most is None else max(shares(budget, most.spent))
+    most = max(totals, key=lambda total: max(total.remaining.used), default=None)
+    share = 0.0 if most is None else max(most.remaining.used)
     return dataset.name, dataset.relation, budget_in_words(budget) + window, percent_up(share), most.period if most else ""
 
 
@@ -378,7 +378,7 @@ def _standings(budget: Budget, spent: Price) -> Iterator[tuple[str, str, str, st
 
 def _period(total: Total) -> tuple[str, _Filled, str, str, str]:
     """The period, its bar and epsilon, and for auditors what is spent and left of the main part."""
-    share, epsilon = max(shares(total.budget, total.spent)), total.remaining.so_far[0]
+    share, epsilon = max(total.remaining.used), total.remaining.so_far[0]
     so_far = "none" if epsilon == math.inf else f"≤ {rounded_up(epsilon)}"
     return total.period, _filled(share, total.period), so_far, main_up(total.spent.main), rounded_down(total.remaining.main)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import math
 import sys
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -109,6 +110,25 @@ def one_relation(curves: Iterable[Curve]) -> Relation | None:
     return next(iter(stated), None)
 
 
+class _OfSeveral(Curve, ABC):
+    """A curve of several curves that are proved for one relation, and best read at the orders of all."""
+
+    @property
+    @abstractmethod
+    def _members(self) -> Sequence[Curve]:
+        """The curves that it is made of."""
+
+    @final
+    @property
+    def proved_for(self) -> Relation | None:
+        return one_relation(self._members)
+
+    @final
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return tuple(sorted({order for curve in self._members for order in curve.table_orders}))
+
+
 Part = tuple[int, Curve]
 _TIMES = "how many times a curve is repeated"
 
@@ -156,7 +176,7 @@ def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
 
 
 @final
-class Composed(Curve):
+class Composed(_OfSeveral):
     """All parts, each repeated, run on the same data, adaptively chosen ones included. Theorem A3.
 
     Args:
@@ -228,12 +248,8 @@ class Composed(Curve):
         return decimal_sum((count, curve.mu_squared) for count, curve in self.parts)
 
     @property
-    def proved_for(self) -> Relation | None:
-        return one_relation(curve for _, curve in self.parts)
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return tuple(sorted({order for _, curve in self.parts for order in curve.table_orders}))
+    def _members(self) -> Sequence[Curve]:
+        return [curve for _, curve in self.parts]
 
     def profile(self, epsilon: float) -> float | None:
         if self._gaussian is None:
@@ -294,7 +310,7 @@ def zero() -> Composed:
 
 
 @final
-class ChosenAfter(Curve):
+class ChosenAfter(_OfSeveral):
     """`first`, then one of `options` on the same data, which one being chosen by what `first` released. Theorem A5.
 
     A sum of `first` and the dearest option at every order. Where `first` is pure, the divergence at epsilon is at most the mean
@@ -347,12 +363,8 @@ class ChosenAfter(Curve):
         return decimal_sum([(1, self.first.mu_squared), (1, max(curve.mu_squared for curve in self.options))])
 
     @property
-    def proved_for(self) -> Relation | None:
-        return one_relation((self.first, *self.options))
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return tuple(sorted({order for curve in (self.first, *self.options) for order in curve.table_orders}))
+    def _members(self) -> Sequence[Curve]:
+        return (self.first, *self.options)
 
     def profile(self, epsilon: float) -> float | None:
         if math.isinf(self.first.core_epsilon):
@@ -430,7 +442,7 @@ _ROUNDED = 2.0**-50  # above the roundings of two floats and of their difference
 
 
 @final
-class Tighter(Curve):
+class Tighter(_OfSeveral):
     """At every order the smallest of several valid bounds. Theorem A2.
 
     Args:
@@ -467,12 +479,8 @@ class Tighter(Curve):
         return min(curve.mu_squared for curve in self.curves)
 
     @property
-    def proved_for(self) -> Relation | None:
-        return one_relation(self.curves)
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return tuple(sorted({order for curve in self.curves for order in curve.table_orders}))
+    def _members(self) -> Sequence[Curve]:
+        return self.curves
 
     def profile(self, epsilon: float) -> float | None:
         known = [value for curve in self.curves if (value := curve.profile(epsilon)) is not None]

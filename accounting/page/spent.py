@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
-from accounting.budget import Budget, Price
+from accounting.budget import Budget
 from accounting.decimal_sum import of_unit
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure
@@ -43,12 +43,6 @@ def failure_up(units: int) -> str:
 
 def _up(units: int, unit: Decimal) -> str:
     return "−" + rounded_down(of_unit(-units, unit)) if units < 0 else rounded_up(of_unit(units, unit))
-
-
-def shares(budget: Budget, spent: Price) -> tuple[float, float]:
-    """Spent parts of a budget's main capacity and of its failure capacity, in [0, 1]."""
-    main, failure = (min(1.0, max(0.0, part / of)) if of else 0.0 for part, of in zip(spent, budget.capacity, strict=True))
-    return main, failure
 
 
 def percent_up(share: float) -> str:

@@ -15,7 +15,7 @@ from rich.text import Text
 from accounting.budget import NOTHING, Budget
 from accounting.curves import Curve
 from accounting.ledger import Entry, Heads, Ledger, Total, Verification
-from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, shares, unit_of
+from accounting.page.spent import budget_in_words, failure_up, main_up, percent_up, unit_of
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.price import unit_in_words
 from accounting.remaining import Remaining, stated
@@ -173,7 +173,7 @@ def _cells(total: Total) -> Iterator[str]:
     yield total.period or "all rows"
     yield main_up(total.spent.main)
     yield rounded_down(total.remaining.main)
-    yield percent_up(shares(total.budget, total.spent)[0])
+    yield percent_up(total.remaining.used[0])
     yield f"{failure_up(total.spent.failure)}/{failure_up(total.budget.capacity.failure)}"
     yield "-" if also.epsilon is None else rounded_up(also.epsilon)
     yield "-" if also.epsilon_left is None else rounded_down(also.epsilon_left)
@@ -224,5 +224,5 @@ def _cost(entry: Entry, budget: Budget, *, details: bool) -> str:
         unit = unit_of(budget.measure) if budget.measure in ("mu^2", "release") else "nats"
         return f", {main_up(entry.main)} {unit}" if entry.main else ""
     if min(entry.price) < 0:
-        return f", {percent_up(max(shares(budget, entry.price.times(-1))))} given back"
-    return f", {percent_up(max(shares(budget, entry.price)))} of the budget" if max(entry.price) else ""
+        return f", {percent_up(max(Remaining(budget, entry.price.times(-1)).used))} given back"
+    return f", {percent_up(max(Remaining(budget, entry.price).used))} of the budget" if max(entry.price) else ""
