@@ -2,6 +2,7 @@ from .arrivals import Arrivals as Arrivals
 from .best_of import PlannedRuns as PlannedRuns
 from .best_of import plan_runs as plan_runs
 from .candidates import Choice as Choice
+from .candidates import Grouping as Grouping
 from .candidates import default_choice as default_choice
 from .candidates import default_mechanism as default_mechanism
 from .charts import plot_chart as plot_chart
@@ -17,7 +18,6 @@ from .plan import Plan as Plan
 from .plan import PlannedMechanism as PlannedMechanism
 from .plan import Quality as Quality
 from .plan import Unsuited as Unsuited
-from .plan import budget_for as budget_for
 from .profile import Groups as Groups
 from .profile import Profile as Profile
 from .request import TopKRequest as TopKRequest

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import accounting as acc
 from accounting.address import masked
+from accounting.errors import CalibrationError
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.counts import COUNTS_AGAIN
 from dpselect.plan.learn import End, Learnt
-from dpselect.plan.plan import Plan, Progress, budget_for, most, plan_releases
+from dpselect.plan.plan import Plan, Progress, most, plan_releases, share
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import ALL, TopKRequest
 from dpselect.sensitivity import Sensitivity
@@ -223,6 +226,7 @@ def file_options(spec: PlanSpec) -> dict[str, Any]:
 
 
 _SEARCHED = 100  # simulated runs of each plan of a search
+_STEPS = 12  # bisections, to about a fiftieth
 _KINDS = 3  # mechanisms that are looked at in it
 
 
@@ -237,6 +241,9 @@ def enough(spec: PlanSpec, profile: Profile | None = None) -> PlanSpec:
         raise InvalidRequest("recall= says how large epsilon=, or users=, has to be: leave one of them out")
     if budgeted and (profile is not None or spec.kind_of_shape not in ("zipf", "uniform")):
         raise InvalidRequest("recall= finds users for shape=zipf:EXPONENT or shape=uniform: leave epsilon= out for any other")
+    recall = spec.recall or 0.0
+    if not 0 < recall < 1:
+        raise InvalidRequest(f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items")
     name, start, low, high = ("users", 1e5, 10.0, 1e9) if budgeted else ("epsilon", 1.0, 1e-3, 1e2)
 
     def tried(amount: float, kinds: Sequence[str] | None) -> Plan:
@@ -244,10 +251,22 @@ def enough(spec: PlanSpec, profile: Profile | None = None) -> PlanSpec:
         tried_on = spec.model_copy(update={name: of_it, "rounds": _SEARCHED, "mechanisms": kinds})
         return plan_releases(tried_on, profile or profile_of(tried_on))
 
-    found = tried(start, spec.mechanisms)
-    kinds = tuple(dict.fromkeys(one.name.partition(",")[0] for one in found.ranked))[:_KINDS]
-    least, _ = budget_for(spec.recall or 0.0, lambda amount: tried(amount, kinds), low, high)
-    return spec.model_copy(update={name: round(least) if budgeted else least})
+    kinds = tuple(dict.fromkeys(one.name.partition(",")[0] for one in tried(start, spec.mechanisms).ranked))[:_KINDS]
+
+    def found(amount: float) -> float:
+        with suppress(InvalidRequest, CalibrationError):  # nothing is found for so little
+            return tried(amount, kinds).recommended.expected
+        return 0.0
+
+    if (reached := found(high)) < recall:
+        finds = f"{high:,.6g} finds {share(reached) if reached else 'nothing'}"
+        raise InvalidRequest(f"recall={recall:g} is out of reach: {finds}; ask for less, or for fewer items")
+    for _ in range(_STEPS):
+        middle = float(f"{math.sqrt(low * high):.3g}")
+        if not low < middle < high or high < 1.03 * low:
+            break
+        low, high = (low, middle) if found(middle) >= recall else (middle, high)
+    return spec.model_copy(update={name: round(high) if budgeted else high})
 
 
 # -- what `topk` would choose by itself ----------------------------------------------------------------------------------------

@@ -11,13 +11,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
-from numbers import Real
 from typing import Any, NoReturn, Self, final
 
 import numpy as np
 
 from accounting import AccountingError, Approximate, Budget, Curve, GaussianDP
-from accounting.arguments import checked_integer, shown
+from accounting.arguments import checked_integer
 from accounting.curves import Composed
 from accounting.frozen import kind_of
 from dpselect.cells import ANY_GROUPS
@@ -279,8 +278,7 @@ class Candidates:
         order: bool = True,
         selections: Budget | None = None,
         pure: float | None = None,
-        every: EveryGroup | None = None,
-        table: GroupTable | None = None,
+        groups: Grouping | None = None,
     ) -> Self:
         """What the default considers: every way that fits the budget; with a stated clip only those of clipped counts.
 
@@ -290,11 +288,15 @@ class Candidates:
             order: whether the order has to be released; without it sets are considered too.
             selections: what a selection may cost, where that is less than what a noisy vector may.
             pure: what it may cost as a pure epsilon, where that is less than the epsilon of `selections`.
-            every, table: the groups; without `every` users are in any number of them, and cells alone are considered.
+            groups: each of which gets what is chosen; where users are in any number of them cells alone are considered.
 
         Raises:
             InvalidRequest, CalibrationError: nothing fits, and why.
         """
+        every = None if groups is None else groups.every(budget, request)
+        table = None if groups is None or not groups.tabled else GroupTable.of(groups.most, groups.listed)
+        if groups is not None and every is None and table is None:
+            unbounded()
         cells = [] if table is None or limit is not None or clip is not None else list(_in_cells(budget, request, table))
         if table is not None and every is None:
             return cls(request, tuple(cells or unbounded(0 if _seen_alone(request) else table.size(request))), table=table)
@@ -644,10 +646,8 @@ def _refused(budget: Budget) -> NoReturn:
 # -- the default -----------------------------------------------------------------------------------------------------------
 
 
-def require_ways(request: TopKRequest, limit: int | None, clip: float | None, items: float | None) -> None:
+def require_ways(request: TopKRequest, limit: int | None, clip: float | None) -> None:
     """Refuse what is stated about users' items and does not go together."""
-    if items is not None and not (isinstance(items, Real) and 1 <= items < math.inf):
-        raise InvalidRequest(f"items_per_user={shown(items)} must be a number >= 1: how many items users have on average")
     if clip is not None and request.candidates is None and limit is None:
         raise InvalidRequest(
             "clip= without a catalogue needs max_items_per_user=, which may be generous "
@@ -661,52 +661,35 @@ def default_choice(
     budget: Budget,
     request: TopKRequest,
     *,
-    max_groups_per_user: int | None = None,
-    discover: bool = False,
-    listed_groups: int | None = None,
-    tabled: bool = False,
     max_items_per_user: int | None = None,
     clip: float | None = None,
     norm: Norm | None = None,
-    items_per_user: float | None = None,
-    users: float | None = None,
     order: bool = True,
+    groups: Grouping | None = None,
     profile: Profile | None = None,
 ) -> Choice:
     """The mechanism that should find most of the top k of distinct-user counts, and the clip to read the log with.
 
-    Nothing private is looked at and nothing is learnt: what is not declared is taken to be as in other logs (`Profile.typical`).
-    `Informed` learns it.
+    Nothing private is looked at and nothing is learnt. `Informed` learns what is not known of users.
 
     Args:
         budget: of the release, or of all `request.releases` of them; with groups of all groups, and of what discovers them.
         request: k, candidates and the relation; its sensitivity is that of counts with at most `max_items_per_user` items a user.
             With groups all of it is within one of them.
-        max_groups_per_user: in how many groups one user is at most, where each gets a release; None without groups.
-        discover: whether groups are read off the log, by the users of each; it takes a fifth of the budget.
-        listed_groups: how many a public list names.
-        tabled: whether the log can be read as cells of a group and an item (`Choice.cells`), which are considered then.
         max_items_per_user: as declared; None: any number, and 300 where a proof needs one.
         clip: as stated, with its norm, for one noisy vector; None: chosen.
         norm: of the clip; None: l1 for a pure budget, l2 otherwise.
-        items_per_user: a public guess of how many items users have on average (within a group), >= 1.
-        users: a public guess of how many users there are.
         order: whether the order has to be released; without it sets are considered too.
-        profile: users (of one group) as they were learnt, in place of `users` and `items_per_user`.
+        groups: each of which gets a release.
+        profile: users (of one group), as declared or learnt; None: as in other logs (`Profile.typical`).
 
     Raises:
-        InvalidRequest: an unknown domain or groups to discover and a budget without delta, or a number is outside its domain.
+        InvalidRequest: an unknown domain or groups to discover and a budget without delta.
         CalibrationError: no amount of noise fits the budget.
     """
-    require_ways(request, max_items_per_user, clip, items_per_user)
-    every = every_group(budget, request, max_groups_per_user, discover=discover)
-    grouped = max_groups_per_user is not None
-    table = None if max_groups_per_user is None or not tabled else GroupTable.of(max_groups_per_user, listed_groups)
-    if grouped and every is None and table is None:
-        unbounded()
-    ways: Any = {"limit": max_items_per_user, "clip": clip, "norm": norm, "order": order}
-    found = Candidates.of(budget, request, **ways, every=every, table=table)
-    return found.best(Profile.typical(users, items_per_user, in_a_group=grouped) if profile is None else profile)
+    require_ways(request, max_items_per_user, clip)
+    found = Candidates.of(budget, request, limit=max_items_per_user, clip=clip, norm=norm, order=order, groups=groups)
+    return found.best(profile or Profile.typical(in_a_group=groups is not None))
 
 
 def default_mechanism(
@@ -714,8 +697,7 @@ def default_mechanism(
     request: TopKRequest,
     *,
     kind: str | None = None,
-    max_groups_per_user: int | None = None,
-    discover: bool = False,
+    groups: Grouping | None = None,
 ) -> Mechanism:
     """A mechanism that fits `request` and `budget`, chosen by public configuration alone, for scores as `request` declares them.
 
@@ -726,14 +708,14 @@ def default_mechanism(
 
     Args:
         kind: of the mechanism; None for these.
-        max_groups_per_user, discover: as for `default_choice`; every group gets one, as a `PerGroup` with the price of all.
+        groups: every one of which gets a release, as a `PerGroup` with the price of all.
 
     Raises:
         InvalidRequest: an unknown domain or groups to discover and a budget without delta, or `kind` cannot do it.
         RelationMismatch: an unknown domain under replace_one, and a sensitivity that bounds no user's contribution.
         CalibrationError: no amount of noise fits the budget.
     """
-    every = every_group(budget, request, max_groups_per_user, discover=discover)
+    every = None if groups is None else groups.every(budget, request)
     one = _plainest(budget, request, every) if kind is None else fitted(kind, budget, request, every=every)
     return one if every is None else every.around(one)
 
@@ -764,18 +746,40 @@ def _height(mechanism: Mechanism) -> float:
 # -- for every group -------------------------------------------------------------------------------------------------------
 
 
-def every_group(budget: Budget, request: TopKRequest, most: int | None, *, discover: bool = False) -> EveryGroup | None:
-    """The groups of a log, each of which gets a release; what discovers them takes a fifth of the budget. None without groups.
+@final
+@dataclass(frozen=True)
+class Grouping:
+    """Groups of a log, each of which gets a release.
 
-    Raises:
-        InvalidRequest: groups are to be discovered with a budget without delta, or `most` is not an integer >= 1.
+    Attributes:
+        most: in how many of them one user is at most.
+        listed: how many a public list names; None where they are discovered, which takes a fifth of the budget.
+        tabled: whether the log can be read as cells of a group and an item (`Choice.cells`), which are considered then.
     """
-    if most is None or most == ANY_GROUPS:
-        return None
-    checked_integer("max_groups_per_user", most, "in how many groups one user is at most", error=InvalidRequest)
-    sensitivity = request.sensitivity
-    found = _discovery(part(budget, _FINDING), sharing(request, _FINDING), most) if discover else None
-    return EveryGroup(most, sensitivity.relation, sensitivity.uniform, found)
+
+    most: int
+    listed: int | None = None
+    tabled: bool = False
+
+    @property
+    def unbounded(self) -> bool:
+        """Whether nothing limits a user who is in any number of them."""
+        return self.most == ANY_GROUPS and not self.tabled
+
+    def every(self, budget: Budget, request: TopKRequest) -> EveryGroup | None:
+        """What is charged for a mechanism of each of them; None where users are in any number.
+
+        Raises:
+            InvalidRequest: groups are to be discovered with a budget without delta, or `most` is not an integer >= 1.
+        """
+        if self.most == ANY_GROUPS:
+            return None
+        rule = "in how many groups one user is at most"
+        checked_integer("max_groups_per_user", self.most, rule, error=InvalidRequest)
+        sensitivity, found = request.sensitivity, None
+        if self.listed is None:
+            found = _discovery(part(budget, _FINDING), sharing(request, _FINDING), self.most)
+        return EveryGroup(self.most, sensitivity.relation, sensitivity.uniform, found)
 
 
 def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:

@@ -29,7 +29,7 @@ from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Positive
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK
-from dpselect.plan.candidates import Candidates, Choice, GroupTable, every_group, part, require_ways, sharing
+from dpselect.plan.candidates import Candidates, Choice, Grouping, part, require_ways, sharing
 from dpselect.plan.profile import MOST_USERS, SHARES, Floats, Profile, Quantiles
 from dpselect.plan.request import TopKRequest
 from dpselect.scores import Scores
@@ -387,9 +387,7 @@ class Informed:
         share: float = LEARN,
         users: float | None = None,
         items_per_user: float | None = None,
-        max_groups_per_user: int | None = None,
-        groups: int | None = None,
-        tabled: bool = False,
+        groups: Grouping | None = None,
         **ways: Any,
     ) -> Self | None:
         """None where nothing is to be learnt: all is declared, or one thing only can be chosen.
@@ -397,9 +395,7 @@ class Informed:
         Args:
             share: of epsilon, for learning; of rho its square.
             users, items_per_user: as declared, which is then not learnt; with groups of one of them.
-            max_groups_per_user: in how many groups one user is at most, where each gets a release; None without groups.
-            groups: how many a public list names; None where they are discovered.
-            tabled: whether cells of groups and items are considered, as for `default_choice`.
+            groups: each of which gets a release.
             ways: as for `Candidates.of`.
 
         Raises:
@@ -410,17 +406,16 @@ class Informed:
         wanted = {"users": users is None, "items": items_per_user is None}
         if share == 0 or not any(wanted.values()):
             return None
-        require_ways(request, ways.get("limit"), ways.get("clip"), items_per_user)
-        epsilon, most = share * _epsilon(budget) / max(1, request.releases), max_groups_per_user
-        about: dict[str, Any] = {"relation": request.sensitivity.relation, "groups": most, "listed": groups if most else None}
-        learning = Learning(epsilon=epsilon, **about, **wanted)
+        require_ways(request, ways.get("limit"), ways.get("clip"))
+        declared = Profile.typical(users, items_per_user, in_a_group=groups is not None)
+        if groups is not None and groups.unbounded:
+            return None  # refused where it is asked without learning
+        about: dict[str, Any] = {} if groups is None else {"groups": groups.most, "listed": groups.listed}
+        epsilon = share * _epsilon(budget) / max(1, request.releases)
+        learning = Learning(epsilon=epsilon, relation=request.sensitivity.relation, **about, **wanted)
         for rest in _rests(budget, learning, request):
             try:
-                every = every_group(rest.vectors, rest.request, most, discover=groups is None)
-                table = None if most is None or not tabled else GroupTable.of(most, groups)
-                if most is not None and every is None and table is None:
-                    return None  # refused where it is asked without learning
-                parts: Any = {"selections": rest.selections, "pure": rest.pure, "every": every, "table": table}
+                parts: Any = {"selections": rest.selections, "pure": rest.pure, "groups": groups}
                 found = Candidates.of(rest.vectors, rest.request, **parts, **ways)
             except CalibrationError:  # the whole budget may do without learning, or is named by what refuses it
                 return None
@@ -428,7 +423,7 @@ class Informed:
                 return None
             item = LearnThenSelect(learning=learning, options=found.curves)
             if _covered(budget, item.curve, request):
-                return cls(found, item, Profile.typical(users, items_per_user, in_a_group=most is not None))
+                return cls(found, item, declared)
         return None
 
     def chosen(self, learnt: Profile) -> Choice:

@@ -21,7 +21,6 @@ from pydantic import Field, ValidationError
 from accounting import AccountingError, Budget, Curve
 from accounting.arguments import WORDS
 from accounting.curves import Composed
-from accounting.errors import CalibrationError
 from accounting.frozen import Count, Positive, Probability, Real, kind_of
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
@@ -76,7 +75,6 @@ _MADE_UP = 0.15  # of recall: what is further behind on a made-up profile is set
 _GRACE = 0.02  # of recall in the worst case: this much of it may be given up for a better one on average
 _CLOSE = 0.01  # recalls that differ by less are about as good, and the one that survives a wrong guess is the safer choice
 _TRY = 1e-6  # a chance of failure, and a price, to construct an example with
-_STEPS = 12  # bisections of a budget, or of a number of users
 
 
 # -- how good it is --------------------------------------------------------------------------------------------------------
@@ -988,46 +986,6 @@ def _considered(kinds: Sequence[str] | None) -> list[Family]:
     for kind in asked & not_planned().keys():
         raise InvalidRequest(f"{kind} cannot be planned: it {not_planned()[kind]}")
     return [family for family in families() if family.kind in asked]
-
-
-# -- how much of it is needed ----------------------------------------------------------------------------------------------
-
-
-def budget_for(recall: float, build: Callable[[float], Plan], low: float = 1e-3, high: float = 1e2) -> tuple[float, Plan]:
-    """The least amount, of a budget or of users, whose plan expects this recall, to about a fiftieth; and that plan.
-
-    Args:
-        recall: in (0, 1).
-        build: a plan for an amount, whose recall rises with it.
-        low, high: the amounts to search between.
-
-    Raises:
-        InvalidRequest: recall is not in (0, 1), or even `high` does not reach it.
-    """
-    if isinstance(recall, bool) or not isinstance(recall, int | float) or not 0 < recall < 1:
-        raise InvalidRequest(f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items")
-    found = _affordable(build, high)
-    if found is None or found.recommended.expected < recall:
-        most = "nothing" if found is None else share(found.recommended.expected)
-        raise InvalidRequest(f"recall={recall:g} is out of reach: {high:,.6g} finds {most}; ask for less, or for fewer items")
-    best = (high, found)
-    for _ in range(_STEPS):
-        middle = float(f"{math.sqrt(low * best[0]):.3g}")
-        if not low < middle < best[0] or best[0] < 1.03 * low:
-            break
-        found = _affordable(build, middle)
-        if found is not None and found.recommended.expected >= recall:
-            best = (middle, found)
-        else:
-            low = middle
-    return best
-
-
-def _affordable(build: Callable[[float], Plan], amount: float) -> Plan | None:
-    try:
-        return build(amount)
-    except (InvalidRequest, CalibrationError):
-        return None
 
 
 # -- in words --------------------------------------------------------------------------------------------------------------

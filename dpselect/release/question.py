@@ -24,6 +24,7 @@ from dpselect.mechanisms.base import Pay
 from dpselect.plan.candidates import (
     WHOLE_COUNTS,
     Choice,
+    Grouping,
     default_choice,
     default_mechanism,
     unbounded,
@@ -308,12 +309,16 @@ def choose_later(question: Question, whole: Budget | None = None) -> Informed | 
     if not question.learns:
         return None
     _require_delta(question)
-    known: Any = {"users": spec.users, "items_per_user": spec.items_per_user}
-    if question.reading.group is not None:
-        known |= {"max_groups_per_user": question.reading.max_groups_per_user, "groups": listed_groups(question.reading)}
-        known["tabled"] = question.tabled
+    known: Any = {"users": spec.users, "items_per_user": spec.items_per_user, "groups": _grouping(question)}
     request, order = request_of(question, whole), not spec.as_set
     return Informed.of(question.budget, request, share=question.learns, **known, limit=limit, order=order)
+
+
+def _grouping(question: Question) -> Grouping | None:
+    reading = question.reading
+    if reading.max_groups_per_user is None:
+        return None
+    return Grouping(reading.max_groups_per_user, listed_groups(reading), question.tabled)
 
 
 def listed_groups(reading: Reading) -> int | None:
@@ -337,24 +342,22 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
         return _planned(question, spec.planned)
     _require_delta(question)
     request = request_of(question, whole)
-    groups: Any = {}
-    if reading.max_groups_per_user is not None:
-        groups = {"max_groups_per_user": reading.max_groups_per_user, "discover": reading.groups is None}
-        if reading.max_groups_per_user == ANY_GROUPS and (spec.kind is not None or not question.tabled):
-            unbounded()
-    table: Any = {"listed_groups": listed_groups(reading), "tabled": question.tabled} if groups else {}
+    groups = _grouping(question)
+    if groups is not None and groups.most == ANY_GROUPS and (spec.kind is not None or not groups.tabled):
+        unbounded()
     profile = question.learnt if known is None else known.profile
-    chosen = groups or (reading.value is None and not _whole_counts_alone(question))
+    chosen = groups is not None or (reading.value is None and not _whole_counts_alone(question))
     if profile is not None or (chosen and spec.kind is None):
+        users = None if groups else spec.users
+        profile = profile or Profile.typical(users, spec.items_per_user, in_a_group=groups is not None)
         bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": None if clip is None else _norm(question)}
-        bounds |= {"items_per_user": spec.items_per_user, "users": None if groups else spec.users, "profile": profile}
-        return default_choice(question.budget, request, **bounds, **groups, **table, order=not spec.as_set)
+        return default_choice(question.budget, request, **bounds, groups=groups, profile=profile, order=not spec.as_set)
     asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
     kind = spec.kind
     if kind is None and (question.domain is None or spec.min_users is not None):
         shown_by_rank = reading.value is None and spec.min_users is None
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
-    found = default_mechanism(question.budget, asked, kind=kind, **groups)
+    found = default_mechanism(question.budget, asked, kind=kind, groups=groups)
     if question.recounted:
         profile = Profile.typical(spec.users, spec.items_per_user)
         found = with_counts(without_counts(found), CountNoise.of(asked, question.budget), profile, asked)

@@ -21,7 +21,7 @@ from harness import Table, options
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan import Choice, TopKRequest, default_choice, default_mechanism
+from dpselect.plan import Choice, Grouping, TopKRequest, default_choice, default_mechanism
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
@@ -59,10 +59,10 @@ def table(asked: argparse.Namespace) -> None:
         for most in asked.groups:
             budget, request = acc.Budget(epsilon=epsilon, delta=asked.delta), TopKRequest(k=k)
             ways = [
-                default_choice(budget, request, max_groups_per_user=most),
-                Choice(default_mechanism(budget, request, max_groups_per_user=most), None),
+                default_choice(budget, request, groups=Grouping(most, len(squares))),
+                Choice(default_mechanism(budget, request, groups=Grouping(most, len(squares))), None),
             ]
-            ways.append(default_choice(budget, request, max_groups_per_user=most, max_items_per_user=300, clip=1.0))
+            ways.append(default_choice(budget, request, groups=Grouping(most, len(squares)), max_items_per_user=300, clip=1.0))
             row = [found(way.mechanism, read(most, way.clip, way.max_items_per_user)) for way in ways]
             found_by.row(epsilon, most, *row, last)
 

@@ -189,8 +189,9 @@ def learnt(cell: Cell) -> Draw:
 
 def told(cell: Cell, *, declared: bool) -> Fitted:
     """What it does where the number of users and the mean of items per user are declared, or where nothing may be learnt."""
-    known = {"users": float(cell.log.people), "items_per_user": len(cell.log.users) / cell.log.people} if declared else {}
-    return as_read(cell, default_choice(cell.budget, cell.request, **known))
+    people = cell.log.people
+    profile = Profile.typical(float(people), len(cell.log.users) / people) if declared else Profile.typical()
+    return as_read(cell, default_choice(cell.budget, cell.request, profile=profile))
 
 
 def plain(cell: Cell) -> Draw:

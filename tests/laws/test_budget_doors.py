@@ -28,6 +28,7 @@ from dpselect.cli.app import app
 from dpselect.continual import Horizon
 from dpselect.pate.labelling import Labelling
 from dpselect.plan import (
+    Grouping,
     Profile,
     TopKRequest,
     calibrated,
@@ -251,11 +252,9 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
     "plan.default_mechanism": lambda budget: [default_mechanism(budget, REQUEST).curve],
     "plan.default_choice": lambda budget: [default_choice(budget, REQUEST).mechanism.curve],
     "plan.default_mechanism of groups": lambda budget: [
-        default_mechanism(budget, REQUEST, kind="limited_domain", max_groups_per_user=2, discover=True).curve
+        default_mechanism(budget, REQUEST, kind="limited_domain", groups=Grouping(2)).curve
     ],
-    "plan.default_choice of groups": lambda budget: [
-        default_choice(budget, REQUEST, max_groups_per_user=2, discover=True).mechanism.curve
-    ],
+    "plan.default_choice of groups": lambda budget: [default_choice(budget, REQUEST, groups=Grouping(2)).mechanism.curve],
     "plan": _planned,
     "plan of groups": partial(_planned, groups=3, max_groups_per_user=2),
     "plan.plan_runs": lambda budget: [

@@ -10,7 +10,7 @@ from spread import spread
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan.candidates import Candidates, default_choice
+from dpselect.plan.candidates import Candidates, Grouping, default_choice
 from dpselect.plan.fit import fitted
 from dpselect.plan.request import BudgetShare, TopKRequest
 
@@ -84,7 +84,7 @@ def test_so_do_releases_for_every_group(n: int) -> None:
     budget = BUDGETS[0]
     stated = part(budget, n)
     request = TopKRequest(k=3, share=BudgetShare.of(stated, 1, budget))
-    chosen = default_choice(stated, request, max_groups_per_user=2, discover=True)
+    chosen = default_choice(stated, request, groups=Grouping(2))
     assert stated.admits(chosen.mechanism.curve)
     assert budget.how_many(chosen.mechanism.curve) >= n
 

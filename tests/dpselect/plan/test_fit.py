@@ -20,6 +20,7 @@ from dpselect.plan.fit import (
     noise_settings,
     supports,
 )
+from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
 
 BUDGETS = [
@@ -80,10 +81,10 @@ def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
 @pytest.mark.parametrize(
     ("k", "arguments", "kind", "clip"),
     [
-        (10, {"users": 1e5, "items_per_user": 40.0}, "limited_domain", None),
-        (10, {"users": 3e4, "items_per_user": 5.0}, "limited_domain", None),
-        (100, {"users": 3e3, "items_per_user": 3.0}, "two_round_histogram", 1.0),
-        (100, {"users": 1e5, "items_per_user": 15.0}, "discover_then_select", 1.0),
+        (10, {"profile": Profile.typical(1e5, 40.0)}, "limited_domain", None),
+        (10, {"profile": Profile.typical(3e4, 5.0)}, "limited_domain", None),
+        (100, {"profile": Profile.typical(3e3, 3.0)}, "two_round_histogram", 1.0),
+        (100, {"profile": Profile.typical(1e5, 15.0)}, "discover_then_select", 1.0),
         (10, {"max_items_per_user": 1}, "sparse_histogram", None),
         (50, {"clip": 2.0, "max_items_per_user": 50}, "sparse_histogram", 2.0),
     ],

@@ -10,6 +10,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from dpselect.plan.candidates import Grouping
 from dpselect.plan.learn import Informed, Learning
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
@@ -45,7 +46,7 @@ def test_one_user_moves_as_many_cells_as_are_paid_for(relation: acc.arguments.Re
 @pytest.mark.slow
 def test_a_release_of_groups_is_chosen_by_what_was_learnt() -> None:
     """Among candidates whose joint price with learning the budget covers: few items a user, many users and few differ."""
-    informed = Informed.of(BUDGET, TopKRequest(k=10), max_groups_per_user=2, groups=4)
+    informed = Informed.of(BUDGET, TopKRequest(k=10), groups=Grouping(2, 4))
     assert informed is not None
     assert BUDGET.admits(informed.item.curve)
     chosen = [

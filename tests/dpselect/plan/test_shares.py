@@ -8,7 +8,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan.candidates import every_group, two_steps
+from dpselect.plan.candidates import Grouping, two_steps
 from dpselect.plan.counts import CountNoise
 from dpselect.plan.learn import Informed, Learning
 from dpselect.plan.request import TopKRequest
@@ -26,7 +26,7 @@ def test_learning_costs_the_epsilon_that_it_states(relation: acc.arguments.Relat
 
 @pytest.mark.fast(3)
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
-@pytest.mark.parametrize("groups", [{}, {"max_groups_per_user": 2, "groups": 4}], ids=str)
+@pytest.mark.parametrize("groups", [{}, {"groups": Grouping(2, 4)}], ids=str)
 def test_a_share_for_learning_is_the_epsilon_that_learning_costs(budget: acc.Budget, groups: dict[str, Any]) -> None:
     """Of epsilon; of rho its square."""
     informed = Informed.of(budget, TopKRequest(k=10, candidates=500), share=0.04, **groups)
@@ -51,7 +51,7 @@ def test_two_steps_divide_the_price_of_one_vector(share: float, again: float) ->
 def test_groups_are_found_for_a_fifth_of_the_budget(relation: acc.arguments.Relation) -> None:
     """The price of the discovery alone."""
     budget, sensitivity = acc.Budget(rho=0.1, delta=1e-6), dps.Sensitivity.of_counts(relation)
-    every = every_group(budget, TopKRequest(k=5, sensitivity=sensitivity), 3, discover=True)
+    every = Grouping(3).every(budget, TopKRequest(k=5, sensitivity=sensitivity))
     assert every is not None
     found = every.discovery
     assert found is not None

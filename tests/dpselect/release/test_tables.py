@@ -11,7 +11,8 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan.candidates import Candidates, GroupTable, every_group
+from dpselect.cells import ANY_GROUPS
+from dpselect.plan.candidates import Candidates, Grouping, GroupTable
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
 
@@ -100,7 +101,7 @@ def test_k_is_a_number_or_all() -> None:
 def test_a_table_competes_with_a_selection_in_each_group() -> None:
     """With a bound both are candidates at one budget; where users are in one group and items few, a selection may win."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
-    found = Candidates.of(budget, request, every=every_group(budget, request, 3, discover=True), table=GroupTable.of(3, None))
+    found = Candidates.of(budget, request, groups=Grouping(3, tabled=True))
     kinds = {type(choice.mechanism) for choice in found.choices if choice.cells}
     assert kinds == {dps.SparseHistogram, dps.TwoRoundHistogram}
     assert any(not choice.cells for choice in found.choices)
@@ -114,7 +115,7 @@ def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
     """A user in four groups weighs half in each; the noise is the table's own, in both rounds."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
     table = GroupTable(4.0)
-    for choice in Candidates.of(budget, request, table=table).choices:
+    for choice in Candidates.of(budget, request, groups=Grouping(ANY_GROUPS, tabled=True)).choices:
         alone = table.in_one_group(choice, 10)
         one, other = choice.mechanism, alone.mechanism
         assert alone.clip == pytest.approx((choice.clip or 0) / 2)

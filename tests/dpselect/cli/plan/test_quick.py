@@ -37,7 +37,7 @@ def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> N
     words = ["--unknown-domain"] if items is None else ["--items", str(items)]
     told = _told(*words, "--users", "5800", "--items-per-user", "5", *([] if order else ["--set"]))
     request = TopKRequest(k=50, candidates=items)
-    chosen = default_choice(BUDGET, request, users=5800.0, items_per_user=5.0, order=order)
+    chosen = default_choice(BUDGET, request, profile=Profile.typical(5800.0, 5.0), order=order)
     assert dps.Mechanism.from_json(json.dumps(told["mechanism"])) == chosen.mechanism
     assert chosen.profile is not None
     recalls = Candidates.of(BUDGET, request, order=order).recalls(chosen, chosen.profile)

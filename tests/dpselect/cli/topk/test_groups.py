@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.plan import TopKRequest, default_choice, plan_runs
+from dpselect.plan import Grouping, Profile, TopKRequest, default_choice, plan_runs
 
 # The winners of three towns, 300 users apart; one user alone is in a fourth.
 WINNERS = {"Rome": ["hit", "fair"], "Oslo": ["fair", "hit"], "Bern": ["rare", "hit"]}
@@ -108,10 +108,12 @@ def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, ru
 def test_the_default_clips_where_that_finds_more(k: int, most: int, candidates: int | None, clip: float | None) -> None:
     """As bench_groups.py measures it; the noise spends the budget, and a declared number of items moves the rule."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=k, candidates=candidates)
-    chosen = default_choice(budget, request, max_groups_per_user=most, discover=candidates is None)
+    groups = Grouping(most, None if candidates is None else 9)
+    chosen = default_choice(budget, request, groups=groups)
     assert chosen.clip == clip
     assert 0.98 * budget.limit <= budget.cost(chosen.mechanism.curve) <= budget.limit
-    assert default_choice(budget, request, max_groups_per_user=most, items_per_user=10_000.0).clip is None
+    many = Profile.typical(items_per_user=10_000.0, in_a_group=True)
+    assert default_choice(budget, request, groups=Grouping(most, 9), profile=many).clip is None
 
 
 def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> None:
@@ -190,13 +192,13 @@ def test_groups_without_a_column_are_refused(ask: Any, towns: Path) -> None:
 def test_discovered_groups_fit_a_budget_all_of_whose_delta_is_for_failures(budget: acc.Budget, most: int) -> None:
     """The parts of delta add up to no more than it: a rounding above it would leave no mechanism at all."""
     request = TopKRequest(k=5, sensitivity=dps.Sensitivity())
-    chosen = default_choice(budget, request, max_groups_per_user=most, discover=True).mechanism
+    chosen = default_choice(budget, request, groups=Grouping(most)).mechanism
     assert budget.admits(chosen.curve)
 
 
 def test_a_guess_that_is_no_number_is_refused() -> None:
     """By name, without a raw error."""
     with pytest.raises(dps.errors.InvalidRequest, match="items_per_user=<str>"):
-        default_choice(acc.Budget(epsilon=1.0), TopKRequest(k=5, candidates=9), items_per_user="x")  # type: ignore[arg-type]
+        Profile.typical(items_per_user="x")  # type: ignore[arg-type]
     with pytest.raises(dps.errors.InvalidRequest, match="best=<str>"):
         plan_runs(acc.PureDP, acc.Budget(epsilon=1.0), best="x")  # type: ignore[arg-type]
