@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import math
 from collections import ChainMap, Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -145,7 +145,7 @@ def _neighbours(pipeline: Pipeline, log: _Replayable, tried: list[Any], whole: _
     if _relation(whole.scores) == "replace_one":
         if len(tried) < 2:
             raise InvalidRequest("users must be at least 2 under replace_one, where one takes the place of another")
-        yield from ((name, first, second) for (name, first), (_, second) in pairwise(without))
+        yield from ((name, first, second) for (name, first), (_, second) in itertools.pairwise(without))
     else:
         yield from ((name, scores, whole) for name, scores in without)
 
@@ -280,15 +280,16 @@ def _weighed(scores: Scores, share: float, norm: float) -> Scores:
     """A second round of the items that pass: what users weigh there, and what one of them may change in it."""
     assert scores.second is not None
     assert scores.labels is not None
-    drawn = {label: _uniform(label) for label, value in zip(scores.labels, scores.dense(), strict=True) if value > 0}
-    numbers = {label: 1.0 if share == 1 else place / share for label, place in drawn.items() if place <= share}
+    present = itertools.compress(scores.labels, (scores.dense() > 0).tolist())
+    numbers = {label: place / share for label in present if (place := _uniform(label)) <= share}
+    if share == 1:
+        numbers = dict.fromkeys(numbers, 1.0)
     demands = np.ceil(np.array(list(numbers.values())) * WEIGHT_UNIT).astype(np.int64)
-    found = scores.second.weighed(list(numbers), demands, norm)
+    found = dict(zip(numbers, scores.second.weighed(list(numbers), demands, norm).tolist(), strict=True))
     first = scores.sensitivity
     users = math.sqrt(2) if first.relation == "replace_one" else 1.0
     bound = Sensitivity(l0=first.l0, l2=users * norm, relation=first.relation, monotone=first.relation == "add_remove")
-    # An item that weighs nothing is as good as one that does not occur.
-    return Scores(found, labels=list(numbers), sensitivity=bound, domain="observed")
+    return Scores([found.get(label, 0.0) for label in scores.labels], labels=scores.labels, sensitivity=bound, domain="observed")
 
 
 def _uniform(label: Hashable) -> float:

@@ -9,7 +9,7 @@ import inspect
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
@@ -18,12 +18,13 @@ from accounting.arguments import Relation
 from dpselect.continual.continual_top_k import ContinualTopK, declared
 from dpselect.continual.horizon import pipeline
 from dpselect.errors import InvalidRequest
-from dpselect.events import Reading, read
+from dpselect.events import Reading, pairs, read
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import FILE_OPTIONS
 from dpselect.events.sources.base import SHORT, is_condition, literal
 from dpselect.events.staging import rows, split
 from dpselect.events.time_window import periods
+from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 from dpselect.spec.base import keywords
@@ -87,9 +88,9 @@ def replay_log(data: object, *, progress: Progress = None, **asked: Any) -> LogR
     bounded = spec.group is not None or spec.max_items_per_user is not None
     salt = spec.salt or (secrets.token_hex(16) if bounded else None)  # of what is kept, the same for all logs
     reading = spec.reading(clip_norm=norm, salt=salt, max_groups_per_user=spec.max_groups_per_user)
-    with _loaded(data, reading) as log:
+    with _loaded(data, reading) as log, _pipeline(spec, reading) as run:
         users, names = spec.n_users or 100, spec.name_salt or secrets.token_hex(16)
-        found = replay(_pipeline(spec, reading), log, salt=names, users=users, seed=spec.seed, progress=progress)
+        found = replay(run, log, salt=names, users=users, seed=spec.seed, progress=progress)
     return LogReplay(found, _declared(spec, norm), spec.relation)
 
 
@@ -114,8 +115,9 @@ def replay_horizon(data: object, *, progress: Progress = None, **asked: Any) -> 
     return LogReplay(found, {"l0": stated.l0, "l2": stated.l2}, spec.relation)
 
 
-def _pipeline(spec: ReplaySpec, reading: Reading) -> Callable[[Path], Any]:
-    """The reading, as `topk` does it, of the log's columns under their short names."""
+@contextmanager
+def _pipeline(spec: ReplaySpec, reading: Reading) -> Iterator[Callable[[Path], Any]]:
+    """The reading, as `topk` does it, of the log's columns under their short names; and a second round, if there may be one."""
     catalogue = spec.catalogue()
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
     within = None if reading.clip is None else catalogue  # users are clipped within the catalogue
@@ -123,10 +125,23 @@ def _pipeline(spec: ReplaySpec, reading: Reading) -> Callable[[Path], Any]:
     file = {name: Reading.model_fields[name].default for name in (*FILE_OPTIONS, "where", "memory_limit")}  # of our file
     short = reading.model_copy(update={**columns, **file, "item": items, "within": within})
 
-    def scores(log: Path) -> Any:
-        return read(log, short).scores(None if within else catalogue, relation=spec.relation, clip=spec.clip)
+    with ExitStack() as held:
 
-    return scores
+        def scores(log: Path) -> Any:
+            held.close()  # the pairs of the log before
+            kept = held.enter_context(pairs(log, short)) if _weighs(spec) else None
+            counts = read(log, short) if kept is None else kept.read()
+            found = counts.scores(None if within else catalogue, relation=spec.relation, clip=spec.clip)
+            if kept is None or not isinstance(found, Scores):
+                return found
+            return found.with_second(SecondLook(lambda _: found, found.sensitivity, weigh=kept.weighed))
+
+        yield scores
+
+
+def _weighs(spec: ReplaySpec) -> bool:
+    """Whether scores that are read so may be those of a first round."""
+    return spec.clip is not None and spec.clip_norm in (None, "l2") and spec.value is None and spec.group is None
 
 
 def _declared(spec: ReplaySpec, norm: Norm) -> dict[str, float | None]:
@@ -143,6 +158,8 @@ def _declared(spec: ReplaySpec, norm: Norm) -> dict[str, float | None]:
         name: None if math.isinf(norm) else norm for name, norm in (("l1", stated.l1_of(None)), ("l2", stated.l2_of(None)))
     }
     users = 2 if relation == "replace_one" else 1
+    if _weighs(spec):
+        declared["second_round"] = math.sqrt(users)
     return declared if spec.max_groups_per_user is None else declared | {"groups": users * spec.max_groups_per_user}
 
 

@@ -172,3 +172,24 @@ def test_python_replays_as_the_command_does(run: Any, visits: Path) -> None:
     command = ("--max-items-per-user", 2, "--salt", "t", "--json")
     assert json.loads(asked(run, visits, *command).stdout) == json.loads(json.dumps(found.as_data()))
     assert repr(found) == f"LogReplay(users={found.found.users})"
+
+
+def test_the_second_round_of_clipped_counts_is_replayed(visits: Path) -> None:
+    """Where two rounds may be drawn, what users weigh in the second is tried as well; where they may not, nothing is said."""
+    salted: dict[str, Any] = {
+        "max_items_per_user": 2,
+        "salt": "t",
+        "name_salt": "s",
+        "n_users": 3,
+        "user": "who",
+        "item": "where",
+    }
+    twice = dps.verify.replay_log(visits, clip=1.0, relation="replace_one", **salted)
+    assert twice.declared["second_round"] == pytest.approx(2**0.5)
+    assert twice.found.holds
+    assert 0.5 < (twice.found.second_round or 0.0) <= 2**0.5
+    unclipped: list[dict[str, Any]] = [{}, {"clip": 1.0, "clip_norm": "l1"}]
+    for once in unclipped:
+        found = dps.verify.replay_log(visits, **once, **salted)
+        assert "second_round" not in found.declared
+        assert found.found.second_round is None
