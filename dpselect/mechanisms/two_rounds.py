@@ -216,10 +216,13 @@ class TwoRoundHistogram(Mechanism):
 
     def demands(self, first: Floats) -> Indices:
         """(n,) of what users spend on items with these first scores (score units) that passed, in proportion; units of 2^-20."""
+        return np.maximum(np.floor(self.tapered(first) * WEIGHT_UNIT), 1).astype(np.int64)
+
+    def tapered(self, first: Floats) -> Floats:
+        """What users spend on items with these first scores (score units) that passed, relative to the most; same shape."""
         if self.taper is None:
-            return np.full(len(first), WEIGHT_UNIT, dtype=np.int64)
-        heights = np.maximum(first / self.scales[0], self.taper)
-        return np.maximum(np.floor(np.sqrt(self.taper / heights) * WEIGHT_UNIT), 1).astype(np.int64)
+            return np.ones_like(first)
+        return np.asarray(np.sqrt(self.taper / np.maximum(first / self.scales[0], self.taper)))
 
     def _check_scores(self, scores: Scores) -> None:
         if self.delta is None and scores.domain == "observed":

@@ -58,14 +58,11 @@ GENEROUS = 300
 WHOLE_COUNTS = "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or with_counts="
 
 _SHARES, _TIMES = (0.7, 0.85, 0.95), 1.5  # of two steps: the discovery's part of mu squared, candidates over k
-_ROUNDS = (  # of two: the first one's part of mu squared, the mask, the first one's weight in the mean, the norm of the second
-    (0.5, 2.0, 0.4, 1.0),
-    (0.3, 1.5, 0.4, 1.0),
-    (0.3, 2.0, 0.0, 1.0),
-    (0.3, 2.0, 0.4, 2.0),
-    (0.5, 3.0, 0.6, 2.0),
-    (0.5, 3.0, 0.4, 4.0),
+_ROUNDS: tuple[Settings, ...] = (  # settings of two: against the noise, and for budgets of which clipping spoils more
+    {"share": 0.5, "mask": 2.0, "combine": 0.4, "norm": 1.0, "taper": 5.0},
+    {"share": 0.3, "mask": 3.0, "combine": 0.0, "norm": 4.0},
 )
+_LISTED: Settings = {"mask": 1.5}  # of the first of them on a public domain, where no threshold hides what noise lets through
 _LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
 FEW = 2  # items per user, which a clip does not distort: one step does
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
@@ -570,10 +567,10 @@ def _in_two_rounds(found: SparseHistogram | OneshotTopK, most: int | None, longe
         return
     bounds = Sensitivity.of_clipped(1.0, "l2", found.relation, most)
     scale = bounds.l2_of(None) / price.mu * _ROUNDING
-    for share, mask, combine, norm in _ROUNDS:
-        if norm <= max(longest, 1.0):
-            settings: Any = {"share": share, "mask": mask, "combine": combine, "norm": norm, "delta": hiding}
-            yield Choice(TwoRoundHistogram(k=found.k, scale=scale, sensitivity=bounds, **settings), most, 1.0)
+    first, second = _ROUNDS
+    for settings in (first if hiding is not None else {**first, **_LISTED}, second):
+        if settings["norm"] <= max(longest, 1.0):
+            yield Choice(TwoRoundHistogram(k=found.k, scale=scale, delta=hiding, sensitivity=bounds, **settings), most, 1.0)
 
 
 def _in_two_steps(found: SparseHistogram, k: int, most: int | None, longest: float) -> Iterator[Choice]:

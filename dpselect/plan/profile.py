@@ -75,6 +75,7 @@ _WIDTH = 2**0.25  # of a bin of loads above _SINGLE
 _SINGLE = 16  # numbers of items of a user that have a bin of their own
 _CLASSES = 5  # of groups by their size
 _MOST_WITHIN = 500  # of a user's items among some candidates
+_EVEN = -np.log1p(-(np.arange(12) + 0.5) / 12)  # of an exponential law, quantiles that stand for it
 
 
 class Stated(Frozen):
@@ -269,10 +270,13 @@ class Loads:
         return counts[:reach] * kept, np.sqrt(counts[:reach] * np.maximum(shares @ square - kept**2, 0.0))
 
     def _within_roughly(self, counts: Floats, chance: float, clip: float, norm: Norm) -> tuple[Floats, Floats]:
-        weight, shares = _weights(1 + (self.sizes - 1) * chance, clip, norm), self._shares()[0]
-        mean, logs = float(shares @ weight), np.log(weight)
-        spread = math.sqrt(max(0.0, float(shares @ logs**2 - (shares @ logs) ** 2)))
-        drawn = np.sqrt(counts * max(0.0, float(shares @ weight**2) - mean**2))
+        """How many of a user's others are among them follows a geometric law with its mean, as in `Profile.counted`."""
+        others = (self.sizes[:, None] - 1) * chance
+        inside = 1 + np.floor(_EVEN / np.log1p(1 / np.maximum(others, 1e-9)))
+        weight, shares = _weights(inside, clip, norm), self._shares()[0] / len(_EVEN)
+        mean, logs = float(shares @ weight.sum(axis=1)), np.log(weight)
+        spread = math.sqrt(max(0.0, float(shares @ (logs**2).sum(axis=1) - (shares @ logs.sum(axis=1)) ** 2)))
+        drawn = np.sqrt(counts * max(0.0, float(shares @ (weight**2).sum(axis=1)) - mean**2))
         return counts * mean, np.hypot(drawn, self.uneven * spread * counts * mean)
 
     def _within(self, chance: float, clip: float, norm: Norm) -> tuple[Floats, Floats]:

@@ -146,9 +146,9 @@ def screen_two_rounds(mechanism: TwoRoundHistogram, levels: Levels) -> float:
         return _share_right(levels, chances)
     given = (np.arange(_GIVEN) + 0.5) / _GIVEN  # of the first scores, given that they passed
     highest = scipy.special.ndtri(1 - passing[:, None] * given)
-    means = (
-        mine * (levels.values[:, None] + _scales(first, "gaussian", levels.spread)[:, None] * highest) + other * again[:, None]
-    )
+    seen = levels.values[:, None] + _scales(first, "gaussian", levels.spread)[:, None] * highest
+    weighed = np.minimum(again[:, None] * _relative(mechanism, seen, levels, passing), levels.truth[:, None])
+    means = mine * seen + other * weighed
     deviations = other * (second if spread is None else np.hypot(second, spread))
 
     def chances_above(level: float) -> Floats:
@@ -175,6 +175,15 @@ def _second_round(mechanism: TwoRoundHistogram, levels: Levels) -> tuple[Floats,
     last = int(np.searchsorted(np.cumsum(held), float(passing @ held)))
     alike = int(levels.ends[min(last, len(held) - 1)])
     return passing, *levels.again(_coarsely(alike), len(levels.values), mechanism.norm, "l2")
+
+
+def _relative(mechanism: TwoRoundHistogram, seen: Floats, levels: Levels, passing: Floats) -> Floats:
+    """What users spend on items with these first scores, relative to the root mean square of what they spend on all that pass."""
+    if mechanism.taper is None:
+        return np.ones(())
+    held = passing * levels.multiplicities * levels.values
+    on_average = mechanism.tapered(np.maximum(levels.values, mechanism.mask_level))
+    return np.asarray(mechanism.tapered(seen) / math.sqrt(float(held @ on_average**2) / float(held.sum())))
 
 
 def _coarsely(number: int) -> int:
@@ -402,12 +411,13 @@ def _in_two_steps(mechanism: DiscoverThenSelect, levels: Levels, runs: int, rng:
 
 def _in_two_rounds(mechanism: TwoRoundHistogram, levels: Levels, runs: int, rng: np.random.Generator) -> Indices:
     """The largest means of both rounds, of what passes; users' weights in the second are those on average."""
-    _, again, spread = _second_round(mechanism, levels)
+    passing, again, spread = _second_round(mechanism, levels)
     (mine, other), (first, second) = mechanism.parts, mechanism.scales
     level, parts = np.repeat(np.arange(len(levels.values)), levels.multiplicities), []
     for count in _chunks(min(runs, max(_FEWEST, int(_WORK / len(level)))), len(level)):
         seen = _realised(levels, level, count, rng) + first * rng.standard_normal((count, len(level)))
-        noisy = again[level] + second * rng.standard_normal(seen.shape)
+        weighed = np.minimum(again[level] * _relative(mechanism, seen, levels, passing), levels.truth[level])
+        noisy = weighed + second * rng.standard_normal(seen.shape)
         noisy += 0.0 if spread is None else spread[level] * rng.standard_normal(seen.shape)
         means, passed = mine * seen + other * noisy, seen > mechanism.mask_level
         if mechanism.delta is not None:
