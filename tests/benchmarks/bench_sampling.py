@@ -1,19 +1,15 @@
 """Draws against what anybody would write: ratios to NumPy, to plain loops and to OpenDP, all within one process.
 
     python tests/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--grouped] [--rows] [--opendp]
-        [--timing] [--histograms] [--thresholds] [--canonical]
+        [--timing] [--histograms]
 
 Without any --sizes the table of ratios is left out. --rows: many rounds, also of StableTopK. --histograms: mechanisms that read
-no public list, values included. --thresholds: sparse vectors. --canonical: CanonicalTopK against a loop over all classes, whose
-time per class is measured on a smaller n, and JointTopK against a sort. OpenDP is imported if it is installed.
+no public list, values included. OpenDP is imported if it is installed.
 """
 
 from __future__ import annotations
 
 import importlib
-import math
-import random
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -174,77 +170,8 @@ def histograms(sizes: list[int], runs: int) -> Iterator[str]:
         yield f"rounding a million values, {name}: {seconds:.2f} s"
 
 
-def thresholds(sizes: list[int], runs: int) -> Iterator[str]:
-    """AboveThreshold, peeling and one round, as multiples of one np.argpartition."""
-    size = max(sizes, default=10**7)
-    counts = KINDS["zipf"](np.random.default_rng(1), size).astype(np.int64)
-    scores, one = dps.Scores(counts, sensitivity=dps.Sensitivity()), best_time(lambda: np.argpartition(counts, size - 201), runs)
-    for mechanism in (
-        dps.AboveThreshold(threshold=1e5, scale=SCALE, c=100),
-        *(dps.PeelingTopK(k=100, noise=noise, scale=SCALE) for noise in ("exponential", "laplace")),
-        *(dps.ReportNoisyMax(noise=noise, scale=SCALE) for noise in ("exponential", "laplace")),
-    ):
-        ours = best_time(partial(mechanism.select, scores), runs)
-        yield f"{size:,} counts, {mechanism}: {1e3 * ours:.1f} ms, {ours / one:.2f} times argpartition"
-
-
-# -- canonical and joint -------------------------------------------------------------------------------------------------
-
-
-def half_loop(x: list[float], k: int) -> tuple[int, int]:
-    """gamma = 1/2 by visiting every class; x descending. Returns (h, t)."""
-    log, draw, m = math.log, random.random, len(x)
-    best, found = -math.inf, (k, k)
-    for h in range(k):
-        size, free, missing = 0.0, k - h - 1, x[h]
-        for t in range(k + 1, m + 1):
-            value = 0.5 * (x[t - 1] - missing) + size - log(-log(draw()))
-            if value > best:
-                best, found = value, (h, t)
-            size += log((t - h - 1) / (t - h - 1 - free))
-    return found
-
-
-def whole_loop(x: list[float], k: int) -> int:
-    """gamma = 1 by visiting every class. Returns t."""
-    log, draw = math.log, random.random
-    best, found, size = -math.inf, k, 0.0
-    for t in range(k, len(x) + 1):
-        value = x[t - 1] + size - log(-log(draw()))
-        if value > best:
-            best, found = value, t
-        size += log(t / (t - k + 1))
-    return found
-
-
-def shapes(n: int) -> dict[str, np.ndarray]:
-    """Counts and scores, shuffled; the last fall as fast as class sizes grow: many rivals."""
-    rng = np.random.default_rng(0)
-    logs = -100 * np.log(np.arange(1, n + 1))
-    found = (np.minimum(rng.zipf(1.3, n), 10**6), rng.integers(0, 50, n), rng.standard_normal(n) * 1000, logs)
-    names = ("zipf counts", "flat counts", "normal", "-100 ln rank")
-    return {name: rng.permutation(values) for name, values in zip(names, found, strict=True)}
-
-
-def canonical(sizes: list[int], runs: int) -> Iterator[str]:
-    """By processor time; the mechanism is charged for sorting, the loop is not."""
-    cpu, k, size = partial(best_time, runs=runs, clock=time.process_time), 100, max(sizes, default=10**6)
-    for gamma, loop, short, classes in ((0.5, half_loop, 2000, k), (1.0, whole_loop, 200_000, 1)):
-        values = sorted(shapes(short)["zipf counts"].astype(float).tolist(), reverse=True)
-        cell = cpu(partial(loop, values, k)) / ((short - k) * classes)
-        theirs = cell * (size - k) * classes
-        for name, held in shapes(size).items():
-            scores = dps.Scores(held, sensitivity=dps.Sensitivity(), kind="utilities")
-            ours = cpu(partial(dps.CanonicalTopK(k=k, epsilon=1.0, gamma=gamma).select, scores))
-            yield f"canonical gamma={gamma} n={size:,} {name:<13} {1e3 * ours:8.1f} ms, loop / ours {theirs / ours:8.0f}"
-    for name, held in shapes(size).items():
-        scores, sort = dps.Scores(held, sensitivity=dps.Sensitivity(), kind="utilities"), cpu(partial(np.sort, held))
-        ours = cpu(partial(dps.JointTopK(k=k, epsilon=1.0).select, scores))
-        yield f"joint n={size:,} {name:<13} {1e3 * ours:8.1f} ms, {ours / sort:6.1f} times a sort"
-
-
 def main() -> None:
-    parts = (memory, grouped, rows, opendp, histograms, thresholds, canonical, timing)
+    parts = (memory, grouped, rows, opendp, histograms, timing)
     asked = options(__doc__, sizes=[1e5, 1e6, 1e7], runs=5, **{part.__name__: False for part in parts})
     sizes = [int(size) for size in asked.sizes]
     for part in (*([ratios] if sizes else []), *(part for part in parts if getattr(asked, part.__name__))):

@@ -27,7 +27,7 @@ SMALL = {
     "not_built": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
     "paths": "",
     "planning": "--items 500",
-    "sampling": "--sizes 1e4 --runs 1 --rows --histograms --thresholds --canonical",
+    "sampling": "--sizes 1e4 --runs 1 --rows --histograms",
     "recall": "--logs zipf:1.1,300,2000,10 --domain unknown --k 5 --epsilon 1 --draws 4",
     "start": "--runs 1",
 }
