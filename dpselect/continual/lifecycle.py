@@ -5,7 +5,6 @@ Each function takes the fields of a spec, which are the options of its command; 
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -21,10 +20,11 @@ from dpselect.errors import HorizonError
 from dpselect.release.answer import DryRun
 from dpselect.release.run import Payer, session_of
 from dpselect.release.series import HorizonAnswer, HorizonOfLog, cells_listed, counted_users, dry_close
-from dpselect.spec.base import keywords
+from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
 
 
+@asked_by(StartSpec)
 def start(**asked: Any) -> HorizonAnswer | DryRun:
     """Reserve a horizon of releases and make its private state, before any data are read; asked by a `StartSpec`.
 
@@ -49,6 +49,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
         return _dry(mechanism, spec, reads=False) if spec.dry_run else _kept(HorizonAnswer.of(horizon, ()), spec)
 
 
+@asked_by(CloseSpec)
 def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """Count the new events of a period and release its top k; asked by a `CloseSpec`.
 
@@ -72,6 +73,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], group=group), spec)
 
 
+@asked_by(ShowSpec)
 def show(**asked: Any) -> HorizonAnswer:
     """What a horizon has released so far; asked by a `ShowSpec`.
 
@@ -83,6 +85,7 @@ def show(**asked: Any) -> HorizonAnswer:
         return _kept(HorizonAnswer.of(horizon), spec)
 
 
+@asked_by(RechargeSpec)
 def recharge(**asked: Any) -> HorizonAnswer:
     """Charge a horizon again on a ledger that was restored to before it, with all that its state has released.
 
@@ -96,6 +99,7 @@ def recharge(**asked: Any) -> HorizonAnswer:
         return _kept(HorizonAnswer.of(horizon), spec)
 
 
+@asked_by(ContinualSpec)
 def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """Close all periods of a log that is there already; asked by a `ContinualSpec`. A run that was stopped goes on.
 
@@ -150,14 +154,3 @@ def _kept(answer: HorizonAnswer, spec: KeptFields) -> HorizonAnswer:
     if spec.output is not None:
         answer.write(Path(spec.output))
     return answer
-
-
-for _function, _spec in (
-    (start, StartSpec),
-    (close, CloseSpec),
-    (show, ShowSpec),
-    (recharge, RechargeSpec),
-    (run, ContinualSpec),
-):
-    _own = [one for one in inspect.signature(_function).parameters.values() if one.name != "asked"]
-    _function.__signature__ = inspect.Signature([*_own, *keywords(_spec)])  # type: ignore[attr-defined]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,11 @@ from typing import Any
 from dpselect.pate.job import LabelRequest, Labels, labelled
 from dpselect.pate.labelling import ProgressCallback
 from dpselect.release.answer import DryRun
-from dpselect.spec.base import keywords
+from dpselect.spec.base import asked_by
 from dpselect.spec.label_spec import LabelSpec
 
 
+@asked_by(LabelSpec)
 def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = None, **asked: Any) -> Labels | DryRun:
     """Label public items by the votes of teachers, batch by batch, into a file: `dpselect pate` in Python.
 
@@ -35,7 +35,3 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
         JobConflict, JobBusy, JobDamaged: of a job that was begun: see `dpselect.pate.labelling`.
     """
     return labelled(LabelRequest(Path(votes), LabelSpec(**asked)), progress)
-
-
-_own = inspect.signature(label).parameters
-label.__signature__ = inspect.Signature([_own["votes"], *keywords(LabelSpec), _own["progress"]])  # type: ignore[attr-defined]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import TYPE_CHECKING, Any
 
 from accounting import Budget
@@ -11,7 +10,7 @@ from dpselect.plan.asked import QuickPlan, answered
 from dpselect.plan.plan import Plan, Progress
 from dpselect.plan.profile import Profile
 from dpselect.sensitivity import Sensitivity
-from dpselect.spec.base import keywords
+from dpselect.spec.base import asked_by
 from dpselect.spec.plan_spec import PlanSpec
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from dpselect.plan.voting_plan import VotingPlan
 
 
+@asked_by(PlanSpec)
 def plan(
     budget: Budget | None = None,
     k: Any = None,
@@ -78,11 +78,3 @@ def plan(
     if not isinstance(sensitivity, Sensitivity | None):
         raise InvalidRequest(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
     return answered(spec, profile, budget=budget, sensitivity=sensitivity, progress=progress)
-
-
-_own = inspect.signature(plan).parameters
-_more = (_own[name] for name in ("profile", "sensitivity", "progress"))
-_fields = (one for one in keywords(PlanSpec) if one.name not in _own)
-plan.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [_own["budget"], _own["k"], _own["releases"], *_fields, *_more]
-)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,10 @@ from dpselect.release.record import AnswerFile
 from dpselect.release.topk import Unkept, warn_once
 from dpselect.release.user_quantiles import TEXTS, QuantileAnswer, Quantiles, answered
 from dpselect.spec import QuantileSpec
-from dpselect.spec.base import keywords
+from dpselect.spec.base import asked_by
 
 
+@asked_by(QuantileSpec)
 def quantile(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> QuantileAnswer | DryRun:
     """Quantiles of one number per user, released with differential privacy: `dpselect quantile` in Python.
 
@@ -54,9 +54,3 @@ def quantile(data: object, *, progress: ProgressCallback | None = None, **asked:
     if place.failure is not None:
         warnings.warn(f"{place.failure}. The answer is returned, and nowhere else", Unkept, stacklevel=2)
     return found
-
-
-_own = inspect.signature(quantile).parameters
-quantile.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-    [_own["data"], *keywords(QuantileSpec), _own["progress"]]
-)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Callable
 from functools import cache
@@ -15,7 +14,7 @@ from dpselect.release.question import Question
 from dpselect.release.record import UNRECORDED, AnswerFile
 from dpselect.release.run import dry_run, run_once
 from dpselect.spec import TopKSpec
-from dpselect.spec.base import keywords
+from dpselect.spec.base import asked_by
 
 if TYPE_CHECKING:
     from dpselect.release.series import HorizonAnswer, Series
@@ -29,6 +28,7 @@ class Unkept(UserWarning):
     """An answer that was drawn, and could not be kept in its file."""
 
 
+@asked_by(TopKSpec)
 def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> Answer | Series | HorizonAnswer | DryRun:
     """The k items with the most distinct users, released with differential privacy: `dpselect topk` in Python.
 
@@ -109,7 +109,3 @@ def answered(
 def warn_once() -> None:
     """That no ledger keeps account; once in a process."""
     warnings.warn(UNRECORDED, Unrecorded, stacklevel=3)
-
-
-_own = inspect.signature(topk).parameters
-topk.__signature__ = inspect.Signature([_own["data"], *keywords(TopKSpec), _own["progress"]])  # type: ignore[attr-defined]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError
 
@@ -20,6 +20,7 @@ LOG, URL = "events.csv --user who --item shop", "--ledger sqlite:///privacy.db"
 PAYS = f"{URL} --dataset visits"
 """In examples: a log, a ledger, and a dataset that pays."""
 
+F = TypeVar("F", bound=Callable[..., Any])
 Column = str | int
 """A column by its name, or by its number from 1 where there are no names."""
 
@@ -157,3 +158,17 @@ def keywords(spec: type[Spec]) -> list[inspect.Parameter]:
         )
         for name, field in spec.model_fields.items()
     ]
+
+
+def asked_by(spec: type[Spec]) -> Callable[[F], F]:
+    """A function that takes the fields of a spec as `**asked`: its signature names them, those that it names itself left out."""
+
+    def signed(function: F) -> F:
+        own = inspect.signature(function).parameters
+        first = [one for one in own.values() if one.kind not in (one.KEYWORD_ONLY, one.VAR_KEYWORD)]
+        last = [one for one in own.values() if one.kind is one.KEYWORD_ONLY]
+        fields = [one for one in keywords(spec) if one.name not in own]
+        function.__signature__ = inspect.Signature([*first, *fields, *last])  # type: ignore[attr-defined]
+        return function
+
+    return signed

@@ -13,7 +13,7 @@ from accounting.frozen import Count, Positive, Real
 from accounting.ledger import Scope, Window
 from dpselect.errors import InvalidRequest
 from dpselect.spec.base import PAYS, URL, Column, Flag, Spec, option
-from dpselect.spec.shared_fields import BudgetFields
+from dpselect.spec.shared_fields import BudgetFields, LedgerFields
 from dpselect.spec.topk_spec import TopKSpec, size_of
 
 _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the dataset holds"
@@ -204,7 +204,29 @@ class ReportSpec(SignedFields, StoreFields):
         return self
 
 
-class ChargeSpec(DatasetFields):
+class ElsewhereFields(Spec):
+    """What runs outside of this package: a curve, an event of dp-accounting, or DP-SGD."""
+
+    curve: str | None = option("The curve of what runs elsewhere, as JSON, or @FILE.", _ELSEWHERE)
+    event: File | None = option("JSON file with its event of dp-accounting.", _ELSEWHERE, metavar="FILE")
+    noise_multiplier: Real | None = option("Of DP-SGD: noise, in norms a gradient is clipped to.", _SGD)
+    sampling_rate: Real | None = option("The chance with which a record is in a batch.", _SGD)
+    steps: Count | None = option("How many batches there are.", _SGD)
+
+    @property
+    def elsewhere(self) -> int:
+        """How many of them are stated.
+
+        Raises:
+            ValueError: DP-SGD is stated in part.
+        """
+        sgd = self.given("noise_multiplier", "sampling_rate", "steps")
+        if 0 < len(sgd) < 3:
+            raise ValueError("noise_multiplier=, sampling_rate= and steps= go together: they are one DP-SGD run")
+        return sum(way is not None for way in (self.curve, self.event, sgd or None))
+
+
+class ChargeSpec(ElsewhereFields, DatasetFields, LedgerFields):
     """Charge for a curve or mechanism that runs outside of this package, before it runs."""
 
     examples: ClassVar[tuple[str, ...]] = (
@@ -213,24 +235,14 @@ class ChargeSpec(DatasetFields):
         f"{PAYS} --batch charges.jsonl",
     )
 
-    curve: str | None = option("The curve as JSON, or @FILE.")
     mechanism: str | None = option("The mechanism as JSON, or @FILE.")
-    event: SkipValidation[str | PathLike[str] | None] = option("JSON file with an event of dp-accounting.", metavar="FILE")
     batch: SkipValidation[str | PathLike[str] | None] = option(
         "JSON lines, each with curve or mechanism, key, and what options say: all or none.", metavar="FILE"
     )
     relation: Relation | None = option("What a bare curve was proved for; a mechanism states its own.")
     count: Count = option("How many times it runs, at least once.", default=1)
     key: str | None = option("Idempotency key: a retry with it charges nothing.")
-    noise_multiplier: Real | None = option("Of DP-SGD: noise, in norms a gradient is clipped to.", _SGD)
-    sampling_rate: Real | None = option("The chance with which a record is in a batch.", _SGD)
-    steps: Count | None = option("How many batches there are.", _SGD)
-    period: SkipValidation[Any] = option("Period whose rows are read; may be repeated.", "Time", many=True)
     time_zone: str | None = option("By whose clock the periods begin. Default: UTC.", "Time", metavar="ZONE")
-    label: str | None = option("What for. No private data: it is stored in clear.", _WHOSE)
-    actor: str | None = option("On whose behalf. Default: the system's user.", _WHOSE)
-    team: str | None = option("Whose work it is, where there are quotas by team.", _WHOSE)
-    purpose: str | None = option("What for, where there are quotas by purpose.", _WHOSE)
     fingerprint: str | None = option("Names the rows; not a plain hash of them.", _WHOSE)
     override: str | None = option("Why it may cost more than a single release may; recorded.", _WHOSE)
     reserve: Flag = option("Only reserve; then commit, or void before data are read.", _RESERVED, False)
@@ -240,20 +252,17 @@ class ChargeSpec(DatasetFields):
     def _states_once_what_is_charged(self) -> Self:
         if self.expires_in is not None and not self.reserve:
             raise ValueError("expires_in= is a reservation's: add reserve=True, for a charge cannot be given back")
-        sgd = self.given("noise_multiplier", "sampling_rate", "steps")
-        ways = (self.curve, self.mechanism, self.event, sgd or None)
+        stated = self.elsewhere + (self.mechanism is not None)
         if self.batch is not None:
-            if any(way is not None for way in (*ways, self.key)) or self.count != 1 or self.reserve:
+            if stated or self.key is not None or self.count != 1 or self.reserve:
                 raise ValueError(
                     "batch= states what is charged in its lines: leave out curve=, mechanism=, event=, steps=, key=, count= and "
                     "reserve="
                 )
-        elif sum(way is not None for way in ways) != 1:
+        elif stated != 1:
             raise ValueError(
                 "what is charged is stated once: curve=, mechanism=, event=, or noise_multiplier=, sampling_rate= and steps="
             )
-        elif 0 < len(sgd) < 3:
-            raise ValueError("noise_multiplier=, sampling_rate= and steps= go together: they are one DP-SGD run")
         return self
 
 
@@ -287,7 +296,7 @@ class QuotaSpec(LimitFields, DatasetFields):
         return self
 
 
-class AffordableSpec(TopKSpec):
+class AffordableSpec(ElsewhereFields, TopKSpec):
     """How many more releases fit, made as `topk` would with these options; what runs out first, and what to change.
 
     The options are those of topk, or what runs elsewhere is stated by itself: a curve, an event of dp-accounting, or DP-SGD. No
@@ -303,13 +312,6 @@ class AffordableSpec(TopKSpec):
     k: Count | Literal["all"] | None = option(  # type: ignore[assignment]  # of what runs elsewhere there is none
         "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of
     )
-    curve: str | None = option("The curve of what runs elsewhere, as JSON, or @FILE.", _ELSEWHERE)
-    event: SkipValidation[str | PathLike[str] | None] = option(
-        "JSON file with its event of dp-accounting.", _ELSEWHERE, metavar="FILE"
-    )
-    noise_multiplier: Real | None = option("Of DP-SGD: noise, in norms a gradient is clipped to.", _SGD)
-    sampling_rate: Real | None = option("The chance with which a record is in a batch.", _SGD)
-    steps: Count | None = option("How many batches there are.", _SGD)
     user: SkipValidation[Column] = option("Column of users. Nothing is read of it.", default="user", metavar="COLUMN")
     item: SkipValidation[Any] = option("Column of items. Nothing is read of it.", default="item", metavar="COLUMN", many=True)
 
@@ -319,20 +321,14 @@ class AffordableSpec(TopKSpec):
             raise InvalidRequest("no dataset is named: give ledger= and dataset=, or a file with a [ledger] (config=)")
         if self.every is not None or self.horizon is not None:
             raise ValueError("every= and horizon= are of series, and this is about one release, or releases= of them")
-        sgd = self.given("noise_multiplier", "sampling_rate", "steps")
-        if sum(way is not None for way in (self.curve, self.event, sgd or None)) > 1 or 0 < len(sgd) < 3:
+        if self.elsewhere > 1:
             raise ValueError(
                 "what runs elsewhere is stated once: curve=, event=, or noise_multiplier=, sampling_rate= and steps="
             )
-        if not self.runs_elsewhere and self.k is None:
+        if not self.elsewhere and self.k is None:
             raise ValueError("k= is missing: how many items to release, at least 1; or all that are safe to show")
-        if self.runs_elsewhere and (other := self.given("k", "epsilon", "delta", "rho", "domain", "mechanism", "kbar", "clip")):
+        if self.elsewhere and (other := self.given("k", "epsilon", "delta", "rho", "domain", "mechanism", "kbar", "clip")):
             raise ValueError(
                 f"leave out {', '.join(f'{name}=' for name in other)}, of a release that topk makes: it runs elsewhere"
             )
         return self
-
-    @property
-    def runs_elsewhere(self) -> bool:
-        """Whether it is about a release that this package does not make."""
-        return bool(self.given("curve", "event", "steps"))

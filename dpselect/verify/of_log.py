@@ -5,7 +5,6 @@ Each function takes the fields of its spec, which are the options of its command
 
 from __future__ import annotations
 
-import inspect
 import math
 import secrets
 from collections.abc import Callable, Iterator, Mapping
@@ -27,7 +26,7 @@ from dpselect.events.time_window import periods
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
-from dpselect.spec.base import keywords
+from dpselect.spec.base import asked_by
 from dpselect.spec.replay_spec import HorizonReplaySpec, ReplaySpec
 from dpselect.verify.log_replay import EVERYBODY, Replay, replay
 
@@ -72,6 +71,7 @@ class LogReplay:
         return f"LogReplay(users={self.found.users})"
 
 
+@asked_by(ReplaySpec)
 def replay_log(data: object, *, progress: Progress = None, **asked: Any) -> LogReplay:
     """Read a log again without each of some users, and hold the changes against what the reading declares.
 
@@ -94,6 +94,7 @@ def replay_log(data: object, *, progress: Progress = None, **asked: Any) -> LogR
     return LogReplay(found, _declared(spec, norm), spec.relation)
 
 
+@asked_by(HorizonReplaySpec)
 def replay_horizon(data: object, *, progress: Progress = None, **asked: Any) -> LogReplay:
     """Count all periods of a log again without each of some users, and hold the changes against what a horizon pays for.
 
@@ -234,8 +235,3 @@ def _loaded(source: object, reading: Reading) -> Iterator[_ReplayedLog]:
         engine.run(f"CREATE TABLE replayed AS SELECT {', '.join(short.values())} FROM loaded{kept}", what=log.what)
         engine.run("DROP TABLE loaded", what=log.what)
         yield _ReplayedLog(engine)
-
-
-for _function, _spec in ((replay_log, ReplaySpec), (replay_horizon, HorizonReplaySpec)):
-    _own = inspect.signature(_function).parameters
-    _function.__signature__ = inspect.Signature([_own["data"], *keywords(_spec), _own["progress"]])  # type: ignore[attr-defined]

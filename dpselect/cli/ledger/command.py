@@ -71,7 +71,7 @@ def _init(spec: InitSpec) -> None:
 
 
 def _charge(spec: ChargeSpec) -> None:
-    common: Any = {name: getattr(spec, name) for name in _TERMS} | {"period": spec.period or None}
+    common: Any = {name: getattr(spec, name) for name in _TERMS} | {"period": spec.periods or None}
     if spec.batch is not None:
         _charge_all(spec.ledger, spec.dataset, Path(spec.batch), common)
         return
@@ -150,7 +150,7 @@ def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = 
 
     session = Payer.of(spec, "").session
     assert session is not None, "the spec names who pays"
-    if spec.runs_elsewhere:
+    if spec.elsewhere:
         _show_affordable(session, _charged(spec, session.dataset.relation), json=json)
         return
     asked = spec if config is not None else spec.model_copy(update={"relation": session.dataset.relation})
