@@ -9,7 +9,7 @@ import json
 import math
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast, final
@@ -33,7 +33,7 @@ from dpselect.pate.voting import BinaryVoting, ConfidentGNMax, GNMax, StableVoti
 from dpselect.plan.fit import knob_of
 from dpselect.release.answer import DryRun
 from dpselect.release.question import opened
-from dpselect.release.run import Payer, session_of
+from dpselect.release.run import Payer, Ready, session_of
 from dpselect.release.session import Session
 from dpselect.selection import Label
 from dpselect.spec.label_spec import LabelSpec, RoundFields, Voting
@@ -228,13 +228,9 @@ def _dry_run(request: LabelRequest, mechanism: Mechanism, rounds: int) -> DryRun
     """What all rounds would be charged, and what would be left of the dataset's budget."""
     price = rounds * mechanism
     budget = request.spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
-    if request.spec.ledger is None:
-        return DryRun(price, (mechanism,), budget)
-    with _session(request, mechanism, rounds) as session:
+    with nullcontext() if request.spec.ledger is None else session_of(request.spec) as session:
         payer = Payer(session, request.spec.key or uuid.uuid4().hex, "")
-        session.require(price, key=payer.key)
-        left = payer.left(mechanism, price.curve, after=True)
-        return DryRun(price, (mechanism,), budget, () if left is None else (left,))
+        return payer.dry_run(price, (mechanism,), budget, lambda _: Ready(lambda: None))
 
 
 def _profile(request: LabelRequest, ballots: Ballots) -> VotesModel | TrialVotes | None:

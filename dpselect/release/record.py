@@ -171,61 +171,6 @@ def _recorded_claim(content: str) -> str:
     return f"{Learnt.of_answer(learnt).claim(learnt['about'])} {_claim(content)}"
 
 
-def recorded(
-    file: Path | None,
-    payment: LedgerFields,
-    asked: Callable[[], dict[str, Any]],
-    restore: Callable[[str], None] = lambda _: None,
-) -> str | None:
-    """The answer, as JSON, that `file` holds, if the payment's key has paid for it.
-
-    The release is recorded, after `restore` has had the answer, if an interruption came before that. None without such a
-    file, or it holds the answer of another charge: then it is in the way, as any file.
-
-    Args:
-        asked: what is asked for now, as `Question.as_data` has it.
-
-    Raises:
-        KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
-    """
-    if file is None or payment.ledger is None or payment.key is None or file.suffix.lower() != ".json" or not file.is_file():
-        return None
-    content = read_text(file, InvalidRequest, "--output")
-    dataset, key = str(payment.dataset), payment.key
-    with opened(payment) as ledger:
-        receipt = ledger.find(dataset, key)
-        held = None if receipt is None else _paid(content, receipt)
-        if receipt is None or held is None:
-            return None
-        about = f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq})"
-        if (other := _differing(held["question"], asked())) or not _is_paid(held, receipt):
-            named = f"{other}=" if other and "_" in other else other
-            raise acc.ledger.KeyConflict(
-                f"{about}, whose answer --output holds: another {named or 'mechanism'} was asked for then. Ask as you did then, "
-                "or under a new key and with a new file"
-            )
-        _record(ledger, payment, content, receipt, restore)
-    return content
-
-
-def _record(
-    ledger: acc.Ledger, payment: LedgerFields, content: str, receipt: acc.ledger.Receipt, restore: Callable[[str], None]
-) -> None:
-    """Restore what an interruption has lost, once the content is what the ledger recorded; or record it."""
-    dataset, key = str(payment.dataset), str(payment.key)
-    try:
-        if receipt.state == "released":
-            ledger.release(dataset, key, claim=_recorded_claim(content))
-        restore(content)
-        if receipt.state == "committed":
-            ledger.release(dataset, key, claim=_recorded_claim(content))
-    except acc.ledger.ClaimConflict:
-        raise acc.ledger.KeyConflict(
-            f"--output holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
-            "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
-        ) from None
-
-
 def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
     """The answer that a file's text holds, if it is one that the receipt's charge has paid for."""
     try:
@@ -352,11 +297,45 @@ class AnswerFile:
             require_new(path, "output")
 
     def recorded(self, spec: LedgerFields, asked: Callable[[], dict[str, Any]]) -> str | None:
-        """The answer that the file holds, if the spec's key has paid for it: a retry costs nothing and draws nothing.
+        """The answer, as JSON, that the file holds, if the spec's key has paid for it: a retry costs nothing and draws nothing.
 
-        A table that an interruption has lost is written. None if the file is missing or holds another answer.
+        A table and a record of the release that an interruption has lost are made up for. None without such a file, or it holds
+        the answer of another charge: then it is in the way, as any file.
+
+        Args:
+            asked: what is asked for now, as `Question.as_data` has it.
+
+        Raises:
+            KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
         """
-        return recorded(self.record, spec, asked, self._restore)
+        file, key = self.record, spec.key
+        if file is None or spec.ledger is None or key is None or file.suffix.lower() != ".json" or not file.is_file():
+            return None
+        content, dataset = read_text(file, InvalidRequest, "--output"), str(spec.dataset)
+        with opened(spec) as ledger:
+            receipt = ledger.find(dataset, key)
+            held = None if receipt is None else _paid(content, receipt)
+            if receipt is None or held is None:
+                return None
+            if (other := _differing(held["question"], asked())) or not _is_paid(held, receipt):
+                named = f"{other}=" if other and "_" in other else other
+                raise acc.ledger.KeyConflict(
+                    f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq}), whose answer "
+                    f"--output holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key "
+                    "and with a new file"
+                )
+            try:  # to restore what an interruption has lost, once the content is what the ledger recorded; or to record it
+                if receipt.state == "released":
+                    ledger.release(dataset, key, claim=_recorded_claim(content))
+                self._restore(content)
+                if receipt.state == "committed":
+                    ledger.release(dataset, key, claim=_recorded_claim(content))
+            except acc.ledger.ClaimConflict:
+                raise acc.ledger.KeyConflict(
+                    f"--output holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
+                    "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
+                ) from None
+        return content
 
     def _restore(self, content: str) -> None:
         """Write the table of a recorded answer, unless it is there."""

@@ -127,6 +127,14 @@ class Payer:
                 session.require(item, pay=self.pay, key=self.key)  # before a long read; the charge itself is checked again
             yield stage(stack)
 
+    def dry_run(
+        self, item: Chargeable, mechanisms: tuple[Mechanism, ...], budget: acc.Budget, stage: Callable[[ExitStack], Ready[Any]]
+    ) -> DryRun:
+        """What `release` would charge: the log is read to its end, and nothing is charged, drawn or shown of it."""
+        with self.staged(item, stage):
+            left = self.left(mechanisms[0], item.curve, after=True)
+            return DryRun(item, mechanisms, budget, () if left is None else (left,))
+
     def release(
         self,
         item: Chargeable,
@@ -291,9 +299,7 @@ def dry_run(question: Question, progress: ProgressCallback | None = None) -> Dry
     """
     payer = payer_of(question)
     plan = Planned.of(question, payer.session)
-    with payer.staged(plan.item, partial(stage, question, plan, progress, None)):
-        left = payer.left(plan.mechanisms[0], plan.item.curve, after=True)
-        return DryRun(plan.item, plan.mechanisms, question.budget, () if left is None else (left,))
+    return payer.dry_run(plan.item, plan.mechanisms, question.budget, partial(stage, question, plan, progress, None))
 
 
 def payer_of(question: Question) -> Payer:

@@ -627,22 +627,19 @@ def dry_close(
     """
     session = payer.session
     assert session is not None
-    held, paid = session.ledger.find(session.dataset.name, payer.key), None
+    held, stated = session.ledger.find(session.dataset.name, payer.key), budget or of_horizon(mechanism)
 
     def read(stack: ExitStack) -> Ready[None]:
         stack.enter_context(cut())
         return Ready(lambda: None)
 
     if held is None:
-        with payer.staged(mechanism, read):
-            left = payer.left(mechanism, after=True)
-    else:
-        if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
-            raise acc.ledger.KeyConflict(f"key={payer.key!r} has paid for something else (entry {held.seq}): name another key")
-        paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
-        with cut():
-            left = payer.left(mechanism)
-    stated = budget or of_horizon(mechanism)
+        return replace(payer.dry_run(mechanism, (mechanism,), stated, read), reads=reads)
+    if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
+        raise acc.ledger.KeyConflict(f"key={payer.key!r} has paid for something else (entry {held.seq}): name another key")
+    paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
+    with cut():
+        left = payer.left(mechanism)
     return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid, reads=reads)
 
 

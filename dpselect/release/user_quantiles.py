@@ -133,9 +133,7 @@ def answered(question: Quantiles, place: AnswerFile, progress: ProgressCallback 
     """The answer that is kept under the question's key, before anything is read; or a new one; or what it would cost."""
     payer, stage, mechanism = question.payer, partial(question.stage, progress), question.mechanism
     if question.spec.dry_run:
-        with payer.staged(mechanism, stage):
-            left = payer.left(mechanism, after=True)
-            return DryRun(mechanism, (mechanism,), Budget(epsilon=mechanism.epsilon), () if left is None else (left,))
+        return payer.dry_run(mechanism, (mechanism,), Budget(epsilon=mechanism.epsilon), stage)
     if (before := place.recorded(question.spec, question.as_data)) is not None:
         return QuantileAnswer.restored(before, question)
     place.require()
