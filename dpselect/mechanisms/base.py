@@ -494,12 +494,10 @@ MECHANISMS: Registry[Mechanism] = Registry(
 )
 
 
-def _built(data: object) -> Mechanism:
-    """A mechanism from decoded JSON, or the mechanism itself."""
-    return data if isinstance(data, Mechanism) else MECHANISMS.build(data)
-
-
-AnyMechanism = Annotated[SerializeAsAny[Mechanism], BeforeValidator(_built)]
+AnyMechanism = Annotated[
+    SerializeAsAny[Mechanism],
+    BeforeValidator(lambda data: data if isinstance(data, Mechanism) else MECHANISMS.build(data)),  # from decoded JSON
+]
 
 
 def members() -> dict[str, type[Mechanism]]:

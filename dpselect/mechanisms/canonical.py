@@ -136,7 +136,12 @@ class CanonicalTopK(Mechanism):
         score = _set_score(centred(scores.dense()), subset, self.gamma, self.top_set) / self.scale
         classes = Classes(Ranked(scores), self.k, self.gamma, self.top_set)
         if self.noise == "gumbel":
-            return math.exp(score - _gumbel_normaliser(classes, self.scale))
+            lowest = np.arange(classes.first, classes.ranked.size + 1)
+            sums = [classes.top / self.scale] if classes.separate_top else []
+            for row in range(classes.rows):
+                logs = classes.log_size(row, lowest) + classes.score(row, lowest) / self.scale
+                sums.append(float(scipy.special.logsumexp(logs)))
+            return math.exp(score - float(scipy.special.logsumexp(sums)))
         return _by_quadrature(*_compressed(classes, self.scale), by_name(self.noise), score)
 
     def _check_stated(self) -> None:
@@ -188,14 +193,6 @@ def _set_score(values: Floats, subset: Collection[int], gamma: float, top_set: T
     if top_set == "tied":
         left = max(left, np.partition(values, len(values) - len(subset))[len(values) - len(subset)])
     return float(gamma * values[inside].min() - (1 - gamma) * left)
-
-
-def _gumbel_normaliser(classes: Classes, scale: float) -> float:
-    lowest = np.arange(classes.first, classes.ranked.size + 1)
-    parts = [classes.top / scale] if classes.separate_top else []
-    for row in range(classes.rows):
-        parts.append(float(scipy.special.logsumexp(classes.log_size(row, lowest) + classes.score(row, lowest) / scale)))
-    return float(scipy.special.logsumexp(parts))
 
 
 def _compressed(classes: Classes, scale: float) -> tuple[Floats, Floats]:

@@ -101,11 +101,6 @@ class SpectralTopK(Mechanism):
             InvalidComparisons: the graph is not connected, an item has more neighbours than `normaliser`, or a pair fewer
                 comparisons than `per_pair`.
         """
-        self._check_graph(comparisons)
-        place = walk(transition(comparisons, self.normaliser), steps_for(self.ergodicity))
-        return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
-
-    def _check_graph(self, comparisons: Comparisons) -> None:
         if (parts := components(comparisons)) > 1:
             raise InvalidComparisons(
                 f"the comparisons fall into {parts} parts with no comparison between them: rank each part by itself (restricted)"
@@ -114,6 +109,8 @@ class SpectralTopK(Mechanism):
             raise InvalidComparisons(f"normaliser={self.normaliser} is less than the largest number of neighbours of an item")
         if comparisons.least_per_pair() < self.per_pair * (1 - 1e-12):
             raise InvalidComparisons(f"a pair has fewer comparisons than per_pair={self.per_pair}: state fewer, or drop the pair")
+        place = walk(transition(comparisons, self.normaliser), steps_for(self.ergodicity))
+        return Scores(place, sensitivity=self.covers, labels=comparisons.items, kind="utilities")
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         best = largest(scores, by_name("laplace"), self.scale, self.k, source)
