@@ -294,7 +294,7 @@ class Candidates:
         table = None if groups is None or not groups.tabled else GroupTable.of(groups.most, groups.listed)
         if groups is not None and every is None and table is None:
             unbounded()
-        cells = [] if table is None or limit is not None or clip is not None else list(_in_cells(budget, request, table))
+        cells = [] if table is None or limit is not None or clip is not None else list(in_cells(budget, request, table))
         if table is not None and every is None:
             return cls(request, tuple(cells or unbounded(0 if _seen_alone(request) else table.size(request))), table=table)
         norm = norm or ("l1" if budget.form == "pure" else "l2")
@@ -482,7 +482,7 @@ class GroupTable:
         return replace(choice, mechanism=_changed(mechanism, **settings), clip=clip, cells=False)
 
 
-def _in_cells(budget: Budget, request: TopKRequest, table: GroupTable) -> Iterator[Choice]:
+def in_cells(budget: Budget, request: TopKRequest, table: GroupTable, *, roughly: bool = False) -> Iterator[Choice]:
     """One noisy vector of cells with every clip, and two rounds; of a public table where items and groups are public."""
     if request.kbar is not None or request.noise not in (None, "gaussian") or request.counts is not None or budget.delta == 0:
         return
@@ -491,13 +491,12 @@ def _in_cells(budget: Budget, request: TopKRequest, table: GroupTable) -> Iterat
         if not 0 < size <= _LARGEST_TABLE:
             return
         asked = request.model_copy(update={"k": size, "candidates": size})
-        yield from (
-            replace(one, cells=True) for one in clipped(OneshotTopK, "gaussian", "l2", budget, asked, limit=None, most=None)
-        )
+        made = clipped(OneshotTopK, "gaussian", "l2", budget, asked, limit=None, most=None, roughly=roughly)
+        yield from (replace(one, cells=True) for one in made)
         return
     if request.candidates is not None and table.listed is None:
         return  # of a catalogue without a list of groups, which cells there may be is private
-    for one in clipped(SparseHistogram, "gaussian", "l2", budget, request, limit=None, most=GENEROUS):
+    for one in clipped(SparseHistogram, "gaussian", "l2", budget, request, limit=None, most=GENEROUS, roughly=roughly):
         if not isinstance(one.mechanism, DiscoverThenSelect):
             yield replace(one, mechanism=_changed(one.mechanism, k=None), cells=True)
 

@@ -144,7 +144,8 @@ def explore(
             progress(next(done), total)
 
     drawn = {key: _quality(key, tasks, names, plan, tell) for key, tasks in steps.items()}
-    return tuple(_price(plan) if key == "price" else drawn[key] for key in charts if key != "groups" or plan.groups is not None)
+    bounded = plan.groups is not None and plan.groups.max_groups_per_user is not None
+    return tuple(_price(plan) if key == "price" else drawn[key] for key in charts if key != "groups" or bounded)
 
 
 def _steps(key: Key, plan: Plan, profile: Profile) -> Iterator[tuple[float, Task]]:
@@ -173,7 +174,7 @@ def _steps(key: Key, plan: Plan, profile: Profile) -> Iterator[tuple[float, Task
             parts = tuple(Part(releases=max(1, round(factor * part.releases)), k=part.k) for part in plan.parts)
             yield sum(part.releases for part in parts), replace(base, parts=parts)
     elif key == "groups" and plan.groups is not None:
-        for number in sorted({*_GROUPS, plan.groups.max_groups_per_user}):
+        for number in sorted({*_GROUPS, plan.groups.max_groups_per_user or 1}):
             yield number, replace(base, groups=plan.groups.model_copy(update={"max_groups_per_user": number}))
     elif key == "k" and len(plan.parts) == 1:
         most = profile.size if plan.domain == "public" else profile.touched
@@ -208,7 +209,7 @@ def _words(key: Key, plan: Plan) -> tuple[str, str, float]:
     if key == "k":
         return "Recall against k", "k, items per release", plan.parts[0].k
     if key == "groups" and plan.groups is not None:
-        return "How many groups of a user to keep", "groups per user", plan.groups.max_groups_per_user
+        return "How many groups of a user to keep", "groups per user", plan.groups.max_groups_per_user or 1
     return "How many releases the budget buys", "releases that share the budget", _total(plan)
 
 

@@ -159,7 +159,7 @@ def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:
 
 def without_counts(mechanism: Mechanism) -> Mechanism:
     """What selects, of every group the same."""
-    if isinstance(mechanism, mechanisms.PerGroup):
+    if isinstance(mechanism, mechanisms.PerGroup | mechanisms.TopOfGroups):
         return without_counts(mechanism.mechanism)
     if not mechanism.releases_values:
         return mechanism

@@ -32,6 +32,7 @@ from dpselect.mechanisms import (
     OneshotTopK,
     PerGroup,
     SparseHistogram,
+    TopOfGroups,
     TwoRoundHistogram,
 )
 from dpselect.mechanisms.base import settings_of
@@ -41,9 +42,11 @@ from dpselect.plan.candidates import (
     SEEN_TWICE,
     Choice,
     Family,
+    GroupTable,
     clipped,
     families,
     family_of,
+    in_cells,
     not_planned,
     with_counts,
 )
@@ -291,7 +294,7 @@ class Plan(Stated):
         domain, order, sensitivity, charged, max_items_per_user: as asked.
         stated: whether the sensitivity was asked for as such.
         counts: the share of the budget that noisy counts of the items get; None without them.
-        groups: those that each release is for, by `PerGroup`; None for the log as a whole.
+        groups: those that each release is for, by `PerGroup` or `TopOfGroups`; None for the log as a whole.
         profile: in words, what the data were taken to look like.
         items: how many items that profile has.
         rank_by: what the mechanisms are ranked by.
@@ -486,8 +489,8 @@ class Task:
 
     @cached_property
     def every(self) -> EveryGroup | None:
-        """The groups; None for the log as a whole."""
-        if self.groups is None:
+        """The groups, where each gets a selection; None for the log as a whole, or where users are in any number of them."""
+        if self.groups is None or self.groups.max_groups_per_user is None:
             return None
         return EveryGroup(self.groups.max_groups_per_user, self.sensitivity.relation, self.sensitivity.uniform)
 
@@ -520,9 +523,21 @@ class Task:
     def _items(self, profile: Profile) -> int:
         return profile.size if self.known else profile.touched
 
-    def bounding(self, choice: Choice | PlannedMechanism) -> Bounding:
-        """What is done to users' contributions, the groups that they are kept in included."""
-        return Bounding(choice.max_items_per_user, choice.clip, choice.norm, 1.0 if self.groups is None else self.groups.kept)
+    def cells(self, *, roughly: bool) -> Iterator[Choice]:
+        """Ways to release all groups as one table, under one norm of a user, as `topk` considers them."""
+        if self.groups is not None and self.limit is None and not self.stated and len(self.parts) == 1:
+            yield from in_cells(self.budget, self.request(), self._table, roughly=roughly)
+
+    @cached_property
+    def _table(self) -> GroupTable:
+        assert self.groups is not None
+        return GroupTable(self.groups.per_user, self.groups.count)
+
+    def in_a_group(self, choice: Choice, run: Mechanism, k: int) -> tuple[Mechanism, Bounding]:
+        """What selects k items of one group, and what is done to its users, the groups that they are kept in included."""
+        kept = 1.0 if self.groups is None or choice.cells else self.groups.kept
+        one = self._table.in_one_group(choice, k) if choice.cells else replace(choice, mechanism=run)
+        return one.mechanism, Bounding(one.max_items_per_user, one.clip, one.norm, kept)
 
     def rankings(self, k: int, bounding: Bounding) -> list[tuple[int, Levels]]:
         """The rankings that a release of k sees once contributions are bounded, and how many groups have each.
@@ -544,7 +559,7 @@ class Task:
 
     def around(self, mechanism: Mechanism) -> Mechanism:
         """What is drawn: for every group."""
-        return mechanism if self.every is None else self.every.around(mechanism)
+        return mechanism if self.every is None or isinstance(mechanism, TopOfGroups) else self.every.around(mechanism)
 
     def finished(self, mechanism: Mechanism, k: int) -> Mechanism:
         """The mechanism as it is released: with its counts, where they come from a second look, and for every group."""
@@ -645,8 +660,11 @@ class Judge:
             found = False
             for choice, exact in _choices(family, settings, task):
                 found = True
-                yield self._looked(name, family, choice, settings, task, exact=exact)
-            if not found:
+                called = f"top_of_groups, {family.kind}" if choice.cells else name
+                yield self._looked(called, family, choice, settings, task, exact=exact)
+            if not found and task.groups is not None and task.every is None:
+                reasons.setdefault(name, "needs max_groups_per_user=: a selection in each group is paid for that many times")
+            elif not found:
                 reasons.setdefault(name, "no amount of noise brings it within the budget")
 
     def _looked(
@@ -655,12 +673,13 @@ class Judge:
         """With the settings that cost nothing, chosen for every part by the quick formula."""
         best, total = [], 0.0
         for part in task.parts:
-            rankings = task.rankings(part.k, task.bounding(choice))
+            one, bounding = task.in_a_group(choice, resized(choice.mechanism, part.k), part.k)
+            rankings = task.rankings(part.k, bounding)
             middle = rankings[len(rankings) // 2][1]
-            family, one = family_of(choice.mechanism), resized(choice.mechanism, part.k)
+            family = family_of(choice.mechanism)
             tried = [(self._forecast(family, run, rankings), run) for run in _variants(family, one, middle)]
             recall, run = max(tried, key=lambda pair: pair[0])
-            best.append(run)
+            best.append(TopOfGroups(k=part.k, mechanism=choice.mechanism) if choice.cells else run)
             total += part.releases * recall
         return _Look(name, made_by, choice, tuple(best), total / task.releases, exact, settings)
 
@@ -676,11 +695,10 @@ class Judge:
         if full and not look.exact:
             again = [one for one, _ in _choices(look.family, look.settings, task, exactly=True) if _alike(one, choice)]
             look = self._looked(look.name, look.family, again[0], look.settings, task, exact=True) if again else look
-        bounding = task.bounding(choice)
-        by_part = [
-            self._judged(run, task, part, bounding) if full else _settled(look, task, part, bounding)
-            for run, part in zip(look.mechanisms, task.parts, strict=True)
-        ]
+        by_part = list[Quality]()
+        for run, part in zip(look.mechanisms, task.parts, strict=True):
+            one, bounding = task.in_a_group(choice, run, part.k)
+            by_part.append(self._judged(one, task, part, bounding) if full else _settled(look, task, part, bounding))
         return PlannedMechanism(
             name=look.name,
             ordered=all(run.ordered for run in look.mechanisms),
@@ -722,8 +740,10 @@ class Judge:
     def _expected(self, mechanisms: Sequence[Mechanism], bounded: Choice | PlannedMechanism, task: Task) -> float:
         total = 0.0
         for run, part in zip(mechanisms, task.parts, strict=True):
-            rankings = task.rankings(part.k, task.bounding(bounded))
-            total += part.releases * self._forecast(family_of(run), run, rankings)
+            cells = isinstance(run, TopOfGroups)
+            choice = Choice(without_counts(run), bounded.max_items_per_user, bounded.clip, bounded.norm, cells=cells)
+            selecting, bounding = task.in_a_group(choice, run, part.k)
+            total += part.releases * self._forecast(family_of(run), selecting, task.rankings(part.k, bounding))
         return total / task.releases
 
 
@@ -736,7 +756,7 @@ def _variants(family: Family, one: Mechanism, levels: Levels) -> Iterator[Mechan
 
 def _alike(one: Choice, other: Choice) -> bool:
     """Whether two choices differ in their noise alone."""
-    same = [(c.max_items_per_user, c.clip, c.norm, c.again, type(without_counts(c.mechanism))) for c in (one, other)]
+    same = [(c.cells, c.max_items_per_user, c.clip, c.norm, c.again, type(without_counts(c.mechanism))) for c in (one, other)]
     shares = [without_counts(c.mechanism) for c in (one, other)]
     if isinstance(shares[0], DiscoverThenSelect) and isinstance(shares[1], DiscoverThenSelect):
         ratios = [find.scale / select.scale for find, select in ((s.discovery, s.selection) for s in shares)]  # type: ignore[attr-defined]
@@ -773,6 +793,11 @@ def _choices(family: Family, settings: Mapping[str, Any], task: Task, *, exactly
     bound = GENEROUS if alone else task.limit
     seen = task.sensitivity if task.stated else Sensitivity.of_counts(task.sensitivity.relation, bound)
     more = {name: value for name, value in settings.items() if name != "noise"}
+    if noise == "gaussian" and loads is not None:
+        made = (one for one in task.cells(roughly=slow) if type(one.mechanism) is family.member)
+        yield from ((one, not slow) for one in made)
+    if task.groups is not None and (task.every is None or twice):
+        return
     spend: Any = {"every": task.every, "roughly": slow}
     if not twice:
         with suppress(AccountingError):
@@ -797,7 +822,7 @@ def unsuited(family: Family, settings: Mapping[str, Any], task: Task) -> str | N
         return "does not release the order"
     if family.member in SEEN_TWICE:
         loads = None if task.stated else task.profile.loads
-        if task.groups is not None:
+        if task.groups is not None and family.member is not TwoRoundHistogram:
             return "looks at users twice, which is not done for groups"
         if loads is None or loads.sizes[-1] <= FEW:
             return "looks at users twice: the profile has to say how many items they have, more than two"
@@ -1031,7 +1056,8 @@ def question_in_words(plan: Plan) -> Iterator[tuple[str, str]]:
     yield "items", f"{known}; {'in order of rank' if plan.order else 'as a set'}"
     if (groups := plan.groups) is not None:
         sizes = f"{groups.count:,} of a public list, sizes by Zipf's law ({groups.exponent:g})"
-        kept = f"kept in {groups.max_groups_per_user:,}: {share(groups.kept)} of the pairs"
+        most = groups.max_groups_per_user
+        kept = "in any number" if most is None else f"kept in {most:,}: {share(groups.kept)} of the pairs"
         yield "groups", f"{sizes}; a user is in {groups.per_user:g}, {kept}"
     yield "profile", plan.profile
 
@@ -1042,6 +1068,7 @@ def _mechanism_in_words(planned: PlannedMechanism, part: int = 0) -> str:
     noise = getattr(run, "noise", None)
     bounding = Bounding(planned.max_items_per_user, planned.clip, planned.norm).words()
     every = "in every group " if isinstance(planned.mechanisms[part], PerGroup) else ""
+    every = "over all groups " if isinstance(planned.mechanisms[part], TopOfGroups) else every
     words = f"{every}{type(run).__name__} with {f'{noise} noise of ' if isinstance(noise, str) else ''}{noise_in_words(run)}"
     words += f", {run.candidates:,} items for the second" if isinstance(run, DiscoverThenSelect) else ""
     return words + (f"; {bounding}" if bounding else "") + (f", then {planned.again:.4g}" if planned.again is not None else "")

@@ -893,25 +893,28 @@ class Profile:
 
 @final
 class Groups(Stated):
-    """Groups of a public list, of each of which the top k is released, by `PerGroup`.
+    """Groups of a public list, of each of which the top k is released: by `PerGroup`, or as one table by `TopOfGroups`.
 
     A group looks like the whole log with fewer users. What is found is the mean over the groups.
 
     Args:
         count: how many groups there are, >= 1. The price does not depend on it.
-        max_groups_per_user: in how many of them one user is kept, >= 1: the price of one group is paid that many times.
+        max_groups_per_user: in how many of them one user is kept, >= 1: `PerGroup` pays for one group that many times. None: in
+            any number, and one table alone is considered, in which one norm bounds a user over all groups.
         per_user: in how many a user is on average before that, >= 1; users are spread geometrically.
         exponent: the users of the groups follow Zipf's law with this exponent, >= 0; 0 makes all groups alike.
     """
 
     count: Count = Field(description="an integer >= 1")
-    max_groups_per_user: Count = Field(description="an integer >= 1")
+    max_groups_per_user: Count | None = Field(default=None, description="an integer >= 1, or None")
     per_user: Real = Field(default=1.0, ge=1.0, le=1e6, description="a number from 1 to 10^6")
     exponent: Real = Field(default=1.0, ge=0.0, description="a finite number >= 0")
 
     @property
     def kept(self) -> float:
         """The share of the (user, group) pairs that the bound keeps."""
+        if self.max_groups_per_user is None:
+            return 1.0
         loads = Loads.of_mean(self.per_user)
         sizes = np.minimum(loads.sizes, self.count)
         return float(np.minimum(sizes, self.max_groups_per_user) @ loads.users / (sizes @ loads.users))

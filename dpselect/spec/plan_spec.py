@@ -286,7 +286,9 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
         "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users", ways="quick"
     )
     max_groups_per_user: Count | None = option(
-        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for.", "Groups"
+        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for. Default: any number, and all "
+        "groups are one table, with one norm for all cells of a user.",
+        "Groups",
     )
 
     @property
@@ -331,8 +333,6 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
             raise ValueError("no size is stated: give k=, how many items each release has, or schedule=")
         if self.groups is None and (self.groups_per_user, self.group_exponent, self.max_groups_per_user) != (None, None, None):
             raise ValueError("a plan for groups needs groups=, how many there are (roughly)")
-        if self.groups is not None and self.max_groups_per_user is None:
-            raise ValueError("groups= needs max_groups_per_user=: a release costs as much as that many of one group")
 
     @classmethod
     def _takes(cls, way: Way, name: str) -> bool:

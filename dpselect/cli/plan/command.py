@@ -23,6 +23,7 @@ from accounting.risk import Risk
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command, flags
 from dpselect.errors import InvalidRequest, printable
+from dpselect.mechanisms import TopOfGroups
 from dpselect.plan.asked import QuickPlan, enough, over_time, profile_of, quick
 from dpselect.plan.charts import Chart, explore, write_page
 from dpselect.plan.plan import (
@@ -158,7 +159,9 @@ def _file(spec: PlanSpec, found: Plan, planned: PlannedMechanism, over: Path | N
 
 
 def _bound(planned: PlannedMechanism) -> dict[str, Any]:
-    return {"max_items_per_user": planned.max_items_per_user}
+    # A table bounds a user over all groups by its norm, and a bound on groups is for a selection in each.
+    groups = {"max_groups_per_user": None} if isinstance(planned.mechanisms[0], TopOfGroups) else {}
+    return {"max_items_per_user": planned.max_items_per_user, **groups}
 
 
 def _require_target(shown: _Shown) -> None:

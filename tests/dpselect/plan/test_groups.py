@@ -10,6 +10,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
+from dpselect.mechanisms import TopOfGroups
 from dpselect.plan import Groups, Plan, Profile
 from dpselect.plan.charts import explore
 
@@ -38,13 +39,14 @@ def stated(groups: Groups) -> dict[str, Any]:
 def test_all_groups_of_a_user_spend_the_budget(relation: str) -> None:
     """The mechanism is for every group; its price, that of G groups (Theorems W2, W8), is the budget, and the plan reads back."""
     plan = planned(Groups(count=30, max_groups_per_user=3, exponent=0.0), relation=relation)
-    run = plan.mechanism
+    chosen = plan.named("sparse_histogram")
+    run = chosen.mechanisms[0]
     assert isinstance(run, dps.PerGroup)
     assert run.max_groups_per_user == 3
     each = run.mechanism.curve if relation == "add_remove" else run.mechanism.shared_group_curve
     assert each is not None
     assert run.curve == 3 * each
-    assert 0.99 * BUDGET.limit <= BUDGET.cost(plan.curve()) <= BUDGET.limit
+    assert 0.99 * BUDGET.limit <= BUDGET.cost(plan.curve(chosen)) <= BUDGET.limit
     assert Plan.from_json(plan.to_json()) == plan
 
 
@@ -116,7 +118,8 @@ def test_more_groups_of_a_user_find_more_or_cost_more() -> None:
     groups = Groups(count=30, per_user=5.0, exponent=0.0, max_groups_per_user=3)
     plan = planned(groups)
     (chart,) = explore(plan, SHAPE, charts=("groups",))
-    recalls = {point.x: point.y for point in chart.lines[0].points}
+    drawn = next(line for line in chart.lines if line.name == "sparse_histogram, gaussian")
+    recalls = {point.x: point.y for point in drawn.points}
     assert sorted(recalls) == [1, 2, 3, 5, 10]
     assert recalls[1] < recalls[3] - 0.05
     assert chart.planned == 3
@@ -130,5 +133,62 @@ def test_what_groups_cannot_do_is_said() -> None:
         planned(Groups(count=1_000_000, max_groups_per_user=1, exponent=0.0))
     with pytest.raises(InvalidRequest, match="per_user"):
         Groups(count=4, max_groups_per_user=1, per_user=0.5)
-    with pytest.raises(InvalidRequest, match="needs max_groups_per_user="):
-        dps.plan(BUDGET, 3, profile=SHAPE, groups=4)
+    with pytest.raises(InvalidRequest, match="limited_domain: needs max_groups_per_user="):
+        dps.plan(BUDGET, 3, profile=SHAPE, unknown_domain=True, groups=4, with_counts=True, rounds=100)
+
+
+MANY = Profile.zipf(0.8, items=300, users=20_000, items_per_user=20.0)
+FOUR: dict[str, Any] = {"profile": MANY, "unknown_domain": True, "groups": 4, "group_exponent": 0.0, "rounds": 100}
+
+
+@pytest.mark.parametrize("public", [False, True])
+def test_a_table_of_all_groups_is_planned_beside_a_selection_in_each(public: bool) -> None:
+    """It costs the budget once, whatever the groups; without a bound on those of a user it is all that is planned."""
+    asked = {**FOUR, "unknown_domain": not public, "mechanisms": ["sparse_histogram", "two_round_histogram", "oneshot_top_k"]}
+    plan = dps.plan(BUDGET, 20, **asked, groups_per_user=2.0)
+    names = {"oneshot_top_k", "two_round_histogram"} if public else {"sparse_histogram", "two_round_histogram"}
+    assert {one.name for one in plan.ranked} <= {f"top_of_groups, {name}" for name in names}
+    assert isinstance(plan.mechanism, TopOfGroups)
+    assert plan.mechanism.k == 20
+    assert plan.curve() == plan.mechanism.mechanism.curve
+    assert 0.98 * BUDGET.limit <= BUDGET.cost(plan.curve()) <= BUDGET.limit
+    assert Plan.from_json(plan.to_json()) == plan
+    bounded = dps.plan(BUDGET, 20, **asked, groups_per_user=2.0, max_groups_per_user=2)
+    assert {type(one.mechanisms[0]) for one in bounded.ranked} == {TopOfGroups, dps.PerGroup}
+
+
+@pytest.mark.slow
+def test_a_selection_wins_where_users_are_in_one_group_and_few_items_are_asked_for() -> None:
+    """And a table where more are: as on four cities (theory of one norm for a table)."""
+    kinds = ["sparse_histogram", "two_round_histogram", "limited_domain"]
+    first = {k: dps.plan(BUDGET, k, **FOUR, order=True, max_groups_per_user=1, mechanisms=kinds).recommended for k in (10, 100)}
+    assert first[10].name == "limited_domain"
+    assert isinstance(first[100].mechanisms[0], TopOfGroups)
+
+
+@pytest.mark.slow
+def test_what_is_expected_of_a_table_is_what_it_finds() -> None:
+    """Cells drawn as the plan takes them to be: each user in two of four groups alike, with as many items in both."""
+    plan = dps.plan(BUDGET, 20, **FOUR, groups_per_user=2.0, mechanisms=["sparse_histogram"])
+    best, rng = plan.recommended, np.random.default_rng(4)
+    users, items = 20_000, 300
+    popular = np.arange(1, items + 1) ** -0.8
+    groups = np.array([rng.permutation(4)[:2] for _ in range(users)])
+    loads = rng.geometric(1 / 20.0, users)
+    rows = [
+        (user, group, item)
+        for user in range(users)
+        for group in groups[user]
+        for item in np.unique(rng.choice(items, min(loads[user], 100), p=popular / popular.sum()))
+    ]
+    user, group, item = np.array(rows).T
+    cells = group * items + item
+    size = np.sqrt(np.bincount(user))[user]
+    counts = np.bincount(cells, np.minimum(1.0, (best.clip or 0.0) / size), 4 * items)
+    inner: Any = plan.mechanism.mechanism
+    noisy = counts + inner.scale * rng.standard_normal((50, 4 * items))
+    shown = np.where(noisy > inner.threshold, noisy, -np.inf).reshape(50, 4, items)
+    top, truth = np.argsort(-shown, axis=2)[:, :, :20], np.bincount(cells, minlength=4 * items).reshape(4, items)
+    right = truth >= np.sort(truth, axis=1)[:, -20][:, None]
+    found = [(right[g][top[n, g]] & np.isfinite(shown[n, g][top[n, g]])).mean() for n in range(50) for g in range(4)]
+    assert np.mean(found) == pytest.approx(best.expected, abs=0.12)

@@ -450,7 +450,7 @@ def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> N
     asked = ("plan", "--k", 2, "--epsilon", 30, "--delta", 1e-6, "--unknown-domain", "--mechanism", "sparse_histogram")
     made_up = ("--shape", "zipf:1", "--items", 9, "--users", 2000, "--rounds", 100)
     groups = ("--groups", 3, "--groups-per-user", 1.5, "--group-exponent", 0)
-    done = run(*asked, *made_up, *groups, "--max-groups-per-user", 2, "--write", file)
+    done = run(*asked, *made_up, *groups, "--max-groups-per-user", 2, "--write", file, "--choose", "sparse_histogram, gaussian")
     assert done.exit_code == 0, done.output
     assert "of each of 3 groups" in done.output
     assert "in every group SparseHistogram" in done.output
@@ -471,7 +471,15 @@ def test_a_plan_for_groups_is_released_for_groups(run: Run, tmp_path: Path) -> N
         (("--group", "town", "--groups", towns, "--max-groups-per-user", 3), "at most 2"),
     ):
         assert words in run(*one, *more).stderr
-    assert "--max-groups-per-user" in run(*asked, *made_up, *groups).stderr
+    table = tmp_path / "table.toml"
+    done = run(*asked, *made_up, *groups, "--max-groups-per-user", 2, "--write", table, "--choose", "top_of_groups")
+    assert "over all groups SparseHistogram" in done.output
+    planned = tomllib.loads(table.read_text())
+    assert (planned["release"]["mechanism"]["kind"], "max_groups_per_user" in planned["data"]) == ("top_of_groups", False)
+    released = run("topk", log, "--config", table, "--user", "who", "--item", "shop", "--group", "town", "--json")
+    assert released.exit_code == 0, released.output
+    assert json.loads(released.stdout)["selection"]["labels"] == ["hit", "fair"] * 2
+    assert "over all groups" in run(*asked, *made_up, *groups).output  # where nothing bounds the groups of a user
     assert "--groups" in run(*asked, *made_up, "--groups-per-user", 2).stderr
 
 
