@@ -794,8 +794,7 @@ def _choices(family: Family, settings: Mapping[str, Any], task: Task, *, exactly
     seen = task.sensitivity if task.stated else Sensitivity.of_counts(task.sensitivity.relation, bound)
     more = {name: value for name, value in settings.items() if name != "noise"}
     if noise == "gaussian" and loads is not None:
-        made = (one for one in task.cells(roughly=slow) if type(one.mechanism) is family.member)
-        yield from ((one, not slow) for one in made)
+        yield from ((one, not slow) for one in task.cells(roughly=slow) if type(one.mechanism) is family.member)
     if task.groups is not None and (task.every is None or twice):
         return
     spend: Any = {"every": task.every, "roughly": slow}

@@ -31,6 +31,7 @@ from recall_logs import DATA, Log
 import accounting as acc
 from dpselect.cells import ANY_GROUPS
 from dpselect.plan import TopKRequest
+from dpselect.plan.candidates import Grouping
 from dpselect.plan.learn import Informed
 
 _QUARTERS = """
@@ -102,7 +103,7 @@ class Groups:
 def default(log: Groups, k: int, budget: acc.Budget, most: int, rng: np.random.Generator) -> float:
     """The recall of one release of the default."""
     request = TopKRequest(k=k)
-    informed = Informed.of(budget, request, max_groups_per_user=most, groups=log.count, tabled=True)
+    informed = Informed.of(budget, request, groups=Grouping(most, listed=log.count, tabled=True))
     assert informed is not None
     many, items = log.per_user
     choice = informed.chosen(informed.item.learning.learn(items, informed.declared, groups=many, rng=rng))
