@@ -18,6 +18,7 @@ import sqlite3
 import time
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,7 @@ from spread import spread
 import accounting as acc
 import dpselect as dps
 from dpselect import events
+from dpselect.events.staging import split
 
 Row = tuple[str | None, ...]
 
@@ -221,7 +223,10 @@ _SAID = {"sqlite": {"table": "log"}, "nested": {"user": "who.id"}}
 
 def _read(source: Any, look: dict[str, Any]) -> dict[Any, tuple[float, ...]]:
     """What is counted of each item, or of each group and item, by their text; whatever has 0 is left out."""
-    counts: Any = events.read(source, **{"user": "u", "item": "i", **look})
+    return _counts(events.read(source, **{"user": "u", "item": "i", **look}), look)
+
+
+def _counts(counts: Any, look: dict[str, Any]) -> dict[Any, tuple[float, ...]]:
     numbers = zip(counts.counts.tolist(), *counts.clipped.tolist(), strict=True)
     if "group" not in look:
         names: list[Any] = [str(label) for label in counts.labels]
@@ -294,6 +299,70 @@ def test_a_user_more_changes_that_users_items_only(seed: int, tmp_path: Path) ->
     _check(seed, tmp_path)
 
 
+def _check_numbers(seed: int, folder: Path) -> None:
+    """One number per user, from some sources, with and without another user's rows, against the rows alone."""
+    random_, _, kinds = _drawn(seed)
+    rows, extra = _log(random_)
+    rule = random_.choice(["sum", "min", "max", "mean", "events"])
+    where = random_.choice([[], ["g = 1"], ["g != 01", "v < 7"]])
+    for name in ["csv", *kinds]:
+        if name == "tsv" and any("\n" in text for row in [*rows, *extra] for text in row if text is not None):
+            continue
+        for log in (rows, [*rows, *extra]):
+            held: dict[str, list[float]] = {}
+            for user, _, group, value, _ in log:
+                assert value is not None
+                kept = (not where or group is not None) and ("g = 1" not in where or group == "1")
+                if user is not None and kept and ("v < 7" not in where or (group != "01" and float(value) < 7)):
+                    held.setdefault(user, []).append(float(value))
+            rules: dict[str, Any] = {
+                "sum": sum,
+                "min": min,
+                "max": max,
+                "mean": lambda each: sum(each) / len(each),
+                "events": len,
+            }
+            said = {**_SAID.get(name, {}), "value": None if rule == "events" else "v", "where": where}
+            if not held:
+                continue
+            found = events.read_values(getattr(_Sources(folder), name)(log), **{"user": "u", "rule": rule, **said})
+            assert found.numbers.tolist() == sorted(float(rules[rule](each)) for each in held.values()), (seed, name, rule)
+
+
+@pytest.mark.parametrize("seed", spread(range(6), 2))
+def test_a_number_per_user_is_of_that_users_rows(seed: int, tmp_path: Path) -> None:
+    """Whatever the source and the rows: the others' numbers stay what they are when a user comes."""
+    _check_numbers(seed, tmp_path)
+
+
+def _check_periods(seed: int, folder: Path) -> None:
+    """The events of a period, cut from one pass over the log, are those of its window."""
+    random_, _, kinds = _drawn(seed)
+    rows = [*itertools.chain(*_log(random_))]
+    looks: list[dict[str, Any]] = [{}, {"value": "v", "value_clip": (-1.0, 3.0)}, {"where": "g != 01"}, {"item": ["i", "g"]}]
+    looks.append({"group": "g", "max_groups_per_user": 2, "clip": 1.0, **_SALT})
+    look = random_.choice(looks)
+    days = [datetime(2023, 12, 1, tzinfo=UTC), datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 2, 1, tzinfo=UTC)]
+    for name in ["csv", *kinds]:
+        if name == "tsv" and any("\n" in text for row in rows for text in row if text is not None):
+            continue
+        source = getattr(_Sources(folder), name)(rows)
+        ask = {"user": "u", "item": "i", **look, **_SAID.get(name, {}), "time": "t"}
+        reading = events.Reading(**ask, since=days[0], until=days[-1])
+        untimed = reading.model_copy(update={"time": None, "since": None, "until": None})
+        with split(source, reading, [("one", *days[:2]), ("two", *days[1:])]) as parts:
+            for part, since, until in (("one", *days[:2]), ("two", *days[1:])):
+                source = getattr(_Sources(folder), name)(rows)  # a stream is read once
+                window = {**ask, "since": since, "until": until}
+                assert _counts(events.read(parts[part], untimed), window) == _read(source, window), (seed, name, part)
+
+
+@pytest.mark.parametrize("seed", spread(range(6), 2))
+def test_a_period_is_its_window(seed: int, tmp_path: Path) -> None:
+    """Counts, sums and groups of a period are those of the window with its ends, through every source."""
+    _check_periods(seed, tmp_path)
+
+
 def test_fresh_logs(pytestconfig: pytest.Config, tmp_path: Path) -> None:
     """The same for as long as --explore-for says, from seeds that no run had."""
     minutes = pytestconfig.getoption("explore_for")
@@ -301,7 +370,8 @@ def test_fresh_logs(pytestconfig: pytest.Config, tmp_path: Path) -> None:
         pytest.skip("needs --explore-for MINUTES")
     end, fresh = time.monotonic() + 60 * minutes, random.SystemRandom()
     while time.monotonic() < end:
-        _check(fresh.randrange(2**32), tmp_path)
+        for check in (_check, _check, _check_numbers, _check_periods):
+            check(fresh.randrange(2**32), tmp_path)
 
 
 # -- text after a thousand rows of whole numbers --------------------------------------------------------------------------------
