@@ -52,7 +52,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     if isinstance(given.source, PeriodEvents):
         part = given.source
         outside = "beyond" if given.where else ""
-        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, may_be_empty=True, outside=outside)
+        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, in_memory=True, outside=outside)
     for known in SOURCES:
         if known.accepts(given):
             return _written_alike(engine, _judged(engine, known.rows(engine, given), given), given)
@@ -181,7 +181,8 @@ def prepared(
     report_progress(progress, 0, 1)
     counted = counted and len(log.texts) < 2  # whose users may be written in two ways
     table = _grouped(engine, log, reading, counted=counted)
-    figures = _figures(engine, table, log, asked, may_be_empty=may_be_empty)
+    # A period in which nobody did anything is released like any other.
+    figures = _figures(engine, table, log, asked, may_be_empty=may_be_empty or isinstance(source, PeriodEvents))
     if len(log.texts) > 1:
         refuse_two_spellings(engine, log, asked, table)
     if not counted:
@@ -280,7 +281,7 @@ def _figures(engine: Engine, table: str, log: Rows, asked: Asked, *, may_be_empt
     bits = {role: 1 << place for place, role in enumerate(asked.roles)}
     if log.absent is not None and found:
         log.absent(frozenset(role for role, bit in bits.items() if all(apart & bit for apart, *_ in found)))
-    if not (log.may_be_empty or (may_be_empty and (found or log.in_memory))):  # what has no column was said first
+    if not (may_be_empty and (found or log.in_memory)):  # what has no column was said first
         asked.require_events(log.what, complete=any(apart % OUTSIDE == 0 for apart, *_ in found))
     inside = [(apart, count) for apart, _, count in found if apart < OUTSIDE]
     without = {role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()}

@@ -152,9 +152,8 @@ class Asked:
             )
         if compared := sorted(role for role in found if role is not None and is_condition(role)):
             raise EventLogError(
-                f"where={self.columns[compared[0]]!r} of {what} holds something that cannot be compared as asked: <, <=, > "
-                "and >= "
-                "need numbers throughout, = and != text or whole numbers; clean the column, or select the events before"
+                f"where={self.columns[compared[0]]!r} of {what} holds something that cannot be compared as asked: <, <=, > and "
+                ">= need numbers throughout, = and != text or whole numbers; clean the column, or select the events before"
             )
         if labels := sorted(role for role in found if role is not None):
             raise EventLogError(
@@ -250,11 +249,10 @@ class Rows:
         size: bytes it takes as text, roughly; decides the number of buckets.
         what: how messages name the source.
         kinds: what users, items and groups are, by the types of the source and not by its values.
-        may_be_empty: whether there may be no event to count: a period in which nobody did anything is released like any other.
         complete: how many events there are, where the source says so and that each has every role; None where it does not. What
             is counted does not rest on it, only what is reported about the log.
         once: whether it can be read only once: a stream.
-        in_memory: whether it is a table, which may have no row: of a file without any the path is more likely wrong.
+        in_memory: whether it is no file, and may have no row: of a file without any the path is more likely wrong.
         checked: whether there is a column `refused`: the role whose value is malformed, for events that refuse the log.
         absent: refuses roles in which no event of the log has a value, if the source does not have their columns.
         texts: the same query for each of several files whose labels are text.
@@ -266,7 +264,6 @@ class Rows:
     size: int
     what: str
     kinds: Kinds
-    may_be_empty: bool = False
     complete: int | None = None
     once: bool = False
     in_memory: bool = False
@@ -466,10 +463,9 @@ def by_path(
             places[role] = place_of(role, column, names, what), ()
         else:
             raise EventLogError(
-                f"{stated_as(role)}={column!r} is not a column of {what}: its first line does not name it, and may be data, "
-                "so is not "
-                f"shown; without a header, give column numbers from 1 to {len(names)}; with one, state header= to see its names; "
-                "and state delimiter= if it is another"
+                f"{stated_as(role)}={column!r} is not a column of {what}: its first line does not name it, and may be data, so "
+                f"is not shown; without a header, give column numbers from 1 to {len(names)}; with one, state header= to see its "
+                "names; and state delimiter= if it is another"
             )
     for one, other in itertools.combinations(places, 2):
         if places[one] == places[other]:
