@@ -219,6 +219,7 @@ def sampled_pair(rate: float, users: int, epsilon: float, delta: float) -> tuple
     return on(users), on(users + 1)
 
 
+@pytest.mark.fast(12)
 @pytest.mark.parametrize("users", [0, 1, 3])
 @pytest.mark.parametrize("rate", [0.01, 0.3, 0.9, 1.0])
 @pytest.mark.parametrize(
@@ -254,6 +255,7 @@ def test_sampled_gaussians(mu: float, rate: float) -> None:
     assert (50 * curve).epsilon(1e-5) <= accountant.get_epsilon(1e-5) * 1.01
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("order", [1.1, 1.7, 2.0, 3.3, 20.0])
 def test_sampled_gaussian_orders_by_quadrature(order: float) -> None:
     """The Renyi bound is at least the integral, and at integer orders within one part in 10^8 of it."""

@@ -73,6 +73,7 @@ def test_a_million_repetitions(curve: acc.Curve) -> None:
         assert million <= 10**6 * curve.core_epsilon
 
 
+@pytest.mark.fast(4)
 @pytest.mark.parametrize(
     ("curve", "size"), spread([case for case in CASES if case[1] <= 30], 6), ids=lambda value: repr(value)[:60]
 )
@@ -110,6 +111,7 @@ def exact_gaussian(mu: float, epsilon: float) -> float:
 FARS = (-3.0, -1e-9, 0.0, 1.0, 5.0, 20.0, 36.0, 36.999, 37.0, 37.001, 37.9)
 
 
+@pytest.mark.fast(12)
 @pytest.mark.parametrize(("mu", "far"), [(mu, far) for mu in (1e-6, 1e-2, 1.0, 50.0) for far in FARS if far + mu / 2 >= 0])
 def test_a_gaussian_profile_is_an_upper_bound_everywhere(mu: float, far: float) -> None:
     """By one formula of the distribution function, by another, and between: not below, and above by roundings only.

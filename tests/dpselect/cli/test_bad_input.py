@@ -35,6 +35,7 @@ def test_wrong_column(run: Any, log: Path, user: str, item: str, wrong: str) -> 
     refused(run("topk", log, "--user", user, "--item", item, *GOOD), 1, wrong, "'person'", "'shop'", "'note'")
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("content", ["", "person,shop\n", "person,shop\n,x\n"])
 def test_empty_log(run: Any, tmp_path: Path, content: str) -> None:
     """A log without a single event to count is refused."""

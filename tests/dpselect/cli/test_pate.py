@@ -58,6 +58,7 @@ def _save_stacked(path: Path) -> None:
     sparse.save_npz(path, sparse.csr_matrix(BALLOTS.reshape(-1, LABELS)))
 
 
+@pytest.mark.fast(3)
 @pytest.mark.parametrize(
     ("save", "flags"),
     [

@@ -165,6 +165,7 @@ def test_a_log_of_a_replay_is_read_with_the_options_of_files(run: Any, visits: P
     assert json.loads(done.stdout)["users"] == 3
 
 
+@pytest.mark.slow
 def test_python_replays_as_the_command_does(run: Any, visits: Path) -> None:
     """`verify.replay_log` takes the fields of the spec and finds what the command prints."""
     salted: dict[str, Any] = {"max_items_per_user": 2, "salt": "t", "name_salt": "s", "n_users": 3}

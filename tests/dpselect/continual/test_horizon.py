@@ -163,6 +163,7 @@ def test_text_that_writes_integers_is_text_in_every_period(start: Any, tmp_path:
         made.close(3, DAYS[2], **COLUMNS)
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(("first", "second"), [("1", "1.0"), ("1.0", "1")])
 def test_a_user_written_in_two_ways_is_refused(start: Any, tmp_path: Path, first: str, second: str) -> None:
     """1 in one period and 1.0 in another would be two users: the period stays open, and is closed once it is written alike."""
@@ -193,6 +194,7 @@ def test_a_public_domain(start: Any) -> None:
         start(path="other", key="other", domain=[1, 2])
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("change", [{"k": 1}, {"relation": "replace_one"}, {"scale": 3.0}, {"count": "period"}])
 def test_another_mechanism_is_refused(start: Any, ledger: acc.Ledger, change: dict[str, Any]) -> None:
     """A horizon goes on with what it was opened with: nothing is charged for another."""
@@ -560,6 +562,7 @@ def test_a_file_system_without_links_gets_its_state(start: Any, monkeypatch: pyt
         states.State.create(start()._path, MECHANISM, "other", None)
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("damage", ["cut", "flipped", "text", "empty lock", "another database"])
 def test_a_damaged_state_is_called_damaged(start: Any, tmp_path: Path, damage: str) -> None:
     """Whatever is wrong with it, it is refused as damaged, never as in use, and never mended by drawing anew."""
@@ -667,6 +670,7 @@ def test_listed_groups_are_counted_alone(start: Any, tmp_path: Path) -> None:
     assert (chosen.groups, chosen.labels) == (("de", "uk"), ("c", "e"))
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("mechanism", "columns", "rule"),
     [

@@ -121,6 +121,7 @@ def test_sums_are_released() -> None:
 SECRET = "SECRET42"
 
 
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("value", [SECRET, "nan", "inf", "-Infinity", "1,5", "true"])
 @pytest.mark.parametrize("form", ["csv", "jsonl", "table"])
 def test_what_is_no_amount_is_refused(value: str, form: str, tmp_path: Path) -> None:

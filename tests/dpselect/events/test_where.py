@@ -135,6 +135,7 @@ HOSTILE = [
 ]
 
 
+@pytest.mark.fast(8)
 @pytest.mark.parametrize("value", HOSTILE)
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "pandas", "sqlite"])
 def test_nothing_in_a_condition_is_run(kind: str, value: str, tmp_path: Path) -> None:

@@ -28,6 +28,7 @@ def relative_error(value: float, exact: mp.mpf) -> float:
     return float(abs(mp.mpf(float(value)) / exact - 1))
 
 
+@pytest.mark.fast(12)
 @pytest.mark.parametrize("function", ["pdf", "cdf", "sf", "log_pdf", "log_cdf", "log_sf"])
 def test_functions_are_accurate_in_bulk_and_tails(name, reference, function):
     """Every function has relative error at most 3e-15 wherever its value is a normal double."""

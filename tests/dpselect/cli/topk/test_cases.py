@@ -82,6 +82,7 @@ def test_a_case_is_refused_with_the_remedy(name: str) -> None:
     assert "u330" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNMATCHED)
 def test_a_catalogue_that_does_not_match_is_noticed_three_times(name: str) -> None:
     """Before by the check, with the remedy; in the answer by a warning; afterwards by the replay."""

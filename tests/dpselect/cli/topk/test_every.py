@@ -293,6 +293,7 @@ def test_a_histogram_remembers_what_it_has_shown(every: Every, tmp_path: Path) -
     assert "shown" not in answer
 
 
+@pytest.mark.slow
 def test_what_all_periods_add_up_to_is_said_before_they_are_read(every: Every, tmp_path: Path) -> None:
     """Somebody in all days faces the sum of what each is charged, earlier days included: on stderr first, and in the answer."""
     first = every(until="2024-05-03")

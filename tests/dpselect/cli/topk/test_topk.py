@@ -138,6 +138,7 @@ def test_a_bound_lowers_the_threshold(ask: Any) -> None:
     assert data(ask("--k", 1, *CERTAIN, "--max-items-per-user", 1, "--json"))["mechanism"]["l0"] == 1
 
 
+@pytest.mark.fast(2)
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"])
 def test_any_noise_can_be_asked_for(ask: Any, catalogue: Path, noise: str) -> None:
     """A mechanism with a choice of noise takes the one asked for."""
