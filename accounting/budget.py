@@ -433,7 +433,12 @@ def _workload(epsilon: float, delta: float, curve: Curve) -> tuple[Order, int]:
 
     def at(count: float) -> tuple[Order, float]:
         left = delta - count * curve.delta0
-        renyi, gaussian = _workload_order(epsilon, left, curve), float(_gaussian_capacity(epsilon, left)) / curve.mu_squared
+
+        def repetitions(orders: Floats) -> Floats:
+            cost = curve.rdp(orders)
+            return np.divide(_capacities(epsilon, left, orders), cost, out=np.zeros_like(cost), where=cost > 0)
+
+        renyi, gaussian = _argmax(repetitions, curve.table_orders), float(_gaussian_capacity(epsilon, left)) / curve.mu_squared
         return ("gaussian", gaussian) if gaussian > renyi[1] else renyi
 
     most = at(0)[1]
@@ -450,14 +455,6 @@ def _crossing(falling: Callable[[float], float], most: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if falling(middle) >= middle else (low, middle)
     return low
-
-
-def _workload_order(epsilon: float, delta: float, curve: Curve) -> tuple[float, float]:
-    def repetitions(orders: Floats) -> Floats:
-        cost = curve.rdp(orders)
-        return np.divide(_capacities(epsilon, delta, orders), cost, out=np.zeros_like(cost), where=cost > 0)
-
-    return _argmax(repetitions, curve.table_orders)
 
 
 def rounded_down(value: Decimal, unit: Decimal) -> int:

@@ -139,8 +139,8 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     """The dp-accounting event of a curve: exactly its counterpart, up to rounding towards more privacy loss. Theorem G6.
 
     Args:
-        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, SampledGaussianDP, RepeatAndSelectDP, the identity, and compositions; where
-            the installed version has events for them, BoundedRange and ApproxDP.
+        curve: GaussianDP, LaplaceDP, PureDP, ZCDP, one user's noise on a sample, RepeatAndSelectDP, the identity, and
+            compositions; where the installed version has events for them, BoundedRange and ApproxDP.
         relation: the neighbouring relation that the event will be read under, add_remove if None.
 
     Raises:
@@ -283,12 +283,15 @@ def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
     return dp_event.RandomizedResponseDpEvent(_down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2)
 
 
-def _from_sampled(curve: SampledGaussianDP, relation: Relation) -> dp_event.DpEvent:
-    if relation != "add_remove":
+def _from_sampled(curve: SampledGaussianDP | SampledNoiseDP, relation: Relation) -> dp_event.DpEvent:
+    loss = curve._loss
+    if relation != "add_remove" or loss.group > 1:
         raise NoEquivalent(
-            "SampledGaussianDP has an event under add_remove only: a user's replacement is not covered by its proof"
+            f"{type(curve).__name__} has an event under add_remove and for one user only: a user's replacement is not covered by "
+            "its proof, and events know no groups"
         )
-    return dp_event.PoissonSampledDpEvent(curve.rate, dp_event.GaussianDpEvent(_down(1 / curve.mu)))
+    noise = dp_event.GaussianDpEvent if loss.noise == "gaussian" else dp_event.LaplaceDpEvent
+    return dp_event.PoissonSampledDpEvent(loss.rate, noise(_down(1 / loss.shift)))
 
 
 def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_event.DpEvent:
@@ -334,6 +337,7 @@ _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
     LaplaceDP: lambda curve, relation: _noisy(dp_event.LaplaceDpEvent, curve.epsilon0, relation),
     PureDP: _from_pure,
     SampledGaussianDP: _from_sampled,
+    SampledNoiseDP: _from_sampled,
     RepeatAndSelectDP: _from_repeat_and_select,
     ZCDP: lambda curve, _: dp_event.ZCDpEvent(curve.rho0) if curve.rho0 > 0 else dp_event.NoOpDpEvent(),
     Composed: _from_composed,

@@ -134,7 +134,9 @@ def _section(
     dataset, windowed = summary.dataset, summary.dataset.window != "whole"
     unit, spent = unit_of(dataset.budget.measure), summary.totals[0].spent if summary.totals else NOTHING
     shares_of = [share for share in summary.shares if share.runs > 0]
-    wanted = sorted({*deltas, *_own_deltas(dataset.budget)}, reverse=True)
+    # The budget itself has something to say at its delta, or above it where all of it may go to failures.
+    own = dataset.budget.delta if dataset.budget.epsilon is not None else 2 * dataset.budget.delta
+    wanted = sorted({*deltas, *([own] if own else [])}, reverse=True)
     return {
         **{"number": number, "name": dataset.name, "facts": _facts(dataset, summary), "windowed": windowed},
         **{"promise": _promise(dataset), "quota_heads": ["Quota", "Limit", "Account", "Used"]},
@@ -381,13 +383,6 @@ def _period(total: Total) -> tuple[str, _Filled, str, str, str]:
     share, epsilon = max(total.remaining.used), total.remaining.so_far[0]
     so_far = "none" if epsilon == math.inf else f"≤ {rounded_up(epsilon)}"
     return total.period, _filled(share, total.period), so_far, main_up(total.spent.main), rounded_down(total.remaining.main)
-
-
-def _own_deltas(budget: Budget) -> tuple[float, ...]:
-    """Where the budget has something to say: at its delta, or above it where all of it may go to failures."""
-    if not budget.delta:
-        return ()
-    return (budget.delta,) if budget.epsilon is not None else (2 * budget.delta,)
 
 
 def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) -> list[str]:

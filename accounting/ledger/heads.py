@@ -95,14 +95,13 @@ class Heads:
             raise InvalidEntry(
                 "these heads do not say of which ledger they are, when they were taken and of how many datasets: the file was cut"
             )
-        named = {name: _head(head) for name, head in chains.items()}
+        named = {}
+        for name, head in chains.items():
+            known = isinstance(head, dict) and type(head.get("seq")) is int and isinstance(head.get("hash"), str)
+            if not known or head["seq"] < 0:
+                raise InvalidEntry("a head is a seq (an integer, at least 0) and a hash (text)")
+            named[name] = Head(head["seq"], head["hash"])
         return cls(identity, at, named, Signature.read(data.get("signature")), declared)
-
-
-def _head(data: object) -> Head:
-    if not isinstance(data, dict) or type(data.get("seq")) is not int or data["seq"] < 0 or not isinstance(data.get("hash"), str):
-        raise InvalidEntry("a head is a seq (an integer, at least 0) and a hash (text)")
-    return Head(data["seq"], data["hash"])
 
 
 @final

@@ -449,24 +449,19 @@ def _translated() -> Iterator[None]:
 
 
 def _explained(error: DBAPIError) -> LedgerError:
-    reason, code = _sqlite_reason(error.orig) if isinstance(error.orig, sqlite3.Error) else _postgresql_reason(error)
+    name = type(error.orig).__name__
+    if isinstance(error.orig, sqlite3.Error):
+        # The low byte is the primary code; the extended ones only add where it happened.
+        number, code = getattr(error.orig, "sqlite_errorcode", 0) & 0xFF, getattr(error.orig, "sqlite_errorname", name)
+        # Text that is not UTF-8, which the driver refuses, was not written by it.
+        reason = _CORRUPT if not number and "decode" in str(error.orig) else _REASONS.get(number, _REFUSED)
+    else:
+        state = getattr(error.orig, "sqlstate", None) or ""
+        gone = not state and (error.connection_invalidated or name == "OperationalError")
+        reason = _UNREACHABLE if gone else _REASONS.get(state) or _REASONS.get(state[:2]) or _REFUSED
+        code = "no connection" if gone else state or name
     kind = LedgerCorrupt if reason == _CORRUPT else LedgerUnavailable
     return kind(f"{reason} ({code}){_NOT_THERE if reason == _MISSING else _NOTHING}")
-
-
-def _sqlite_reason(error: sqlite3.Error) -> tuple[str, str]:
-    # The low byte is the primary code; the extended ones only add where it happened.
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if not code and "decode" in str(error):  # the driver's own: text that is not UTF-8 was not written by it
-        return _CORRUPT, type(error).__name__
-    return _REASONS.get(code, _REFUSED), getattr(error, "sqlite_errorname", type(error).__name__)
-
-
-def _postgresql_reason(error: DBAPIError) -> tuple[str, str]:
-    state = getattr(error.orig, "sqlstate", None) or ""
-    if not state and (error.connection_invalidated or type(error.orig).__name__ == "OperationalError"):
-        return _UNREACHABLE, "no connection"
-    return _REASONS.get(state) or _REASONS.get(state[:2]) or _REFUSED, state or type(error.orig).__name__
 
 
 @final

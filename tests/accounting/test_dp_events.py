@@ -29,6 +29,7 @@ from accounting.curves import (
     LaplaceDP,
     PureDP,
     RenyiTable,
+    SampledNoiseDP,
     tighter,
     zero,
 )
@@ -295,6 +296,18 @@ def test_round_trip(curve: Curve, relation: Relation) -> None:
     orders = [1.1, 2.0, 30.0]
     assert np.all(again.rdp(orders) >= curve.rdp(orders) * (1 - 1e-15))
     assert np.all(again.rdp(orders) <= curve.rdp(orders) * (1 + 1e-6) + 1e-15)
+
+
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_noise_on_a_sample_has_its_event(noise: Any) -> None:
+    """Of one user and under add_remove: it reads back as the same step, whichever name it had; a group has none."""
+    curve = SampledNoiseDP(noise=noise, shift=0.5, rate=0.2)
+    again = from_dp_event(to_dp_event(curve), "add_remove")
+    assert curve.delta(0.1) <= again.delta(0.1) <= curve.delta(0.1) * (1 + 1e-6)
+    assert type(again) is (acc.SampledGaussianDP if noise == "gaussian" else SampledNoiseDP)
+    for refused, relation in ((curve, "replace_one"), (curve.model_copy(update={"group": 2}), "add_remove")):
+        with pytest.raises(NoEquivalent, match="for one user only"):
+            to_dp_event(refused, relation)
 
 
 def test_dp_accounting_reads_our_events() -> None:

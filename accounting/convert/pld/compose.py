@@ -306,7 +306,10 @@ def _gridded(losses: Losses, theta: float, tail: float, clear: float = _CLEAR, c
     # Cells are spent on the window of the sum, and on the steps' own laws.
     width = max(reach.cells(rough)[1], rough.size) * coarsest
     least = width / min(_MOST_CELLS, _WORK // len(losses.steps))
-    interval = _aligned(losses, max(least, min(coarsest, max(finest, width / _CELLS))))
+    interval = max(least, min(coarsest, max(finest, width / _CELLS)))
+    # At most halved, it divides the width of the heaviest step if that has atoms no closer than half of it.
+    period = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1].period
+    interval = period / math.ceil(period / interval) if 2 * period > interval else interval
     parts = rough if interval == coarsest else _Parts.of(losses, interval, tail)
     reach = reach if interval <= coarsest and reach.holds(parts, theta) else _Reach.of(parts, theta, clear)
     return parts, reach.window(parts, theta)
@@ -458,12 +461,6 @@ def _choose_interval(losses: Losses, tolerance: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if _added(counts, scales, middle) <= tolerance else (low, middle)
     return high
-
-
-def _aligned(losses: Losses, interval: float) -> float:
-    """An interval, at most halved, that divides the width of the heaviest step if that has atoms no closer than half of it."""
-    main = max(losses.steps, key=lambda step: step[0] * step[1].scale ** 2)[1]
-    return main.period / math.ceil(main.period / interval) if 2 * main.period > interval else interval
 
 
 def inflation(losses: Losses, interval: float) -> float:
