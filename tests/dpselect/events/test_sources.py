@@ -108,6 +108,7 @@ def counts(source: Any, **options: Any) -> events.EventCounts:
     return events.read(source, **{**READ, **options})
 
 
+@pytest.mark.fast(6)
 @pytest.mark.parametrize("source", SOURCES)
 def test_every_source_gives_the_same_counts(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts, counts under a bound and clipped sums are those of Python's sets, and nulls are left out and counted."""
@@ -258,6 +259,7 @@ def test_a_stream_is_not_asked_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(asked) == 1
 
 
+@pytest.mark.slow
 def test_a_lazy_frame_is_not_collected(monkeypatch: pytest.MonkeyPatch) -> None:
     """The frame's own engine writes it out: nothing calls collect."""
     monkeypatch.setattr(pl.LazyFrame, "collect", lambda *_, **__: pytest.fail("collected"))

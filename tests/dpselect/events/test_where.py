@@ -97,6 +97,7 @@ def test_sources_are_all_tried() -> None:
 _FAST = ("csv", "parquet", "pandas")
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("kind", [kind if kind in _FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in SOURCES])
 def test_a_condition_means_the_same_through_every_source(kind: str, tmp_path: Path) -> None:
     """What satisfies it is counted and nothing else; a missing value satisfies none; nothing left is an empty log."""

@@ -60,6 +60,7 @@ def test_all_four_curves(charts: tuple[Chart, ...]) -> None:
             assert all(point.low <= point.y <= point.high for point in line.points)
 
 
+@pytest.mark.slow
 def test_curves_go_the_right_way(charts: tuple[Chart, ...]) -> None:
     """Recall rises with epsilon and falls with the number of releases; the price rises with it and is the budget at the plan."""
     ends = {chart.key: [(line.points[0].y, line.points[-1].y) for line in chart.lines] for chart in charts}

@@ -188,6 +188,7 @@ def test_the_order_is_released_where_it_is_needed() -> None:
         plan(BUDGET, 10, profile=SHAPE, rank_by="in_place")
 
 
+@pytest.mark.slow
 def test_a_plan_round_trips_as_json(whole: Plan) -> None:
     """from_json(to_json) is equal, and each mechanism's own JSON reads back to it."""
     assert Plan.from_json(whole.to_json()) == whole
@@ -357,6 +358,7 @@ def test_a_budget_or_a_profile_in_words_is_the_same_question() -> None:
     assert plan(**ASKED, **MADE_UP, **few) == plan(budget, 3, profile=profile, **few)
 
 
+@pytest.mark.slow
 def test_what_a_plan_is_of_decides_what_it_is() -> None:
     """The default's choice, a horizon and a labelling job are asked for as by the command."""
     assert isinstance(plan(**ASKED, quick=True, unknown_domain=True), QuickPlan)

@@ -41,6 +41,7 @@ def test_a_catalogue_that_hardly_matches_is_said(visits: Path, asked: dict[str, 
     assert ("were learnt" in line) is (not asked)
 
 
+@pytest.mark.slow
 def test_nothing_found_says_what_a_plan_expected(visits: Path) -> None:
     """With the next step: a larger budget where hardly anything was expected, a look at the reading where much was."""
     (line,) = said(visits, None, epsilon=0.01, users=100, items_per_user=2)
@@ -50,6 +51,7 @@ def test_nothing_found_says_what_a_plan_expected(visits: Path) -> None:
     assert "are the columns, the times and the delimiter those meant?" in line
 
 
+@pytest.mark.slow
 def test_nothing_found_among_users_that_noise_may_have_made_sells_no_budget(tmp_path: Path) -> None:
     """Where so few were learnt that nobody may be there, the remedy is a look at what is read."""
     log = tmp_path / "few.csv"
@@ -60,6 +62,7 @@ def test_nothing_found_among_users_that_noise_may_have_made_sells_no_budget(tmp_
     assert not any("dpselect plan" in line for line in made)
 
 
+@pytest.mark.slow
 def test_warnings_stand_in_every_form(visits: Path) -> None:
     """In the words of an answer as in its JSON."""
     tried = (dps.topk(visits, user="who", item="where", k=5, domain=OTHERWISE, epsilon=6.0) for _ in range(12))

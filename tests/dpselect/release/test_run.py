@@ -139,6 +139,7 @@ def test_a_dry_run_costs_nothing_and_says_the_price(place: Path, asked: dict[str
     assert acc.Curve.from_json(charged[3]) == dry.item.curve
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_the_command_says_so(place: Path) -> None:
     """As text and as JSON; without a ledger nothing would be charged."""
     asked = {**BASE, "learn": 0, "domain": "shops.csv", "max_items_per_user": 5}
@@ -153,6 +154,7 @@ def test_a_dry_run_of_the_command_says_so(place: Path) -> None:
     assert not any(f'"s{number}"' in json.dumps(told) for number in range(1, 12)), shops[:9]
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("fault", "changed"),
     [
@@ -176,6 +178,7 @@ def test_a_dry_run_refuses_what_a_run_refuses(place: Path, fault: str, changed: 
     assert recorded(url, "log") == []
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("learn", [None, 0.0])
 def test_a_dry_run_does_not_tell_whether_somebody_is_in_a_window(place: Path, learn: float | None) -> None:
     """A window without events, and one with some, give the same dry run; and an empty one is released like any other."""

@@ -31,6 +31,7 @@ def log() -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["u", "g", "i"])
 
 
+@pytest.mark.slow
 def test_groups_without_a_bound_are_one_table() -> None:
     """The top of each group, under the names that the log has; the price is that of one norm, whatever the groups."""
     answer = dps.topk(log(), **ASKED)
@@ -45,6 +46,7 @@ def test_groups_without_a_bound_are_one_table() -> None:
     assert text["group"].dtype.kind == "i"
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("public", [{"groups": [2, 0, 7]}, {"groups": [2, 0, 7], "domain": list(range(30))}])
 def test_public_lists_name_what_is_released(public: dict[str, Any]) -> None:
     """Groups that are not listed take no part of a norm; of a public table every cell has noise, groups without users too."""
@@ -98,6 +100,7 @@ def test_k_is_a_number_or_all() -> None:
         dps.topk("no such log", **{**ASKED, "k": "many"})
 
 
+@pytest.mark.slow
 def test_a_table_competes_with_a_selection_in_each_group() -> None:
     """With a bound both are candidates at one budget; where users are in one group and items few, a selection may win."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
@@ -126,6 +129,7 @@ def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
             assert dict(other)["scale"] == dict(one)["scale"]
 
 
+@pytest.mark.slow
 def test_a_listed_group_of_which_nothing_is_shown_is_said() -> None:
     """The answer is not complete, and says why."""
     answer = dps.topk(log(), **ASKED, groups=[2, 0, 7])
@@ -139,6 +143,7 @@ OF_CELLS = dps.mechanisms.TopOfGroups(k=3, mechanism=dps.SparseHistogram(scale=8
 BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize(
     ("changed", "words"),
     [

@@ -76,6 +76,7 @@ def test_is_below_the_published_bound(sigma: float) -> None:
         assert censored_rdp(2.0, 40.0, np.array([log_q]))[0] < _paper(log_q, 40.0, 2.0) / 10
 
 
+@pytest.mark.slow
 def test_erratum_the_published_bound_is_one_sided() -> None:
     """Theorem 6 bounds D(GNMax(votes) || GNMax(neighbour)) and not the other way round: (0, 8) and (1, 7), sigma 1, order 2."""
     votes, other = (0, 8), (1, 7)
