@@ -34,6 +34,7 @@ from dpselect.plan.plan import (
     noise_in_words,
     question_in_words,
     releases_in_words,
+    unit,
 )
 from dpselect.plan.profile import Profile, Stated
 from dpselect.spec.plan_spec import Part
@@ -150,24 +151,12 @@ def explore(
 
 def _steps(key: Key, plan: Plan, profile: Profile) -> Iterator[tuple[float, Task]]:
     """x and the task of every point."""
-    base = Task(
-        plan.budget,
-        plan.parts,
-        profile,
-        plan.domain,
-        plan.order,
-        plan.sensitivity,
-        plan.charged,
-        plan.max_items_per_user,
-        plan.stated,
-        plan.counts,
-        plan.groups,
-    )
+    base = Task.again(plan, profile)
     if key == "epsilon":
         for factor in _FACTORS:
             limit = float(f"{factor * plan.budget.limit:.6g}")
             # The plan's own point keeps the order and the share of failure that its budget states.
-            other = Budget.model_validate({_unit(plan.budget): limit, "delta": plan.budget.delta})
+            other = Budget.model_validate({unit(plan.budget): limit, "delta": plan.budget.delta})
             yield limit, base if factor == 1 else replace(base, budget=other)
     elif key == "releases":
         for factor in _distinct(_COUNTS, base.releases):
@@ -204,18 +193,18 @@ def _quality(key: Key, steps: list[tuple[float, Task]], names: list[str], plan: 
 
 def _words(key: Key, plan: Plan) -> tuple[str, str, float]:
     if key == "epsilon":
-        unit = _unit(plan.budget)
-        return f"Recall against the budget's {unit}", f"{unit} of all releases together (nats)", plan.budget.limit
+        nats = unit(plan.budget)
+        return f"Recall against the budget's {nats}", f"{nats} of all releases together (nats)", plan.budget.limit
     if key == "k":
         return "Recall against k", "k, items per release", plan.parts[0].k
     if key == "groups" and plan.groups is not None:
         return "How many groups of a user to keep", "groups per user", plan.groups.max_groups_per_user or 1
-    return "How many releases the budget buys", "releases that share the budget", _total(plan)
+    return "How many releases the budget buys", "releases that share the budget", plan.releases
 
 
 def _price(plan: Plan) -> Chart:
     """What more or fewer releases with the planned noise cost, as plans that are fixed in advance."""
-    total, points = _total(plan), []
+    total, points = plan.releases, []
     for count in np.unique(np.rint(np.geomspace(0.1, 10, _PRICED) * total)).astype(int).tolist():
         cost = _cost(plan, count / total) if count >= 1 else math.inf
         if math.isfinite(cost):
@@ -225,20 +214,12 @@ def _price(plan: Plan) -> Chart:
         key="price",
         title="What releases with the planned noise cost together",
         x_label="releases",
-        y_label=f"{_unit(plan.budget)}{at} (nats)",
+        y_label=f"{unit(plan.budget)}{at} (nats)",
         lines=(Line(name=plan.recommended.name, points=tuple(points)),),
         planned=total,
         limit=plan.budget.limit,
         share=False,
     )
-
-
-def _total(plan: Plan) -> int:
-    return sum(part.releases for part in plan.parts)
-
-
-def _unit(budget: Budget) -> str:
-    return "rho" if budget.form == "zcdp" else "epsilon"
 
 
 def _cost(plan: Plan, factor: float) -> float:

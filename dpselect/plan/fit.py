@@ -20,7 +20,7 @@ from dpselect.mechanisms import DiscoverThenSelect, Mechanism, PerGroup, WithVal
 from dpselect.mechanisms.base import INSTEAD, MECHANISMS, Knob, fields_of, settings_of
 from dpselect.noise import NoiseName, by_name
 from dpselect.plan.counts import CountNoise, takes_its_own, without_counts
-from dpselect.plan.request import BudgetShare, TopKRequest
+from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
 Family = Callable[[float], Mechanism]
@@ -65,18 +65,6 @@ def calibrated(
             "accounting.calibrate"
         )
     return found
-
-
-def _knob(
-    price: Callable[[float], Any], budget: Budget, bracket: Bracket, charges: int | None, share: BudgetShare | None
-) -> float:
-    """The costliest parameter that the budget admits, and the ledger's share too."""
-    knob = calibrate(price, budget, bracket, charges=charges)
-    if share is not None:
-        found = price(knob)
-        if share.budget.cost_of_each(getattr(found, "curve", found), share.charges) > share.budget.limit:
-            knob = calibrate(price, share.budget, bracket, charges=share.charges)
-    return knob
 
 
 def fitted(
@@ -189,10 +177,17 @@ class _Spending:
         made = []
         for budget in self._budgets:
             with suppress(CalibrationError):
-                made.append(self.family(_knob(self.price, budget, bracket, self.charges, self.request.share)))
+                made.append(self.family(self._knob(budget, bracket)))
         if not made:
             return self.family(bracket[0]) if self._free(bracket) else None
         return max(made, key=self._cost) if len(made) > 1 else made[0]
+
+    def _knob(self, budget: Budget, bracket: Bracket) -> float:
+        """The costliest parameter that the budget admits, and the ledger's share too."""
+        knob, share = calibrate(self.price, budget, bracket, charges=self.charges), self.request.share
+        if share is not None and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit:
+            knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
+        return knob
 
     def _cost(self, one: Mechanism) -> float:
         """Of all releases as a plan, by quick bounds."""

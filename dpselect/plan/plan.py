@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self, final
 
@@ -152,26 +152,6 @@ class Estimate(Stated):
         """The estimate of `whole` minus the number."""
         update = {"value": whole - self.value, "low": whole - self.high, "high": whole - self.low}
         return self.model_copy(update=update)
-
-    def for_runs(self, runs: int, level: Probability = 0.95) -> tuple[float, float]:
-        """Where the mean of `runs` fresh runs lies, for a number in [0, 1] that this estimates.
-
-        No law on [0, 1] spreads more than the one that takes the values 0 and 1, so the binomial quantiles at either end of the
-        interval are used.
-        """
-        tail = (1 - level) / 2
-        low = _binomial_quantile(tail, runs, min(1.0, max(0.0, self.low))) / runs
-        # The most that fail is what is left of the most that succeed: the tail keeps its digits.
-        high = 1 - _binomial_quantile(tail, runs, 1 - min(1.0, max(0.0, self.high))) / runs
-        return min(low, self.low), max(high, self.high)
-
-
-def _binomial_quantile(tail: float, runs: int, chance: float) -> int:
-    """The least number of successes that the binomial law exceeds with at most 1 - tail."""
-    if chance in (0.0, 1.0):
-        return int(chance) * runs
-    count = max(0, math.ceil(float(scipy.special.bdtrik(tail, runs, chance))))
-    return count - 1 if count and scipy.special.bdtr(count - 1, runs, chance) >= tail else count
 
 
 @final
@@ -323,6 +303,11 @@ class Plan(Stated):
     unsuited: tuple[Unsuited, ...] = Field(default=(), description="mechanisms that are not planned")
 
     @property
+    def releases(self) -> int:
+        """How many there are in all."""
+        return sum(part.releases for part in self.parts)
+
+    @property
     def recommended(self) -> PlannedMechanism:
         """The first of `ranked`."""
         return self.ranked[0]
@@ -471,6 +456,12 @@ class Task:
                 what = ("items" if task.known else "items with any users") + (" for all groups" if groups else "")
                 raise InvalidRequest(f"k={part.k} items cannot come out of a profile with {most(curve, spec)} {what}: ask fewer")
         return task
+
+    @classmethod
+    def again(cls, plan: Plan, profile: Profile) -> Self:
+        """As a plan was asked."""
+        shared = {one.name: getattr(plan, one.name) for one in fields(cls) if one.init and hasattr(plan, one.name)}
+        return cls(**{**shared, "profile": profile, "limit": plan.max_items_per_user})
 
     @property
     def known(self) -> bool:
@@ -1037,10 +1028,11 @@ def releases_in_words(plan: Plan) -> str:
 
 def budget_in_words(budget: Budget) -> str:
     """The stated budget."""
-    return f"{_unit(budget)} {budget.limit:g}" + (f", delta {budget.delta:g}" if budget.delta else "")
+    return f"{unit(budget)} {budget.limit:g}" + (f", delta {budget.delta:g}" if budget.delta else "")
 
 
-def _unit(budget: Budget) -> str:
+def unit(budget: Budget) -> str:
+    """What its limit is of."""
     return "rho" if budget.rho is not None else "epsilon"
 
 
@@ -1105,8 +1097,8 @@ def recommendation_in_words(plan: Plan, planned: PlannedMechanism) -> Iterator[t
         clip: float | None = getattr(run, "clip", None)
         looked = "" if clip is None else f"; a second look clips users to {clip:.4g} among the items of the release"
         yield "counts", f"within {math.ceil(around.half_width):,} users, {noise}; {around.words()}{looked}"
-    unit, at = _unit(plan.budget), f" at delta {plan.budget.delta:g}" if plan.budget.delta else ""
-    yield "cost", f"{unit} {planned.cost:.4g} of {plan.budget.limit:g}{at} for {releases_in_words(plan)}"
+    at = f" at delta {plan.budget.delta:g}" if plan.budget.delta else ""
+    yield "cost", f"{unit(plan.budget)} {planned.cost:.4g} of {plan.budget.limit:g}{at} for {releases_in_words(plan)}"
     yield "risk", plan.risk(planned).in_words(plan.sensitivity.relation)
     if planned.worst_recall is None:
         yield "if wrong", "the guarantee stands; how the recall changes with the profile was not looked at (--curves)"

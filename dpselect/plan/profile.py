@@ -659,11 +659,6 @@ class Profile:
         return replace(found, description=self.description or self.in_words())
 
     @classmethod
-    def uniform(cls, items: int, users: int, *, items_per_user: float | Mapping[int, float] = 1.0) -> Self:
-        """All items alike: the hardest shape, on which no mechanism can do well. `zipf` with exponent 0."""
-        return cls.zipf(0.0, items, users, items_per_user=items_per_user)
-
-    @classmethod
     def of_csv(
         cls,
         path: Path | str,

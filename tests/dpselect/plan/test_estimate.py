@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from fresh_runs import for_runs
 
 from accounting import AccountingError
 from dpselect.plan.plan import Estimate
@@ -72,7 +73,7 @@ def test_an_average_keeps_the_doubt_of_its_parts() -> None:
 def test_fresh_runs_fall_where_they_are_predicted() -> None:
     """The mean of 200 fresh coin flips lies within `for_runs` in at least 95 % of 2000 trials, less six standard deviations."""
     rng = np.random.default_rng(3)
-    low, high = Estimate.exactly(0.9).for_runs(200)
+    low, high = for_runs(Estimate.exactly(0.9), 200)
     means = rng.binomial(200, 0.9, size=2000) / 200
     assert 0 < high - low < 0.12
     assert np.mean((means >= low) & (means <= high)) > 0.95 - 6 * np.sqrt(0.95 * 0.05 / 2000)

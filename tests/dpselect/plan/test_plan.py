@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fresh_runs import for_runs
 from spread import spread
 
 import accounting as acc
@@ -79,10 +80,10 @@ def test_the_best_comes_first(whole: Plan) -> None:
             (BUDGET, 30, {}),
             (BUDGET, 7, {"relation": "replace_one"}),
             (acc.Budget(epsilon=2.0), 3, {}),
-            (BUDGET, 1, {"domain": "unknown"}),
+            (BUDGET, 1, {"unknown_domain": True}),
             (acc.Budget(rho=0.1), 5, {}),
             (BUDGET, 4, {"max_items_per_user": 5}),
-            (acc.Budget(rho=0.1, delta=1e-7), 5, {"domain": "unknown"}),
+            (acc.Budget(rho=0.1, delta=1e-7), 5, {"unknown_domain": True}),
         ],
         4,
     ),
@@ -331,7 +332,7 @@ def test_two_hundred_fresh_runs_confirm_the_prediction(mechanisms: list[str] | N
     found = plan(BUDGET, 10, 30, profile=shape, mechanisms=mechanisms, level=1 - 1e-7)
     predicted = found.recommended.quality.recall
     fresh = fresh_recalls(found.mechanism, shape, 200)
-    low, high = predicted.for_runs(200, level=1 - 1e-7)
+    low, high = for_runs(predicted, 200, level=1 - 1e-7)
     assert low <= fresh.mean() <= high
     measured = Estimate.from_runs(fresh, 1 - 1e-7)
     assert measured.low <= predicted.high

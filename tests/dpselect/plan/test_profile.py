@@ -26,7 +26,7 @@ def test_counts_are_kept_as_they_are_whatever_their_order() -> None:
     """The dense form is the counts from high to low, ties included."""
     assert Profile.of_counts([3, 9, 3, 0], public=True).dense().tolist() == [9, 3, 3, 0]
     assert Profile.of_counts([3, 9, 3, 0], public=True).touched == 3
-    assert len(np.unique(Profile.uniform(50, 1000).dense())) == 1
+    assert len(np.unique(Profile.zipf(0.0, 50, 1000).dense())) == 1
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_a_csv_of_counts(tmp_path: Path) -> None:
 
 def test_a_shape_is_immutable() -> None:
     """Neither its attributes nor its arrays can be changed."""
-    shape = Profile.uniform(3, 9)
+    shape = Profile.zipf(0.0, 3, 9)
     with pytest.raises(AttributeError, match="cannot assign to field"):
         shape.values = np.ones(1)  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
