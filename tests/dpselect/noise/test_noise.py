@@ -202,7 +202,7 @@ def test_mechanisms_offer_the_noises_whose_price_they_rest_on():
     """Canonical top-k has those that Theorems M5 and N7 cover; values are shown with those that Theorems H2 and H10 cover."""
     assert set(typing.get_args(LipschitzNoise)) == {n for n in NOISE_LAWS if by_name(n).winner_price != "gaussian"}
     assert distributions.VECTOR_NORMS == {"laplace": "l1", "gaussian": "l2"}
-    with pytest.raises(dps.errors.InvalidMechanism, match="gumbel, exponential, laplace, logistic or half_logistic"):
+    with pytest.raises(dps.errors.InvalidMechanism, match=distributions.in_words(LipschitzNoise)):
         dps.CanonicalTopK(k=1, epsilon=1.0, noise="gaussian")
 
 
