@@ -47,9 +47,14 @@ def named(catalogue: Labels, *, integers: bool, what: str = "catalogue", normali
     `integers` says that the log's type, not its values, is of integers; one that is none is refused, as is one named twice.
     """
     names = list(written_alike(listed(catalogue, what), normalize))
-    if integers:
-        for name in names:
-            _require_integer(name, what)
+    for name in names if integers else ():
+        if isinstance(name, str) and not DECIMAL.fullmatch(name):
+            raise EventLogError(
+                f"{what} holds {name!r}, and those of this log are integers: write its labels as integers, without leading "
+                "zeros or signs, or give the log's as text"
+            )
+        if not -(2**63) <= (number := int(name)) < 2**64:
+            raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
     _require_distinct([str(name) for name in names], what)
     return names
 
@@ -108,16 +113,6 @@ def _plain(name: object, what: str) -> Label:
     if type(value) not in (int, str):
         raise EventLogError(f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str")
     return value  # type: ignore[return-value]
-
-
-def _require_integer(name: Label, what: str) -> None:
-    if isinstance(name, str) and not DECIMAL.fullmatch(name):
-        raise EventLogError(
-            f"{what} holds {name!r}, and those of this log are integers: write its labels as integers, without leading "
-            "zeros or signs, or give the log's as text"
-        )
-    if not -(2**63) <= (number := int(name)) < 2**64:
-        raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
 
 
 @final

@@ -88,8 +88,9 @@ class FileOptions(Frozen, ABC):
     def _well_formed(self) -> Self:
         if self.header is not None and not isinstance(self.header, bool):
             raise EventLogError(f"header={self.header!r} must be True, False or None")
-        for name in ("delimiter", "split"):
-            _require_text(name, getattr(self, name))
+        for name, stated in (("delimiter", self.delimiter), ("split", self.split)):
+            if stated is not None and not (isinstance(stated, str) and 0 < len(stated) <= _MOST_TEXT):
+                raise EventLogError(f"{name}={stated!r} must be text of 1 to {_MOST_TEXT} characters, or None")
         if self.delimiter is not None and (len(self.delimiter.encode()) > _MOST_BYTES or re.search(r'["\r\n]', self.delimiter)):
             raise EventLogError(
                 f"delimiter={self.delimiter!r} must be at most {_MOST_BYTES} bytes, without a quote or a line end"
@@ -129,11 +130,6 @@ class FileSaid(TypedDict, total=False):
     normalize: Form | Sequence[Form]
     table: str | None
     query: str | None
-
-
-def _require_text(name: str, stated: object) -> None:
-    if stated is not None and not (isinstance(stated, str) and 0 < len(stated) <= _MOST_TEXT):
-        raise EventLogError(f"{name}={stated!r} must be text of 1 to {_MOST_TEXT} characters, or None")
 
 
 def _require_encoding(stated: object) -> None:

@@ -122,7 +122,7 @@ class Table:
 
     def labels(self, chosen: Sequence[tuple[int, int]], values: Numbers, source: Sampler) -> list[Label]:
         """The items of pairs (place in `values`, number within those that have it), all different."""
-        units = self._units(values)
+        units = (values if self.measure is None else (values / float(self.measure.unit)).astype(np.int64)).tolist()
         pairs = [(units[group], member) for group, member in chosen]
         found = self._found([pair for pair in pairs if pair[0] > 0])
         rest = iter(self._untouched(sum(unit == 0 for unit, _ in pairs), source))
@@ -206,9 +206,6 @@ class Table:
     def _scores(self, units: Sequence[int]) -> Numbers:
         whole = np.array(units, dtype=np.int64)
         return whole if self.measure is None else self.measure.as_scores(whole)
-
-    def _units(self, values: Numbers) -> list[int]:
-        return values.tolist() if self.measure is None else (values / float(self.measure.unit)).astype(np.int64).tolist()
 
 
 def _parts(items: Sequence[Any]) -> Iterable[list[Any]]:

@@ -164,7 +164,7 @@ def write_forms(log: Path, *, csv: bool, texts: bool) -> list[tuple[str, Path]]:
     forms += [("CSV, integers", log.with_name("log.csv"), "*", "FORMAT csv")] * csv
     forms += [("CSV, texts of 32", log.with_name("texts.csv"), ids, "FORMAT csv")] * (csv and texts)
     for _, path, columns, how in forms[1:]:
-        duckdb.sql(f"COPY (SELECT {columns} FROM {log}) TO '{path}' ({how})")
+        duckdb.sql(f"COPY (SELECT {columns} FROM '{log}') TO '{path}' ({how})")
     return [(name, path) for name, path, *_ in forms]
 
 

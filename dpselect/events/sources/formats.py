@@ -109,7 +109,15 @@ class Delimited:
         split = what if self.delimiter in ("\t", ",") and len(first) > 1 else f"{what} (split at {form.delimiter!r})"
         places = by_name(asked, first, split, header=has_header, listed=listed)
         how = f"fields split at {form.delimiter!r}, {'with' if has_header else 'without'} a header line"
-        sql = form._sql(path, len(first), places, has_header=has_header)
+        types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(len(first)))
+        columns = ", ".join(f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items())
+        # Everything is stated and nothing detected: detection may skip lines, split on another character or type a column.
+        sql = (
+            f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
+            f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(form.delimiter)}, "
+            f"quote = {literal(form.quote)}, escape = {literal(form.quote)}, nullstr = '', compression = 'none', "
+            "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"
+        )
         return Rows(sql, path.stat().st_size, what, dict.fromkeys(places, "str"), texts=(sql,), how=how)
 
     def sniffed(self, path: Path, names: Sequence[str], what: str) -> Delimited:
@@ -182,17 +190,6 @@ class Delimited:
             raise EventLogError(f"{what} {failure}")
         return record
 
-    def _sql(self, path: Path, count: int, places: Mapping[str, int], *, has_header: bool) -> str:
-        types = ", ".join(f"'c{number}': 'VARCHAR'" for number in range(count))
-        columns = ", ".join(f"nullif(c{place}, '') AS {SHORT[role]}" for role, place in places.items())
-        # Everything is stated and nothing detected: detection may skip lines, split on another character or type a column.
-        return (
-            f"SELECT {columns} FROM read_csv({located(path)}, auto_detect = false, "
-            f"columns = {{{types}}}, header = {str(has_header).lower()}, delim = {literal(self.delimiter)}, "
-            f"quote = {literal(self.quote)}, escape = {literal(self.quote)}, nullstr = '', compression = 'none', "
-            "strict_mode = true, null_padding = false, ignore_errors = false, hive_partitioning = false)"
-        )
-
 
 CSV = Delimited("csv", (".csv", ".txt", ".dat"), delimiter=",", quote='"')
 TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
@@ -234,7 +231,7 @@ def workbook(source: Path, target: Path, what: str) -> Path:
             written = csv.writer(file, quoting=csv.QUOTE_ALL)
             for row in sheet.iter_rows(values_only=True):
                 if any(cell is not None for cell in row):
-                    cells = [_printed(cell) for cell in row]
+                    cells = ["" if one is None else one.isoformat() if hasattr(one, "isoformat") else str(one) for one in row]
                     width = width or len(cells)
                     while len(cells) > width and not cells[-1]:
                         cells.pop()
@@ -245,10 +242,6 @@ def workbook(source: Path, target: Path, what: str) -> Path:
     if not guarded(what, copied):
         raise EventLogError(f"{what} has several sheets: save the one that holds the table as a file of its own")
     return target
-
-
-def _printed(cell: object) -> str:
-    return "" if cell is None else cell.isoformat() if hasattr(cell, "isoformat") else str(cell)
 
 
 @final

@@ -289,6 +289,9 @@ def test_catalogues_are_read_as_logs_are(tmp_path: Path) -> None:
     assert events.read_catalogue(at / "e.csv.bz2") == labels
     with pytest.raises(EventLogError, match="more than once"):
         events.read_catalogue(at / "a.csv", "name", delimiter=";")
+    for of_logs in ({"split": "|"}, {"table": "t"}, {"query": "SELECT 1"}):
+        with pytest.raises(EventLogError, match="is for logs: leave it out for a list of labels"):
+            events.read_catalogue(at / "d.parquet", **of_logs)  # type: ignore[arg-type]
 
 
 # -- files of public bug reports ------------------------------------------------------------------------------------------------
