@@ -9,7 +9,7 @@ from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from dpselect.events.contributions import Clip
+from dpselect.events.contributions import Clip, Contributions
 from dpselect.events.reading import Reading
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.counts import CountNoise
@@ -134,8 +134,8 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
         def read(self, **look: Any) -> dps.events.EventCounts:
             clip, weight = Clip(look["clip"], look["clip_norm"]), math.isqrt(math.floor(Fraction(1.41) ** 2 * 2**40) // k)
             counts = np.full(k, self.users, dtype=np.int64)
-            bounds: Any = {"max_items_per_user": None, "salt": None, "public": True, "integers": False, "report": None}
-            return dps.events.EventCounts(ITEMS[:k], counts, counts[None] * weight, (clip,), **bounds)
+            allowed, report = Contributions(None, (clip,), within=list(ITEMS[:k])), cast(Any, None)
+            return dps.events.EventCounts(ITEMS[:k], counts, counts[None] * weight, allowed, integers=False, report=report)
 
     def lost(users: int) -> float:
         log: Any = Log(users)
