@@ -12,7 +12,7 @@ from rich.console import RenderableType
 from rich.text import Text
 from typer import Argument
 
-from accounting.page.wording import rounded_up
+from accounting.page.wording import plain, rounded_up
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
@@ -122,7 +122,9 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         title = f"Period {one['period']} of {horizon['periods']}{name}"
         parts.append(text.section(title, zip(items, _values(told, place), strict=True)))
     strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
-    promised = "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'], 6)} at delta {strongest['delta']:g}"
+    promised = (
+        "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'], 6)} at delta {plain(strongest['delta'])}"
+    )
     facts = [
         ("horizon", f"{printable(horizon['key'])}: {horizon['periods']} periods, {horizon['periods_left']} left"),
         ("count", over.get(told["count"], f"users of the last {told['window']} periods") + f", as {_counted(told)}"),
