@@ -164,7 +164,7 @@ def test_text_names_the_price(ask: Any) -> None:
         "1 hit 2 fair",
         "Released 2 of the 2 asked for, in order of rank.",
         "adding or removing any one user",
-        "budget epsilon 100, delta 1e-06, for this whole release",
+        "budget epsilon 100, delta 1e-6, for this whole release",
         "pure epsilon none",
         "LimitedDomain (k=2, kbar=1000, epsilon=",
         "rows with a null user or item were left out by rule",
