@@ -482,8 +482,28 @@ class HorizonAnswer(_OfPeriods):
         holds = "each holds with 95 % for the noise, where it was not that item's own noise of the period that chose it"
         return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Those of `rows`."""
+        group = (self.group,) if self.mechanism.grouped else ()
+        shown = ("score",) if self._intervals is None else ("users", "low", "high")
+        return ("period", *group, "rank", "item", *shown)
+
+    def to_html(self) -> str:
+        """A page: for each group its items over time, with their intervals, and the whole table."""
+        from dpselect.release.series_page import page  # jinja2, which other answers do without
+
+        told, around = self.as_data(), self._intervals
+        drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
+        bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
+        stated = told["guarantee"]
+        facts = [("In words", stated["in_words"]), ("Risk", stated["risk"]["in_words"]), ("Budget", self.left)]
+        title = f"The top {self.mechanism.k}" + (f" of each {self.group}" if self.mechanism.grouped else "") + f", {self.key}"
+        number = "score" if around is None else "users"
+        return page(self.rows, self.columns, title=title, number=number, facts=facts, bands=bands)
+
     def write(self, path: Path) -> None:
-        """To a new private file: a table as .csv or .parquet, else all as JSON."""
+        """To a new private file: a table as .csv or .parquet, a page as .html, else all as JSON."""
         with new_file(path, "--output", mode=PRIVATE) as stream:
             stream.write(self._written(path.suffix.lower()))
 
@@ -492,10 +512,12 @@ class HorizonAnswer(_OfPeriods):
         if suffix == ".parquet":
             import_module("pyarrow.parquet").write_table(self.to_arrow(), written)
             return written.getvalue()
+        if suffix == ".html":
+            return self.to_html().encode()
         if suffix != ".csv":
             return as_text(self.as_data()).encode()
         text = io.StringIO()
-        writer = csv.DictWriter(text, list(self.rows[0]) if self.rows else ["period", "rank", "item"], lineterminator="\n")
+        writer = csv.DictWriter(text, self.columns, lineterminator="\n")
         writer.writeheader()
         writer.writerows(self.rows)
         return text.getvalue().encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import Answer, DryRun
 from dpselect.release.question import Question
-from dpselect.release.record import UNRECORDED, AnswerFile
+from dpselect.release.record import UNRECORDED, AnswerFile, as_json
 from dpselect.release.run import dry_run, run_once
 from dpselect.spec import TopKSpec
 from dpselect.spec.base import asked_by
@@ -98,7 +99,7 @@ def answered(
         return series.run_every(question, place, progress, unkept, announce)
     if spec.dry_run:
         return series.dry_horizon(question)
-    place.require()
+    replace(place, texts=dict.fromkeys((".json", ".html"), as_json)).require()
     found = series.run_horizon(question)
     if place.output is not None:
         found.write(place.output)

@@ -75,7 +75,9 @@ class KeptFields(StateFields, PayerFields):
     dataset: str | None = option("Dataset of the ledger whose budget pays.", default=...)
     key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=...)
     output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also write it to this new file: a table as .csv or .parquet, else all as JSON.", "Output", metavar="FILE"
+        "Also write it to this new file: a table as .csv or .parquet, a page as .html, else all as JSON.",
+        "Output",
+        metavar="FILE",
     )
 
     @field_validator("ledger", mode="plain")

@@ -164,6 +164,9 @@ def cities(paid: list[str], tmp_path: Path) -> list[str]:
 def test_one_table_of_groups_weeks_and_counts(cities: list[str], tmp_path: Path) -> None:
     """One command gives the top k of each group in each period with numbers of users, as a table with their intervals."""
     told(*cities, "--with-counts", "--items-per-period", "1", "--output", str(tmp_path / "table.csv"))
+    shown = told("show", *cities[2:10], "--output", str(tmp_path / "page.html"))
+    assert "at least" in shown
+    assert "<polygon" in (tmp_path / "page.html").read_text()
     rows = pd.read_csv(tmp_path / "table.csv")
     assert list(rows.columns) == ["period", "city", "rank", "item", "users", "low", "high"]
     found = rows[rows["rank"] == 1].pivot_table(index="period", columns="city", values="users")
