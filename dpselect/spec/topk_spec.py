@@ -85,7 +85,7 @@ class HorizonFields(Spec):
     )
     horizon: SkipValidation[str | PathLike[str] | None] = option(
         "With every=: the budget is that of all periods together, and bounds each user over all of them. STATE is a private file "
-        "of what was counted and drawn so far; 'continual' has more options. output= is one file, .json, .csv, .parquet or .html.",
+        "of what was counted and drawn so far; 'continual' has more options. output= is one file, a table, .html or .json.",
         "Time",
         metavar="STATE",
     )
