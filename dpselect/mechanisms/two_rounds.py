@@ -269,7 +269,8 @@ class TwoRoundHistogram(Mechanism):
 
     def released(self, scores: Scores, positions: list[int], means: Floats) -> Selection:
         """The selection of an unknown domain, of items that passed the mask and their noisy means."""
-        shown = {place: mean for place, mean in zip(positions, means.tolist(), strict=True) if mean > self.threshold}
+        threshold = self.threshold  # is searched for
+        shown = {place: mean for place, mean in zip(positions, means.tolist(), strict=True) if mean > threshold}
         best = sorted(in_own_order(scores, shown), key=lambda place: -shown[place])[: self.k]
         values = shown if self.values else None
         return release(scores, best, ordered=True, requested=self.k, reason=_REASON, values=values)
