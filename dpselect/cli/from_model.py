@@ -58,13 +58,11 @@ def asked(spec: type[Spec], config: Path | None, stated: Mapping[str, Any]) -> A
         from dpselect.spec import toml_file  # knows every mechanism and every spec
 
         file = toml_file.read(config).values(spec, given)
-    return spec.over(*({name: parsed(spec, name, value) for name, value in part.items()} for part in (file, given)))
-
-
-def parsed(spec: type[Spec], name: str, value: Any) -> Any:
-    """What the text of a command or a file stands for."""
-    parse = spec.said(name, "parse")
-    return value if parse is None else parse(value)
+    parts = []
+    for part in (file, given):
+        parse = {name: spec.said(name, "parse") for name in part}
+        parts.append({name: value if parse[name] is None else parse[name](value) for name, value in part.items()})
+    return spec.over(*parts)
 
 
 def flags(spec: type[Spec], name: str) -> list[str]:

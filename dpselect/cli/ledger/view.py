@@ -7,7 +7,6 @@ from dataclasses import replace
 from textwrap import shorten
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -19,6 +18,7 @@ from accounting.page.spent import budget_in_words, failure_up, main_up, percent_
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.price import unit_in_words
 from accounting.remaining import Remaining, stated
+from dpselect.cli import text
 from dpselect.errors import printable
 
 FULLEST = 5  # accounts of a quota that are listed
@@ -159,12 +159,10 @@ def _left(left: Remaining) -> dict[str, Any]:
 
 def _standing(ledger: Ledger, name: str) -> Table:
     dataset, totals = ledger.dataset(name), _totals(ledger, name)
-    table = Table(box=SIMPLE_HEAD, title=Text(printable(name), style="bold"), title_justify="left", caption_justify="left")
-    table.caption, table.pad_edge = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}"), False
-    for head in ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left"):
-        table.add_column(head, justify="left" if head == "Period" else "right")
-    for total in totals:
-        table.add_row(*_cells(total))
+    heads = ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left")
+    table = text.rows(heads, map(_cells, totals), left=heads[:1])
+    table.title, table.title_justify, table.caption_justify = Text(printable(name), style="bold"), "left", "left"
+    table.caption = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}")
     return table
 
 

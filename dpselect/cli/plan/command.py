@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
@@ -194,27 +193,23 @@ def _show(plan: Plan, planned: PlannedMechanism, charts: Sequence[Chart], consol
     console.print(text.facts(recommendation_in_words(plan, planned)))
     if everything:
         console.print()
-        console.print(text.heading("What was asked"))
-        console.print(text.facts(question_in_words(plan)))
+        console.print(text.section("What was asked", question_in_words(plan)))
         console.print()
         console.print(text.heading("Mechanisms that spend the budget, best first"))
         console.print(_ranking(plan, wide=console.width >= _WIDE))
         console.print(Text(_note(plan), style="dim"))
         console.print()
-        console.print(text.heading("Not planned"))
-        console.print(text.facts((other.name, printable(other.reason)) for other in plan.unsuited))
+        console.print(text.section("Not planned", [(other.name, printable(other.reason)) for other in plan.unsuited]))
     for chart in charts:
         console.print()
         console.print(text.heading(chart.title))
-        table = _table()
-        table.add_column(chart.x_label, justify="right")
-        for line in chart.lines:
-            table.add_column(line.name, justify="right")
         shown = share if chart.share else amount
-        for x in chart.abscissas:
-            values = [next((shown(point.y) for point in line.points if point.x == x), "-") for line in chart.lines]
-            table.add_row(f"{x:g}" + (" *" if x == chart.planned else ""), *values)
-        console.print(table)
+        cells = [
+            [f"{x:g}" + (" *" if x == chart.planned else "")]
+            + [next((shown(point.y) for point in line.points if point.x == x), "-") for line in chart.lines]
+            for x in chart.abscissas
+        ]
+        console.print(text.rows([chart.x_label, *(line.name for line in chart.lines)], cells))
         limit = "" if chart.limit is None else f"; the budget is {chart.limit:g}"
         console.print(Text(f"{chart.y_label}; * is the plan{limit}", style="dim"))
 
@@ -244,11 +239,7 @@ def _show_next_step(plan: Plan, planned: PlannedMechanism, spec: PlanSpec, targe
 
 
 def _ranking(plan: Plan, *, wide: bool) -> Table:
-    table = _table()
-    table.add_column("", justify="right", no_wrap=True, min_width=2)
-    table.add_column("mechanism", no_wrap=True)
-    for name in _columns(plan, wide=wide):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows, columns = [], _columns(plan, wide=wide)
     for place, planned in enumerate(plan.ranked, start=1):
         quality, recall = planned.quality, planned.quality.recall
         lost, released = amount(quality.score_loss.value), amount(quality.released.value)
@@ -264,8 +255,8 @@ def _ranking(plan: Plan, *, wide: bool) -> Table:
             "released": released,
             "noise": noise_in_words(planned.mechanisms[0]),
         }
-        table.add_row(str(place), planned.name, *(cells[name] for name in _columns(plan, wide=wide)))
-    return table
+        rows.append([str(place), planned.name, *(cells[name] for name in columns)])
+    return text.rows(["", "mechanism", *columns], rows, left=["mechanism"])
 
 
 def _columns(plan: Plan, *, wide: bool) -> list[str]:
@@ -273,10 +264,6 @@ def _columns(plan: Plan, *, wide: bool) -> list[str]:
     if wide:
         return ["recall", "interval", "worst", "fresh", "all right", *order, "lost users", "released", "noise", "clip"]
     return ["recall", "interval", "worst", *(order or ["all right"])]
-
-
-def _table() -> Table:
-    return Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
 
 
 def _note(plan: Plan) -> str:
@@ -364,7 +351,7 @@ def _show_quick(found: QuickPlan, relation: Relation, *, json: bool) -> None:
     ]
     alike = "learns what is not declared first" if assumed else "chooses so for such users"
     last = f"dpselect topk {alike}. A plan with --shape simulates, and is closer."
-    out.emit(Group(text.heading("Quick plan: the default's choice, without simulations"), text.facts(rows), Text(), Text(last)))
+    out.emit(text.page(text.section("Quick plan: the default's choice, without simulations", rows), Text(last)))
 
 
 # -- plan --periods ----------------------------------------------------------------------------------------------------------
