@@ -32,7 +32,7 @@ SMALL = {
     "start": "--runs 1",
 }
 # These have one size, or need data that lie beside the repository.
-ONE_SIZE = {"groups", "tightness"}
+ONE_SIZE = {"cells", "groups", "tightness"}
 
 
 def test_every_quoted_benchmark_is_there() -> None:
