@@ -253,21 +253,31 @@ class Answer:
         assert self.choice.profile is not None, "it was chosen by them"
         return Learnt(self.choice.profile, self.learnt.learning).claim(learns_about(self.question, self.learnt.learning))
 
+    @property
+    def names(self) -> dict[str, str]:
+        """What columns of a selection are called in tables of the answer: the group as in the log, a value by what it is of."""
+        number = "users" if self.values is None or self.unit == "users" else "score"
+        return table_names(self.question.reading.group, "value" if self.question.reading.value is not None else number)
+
     def columns(self) -> dict[str, tuple[Any, ...]]:
-        """What was released as columns: see `Selection.columns`, with intervals around noisy values."""
-        return self.selection.columns(**self._ends())
+        """What was released as columns: see `Selection.columns`, with intervals around noisy values.
+
+        A value is called users, or score where a clip has cut it and it counts nothing; a group as its column in the log.
+        """
+        return {self.names.get(name, name): held for name, held in self.selection.columns(**self._ends()).items()}
 
     def to_arrow(self) -> Any:
-        """A pyarrow Table of one row per item: see `Selection.to_arrow`, with intervals around noisy values."""
-        return self.selection.to_arrow(**self._ends())
+        """A pyarrow Table of `columns`, one row per item."""
+        found = self.selection.to_arrow(**self._ends())
+        return found.rename_columns([self.names.get(name, name) for name in found.column_names])
 
     def to_pandas(self) -> Any:
         """The same as a pandas DataFrame."""
-        return self.selection.to_pandas(**self._ends())
+        return self.selection.to_pandas(**self._ends()).rename(columns=self.names)
 
     def to_polars(self) -> Any:
         """The same as a Polars DataFrame."""
-        return self.selection.to_polars(**self._ends())
+        return self.selection.to_polars(**self._ends()).rename(self.names, strict=False)
 
     def lines(self) -> list[str]:
         """What is promised and what it cost, in words, and what to beware of."""
@@ -287,9 +297,10 @@ class Answer:
 
     def _repr_html_(self) -> str:
         held = self.columns()
-        hidden = () if self.unit else ("value", "low", "high")
+        number = self.names["value"]
+        hidden = () if self.unit else (number, "low", "high")
         columns = {name: cells for name, cells in held.items() if name not in hidden and any(cell is not None for cell in cells)}
-        head = "".join(f"<th>{escape(f'{name} ({self.unit})' if name == 'value' else name)}</th>" for name in columns)
+        head = "".join(f"<th>{escape(f'{name} ({self.unit})' if name == number != self.unit else name)}</th>" for name in columns)
         cells = ("".join(f"<td>{escape(printable(cell))}</td>" for cell in row) for row in zip(*columns.values(), strict=True))
         rows = "".join(f"<tr>{row}</tr>" for row in cells)
         below = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
@@ -305,6 +316,12 @@ class Answer:
     def _ends(self) -> dict[str, Any]:
         around = None if self.values is None else self.interval
         return {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
+
+
+def table_names(group: object, number: str) -> dict[str, str]:
+    """What columns of a selection are called in tables of an answer, by the log's column of groups and what its values are."""
+    taken = group is None or str(group) in ("period", "rank", "item", number, "low", "high")
+    return {"group": "group" if taken else str(group), "value": number}
 
 
 def cautions(question: Question) -> list[str]:

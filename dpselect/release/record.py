@@ -25,7 +25,7 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
-from dpselect.release.answer import Answer, PaidCharge, promise
+from dpselect.release.answer import Answer, PaidCharge, promise, table_names
 from dpselect.release.question import Question, learns_about, opened
 from dpselect.selection import Selection
 from dpselect.spec import LedgerFields
@@ -232,19 +232,26 @@ def restored(content: str, question: Question) -> Answer:
 _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
 
 
-def _as_csv(selection: Selection, ends: dict[str, Any], *, defused: bool) -> bytes:
+def _as_csv(selection: Selection, ends: dict[str, Any], names: Mapping[str, str], *, defused: bool) -> bytes:
     held, text = selection.columns(**ends), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(held)
+    writer.writerow(names.get(name, name) for name in held)
     for row in zip(*held.values(), strict=True):
         # Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to.
         writer.writerow([_FORMULA.sub(r"\1'", cell) if defused and isinstance(cell, str) else cell for cell in row])
     return text.getvalue().encode()
 
 
-def _as_parquet(selection: Selection, ends: dict[str, Any], *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
-    written = io.BytesIO()
-    import_module("pyarrow.parquet").write_table(selection.to_arrow(**ends), written)
+def _as_parquet(
+    selection: Selection,
+    ends: dict[str, Any],
+    names: Mapping[str, str],
+    *,
+    defused: bool,  # noqa: ARG001 - no text to a spreadsheet
+) -> bytes:
+    written, found = io.BytesIO(), selection.to_arrow(**ends)
+    named = found.rename_columns([names.get(name, name) for name in found.column_names])
+    import_module("pyarrow.parquet").write_table(named, written)
     return written.getvalue()
 
 
@@ -342,13 +349,15 @@ class AnswerFile:
         if self.output is None or self.output == self.record or self.output.exists():
             return
         held = json.loads(content)
-        self._table(Selection.from_json(json.dumps(held["selection"])), held["intervals"])
+        number = "value" if "sums" in held else "users" if held.get("unit", "users") == "users" else "score"
+        names = table_names(held["question"]["reading"].get("group"), number)
+        self._table(Selection.from_json(json.dumps(held["selection"])), held["intervals"], names)
 
-    def _table(self, selection: Selection, around: Mapping[str, Any] | None) -> None:
+    def _table(self, selection: Selection, around: Mapping[str, Any] | None, names: Mapping[str, str]) -> None:
         assert self.output is not None
         ends = {} if around is None else {"margin": around["half_width"], "at_least": around["at_least"]}
         with new_file(self.output, "--output", mode=PRIVATE) as file:
-            file.write(TABLES[self.output.suffix.lower()](selection, ends, defused=self.defused))
+            file.write(TABLES[self.output.suffix.lower()](selection, ends, names, defused=self.defused))
 
     def keep(self, answer: Any) -> str | None:
         """Write the file, before the ledger is told that the answer was released; its hash is told as well.
@@ -360,7 +369,7 @@ class AnswerFile:
         try:
             written = write_private(self.record, self.texts[self.record.suffix.lower()](answer))
             if self.record != self.output:
-                self._table(answer.selection, None if answer.interval is None else asdict(answer.interval))
+                self._table(answer.selection, None if answer.interval is None else asdict(answer.interval), answer.names)
         except OutputError as error:
             self.failure = error
             return None

@@ -66,7 +66,10 @@ class _OfPeriods(ABC):
             arrow = import_module("pyarrow")
         except ImportError:
             raise missing_extra("Parquet is written by pyarrow, and tables are made by it", "arrow") from None
-        return arrow.Table.from_pylist([{**row, "item": str(row["item"])} for row in self.rows])
+        rows = [{**row, "item": str(row["item"])} for row in self.rows]
+        kinds = {"rank": arrow.int64()} | dict.fromkeys(("users", "score", "value", "low", "high"), arrow.float64())
+        names = list(rows[0]) if rows else ["period", "rank", "item"]
+        return arrow.table({name: arrow.array([row[name] for row in rows], kinds.get(name)) for name in names})
 
     def to_pandas(self) -> Any:
         """The same as a pandas DataFrame."""
@@ -150,7 +153,7 @@ class Series(_OfPeriods):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One for each item: its period, the group where there are groups, rank, item, value, low and high."""
+        """One for each item: its period, and the columns of its answer's table: see `Answer.columns`."""
         found = []
         for name, answer in self.answers.items():
             held = answer.columns()
@@ -160,8 +163,8 @@ class Series(_OfPeriods):
     @property
     def values(self) -> tuple[float, ...] | None:
         """The noisy scores of the items; None where none is released."""
-        found = [row["value"] for row in self.rows]
-        return None if None in found else tuple(found)
+        found = [answer.values for answer in self.answers.values()]
+        return None if None in found else tuple(value for values in found for value in values or ())
 
     def lines(self) -> list[str]:
         """How the periods stand and what they cost, in words."""

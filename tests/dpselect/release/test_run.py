@@ -216,6 +216,10 @@ def test_a_series_learns_once(place: Path) -> None:
     assert [answer.learnt for answer in answers[1:]] == [None, None]
     assert {row["period"] for row in both.rows} == {"2024-05-01", "2024-05-02", "2024-05-03"}
     assert len(both.items) == len(both.to_pandas()) == len(both.rows)
+    table = both.to_polars()
+    assert table.columns == ["period", "rank", "item", "users", "low", "high"]
+    assert table["period"].to_list() == [row["period"] for row in both.rows]
+    assert [str(kind) for kind in table.dtypes] == ["String", "Int64", "String", "Float64", "Float64", "Float64"]
     with acc.Ledger.open(url) as ledger:
         kinds = [json.loads(entry.mechanism)["kind"] for entry in ledger.entries("days") if entry.action == "charge"]
     assert kinds[0] == "learn_then_select"

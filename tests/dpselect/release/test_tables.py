@@ -42,8 +42,8 @@ def test_groups_without_a_bound_are_one_table() -> None:
     assert answer.mechanism.curve == answer.mechanism.mechanism.curve
     assert acc.Budget(epsilon=2.0, delta=1e-6).covers(acc.Budget(epsilon=2.0, delta=1e-6).cost(answer.mechanism.curve))
     text = answer.to_pandas()
-    assert text.columns[0] == "group"
-    assert text["group"].dtype.kind == "i"
+    assert text.columns.tolist() == ["g", "rank", "item", "score", "low", "high"]
+    assert text["g"].dtype.kind == "i"
 
 
 @pytest.mark.fast(1)

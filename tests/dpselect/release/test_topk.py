@@ -46,7 +46,8 @@ def test_an_answer_has_items_values_and_a_guarantee() -> None:
     assert list(counted.to_pandas()["item"]) == ["a", "b"]
     assert isinstance(table := counted.to_polars(), pl.DataFrame)
     assert list(table["item"]) == ["a", "b"]
-    assert counted.to_arrow().num_rows == 2
+    assert table.columns == counted.to_arrow().column_names == ["rank", "item", "users", "low", "high"]
+    assert list(counted.columns()) == table.columns
 
 
 def test_what_is_left_is_counted_in_the_part_that_runs_out_first(tmp_path: Path) -> None:

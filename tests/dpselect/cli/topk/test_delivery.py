@@ -274,7 +274,7 @@ def test_a_table_is_written_once_and_healed(words: list[str], tmp_path: Path, su
     assert [path.stat().st_mode & 0o777 for path in (target, beside)] == [0o600, 0o600]
     (chosen,) = json.loads(done.stdout)["selection"]["labels"]
     table = pl.read_csv(target) if suffix == "csv" else pl.read_parquet(target)
-    assert table.columns == ["rank", "item", "value", "low", "high"]
+    assert table.columns == ["rank", "item", "users", "low", "high"]
     assert table.rows() == [(1, chosen, None, None, None)]
     content = target.read_bytes()
     for gone in (False, True):
@@ -301,7 +301,7 @@ def test_text_that_a_spreadsheet_would_calculate_with_is_defused_where_that_is_a
             rows = list(csv.DictReader(stream))
         assert sorted(row["item"] for row in rows) == sorted(shown)
         kept = json.loads(Path(f"{target}.json").read_text())
-        assert all(float(row["low"]) < float(row["value"]) for row in rows)
+        assert all(float(row["low"]) < float(row["users"]) for row in rows)
         assert {row["high"] == "" for row in rows} == {kept["intervals"]["at_least"]}  # where users count in part
         assert sorted(kept["selection"]["labels"]) == sorted(bad)
     refused = CliRunner().invoke(app, [*asked.split(), "--output", f"{tmp_path}/top.json", "--spreadsheet-safe"])

@@ -85,7 +85,7 @@ def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, ru
     asked = (*CERTAIN, "--ledger", url, "--dataset", "visits", "--key", "one", "--output", table)
     assert per_town(*asked).exit_code == 0
     rows = list(csv.DictReader(table.read_text().splitlines()))
-    assert [(row["group"], row["rank"], row["item"]) for row in rows if row["group"] == "Bern"] == [
+    assert [(row["town"], row["rank"], row["item"]) for row in rows if row["town"] == "Bern"] == [
         ("Bern", "1", "rare"),
         ("Bern", "2", "hit"),
     ]
