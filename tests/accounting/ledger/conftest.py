@@ -56,7 +56,7 @@ def sqlite_url(folder: Path) -> str:
 
 @pytest.fixture
 def postgres_url(postgres: str) -> str:
-    """The URL of an empty PostgreSQL database, where a ledger or a mirror makes its tables."""
+    """The URL of an empty PostgreSQL database, where a ledger makes its tables."""
     return _database(postgres, f"empty{next(_NUMBERS)}")
 
 
