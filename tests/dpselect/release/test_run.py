@@ -191,6 +191,7 @@ def test_a_dry_run_does_not_tell_whether_somebody_is_in_a_window(place: Path, le
     assert dps.topk("log.csv", **asked, since="2031-01-01", until="2031-01-02").items == ()
 
 
+@pytest.mark.slow
 def test_a_dry_run_of_a_budget_that_does_not_pay_is_refused(place: Path) -> None:
     """As a run is, before a log is read."""
     url = made("poor")
@@ -253,6 +254,7 @@ def test_a_used_key_is_refused_before_the_log_is_read(place: Path) -> None:
         dps.topk("missing.csv", **asked)
 
 
+@pytest.mark.slow
 def test_a_plan_lists_what_it_may_choose(place: Path) -> None:
     """All mechanisms whose curves are charged for, where users are learnt first."""
     dry = dps.topk("log.csv", **{**BASE, "salt": None}, dry_run=True)

@@ -58,6 +58,7 @@ def test_public_lists_name_what_is_released(public: dict[str, Any]) -> None:
     assert (7 in found) == ("domain" in public)
 
 
+@pytest.mark.slow
 def test_an_answer_of_a_table_is_kept_and_shown_again(tmp_path: Path) -> None:
     """Under a key, from the file: nothing is drawn, and what was bounded over all groups is on record as that."""
     ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
