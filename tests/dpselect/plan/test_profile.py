@@ -162,3 +162,18 @@ def test_a_public_log_is_read_as_any_log_is(tmp_path: Path) -> None:
     asked: dict[str, Any] = {"user": "who", "public": True, "delimiter": ";", "null": "NULL", "normalize": "casefold"}
     assert Profile.of_log(log, item="what", **asked).dense().tolist() == [2.0]
     assert Profile.of_log(log, item=("what", "where"), **asked).dense().tolist() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize(("candidates", "clip"), [(100, 1.0), (400, 2.0)])
+def test_users_who_have_one_candidate_have_others(candidates: int, clip: float) -> None:
+    """What clipping leaves within some items, where nobody knows who touches what: a user's others follow a geometric law."""
+    law = Profile.typical(4000).laws(10)[2]
+    assert law.loads is not None
+    chance = float(law.values @ np.diff(np.minimum(np.cumsum(law.multiplicities), candidates), prepend=0))
+    chance /= float(law.values @ law.multiplicities)
+    rng = np.random.default_rng(2)
+    touching = rng.choice(law.loads.sizes, 200_000, p=law.loads.sizes * law.loads.users / law.loads.mean)
+    inside = rng.geometric(1 / (1 + (touching - 1) * chance))
+    left, spread = law.loads.left_within(law.values, law.multiplicities, candidates, 5, clip, "l2")
+    assert left / law.values[:5] == pytest.approx(float(np.minimum(1.0, clip / np.sqrt(inside)).mean()), rel=0.02)
+    assert (spread > 0).all()

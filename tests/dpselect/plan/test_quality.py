@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -118,6 +119,20 @@ def test_the_quick_formula_is_near_the_mechanisms_own_draws(mechanism: dps.Mecha
     assert screen is not None
     found = judged(mechanism, WIDE, runs=400, seed=3).mean("recall")
     assert screen(mechanism, WIDE) == pytest.approx(found, abs=off)
+
+
+@pytest.mark.parametrize("delta", [None, 1e-6])
+@pytest.mark.parametrize("settings", [{}, {"taper": 2.5}, {"norm": 4.0, "mask": 3.0, "combine": 0.0}])
+def test_two_rounds_are_forecast_as_they_are_drawn(settings: dict[str, Any], delta: float | None) -> None:
+    """The quick formula follows what users spend on items that passed, be it less on those far ahead, for items of any domain."""
+    covers = dps.Sensitivity.of_clipped(1.0, items_per_user=None if delta is None else 300)
+    mechanism = dps.TwoRoundHistogram(k=10, scale=2.5, delta=delta, sensitivity=covers, **settings)
+    levels = Profile.typical(1000).laws(10)[1].levels(10, Bounding(300, 1.0), known=delta is None)
+    screen = family_of(mechanism).screen
+    assert screen is not None
+    found = judged(mechanism, levels, runs=150, seed=3).mean("recall")
+    assert 0.2 < found < 0.98
+    assert screen(mechanism, levels) == pytest.approx(found, abs=0.03)
 
 
 @pytest.mark.parametrize("mechanism", ONE, ids=repr)
