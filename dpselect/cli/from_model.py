@@ -83,10 +83,11 @@ def _hints(spec: type[Spec]) -> dict[str, Any]:
 
 @cache
 def _options(spec: type[Spec]) -> dict[str, spelling.Option]:
-    hints = _hints(spec)
-    return {
-        name: spelling.Option(flags(spec, name)[0].partition("/")[0], typed(hints[name]) is bool) for name in spec.model_fields
-    }
+    hints, found = _hints(spec), dict[str, spelling.Option]()
+    for name in spec.model_fields:
+        on, _, off = flags(spec, name)[0].partition("/")
+        found[name] = spelling.Option(on, typed(hints[name]) is bool, off)
+    return found
 
 
 def _in_sections(spec: type[Spec]) -> list[str]:

@@ -147,7 +147,7 @@ def _in_options(message: str, group: Any, name: str | None) -> str:
     """A message about a question, which names `max_items_per_user=`, in the options of the command that was called."""
     command = group.commands[name] if name is not None and name in group.commands else None
     named = [option for option in getattr(command, "params", ()) if option.opts[0].startswith("--")]
-    found = {one.name: Option(one.opts[0], getattr(one, "is_flag", False)) for one in named}
+    found = {one.name: Option(one.opts[0], getattr(one, "is_flag", False), *one.secondary_opts[:1]) for one in named}
     return spelled(message, found | {one.typed[2:].replace("-", "_"): one for one in found.values()})
 
 

@@ -8,14 +8,15 @@ from typing import NamedTuple
 
 
 class Option(NamedTuple):
-    """An option as it is typed, and whether it takes no value."""
+    """An option as it is typed, whether it takes no value, and what turns it off, where something does."""
 
     typed: str
     is_flag: bool = False
+    off: str = ""
 
 
 # `name=`, perhaps with a value; not inside a call, which is Python.
-_FIELD = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|[^\s,.;:)]?)")
+_FIELD = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)")
 
 
 def spelled(text: str, options: Mapping[str, Option]) -> str:
@@ -25,6 +26,8 @@ def spelled(text: str, options: Mapping[str, Option]) -> str:
         name, value = found[1], found[2]
         if name not in options:
             return found[0]
+        if value == "False" and options[name].off:
+            return options[name].off
         stated = "" if not value or (options[name].is_flag and value == "True") else f"={value}"
         return options[name].typed + stated
 

@@ -200,7 +200,7 @@ class ReportSpec(SignedFields, StoreFields):
     @model_validator(mode="after")
     def _checks_what_it_is_given(self) -> Self:
         if not self.check and (self.heads or self.trust):
-            raise ValueError("check=False checks nothing: leave out heads= and trust=, or that")
+            raise ValueError("check=False checks nothing: leave out heads= and trust=, or check=False")
         return self
 
 

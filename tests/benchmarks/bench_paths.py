@@ -26,7 +26,7 @@ from dpselect.plan.ask_plan import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 GOALS = {
-    "dpselect topk log.csv": (50, 300),
+    "dpselect topk log.csv": (42, 400),
     "planning.plan": (30, None),
     "session.select": (28, None),
     "ledger.charge": (18, None),

@@ -30,7 +30,7 @@ from dpselect.spec import (
     keywords,
     option,
 )
-from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, QuotaSpec
+from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, QuotaSpec, ReportSpec
 from dpselect.spec.toml_file import table
 
 SPECS: list[Any] = [
@@ -331,3 +331,8 @@ def test_a_spec_reads_a_log_as_the_library_does() -> None:
         },
     ).reading()
     assert (reading.delimiter, reading.time, reading.cells) == (";", "t", False)
+
+
+def test_what_is_off_is_spelled_by_the_option_that_turns_it_off() -> None:
+    """A refusal that names check=False says --no-verify at the command."""
+    assert from_model.spelled("check=False checks nothing", ReportSpec) == "--no-verify checks nothing"
