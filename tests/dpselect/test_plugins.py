@@ -95,8 +95,8 @@ KNOWN_EVERYWHERE = """
 import json, sys, warnings
 import accounting as acc, dpselect as dps
 from typer.testing import CliRunner
-from dpselect.cli import app, config
-from dpselect.spec.toml_file import json_schema
+from dpselect.cli import app
+from dpselect.spec.toml_file import Config, json_schema
 from dpselect.plan.fit import fitted
 from dpselect.plan.request import TopKRequest
 
@@ -152,7 +152,7 @@ except dps.errors.InvalidRequest as error:
 else:
     raise AssertionError("planned without a bound on the items of a user")
 for mechanism in (tiny, counts):
-    table = config.Config.model_validate({"release": {"mechanism": json.loads(mechanism.to_json())}})
+    table = Config.model_validate({"release": {"mechanism": json.loads(mechanism.to_json())}})
     assert table.release.mechanism == mechanism
 kinds = {one["properties"]["kind"]["const"] for one in json_schema()["properties"]["release"]["properties"]["mechanism"]["oneOf"]}
 assert {"tiny_max", "stable_counts", "oneshot_top_k"} <= kinds and "large_gap" not in kinds
