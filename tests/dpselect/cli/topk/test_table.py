@@ -87,6 +87,14 @@ def test_one_command_gives_groups_time_and_counts_of_some_rows(tmp_path: Path) -
     assert held >= 0.6
     assert {row["high"] for row in told["table"]} == {None}
     assert told["horizon"]["periods_left"] == 0
+    published = Path(__file__).resolve().parents[4] / "docs" / "_static"
+    if not published.exists():
+        return
+    schemas = [json.loads((published / f"{name}.schema.json").read_text()) for name in ("series", "table")]
+    schemas[0]["properties"]["table"] = schemas[1]
+    checker = pytest.importorskip("jsonschema").Draft202012Validator(schemas[0])
+    assert list(checker.iter_errors(told)) == []
+    assert list(checker.iter_errors({**told, "table": [{"period": 1, "rank": 0, "item": "a"}]}))
 
 
 @pytest.mark.slow
