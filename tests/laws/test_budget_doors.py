@@ -150,8 +150,7 @@ def paid_by(
     return dps.Session(ledger, name)
 
 
-# The best of many is priced by a search that takes seconds.
-@pytest.mark.parametrize("door", [pytest.param(name, marks=[pytest.mark.slow] * (name == "Session.best_of")) for name in CHARGED])
+@pytest.mark.parametrize("door", CHARGED)
 def test_a_door_takes_its_price_and_a_thousandth_less_does_not_pay(door: str, tmp_path: Path) -> None:
     """Of divergence and of failure: the ledger has the price to the unit, a second passage is refused, and so is either part a
     thousandth too small, before anything is charged."""
