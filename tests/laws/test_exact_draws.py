@@ -259,7 +259,7 @@ def joint_reference(levels: AllowedRanks, values: np.ndarray, k: int, rate: floa
     return counts if cell(next(words)) < exact(ratio) else None
 
 
-@pytest.mark.parametrize("cases", [60, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [200, pytest.param(400, marks=pytest.mark.slow)])
 def test_joint_levels_are_decided_by_all_bits(cases: int, monkeypatch: Patch) -> None:
     """For the same bits what is allowed at a random level, by floats and without, is that of an all-Arb reference."""
     rng = np.random.default_rng(8)
