@@ -275,6 +275,8 @@ def _check(seed: int, folder: Path) -> None:
     for name in ["csv", *kinds]:
         if name == "tsv" and any("\n" in text for row in more for text in row if text is not None):
             continue
+        if name == "types" and option == "listed" and all(_WHOLE.fullmatch(row[1] or "0") for row in rows):
+            continue  # of files whose type is integers a list with text is refused, by that type
         said = {**look, **_SAID.get(name, {})}
         without, with_ = (_read(getattr(sources, name)(each), said) for each in (rows, more))
         more = random_.sample(more, len(more))
