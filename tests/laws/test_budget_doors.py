@@ -108,6 +108,9 @@ CHARGED: dict[str, Charged] = {
         lambda session, _: session.select_many(STABLE, np.array([[9.0, 5, 2, 1]] * 3)), [3 * STABLE.curve]
     ),
     "Session.publish": Charged(lambda session, _: session.publish(STABLE, lambda: "drawn"), [STABLE.curve]),
+    "Session.resume": Charged(
+        lambda session, path: session.resume(STABLE, lambda _: ("drawn", "claim"), key=path.name), [STABLE.curve]
+    ),
     "Session.best_of": Charged(lambda session, _: session.best_of(RUNS, lambda: (1.0, "run")), [RUNS.curve]),
     "Session.schedule": Charged(_schedule, [2 * STABLE.curve + QUANTILES.curve]),
     "Session.continual": Charged(
@@ -311,7 +314,8 @@ _NO_DOOR = {
     *("plan.Plan", "plan.TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "plan.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
-    *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.totals", "continual.Horizon"),
+    *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.terms", "Session.totals", "continual.Horizon"),
+    "plan.Grouping.every",  # asked by default_choice
     *(f"continual.Horizon.{name}" for name in ("key", "close", "rehearse", "released", "window", "periods_left", "left")),
     *(f"continual.{name}" for name in ("start", "close", "show", "recharge", "run")),  # what their commands do, above
     "pate.label",

@@ -158,7 +158,7 @@ def test_what_a_release_used_holds_its_values() -> None:
         ({"mechanism": dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, value_scale=1.0)}, "values of its own"),
         ({"mechanism": dps.LargeGap(epsilon=1.0, kbar=3)}, "selects no items by their scores"),
         ({"mechanism": dps.AboveThreshold(threshold=5.0, scale=1.0)}, "selects no items by their scores"),
-        ({"noise": "gumbel"}, "gaussian or laplace"),
+        ({"noise": "gumbel"}, "laplace or gaussian"),
         ({"scale": 0.0}, "scale"),
         ({"scale": 1e-320}, "beyond the floats"),
     ],

@@ -203,7 +203,7 @@ def test_show_fits_a_terminal_of_80_columns(shell: Shell, monkeypatch: pytest.Mo
     assert any(
         line.split() == ["2024-01", "0.0272", "0.5063", "5.1", "%", "1e-8/5e-7", "0.679", "0.5063", "0.2086"] for line in lines
     )
-    assert any("ε so far   ε left   μ left" in line for line in lines)
+    assert any("ε so far  ε left  μ left" in line for line in lines)
     period = shown(shell, "--dataset", "months")["periods"][0]
     assert period["figures"] == left.as_data()
     assert (period["remaining"]["epsilon"], period["remaining"]["mu"]) == (left.epsilon_left, left.mu_left)
