@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import math
 import pickle
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import dpselect as dps
 from accounting.curves import composed
 from accounting.curves.base import CURVES as CURVES_BY_KIND
 from accounting.curves.closed_form import OneEpsilon
+from accounting.frozen import Frozen
 from accounting.price import itemised
 
 MODELS = list({type(model): model for model in [*CURVES, *(case.mechanism for case in CASES)]}.values())  # one of each kind
@@ -42,6 +44,19 @@ def test_no_way_around_validation(forge: Callable[[Any], object], wrong: object)
     """A copy with another value, or a model built without looking, is validated as any other."""
     with pytest.raises(acc.AccountingError):
         forge(wrong)
+
+
+def test_a_model_shows_its_fields_before_its_first_use() -> None:
+    """Help and editors see the fields of a model that nobody used yet, also below a base that was looked at first."""
+
+    class Base(Frozen):
+        share: float
+
+    class Member(Base):
+        count: int
+
+    assert [list(inspect.signature(one).parameters) for one in (Base, Member, Base)] == [["share"], ["share", "count"], ["share"]]
+    assert Member(share=0.5, count=2).share == 0.5
 
 
 def test_a_copy_drops_what_was_computed() -> None:
