@@ -115,6 +115,7 @@ def periods(whole: Window, every: Every, *, partial: bool = False) -> Iterator[t
             raise EventLogError(
                 f"{field}={moment.isoformat()!r} is not where a {every} starts in {whole.zone.key}: the nearest are "
                 f"{before:%Y-%m-%d} and {_following(before, every):%Y-%m-%d}"
+                + ("; partial_last= ends the last one early" if field == "until" else "")
             )
     for _ in range(_MOST_PERIODS):
         following = min(_following(at, every), end)

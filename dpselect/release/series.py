@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, time
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -292,7 +292,7 @@ def _standing(question: Question, place: AnswerFile) -> Iterator[tuple[list[_Per
     if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
         raise InvalidRequest(f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each period")
     assert question.reading.window is not None, "there is a column of times"
-    named = list(periods(question.reading.window, every))
+    named = list(periods(question.reading.window, every, partial=spec.partial_last))
     with opened(spec) as ledger:
         dataset = ledger.dataset(str(spec.dataset))
         if dataset.window != every:
@@ -303,7 +303,7 @@ def _standing(question: Question, place: AnswerFile) -> Iterator[tuple[list[_Per
             )
         todo = []
         for name, start, end in named:
-            alone = question.reading.model_copy(update={"since": f"{start:%Y-%m-%d}", "until": f"{end:%Y-%m-%d}"})
+            alone = question.reading.model_copy(update={"since": _written(start), "until": _written(end)})
             asked = spec.model_copy(update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger})
             own = replace(place, output=output.with_name(output.name.replace(PLACE, name)))
             todo.append(_Period(name, (start, end), replace(question, reading=alone, spec=asked), own))
@@ -314,6 +314,11 @@ def _standing(question: Question, place: AnswerFile) -> Iterator[tuple[list[_Per
                 before[period.name] = None if held is None else restored(held, period.question)
         shown = [answer.shown for answer in before.values() if answer is not None and answer.shown is not None]
         yield todo, before, _Plans(question, ledger, dataset, len(todo) - len(before), shown)
+
+
+def _written(moment: datetime) -> str:
+    """A day where the moment begins one, as all ends of periods do but the last one that is cut short."""
+    return f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
 
 
 @final
@@ -698,5 +703,5 @@ def _of_log(question: Question) -> HorizonOfLog:
         "window": spec.window,
         "relation": spec.relation,
     }
-    about: Any = {"unknown": question.domain is None, "with_counts": spec.with_counts}
+    about: Any = {"unknown": question.domain is None, "with_counts": spec.with_counts, "partial_last": spec.partial_last}
     return HorizonOfLog(question.reading, spec.every, question.budget, settings, **about)

@@ -94,9 +94,12 @@ class HorizonFields(Spec):
         "Time",
     )
     window: Count | None = option("Periods of a window, with count=window.", "Time")
+    partial_last: Flag = option("With every=: let the last period end at until=, before its own end.", "Time", False)
 
     @model_validator(mode="after")
     def _counts_over_a_horizon(self) -> Self:
+        if self.every is None and self.partial_last:
+            raise ValueError("partial_last= is about the periods of every=: state that too, or leave it out")
         if self.horizon is None and (self.count is not None or self.window is not None):
             raise ValueError("count= and window= say what the periods of a horizon= count: state that too, or leave them out")
         return self

@@ -109,7 +109,7 @@ def replay_horizon(data: object, *, progress: Progress = None, **asked: Any) -> 
     spec = HorizonReplaySpec(**asked)
     reading = spec.reading()
     assert reading.window is not None, "there is a column of times"
-    named = list(periods(reading.window, spec.every or "day"))
+    named = list(periods(reading.window, spec.every or "day", partial=True))  # as a horizon may have been run
     settings: Any = {"count": spec.count, "window": spec.window, "users": spec.users, "relation": spec.relation}
     mechanism = ContinualTopK(k=1, periods=len(named), scale=1.0, **settings)
     found, stated = _horizon_replayed(mechanism, data, reading, named, spec, progress), declared(mechanism)

@@ -92,6 +92,20 @@ def test_every_day_is_released_once(every: Every, tmp_path: Path) -> None:
     assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3, 4)}
 
 
+def test_the_last_day_may_be_cut_short(every: Every, tmp_path: Path) -> None:
+    """An end inside a day is refused unless --partial-last is stated; that day's key has then paid for what came before the end."""
+    refused = every(until="2024-05-03T14:00:00")
+    said = " ".join(refused.stderr.split())
+    assert "the nearest are 2024-05-03 and 2024-05-04; --partial-last ends the last one early" in said
+    assert not spent(tmp_path)
+    assert states(every("--partial-last", until="2024-05-03T14:00:00")) == ["released"] * 3
+    assert [winner(tmp_path, day) for day in (1, 2, 3)] == ["zoo", "pier", "zoo"]
+    whole = every()
+    assert whole.exit_code == 1
+    assert "another until was asked for then" in " ".join(whole.stderr.split())
+    assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3)}
+
+
 def test_gaussian_noise_on_a_public_domain_is_averaged(every: Every, tmp_path: Path) -> None:
     """Each day shows the noisy scores of all items at the price of one release, and orders them by means over the days, those
     that an earlier run released included."""
