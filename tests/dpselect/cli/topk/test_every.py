@@ -93,7 +93,7 @@ def test_every_day_is_released_once(every: Every, tmp_path: Path) -> None:
 
 
 def test_the_last_day_may_be_cut_short(every: Every, tmp_path: Path) -> None:
-    """An end inside a day is refused unless --partial-last is stated; that day's key has then paid for what came before the end."""
+    """An end inside a day is refused but with --partial-last; that day's key has then paid for what came before the end."""
     refused = every(until="2024-05-03T14:00:00")
     said = " ".join(refused.stderr.split())
     assert "the nearest are 2024-05-03 and 2024-05-04; --partial-last ends the last one early" in said
