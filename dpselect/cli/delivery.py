@@ -28,10 +28,11 @@ class Delivery:
     def of(cls, place: AnswerFile, ledger: object, as_text: Callable[[Any], RenderableType], *, json: bool) -> Self:
         """To a file, which is none of the ledger's, and to standard output."""
 
+        if place.defused and (place.output is None or place.output.suffix.lower() != ".csv"):
+            raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
+
         def check(place: AnswerFile) -> None:
             out.require_place(place.output, place.known)
-            if place.defused and (place.output is None or place.output.suffix.lower() != ".csv"):
-                raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
             beside = place.record if place.record != place.output else None
             url = ledger if isinstance(ledger, str) else None
             out.require_targets({"--output": place.output, "the answer beside --output": beside}, url)

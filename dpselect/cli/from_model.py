@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
 from typer import Option
 
+from accounting.address import masked
 from dpselect.cli import spelling
 from dpselect.cli.options import Debug
+from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.spec import Spec, typed
 
 _CONFIG = Option(help="TOML file, from plan --write for example; options override what it says.", rich_help_panel="Output")
@@ -40,7 +42,16 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
         given |= {one.name: argument for one, argument in zip(first, arguments, strict=False)}
         stated = {name: given.pop(name, None) for name in spec.model_fields}
         given |= {"config": config} if "config" in signature.parameters else {}
-        run(**given, spec=asked(spec, config, stated))
+        stated = _given(spec, stated)
+        file = _of_file(spec, config, stated)
+        try:
+            run(**given, spec=_asked(spec, file, stated))
+        except InvalidRequest as error:
+            theirs = file.keys() - stated.keys()
+            named = [name for name in spelling.fields_of(str(error)) if name in theirs and file[name] is not False]
+            if config is not None and named:
+                error.add_note(_stated_in(config, spec, named))
+            raise
 
     call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
     call.__annotations__ = {parameter.name: parameter.annotation for parameter in made}
@@ -49,20 +60,34 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
     return call
 
 
-def asked(spec: type[Spec], config: Path | None, stated: Mapping[str, Any]) -> Any:
-    """The spec that options state on top of a file; None, False and an empty list are not stated."""
+def _given(spec: type[Spec], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """What options state: None, False and an empty list are not stated."""
     unset = {name: False for name, field in spec.model_fields.items() if field.default is False}
-    given = {name: value for name, value in stated.items() if value not in (None, []) and value is not unset.get(name)}
-    file = {}
-    if config is not None:
-        from dpselect.spec import toml_file  # knows every mechanism and every spec
+    return {name: value for name, value in stated.items() if value not in (None, []) and value is not unset.get(name)}
 
-        file = toml_file.read(config).values(spec, given)
+
+def _of_file(spec: type[Spec], config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file says, where options say `given`."""
+    if config is None:
+        return {}
+    from dpselect.spec import toml_file  # knows every mechanism and every spec
+
+    return toml_file.read(config).values(spec, given)
+
+
+def _asked(spec: type[Spec], file: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
+    """The spec that options state on top of a file."""
     parts = []
     for part in (file, given):
         parse = {name: spec.said(name, "parse") for name in part}
         parts.append({name: value if parse[name] is None else parse[name](value) for name, value in part.items()})
     return spec.over(*parts)
+
+
+def _stated_in(config: Path, spec: type[Spec], names: Iterable[str]) -> Note:
+    """That nobody typed these options."""
+    options = [flags(spec, name)[0].partition("/")[0] for name in names]
+    return Note(printable(f"{' and '.join(options)} {'is' if len(options) == 1 else 'are'} stated in {masked(config)}"))
 
 
 def flags(spec: type[Spec], name: str) -> list[str]:

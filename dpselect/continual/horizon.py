@@ -546,8 +546,10 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
         raise InvalidRequest(f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out")
     if reading.max_groups_per_user not in (None, ANY_GROUPS):
         raise InvalidRequest("max_groups_per_user= is not for a horizon, which bounds a user over all groups: leave it out")
-    if (reading.group is not None) != grouped:
-        raise InvalidRequest("group= names a column of groups, and grouped=True says that the mechanism has them: state both")
+    if reading.group is None and grouped:
+        raise InvalidRequest("group= is missing: the horizon was opened for the top k of each group; name the column of groups")
+    if reading.group is not None and not grouped:
+        raise InvalidRequest("group= names a column of groups, and the horizon was opened without: leave it out")
     return reading
 
 

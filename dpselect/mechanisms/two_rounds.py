@@ -110,7 +110,10 @@ class TwoRoundHistogram(Mechanism):
                 "most 1 to an item"
             )
         if self.sensitivity.l2_of(None) == math.inf:
-            raise ValueError("sensitivity bounds no l2 norm: clip the users, or state l0=")
+            raise ValueError(
+                "sensitivity bounds no l2 norm: clip the users (clip=), or bound their items (max_items_per_user=, or l0 of a "
+                "Sensitivity)"
+            )
         if self.delta is None:
             if self.k is None:
                 raise ValueError("k=None releases all that exceed a threshold, which delta=None leaves out: state one of them")

@@ -6,6 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from dpselect.errors import InvalidRequest
 from dpselect.pate.job import LabelRequest, Labels, labelled
 from dpselect.pate.labelling import ProgressCallback
 from dpselect.release.answer import DryRun
@@ -34,4 +35,9 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
         BudgetExceeded: the dataset's budget does not pay for all rounds; nothing was drawn.
         JobConflict, JobBusy, JobDamaged: of a job that was begun: see `dpselect.pate.labelling`.
     """
+    if not isinstance(votes, str | PathLike):
+        raise InvalidRequest(
+            f"votes must name a .npz or .npy file, not be a {type(votes).__name__}: write an array with numpy.save, and name its "
+            "file"
+        )
     return labelled(LabelRequest(Path(votes), LabelSpec(**asked)), progress)

@@ -511,9 +511,8 @@ def unbounded(cells: int = 0) -> NoReturn:
         )
     raise InvalidRequest(
         "max_groups_per_user= is missing: one norm over all groups of a user is for counts of users with a delta=, and items and "
-        "groups that are both public or items that are not, without mechanism=, clip=, max_items_per_user=, kbar=, "
-        "with_counts= and "
-        "value=. State in how many groups one user counts, 1 or 2 for example, or leave these out"
+        "groups that are both public or items that are not, without mechanism=, clip=, max_items_per_user=, kbar=, noise=, "
+        "with_counts= and value=. State in how many groups one user counts, 1 or 2 for example, or leave these out"
     )
 
 

@@ -77,7 +77,9 @@ class Question:
         """
         if spec.engine == "spark" and not isinstance(source, str):
             raise InvalidRequest("engine='spark' reads one table or path, without several files")
-        question = cls(source, spec, spec.reading(), _budget(spec), spec.catalogue(), **learning_asked(spec.learn))
+        # A salt is that of the default's own bound where none is stated, and not a part of how the log is read without one.
+        unsalted = {"salt": None} if _bounded_by_default(spec) else {}
+        question = cls(source, spec, spec.reading(**unsalted), _budget(spec), spec.catalogue(), **learning_asked(spec.learn))
         if spec.clip is not None and spec.with_counts and not question.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
         if spec.min_users is not None and question.budget.delta == 0:
@@ -86,6 +88,7 @@ class Question:
                 "rest on one of them. Choose far less than 1 / users, for example 1e-6"
             )
         _require_learnable(question)
+        _require_a_choice(question)
         return question
 
     @property
@@ -232,6 +235,29 @@ def _require_learnable(question: Question) -> None:
     engine = question.learnt is not None and spec.engine != "memory"  # nothing is counted first
     if wanted and (name := _obstacle(question)) is not None and not (engine and name == "engine="):
         raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
+
+
+def _require_a_choice(question: Question) -> None:
+    """Refuse what is said of users for the choice of a mechanism where nothing is chosen by it."""
+    spec = question.spec
+    if spec.planned is not None:  # refused by the spec
+        return
+    settled = "mechanism=" if spec.kind is not None else "value=" if spec.value is not None else None
+    if settled is None:
+        return
+    without_effect = ("as_set",) if question.recounted else ("as_set", "items_per_user", "users")
+    if given := spec.given(*without_effect):
+        raise InvalidRequest(
+            f"{next(iter(given))}= is about which mechanism is chosen, and {settled} settles that: leave one of them out"
+        )
+
+
+def _bounded_by_default(spec: TopKSpec) -> bool:
+    """Whether the default may bound a user's items on its own, where no bound is stated."""
+    stated = (spec.max_items_per_user, spec.clip, spec.group, spec.value, spec.mechanism, spec.horizon)
+    observed = spec.domain is None or spec.min_users is not None
+    whole = len(spec.periods) > 1 and spec.relation == "add_remove"
+    return observed and not whole and all(one is None for one in stated)
 
 
 def _ends(reading: Reading) -> tuple[float, float]:

@@ -453,6 +453,8 @@ def _read(
         "within": within,
         "cells": choice.cells,
     }
+    if choice.max_items_per_user is not None and question.spec.salt is not None:
+        look["salt"] = question.spec.salt  # of a bound that the default brings, too
     if log is None:
         source, reading = _source(question, staged)
         twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(choice)

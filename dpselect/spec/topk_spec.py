@@ -105,6 +105,10 @@ class HorizonFields(Spec):
         return self
 
 
+FOR_THE_CHOICE = ("as_set", "items_per_user", "users", "learn")
+"""Fields by which the default chooses a mechanism."""
+
+
 class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields, BudgetFields):
     """Release the k items with the most distinct users, and the price of it.
 
@@ -142,6 +146,16 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         "Output",
         metavar="FILE",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sums_up_no_horizon(cls, stated: Any) -> Any:
+        # Before what else value= needs, which a horizon refuses too.
+        if isinstance(stated, Mapping) and stated.get("horizon") is not None:
+            for name in ("value", "value_clip"):
+                if stated.get(name) is not None:
+                    raise ValueError(f"{name}= is not for a horizon, which counts users: leave it out, or horizon=")
+        return stated
 
     @model_validator(mode="after")
     def _sums_up_what_can_be(self) -> Self:
@@ -184,6 +198,14 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
                 f"{next(iter(changed))}= contradicts the planned mechanism, which has its own: plan again, or leave mechanism= "
                 "out (where a file names it, state this release's own budget, epsilon= or rho=)"
             )
+        unheard = self.given(*FOR_THE_CHOICE)
+        if self.learn in (0, "0"):  # true of this release
+            del unheard["learn"]
+        if unheard:
+            raise ValueError(
+                f"{next(iter(unheard))}= is about which mechanism is chosen, and the planned one is chosen already: leave it "
+                "out, or plan again with it"
+            )
         if self.min_users is not None:
             raise ValueError(
                 "min_users= is about distinct users, and the mechanism in the file was planned without it: leave one of them out"
@@ -217,4 +239,5 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
                     f"{changed[0]}= contradicts the mechanism in the file, which was planned with its own: plan again, or state "
                     "this release's own budget (epsilon=, rho=) as well"
                 )
+            file = {name: value for name, value in file.items() if name not in FOR_THE_CHOICE}  # said of the plan, and used there
         return super().over(file, stated)

@@ -49,6 +49,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[acc.AccountingError], str]] = {
         acc.errors.InvalidArgument,
         "budget must be a Budget, not float: state one",
     ),
+    "pate.label": (
+        lambda: D.pate.label(np.zeros((3, 4)), output="x.npz", mechanism="gnmax", sigma=1.0),
+        dps.errors.InvalidRequest,
+        r"votes must name a .npz or .npy file, not be a ndarray: write an array with numpy.save",
+    ),
     "Session": (lambda: D.Session(3, "x"), dps.errors.InvalidRequest, "ledger must be an accounting.Ledger, not int: open one"),
     "PrivacyFilter": (lambda: A.PrivacyFilter("b"), acc.errors.InvalidArgument, "budget must be a Budget, not str: state one"),
     "worst_case": (lambda: D.verify.worst_case(CURVE), dps.errors.InvalidRequest, "mechanism must be .* not BoundedRange: pass"),

@@ -20,10 +20,13 @@ from processes import Forked
 
 import accounting as acc
 import dpselect as dps
+from dpselect.cells import ANY_GROUPS
 from dpselect.continual import Horizon, horizon
 from dpselect.continual import state as states
+from dpselect.continual.horizon import of_pairs
 from dpselect.continual.state import _salted
 from dpselect.errors import EventLogError
+from dpselect.events import Reading
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
 DAYS = [pd.DataFrame({"u": range(start, start + 200), "i": [start] * 200}) for start in (0, 1000, 2000, 3000)]
@@ -632,6 +635,17 @@ CITIES = pd.DataFrame(
     }
 )
 IN_GROUPS: Any = {**COLUMNS, "group": "g"}
+
+
+@pytest.mark.parametrize(
+    ("group", "grouped", "words"), [("g", False, "was opened without: leave it out"), (None, True, "name the column of groups")]
+)
+def test_groups_of_events_are_those_that_a_horizon_was_opened_for(group: str | None, grouped: bool, words: str) -> None:
+    """A refusal names the events' field alone: what the horizon has is settled."""
+    reading = Reading(user="u", item="i", group=group, max_groups_per_user=None if group is None else ANY_GROUPS)
+    with pytest.raises(dps.errors.InvalidRequest, match=f"^group= .*{words}") as refused:
+        of_pairs(reading, grouped=grouped)
+    assert "grouped" not in str(refused.value)
 
 
 @pytest.mark.slow

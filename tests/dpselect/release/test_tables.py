@@ -15,6 +15,7 @@ from dpselect.cells import ANY_GROUPS
 from dpselect.plan.candidates import Candidates, Grouping, GroupTable
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
+from dpselect.spec import TopKSpec
 
 ASKED: dict[str, Any] = {"user": "u", "item": "i", "group": "g", "k": 3, "epsilon": 2.0, "delta": 1e-6, "learn": 0}
 
@@ -161,6 +162,18 @@ def test_a_planned_table_keeps_to_what_is_stated(changed: dict[str, Any], words:
     assert dps.topk(log(), **asked).mechanism == OF_CELLS
     with pytest.raises(dps.errors.InvalidRequest, match=words):
         dps.topk(log(), **(asked | changed))
+
+
+@pytest.mark.parametrize("more", [{"as_set": True}, {"users": 9}, {"items_per_user": 2.0}, {"learn": 0.1}, {"learn": "again"}])
+def test_what_chooses_a_mechanism_is_refused_beside_one_that_is_planned(more: dict[str, Any]) -> None:
+    """Nothing is accepted without effect; what the plan's own file says of users is none of this release."""
+    planned: Any = {"user": "u", "item": "i", "k": 3, "mechanism": dps.LimitedDomain(k=3, kbar=10, epsilon=0.2, delta=1e-8)}
+    with pytest.raises(dps.errors.InvalidRequest, match=f"{next(iter(more))}= is about which mechanism is chosen"):
+        TopKSpec(**planned, **more)
+    with pytest.raises(dps.errors.InvalidRequest, match=f"{next(iter(more))}= is about which mechanism is chosen"):
+        TopKSpec.over(planned, more)
+    assert TopKSpec.over(planned | more, {}) == TopKSpec(**planned)
+    assert TopKSpec.over(planned | more, {"epsilon": 1.0}).given(*more) == more
 
 
 def test_a_mechanism_of_each_group_keeps_to_its_k() -> None:

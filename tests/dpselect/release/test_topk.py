@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,10 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
-from dpselect.release import topk
+from dpselect.plan.candidates import GENEROUS
+from dpselect.release import run, topk
+from dpselect.release.question import Question, choose
+from dpselect.spec import TopKSpec
 
 # 'a' has 900 users, 'b' 600, 'c' 300: at epsilon 100 the order is wrong with a chance below e^-300.
 LOG = pd.DataFrame([(f"u{user}", item) for item, users in (("a", 900), ("b", 600), ("c", 300)) for user in range(users)])
@@ -119,6 +123,20 @@ def test_the_command_shows_what_python_has_kept(url: str, tmp_path: Path) -> Non
         ({"output": "answer.txt"}, dps.errors.InvalidRequest, ".json"),
         ({"delta": 0.0}, dps.errors.InvalidRequest, "delta= is missing"),
         ({"k": 0}, dps.errors.InvalidRequest, "k"),
+        ({"mechanism": "limited_domain", "as_set": True}, dps.errors.InvalidRequest, "as_set= .* mechanism= settles that"),
+        ({"mechanism": "limited_domain", "users": 9}, dps.errors.InvalidRequest, "users= .* mechanism= settles that"),
+        ({"mechanism": "limited_domain", "items_per_user": 2.0}, dps.errors.InvalidRequest, "items_per_user= .* settles that"),
+        (
+            {"mechanism": "limited_domain", "as_set": True, "users": 9, "with_counts": True},
+            dps.errors.InvalidRequest,
+            "as_set= .* settles that",
+        ),
+        ({"mechanism": "two_round_histogram"}, dps.errors.InvalidMechanism, r"clip the users \(clip=\), or bound their items"),
+        ({"horizon": "s", "value": "x"}, dps.errors.InvalidRequest, "value= is not for a horizon"),
+        ({"horizon": "s", "value_clip": 2.0}, dps.errors.InvalidRequest, "value_clip= is not for a horizon"),
+        ({"salt": "s", "mechanism": "limited_domain"}, dps.errors.InvalidRequest, "without max_items_per_user= all are"),
+        ({"salt": "s", "domain": ["a", "b", "c"]}, dps.errors.InvalidRequest, "without max_items_per_user= all are"),
+        ({"group": "where", "item": "what", "noise": "laplace"}, dps.errors.InvalidRequest, "kbar=, noise=, with_counts="),
     ],
 )
 def test_what_is_wrong_is_said(changed: dict[str, Any], error: type[Exception], words: str) -> None:
@@ -143,6 +161,32 @@ def test_a_stated_share_for_learning_is_never_left_out() -> None:
     with pytest.raises(dps.errors.InvalidRequest, match=r"learn=0\.999999 leaves no two mechanisms .* smaller share"):
         dps.topk(LOG, **asked, learn=0.999999)
     assert dps.topk(LOG, **asked).items == ()  # far below what any count passes
+
+
+def test_users_choose_the_clip_of_counts_beside_a_stated_mechanism() -> None:
+    """A guess of users is refused where it has no effect, and taken where it has one."""
+    asked: Any = {**ASK, "epsilon": 1.0, "delta": 1e-6, "mechanism": "limited_domain", "with_counts": True}
+    clips = {
+        choose(Question.of(LOG, TopKSpec(**asked, users=users, items_per_user=items))).mechanism.clip  # type: ignore[attr-defined]
+        for users, items in ((5000, 1.2), (5000, 5.0))
+    }
+    assert len(clips) == 2
+
+
+def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
+    """The default keeps a part of a heavy user's items by the stated salt, and prints it."""
+    rows = [(user, f"i{item}") for user in range(30) for item in range(310 if user < 3 else 40)]
+    log = pd.DataFrame(rows, columns=["who", "where"])
+    asked: Any = {"user": "who", "item": "where", "k": 40, "epsilon": 1.0, "delta": 1e-6, "items_per_user": 40, "users": 4000}
+    question = Question.of(log, TopKSpec(**asked, salt="pepper"))
+    choice = choose(question)
+    assert choice.max_items_per_user == GENEROUS
+    with ExitStack() as stack:
+        read = run._read(question, choice, stack)
+        again = run._read(question, choice, stack)
+    assert read.salt == "pepper"
+    assert read.scores.labels == again.scores.labels
+    assert read.scores._values.tolist() == again.scores._values.tolist()
 
 
 def test_a_release_without_a_ledger_warns_once() -> None:

@@ -160,3 +160,16 @@ def test_a_path_in_the_file_that_is_too_long(run: Callable[..., Result], tmp_pat
     done = run("topk", tmp_path / "log.csv", "--config", tmp_path / "long.toml", "--epsilon", 1)
     assert done.exit_code in (1, 2)
     assert "internal" not in done.stderr
+
+
+def test_a_refusal_of_what_stands_in_the_file_names_the_file(run: Callable[..., Result], tmp_path: Path) -> None:
+    """An option that nobody typed is said to be the file's, and one that was typed is not."""
+    (tmp_path / "log.csv").write_text("u,i\n1,a\n")
+    (tmp_path / "f.toml").write_text("[data]\nuser = 'u'\nitem = 'i'\nclip = 1.0\n[release]\nk = 1\nwith_counts = false\n")
+    asked = ("topk", tmp_path / "log.csv", "--config", tmp_path / "f.toml", "--epsilon", 1, "--delta", 1e-6)
+    for more in (("--learn", 0.1), (), ("--value", "i", "--value-clip", 1)):
+        refused = run(*asked, *more)
+        assert refused.exit_code == 2
+        assert f"--clip is stated in '{tmp_path}/f.toml'" in refused.stderr
+        assert refused.stderr.count("stated in") == 1
+        assert "stated in" not in run(*asked, *more, "--clip", 1.5).stderr

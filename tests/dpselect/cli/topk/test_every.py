@@ -246,6 +246,14 @@ def test_what_every_needs(every: Every, tmp_path: Path, changed: dict[str, str],
     assert list(tmp_path.glob("top*")) == []
 
 
+def test_a_series_without_a_csv_has_no_text_for_spreadsheets(every: Every, tmp_path: Path) -> None:
+    """An option that changes nothing of a period's file is refused before anything is charged."""
+    refused = every("--spreadsheet-safe")
+    assert refused.exit_code == 2
+    assert "--spreadsheet-safe changes the text of a CSV" in refused.stderr
+    assert spent(tmp_path) == {}
+
+
 def test_what_is_no_time_stops_before_any_charge(every: Every, tmp_path: Path) -> None:
     """A malformed row anywhere in the log, and nothing is charged."""
     with (tmp_path / "log.csv").open("a") as log:
