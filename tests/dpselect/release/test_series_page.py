@@ -59,4 +59,5 @@ def test_names_are_escaped_and_all_numbers_are_there() -> None:
 
 
 def test_nothing_shown_is_an_empty_page() -> None:
+    """A series that shows nothing has a page with an empty table and no chart."""
     assert "0 rows" in page([], COLUMNS, title="Top", number="users", facts=[], bands="")
