@@ -101,6 +101,9 @@ def read(
         most 64 bits (Parquet, tables, databases), and str otherwise: always in CSV, TSV, JSON lines and Excel, so that "007" and
         "7" stay apart. Those of a public list (`within`, `groups`, a catalogue) are as that list writes them, whatever was read.
 
+    pandas chooses the type of a column by its rows unless one is stated: one row with a text, or an integer of more than 64
+    bits, makes the labels of all others text. State it when the frame is made or read, with `dtype=str` or `dtype="Int64"`.
+
     Users, items and groups must be integers or text; wider integers, decimals, enumerations and UUIDs are printed. Fractions,
     booleans, dates and bytes are refused, and so is a column of objects that mixes integers and text. Events with a null
     user, item or group (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is

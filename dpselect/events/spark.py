@@ -64,15 +64,21 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
     if kind == "parquet":
         return _quietly(lambda: session.table(name) if is_table else session.read.parquet(name)), read
     quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
-    # Spark reads each line by itself: a field that goes on would become other rows.
-    odd = f"length(value) % 2 != length(replace(value, {_quoted(quote)}, '')) % 2"
-    if quote and _quietly(lambda: session.read.text(name).where(odd).limit(1).count()):
+    delimiter = reading.delimiter or _SEPARATORS[kind]
+    # Spark reads each line by itself: a field that goes on would become other rows. It unquotes what is quoted in part otherwise.
+    if quote and _quietly(lambda: session.read.text(name).where(_badly_quoted(delimiter, quote)).limit(1).count()):
         raise EventLogError(
-            f"{name!r} has a quote that is not closed on its line, and Spark reads each line by itself: remove line ends within "
-            "quotes, or convert the file to Parquet"
+            f"{name!r} has a quote that is not closed on its line, or within a field that is not quoted as a whole, and Spark "
+            "reads each line by itself: remove line ends within quotes, quote whole fields and double the quotes in them, or "
+            "convert the file to Parquet"
+        )
+    nul = f"contains(value, {_quoted(chr(0))})"
+    if not quote and _quietly(lambda: session.read.text(name).where(nul).limit(1).count()):
+        raise EventLogError(
+            f"{name!r} has a NUL character, by which Spark quotes where there is no quote (quote=''): convert the file to Parquet"
         )
     options: dict[str, Any] = {
-        "sep": reading.delimiter or _SEPARATORS[kind],
+        "sep": delimiter,
         "quote": quote,
         **({"escape": quote} if quote else {}),
         "header": reading.header is not False,
@@ -81,6 +87,13 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
     }
     frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
     return frame if reading.header is not False else frame.toDF(*map(str, range(1, 1 + len(frame.columns)))), read
+
+
+def _badly_quoted(delimiter: str, quote: str) -> str:
+    """SQL of whether a quote of a line is not one of a field that is quoted as a whole, those within it doubled."""
+    end, mark = ("".join(f"\\x{{{ord(letter):x}}}" for letter in text) for text in (delimiter, quote))
+    whole = rf"(?:\A|{end}){mark}(?:[^{mark}]++|{mark}{mark})*+{mark}(?={end}|\z)"  # possessive: the stack is not that of a line
+    return f"contains(regexp_replace(value, {_quoted(whole)}, ''), {_quoted(quote)})"
 
 
 def _session() -> Any:

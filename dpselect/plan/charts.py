@@ -163,7 +163,7 @@ def _steps(key: Key, plan: Plan, profile: Profile) -> Iterator[tuple[float, Task
             parts = tuple(Part(releases=max(1, round(factor * part.releases)), k=part.k) for part in plan.parts)
             yield sum(part.releases for part in parts), replace(base, parts=parts)
     elif key == "groups" and plan.groups is not None:
-        for number in sorted({*_GROUPS, plan.groups.max_groups_per_user or 1}):
+        for number in sorted(n for n in {*_GROUPS, plan.groups.max_groups_per_user or 1} if n <= plan.groups.count):
             yield number, replace(base, groups=plan.groups.model_copy(update={"max_groups_per_user": number}))
     elif key == "k" and len(plan.parts) == 1:
         most = profile.size if plan.domain == "public" else profile.touched

@@ -432,7 +432,9 @@ class Task:
         if spec.groups is not None:
             more = {"per_user": spec.groups_per_user, "exponent": spec.group_exponent}
             stated = {name: value for name, value in more.items() if value is not None}
-            groups = Groups(count=spec.groups, max_groups_per_user=spec.max_groups_per_user, **stated)
+            # Nobody is in more groups than there are: a looser bound would be paid for, and fitted, for nothing.
+            bound = spec.max_groups_per_user and min(spec.max_groups_per_user, spec.groups)
+            groups = Groups(count=spec.groups, max_groups_per_user=bound, **stated)
         task = cls(
             budget=budget,
             parts=spec.schedule or (Part(releases=spec.releases or 1, k=most(curve, spec) if spec.k == "all" else spec.k),),

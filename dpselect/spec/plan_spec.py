@@ -286,8 +286,8 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
         "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users", ways="quick"
     )
     max_groups_per_user: Count | None = option(
-        "Keep at most this many groups of each user, chosen by a salted hash; it is paid for. Default: any number, and all "
-        "groups are one table, with one norm for all cells of a user.",
+        "Keep at most this many groups of each user, chosen by a salted hash, and no more than there are; it is paid for. "
+        "Default: any number, and all groups are one table, with one norm for all cells of a user.",
         "Groups",
     )
 

@@ -29,8 +29,9 @@ class ReplayFields(Spec):
 class ReplaySpec(ReplayFields, LogFields):
     """Read the log again without each of some users, and hold the changes against what the reading declares.
 
-    What is checked is everything between the log and the mechanism: columns, bounds, clips and groups as topk uses them. Users
-    appear by a salted name only. The status is 1 where the declaration is broken.
+    What is checked is everything between the log and the mechanism: columns, bounds, clips and groups as topk uses them, where
+    groups without a bound on those of a user are one table of cells. Users appear by a salted name only. The status is 1 where
+    the declaration is broken.
     """
 
     examples: ClassVar[tuple[str, ...]] = (

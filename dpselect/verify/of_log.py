@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, final
 
 from accounting.arguments import Relation
+from dpselect.cells import cell
 from dpselect.continual.continual_top_k import ContinualTopK, declared
 from dpselect.continual.horizon import pipeline
 from dpselect.errors import InvalidRequest
@@ -85,9 +86,10 @@ def replay_log(data: object, *, progress: Progress = None, **asked: Any) -> LogR
     """
     spec = ReplaySpec(**asked)
     norm: Norm = spec.clip_norm or "l2"
-    bounded = spec.group is not None or spec.max_items_per_user is not None
+    bounded = spec.max_groups_per_user is not None or spec.max_items_per_user is not None
     salt = spec.salt or (secrets.token_hex(16) if bounded else None)  # of what is kept, the same for all logs
-    reading = spec.reading(clip_norm=norm, salt=salt, max_groups_per_user=spec.max_groups_per_user)
+    most = spec.max_groups_per_user
+    reading = spec.reading(clip_norm=norm, salt=salt, max_groups_per_user=most, cells=_counts_cells(spec))
     with _loaded(data, reading) as log, _pipeline(spec, reading) as run:
         users, names = spec.n_users or 100, spec.name_salt or secrets.token_hex(16)
         found = replay(run, log, salt=names, users=users, seed=spec.seed, progress=progress)
@@ -120,6 +122,8 @@ def replay_horizon(data: object, *, progress: Progress = None, **asked: Any) -> 
 def _pipeline(spec: ReplaySpec, reading: Reading) -> Iterator[Callable[[Path], Any]]:
     """The reading, as `topk` does it, of the log's columns under their short names; and a second round, if there may be one."""
     catalogue = spec.catalogue()
+    if reading.cells and catalogue is not None:
+        catalogue = tuple(cell(group, item) for group in reading.groups or () for item in catalogue)
     items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
     within = None if reading.clip is None else catalogue  # users are clipped within the catalogue
     columns: dict[str, Any] = {role: SHORT[role] for role in ("user", "group", "value", "time") if role in reading.asked.columns}
@@ -142,7 +146,17 @@ def _pipeline(spec: ReplaySpec, reading: Reading) -> Iterator[Callable[[Path], A
 
 def _weighs(spec: ReplaySpec) -> bool:
     """Whether scores that are read so may be those of a first round."""
-    return spec.clip is not None and spec.clip_norm in (None, "l2") and spec.value is None and spec.group is None
+    one_norm = spec.group is None or _counts_cells(spec)
+    return spec.clip is not None and spec.clip_norm in (None, "l2") and spec.value is None and one_norm
+
+
+def _counts_cells(spec: ReplaySpec) -> bool:
+    """Whether groups are one table, as `topk` reads them where no bound on groups is stated: one norm holds over all cells.
+
+    Of a table of public items the groups are public too.
+    """
+    unbounded = spec.group is not None and spec.max_groups_per_user is None
+    return unbounded and spec.value is None and (spec.domain is None or spec.groups is not None)
 
 
 def _declared(spec: ReplaySpec, norm: Norm) -> dict[str, float | None]:

@@ -126,7 +126,10 @@ def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, 
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
     for role, column in asked.columns.items():
         held = table[SHORT[role]]
-        if held.dtype == object:
+        if is_label(role) and hasattr(held, "cat"):  # what its categories are, rows decide, as of objects
+            named = _object_column(held.cat.categories.to_series().astype(object), role, column, what)
+            table = table.assign(**{SHORT[role]: held.cat.rename_categories(named.array)})
+        elif held.dtype == object:
             table = table.assign(**{SHORT[role]: _object_column(held, role, column, what)})
         # Numbers that stand in memory from last to first, which the engine refuses; of instants with a zone pandas does not say.
         elif held.dtype.kind == "M" or (isinstance(held.dtype, np.dtype) and held.to_numpy().strides[0] < 0):

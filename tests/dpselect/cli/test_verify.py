@@ -50,6 +50,7 @@ def asked(run: Any, log: Path, *arguments: object) -> Any:
             ("--group", "town", "--max-groups-per-user", 1, "--relation", "replace_one", "--salt", "t"),
             {"linf": 1, "groups": 2},
         ),
+        (("--group", "town", "--max-items-per-user", 5, "--clip", 1), {"l0": 5, "groups": 0}),
     ],
 )
 def test_what_is_read_is_what_is_declared(run: Any, visits: Path, arguments: tuple[object, ...], reached: dict[str, int]) -> None:
@@ -91,11 +92,25 @@ def test_a_reader_that_keeps_one_more_is_found_by_name(run: Any, visits: Path, m
     assert "max_groups_per_user" in groups.stdout
 
 
+def test_a_table_of_groups_is_replayed_by_its_cells(visits: Path) -> None:
+    """Without a bound on groups, one norm over all cells of a user is held against, of observed cells or of listed ones."""
+    asked: dict[str, Any] = {"user": "who", "item": "where", "group": "town", "clip": 1.0, "n_users": 2}
+    lists: dict[str, Any] = {"domain": ["i0", "i1", "i2", "i3"], "groups": ["Rome", "Oslo", "Bern"]}
+    for more in ({}, lists):
+        replayed = dps.verify.replay_log(visits, **asked, **more)
+        found = replayed.found
+        assert (found.holds, found.l0, found.groups) == (True, 12, 0)
+        assert found.l2 == pytest.approx(1.0, abs=1e-5)
+        assert found.second_round is not None
+        assert replayed.declared["l2"] == 1.0
+        assert "groups" not in replayed.declared
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
         (("--max-groups-per-user", 1), "--group: name it"),
-        (("--group", "town"), "--group needs --max-groups-per-user"),
+        (("--group", "town", "--domain", "places.csv"), "--group needs --max-groups-per-user"),
         (("--domain-column", "x"), "give --domain too"),
         (("--clip-norm", "linf", "--clip", 1), "'--clip-norm': Value error, 'linf'"),
         (("--relation", "replace_one", "--n-users", 1), "at least 2"),

@@ -184,6 +184,21 @@ def test_integers_of_any_width_decimals_and_uuids_are_printed(tmp_path: Path) ->
         counted(pd.DataFrame({"user_id": [1.0, np.nan], "item_id": ["x", "y"]}))
 
 
+@pytest.mark.parametrize("dtype", ["object", "category", "str", "Int64"])
+def test_no_row_changes_what_the_labels_of_a_declared_type_are(dtype: str) -> None:
+    """Objects and categories of integers are text, like text itself, and Int64 is integers, with any row more or refused."""
+    held, refused = set(), 0
+    for further in ([], [None], [2**62], [2**70], ["x"]):
+        items = [7 if dtype != "str" else "7", *(str(one) if dtype == "str" and one is not None else one for one in further)]
+        try:
+            frame = pd.DataFrame({"user_id": range(len(items)), "item_id": pd.Series(items, dtype=dtype)})
+            held |= {label for label in counted(frame) if str(label) == "7"}
+        except (EventLogError, OverflowError, ValueError):  # the last two are pandas' own, of what is no Int64
+            refused += 1
+    assert held == {7 if dtype == "Int64" else "7"}
+    assert refused == {"str": 0, "Int64": 2}.get(dtype, 1)
+
+
 # -- labels ---------------------------------------------------------------------------------------------------------------------
 
 

@@ -355,6 +355,35 @@ def test_other_delimiters_and_quotes(session: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_quotes_that_spark_unquotes_otherwise_are_refused(session: Any, tmp_path: Path) -> None:
+    """A quote within an unquoted field, and a NUL without a quote, are refused; a field that is quoted as a whole is read."""
+    log = tmp_path / "log.csv"
+
+    def read(field: str, delimiter: str = ",", quote: str = '"') -> dict[Any, int]:
+        log.write_text(f"u{delimiter}i\nann{delimiter}{field}\n")
+        reading = Reading(user="u", item="i", delimiter=delimiter, quote=quote)
+        counts: Any = dps.events.read(*found(str(log), reading))
+        assert plain(counts) == plain(dps.events.read(log, reading))
+        return dict(zip(counts.labels, counts.counts.tolist(), strict=True))
+
+    for field in ('a"b"', '"a"b"c"', 'a""b', '"a"b', '""a', '"a" '):
+        for delimiter in (",", "::"):
+            with pytest.raises(dps.errors.EventLogError, match="not quoted as a whole"):
+                read(field, delimiter)
+    for field, label in (
+        ('""""', '"'),
+        ('"""a"""', '"a"'),
+        ('"a::b, ""c"""', 'a::b, "c"'),
+        ('"' + 20_000 * "a" + 5_000 * '""' + '"', 20_000 * "a" + 5_000 * '"'),
+    ):
+        for delimiter in (",", "::"):
+            assert read(field, delimiter) == {label: 1}
+    with pytest.raises(dps.errors.EventLogError, match="NUL character"):
+        read("\0", "\t", "")
+    assert read("'a'", "|", "'") == {"a": 1}
+
+
+@pytest.mark.slow
 def test_types(session: Any) -> None:
     """Columns are found by their exact names, integers of any width are integers, and others are refused by name alone."""
     made = session.createDataFrame(

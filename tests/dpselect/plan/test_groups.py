@@ -157,6 +157,14 @@ def test_a_table_of_all_groups_is_planned_beside_a_selection_in_each(public: boo
     assert {type(one.mechanisms[0]) for one in bounded.ranked} == {TopOfGroups, dps.PerGroup}
 
 
+def test_nobody_is_in_more_groups_than_there_are() -> None:
+    """A bound above the number of groups is planned, priced and written as the number of groups."""
+    asked: dict[str, Any] = {**stated(Groups(count=2)), "profile": SHAPE, "unknown_domain": True, "rounds": 100}
+    plans = [dps.plan(BUDGET, 3, **{**asked, "max_groups_per_user": most}, mechanisms=["limited_domain"]) for most in (2, 10**12)]
+    assert plans[0] == plans[1]
+    assert plans[1].mechanism.max_groups_per_user == 2  # type: ignore[attr-defined]
+
+
 @pytest.mark.slow
 def test_a_selection_wins_where_users_are_in_one_group_and_few_items_are_asked_for() -> None:
     """And a table where more are: as on four cities (theory of one norm for a table)."""
