@@ -48,7 +48,7 @@ class Frozen(BaseModel):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        cls.__signature__ = _SignatureOnceAsked()  # type: ignore[assignment]
+        type.__setattr__(cls, "__signature__", _SignatureOnceAsked())  # an assignment would be one more type to checkers
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
