@@ -149,12 +149,12 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
 
     @model_validator(mode="before")
     @classmethod
-    def _sums_up_no_horizon(cls, stated: Any) -> Any:
-        # Before what else value= needs, which a horizon refuses too.
+    def _bounds_no_horizon(cls, stated: Any) -> Any:
+        # Before what else these need, which a horizon refuses too.
         if isinstance(stated, Mapping) and stated.get("horizon") is not None:
-            for name in ("value", "value_clip"):
+            for name in ("value", "value_clip", "salt"):
                 if stated.get(name) is not None:
-                    raise ValueError(f"{name}= is not for a horizon, which counts users: leave it out, or horizon=")
+                    raise ValueError(f"{name}= is not for a horizon, whose mechanism says what counts: leave it out, or horizon=")
         return stated
 
     @model_validator(mode="after")

@@ -133,6 +133,7 @@ def test_the_command_shows_what_python_has_kept(url: str, tmp_path: Path) -> Non
         ),
         ({"mechanism": "two_round_histogram"}, dps.errors.InvalidMechanism, r"clip the users \(clip=\), or bound their items"),
         ({"horizon": "s", "value": "x"}, dps.errors.InvalidRequest, "value= is not for a horizon"),
+        ({"horizon": "s", "salt": "x"}, dps.errors.InvalidRequest, "salt= is not for a horizon"),
         ({"horizon": "s", "value_clip": 2.0}, dps.errors.InvalidRequest, "value_clip= is not for a horizon"),
         ({"salt": "s", "mechanism": "limited_domain"}, dps.errors.InvalidRequest, "without max_items_per_user= all are"),
         ({"salt": "s", "domain": ["a", "b", "c"]}, dps.errors.InvalidRequest, "without max_items_per_user= all are"),
