@@ -35,7 +35,7 @@ def group_privacy(curve: Curve | Priced, size: int) -> Curve | Guarantee:
     """What `curve` guarantees for inputs that are `size` neighbouring steps apart. Theorems G1 to G4.
 
     Exact for PureDP, BoundedRange, GaussianDP, LaplaceDP and ZCDP; compositions are taken part by part. A mechanism gives
-    a `Guarantee`, under its own relation.
+    a `Guarantee`, under its own relation. What is proved for one relation only is so for groups.
 
     Raises:
         InvalidArgument: size is not an integer >= 1.
@@ -50,7 +50,9 @@ def group_privacy(curve: Curve | Priced, size: int) -> Curve | Guarantee:
     if not isinstance(curve, Curve):
         priced, relation = read_item(curve, None)
         return Guarantee(group_privacy(priced, size), cast(Relation, relation))
-    return curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size)
+    made, relation = curve if size == 1 else _GROUPS.get(type(curve), _general)(curve, size), curve.proved_for
+    # Tables and bounds in closed form are of no relation by themselves.
+    return made if relation in (None, made.proved_for) else curves.ProvedFor(curve=made, relation=relation)
 
 
 def _times(size: int, value: float) -> float:
@@ -143,6 +145,7 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
         first=group_privacy(curve.first, size), options=tuple(group_privacy(option, size) for option in curve.options)
     ),
     curves.Composed: _composed,
+    curves.ProvedFor: lambda curve, size: group_privacy(curve.curve, size),
     curves.SampledGaussianDP: _sampled,
     curves.SampledNoiseDP: _sampled,
     curves.Tighter: lambda curve, size: curves.tighter(*(group_privacy(member, size) for member in curve.curves)),

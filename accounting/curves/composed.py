@@ -94,6 +94,71 @@ class Approximate(Curve):
         return inner.compose(on_grid({0: 1.0}, min(1.0, self.added / (1 - lost) * (1 + 1e-9)), interval))
 
 
+@final
+class ProvedFor(Curve):
+    """`curve`, which says nothing about relations, where its proof holds for one of them only. Theorem G4.
+
+    Larger groups of sampled users are such: a table of numbers does not say what they were proved for.
+
+    Args:
+        curve: the guarantee; what it is proved for itself, if it says so, must be the same.
+        relation: "add_remove" or "replace_one".
+    """
+
+    kind: Literal["proved_for"] = "proved_for"
+    curve: AnyCurve
+    relation: Relation = Field(description="'add_remove' or 'replace_one'")
+
+    @model_validator(mode="after")
+    def _is_of_one_relation(self) -> Self:
+        if self.curve.proved_for not in (None, self.relation):
+            raise ValueError(f"curve is proved for {self.curve.proved_for!r}: state that relation")
+        return self
+
+    def _rdp(self, orders: Floats) -> Floats:
+        return self.curve._rdp(orders)
+
+    @property
+    def rho(self) -> float:
+        return self.curve.rho
+
+    @property
+    def delta0(self) -> float:
+        return self.curve.delta0
+
+    @property
+    def core_epsilon(self) -> float:
+        return self.curve.core_epsilon
+
+    @property
+    def mu_squared(self) -> float:
+        return self.curve.mu_squared
+
+    @property
+    def proved_for(self) -> Relation:
+        return self.relation
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return self.curve.table_orders
+
+    def profile(self, epsilon: float) -> float | None:
+        return self.curve.profile(epsilon)
+
+    def profile_near(self, epsilon: float) -> Callable[[float], float | None]:
+        return self.curve.profile_near(epsilon)
+
+    def inverse(self, delta: float) -> float | None:
+        return self.curve.inverse(delta)
+
+    def losses(self) -> Losses | None:
+        """The losses of the inner curve."""
+        return self.curve.losses()
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        return self.curve.pld(interval)
+
+
 def one_relation(curves: Iterable[Curve]) -> Relation | None:
     """The one relation that some of the curves are proved for; None where all hold for either.
 
@@ -103,10 +168,7 @@ def one_relation(curves: Iterable[Curve]) -> Relation | None:
     stated = {curve.proved_for: type(curve).__name__ for curve in curves if curve.proved_for is not None}
     if len(stated) > 1:
         which = " and ".join(f"{name} is proved for relation={relation!r}" for relation, name in sorted(stated.items()))
-        raise RelationMismatch(
-            f"{which}: one sum holds for one relation. Configure both mechanisms under the same one; under replace_one a curve "
-            "that is proved for add_remove costs at most group_privacy(curve, 2), where that is known"
-        )
+        raise RelationMismatch(f"{which}: one sum holds for one relation. Configure both mechanisms under the same one")
     return next(iter(stated), None)
 
 

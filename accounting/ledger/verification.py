@@ -18,6 +18,7 @@ from typing import IO, Any, Literal, TypeVar
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, func, null, or_, select, update
 
 from accounting.address import masked
+from accounting.arguments import Relation
 from accounting.budget import NOTHING, Price
 from accounting.curves import Curve
 from accounting.errors import AccountingError, OutputError
@@ -91,7 +92,14 @@ class Chain:
 
     def __post_init__(self) -> None:
         budget = self.dataset.budget
-        self._price = lru_cache(maxsize=4096)(lambda curve, count: budget.price(count * Curve.from_json(curve or "")))
+
+        @lru_cache(maxsize=4096)
+        def price(curve: str | None, count: int) -> tuple[Price, Relation | None]:
+            """What the curve costs, and the one relation that it is proved for."""
+            read = Curve.from_json(curve or "")
+            return budget.price(count * read), read.proved_for
+
+        self._price = price
 
     def follow(self, entry: Entry) -> Iterator[Problem]:
         """Check the next entry and step on to it, whatever is wrong with it."""
@@ -129,6 +137,8 @@ class Chain:
             yield "overspent", "the running total is beyond the budget"
 
     def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
+        if entry.action == "void" and self.opening is None:
+            yield "state", "the void takes back what no reservation sets aside, or what was taken back before"
         if entry.action == "release" and entry.curve is not None:
             yield from self._settled(entry, self.opening)
         elif entry.action in ("commit", "release") and entry.price != NOTHING:
@@ -155,12 +165,15 @@ class Chain:
 
     def _curve(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
         try:
-            due = self._price(entry.curve, entry.count)
+            due, relation = self._price(entry.curve, entry.count)
         except AccountingError as error:
             yield "price", f"the entry's curve cannot be priced ({type(error).__name__})"
             return
         if _less(entry.main, due.main) or _less(entry.failure, due.failure):
             yield "price", "the entry is charged less than its curve costs"
+        # An exchange of rows between periods is charged at the price of a replaced user.
+        if relation not in (None, "replace_one" if entry.across == "exchange" else self.dataset.relation):
+            yield "price", f"the entry's curve is proved for relation={relation!r} only, which is not what it is charged for"
 
 
 def _less(charged: int, due: int) -> bool:
@@ -186,6 +199,10 @@ def _cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
     reserved = _found(entries.join(_other, and_(_SAME_KEY, _other.c.action == "reserve")))
     unequal = or_(entries.c.main != -_other.c.main, entries.c.failure != -_other.c.failure)
     yield reserved.where(action == "void", unequal), "price", "the void takes back another amount than was reserved"
+    step = (entries.c.dataset_id, entries.c.key, entries.c.period, entries.c.action)
+    again = select(step[0], func.max(entries.c.seq).label("seq")).group_by(*step).having(func.count() > 1).subquery()
+    twice = select(datasets.c.name, again.c.seq).select_from(again.outerjoin(datasets, datasets.c.id == again.c.dataset_id))
+    yield twice, "state", "the same step of a charge was written before, and happens once: the entry was added by hand"
     yield from _claims()
 
 

@@ -449,6 +449,6 @@ def test_a_sum_of_curves_for_different_relations_is_refused(other: acc.Curve, mo
     monkeypatch.setattr(acc.LaplaceDP, "proved_for", property(lambda _: "replace_one"))
     votes = acc.LaplaceDP(epsilon=0.123)
     for made in (lambda: votes + other, lambda: acc.tighter(votes, other), lambda: sum([3 * votes, other])):
-        with pytest.raises(acc.RelationMismatch, match=r"replace_one.*Configure both mechanisms.*group_privacy"):
+        with pytest.raises(acc.RelationMismatch, match=r"replace_one.*Configure both mechanisms under the same one"):
             made()
     assert (votes + acc.GaussianDP(mu=1.0)).proved_for == "replace_one"

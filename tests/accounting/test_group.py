@@ -22,17 +22,21 @@ from accounting.curves import (
     GaussianDP,
     GaussianMax,
     LaplaceDP,
+    ProvedFor,
     PureDP,
     RenyiTable,
     RepeatAndSelectDP,
+    SampledGaussianDP,
+    SampledNoiseDP,
     tighter,
     zero,
 )
 from accounting.curves.repeat_and_select import TruncatedNegativeBinomial
 from accounting.curves.sampled import _renyi_of_sampled_gaussian as _renyi
 from accounting.dp_events import poisson_sampled
-from accounting.errors import InvalidArgument, NoEquivalent
+from accounting.errors import InvalidArgument, InvalidCurve, NoEquivalent, RelationMismatch
 from accounting.group import group_privacy
+from accounting.guarantee import Guarantee
 
 Law = NDArray[np.float64]
 EPSILONS = [0.0, 0.05, 0.3, 0.7, 1.5, 3.0]
@@ -187,6 +191,43 @@ def test_groups_are_monotone() -> None:
         epsilons = [group_privacy(curve, size).epsilon(1e-4) for size in (1, 2, 3, 4)]
         assert epsilons == sorted(epsilons)
         assert epsilons[0] < epsilons[-1]
+
+
+SAMPLED = SampledGaussianDP(mu=0.1, rate=0.01)
+
+
+@pytest.mark.parametrize(
+    ("curve", "size"),
+    [
+        (SAMPLED, 20),
+        (SAMPLED, 400),
+        (SampledNoiseDP(noise="laplace", shift=0.1, rate=0.01, group=4), 5),
+        (5 * SAMPLED, 20),
+        (group_privacy(SAMPLED, 4), 5),
+        (Approximate(curve=SAMPLED, delta0=1e-9), 2),
+        (ProvedFor(curve=ZCDP(rho=0.1), relation="add_remove"), 3),
+    ],
+)
+def test_what_is_proved_for_one_relation_is_so_for_groups(curve: Curve, size: int) -> None:
+    """No table and no closed form of a group forgets it, and it is added up with others of its relation."""
+    grown = group_privacy(curve, size)
+    assert grown.proved_for == "add_remove"
+    assert Curve.from_json(grown.to_json()) == grown
+    with pytest.raises(RelationMismatch, match="'add_remove' only"):
+        Guarantee(grown, "replace_one")
+    assert Guarantee(2 * grown + PureDP(epsilon=0.1), "add_remove").curve.rho > grown.rho
+    assert group_privacy(grown, 2).proved_for == "add_remove"
+
+
+def test_a_stated_relation_changes_no_number() -> None:
+    """A group of twenty costs what the better of its bounds does, and a relation other than the curve's own is refused."""
+    grown = group_privacy(SAMPLED, 20)
+    assert isinstance(grown, ProvedFor)
+    assert grown.epsilon(1e-5) == grown.curve.epsilon(1e-5)
+    assert (3 * grown).epsilon(1e-5) == (3 * grown.curve).epsilon(1e-5)
+    assert group_privacy(PureDP(epsilon=0.1), 20) == PureDP(epsilon=2.0)
+    with pytest.raises(InvalidCurve, match="proved for 'add_remove'"):
+        ProvedFor(curve=SAMPLED, relation="replace_one")
 
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True])

@@ -109,6 +109,7 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
     sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
     sampled_laplace = acc.curves.SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1)
     best = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.5), distribution=TEN)
+    one_relation = acc.curves.ProvedFor(curve=laplace, relation="add_remove")
     chosen = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(gauss, acc.PureDP(epsilon=0.5)))
     # fmt: off
     return [
@@ -122,6 +123,7 @@ def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
         ("Approximate LaplaceDP 1, 5e-7", acc.Approximate(curve=laplace, delta0=5e-7), lambda: _inverse(laplace, 5e-7)),
         ("ProfileTable of two points", table, lambda: _inverse(table)),
         ("Tighter of Gaussian 0.3, LaplaceDP 1", acc.tighter(gauss, laplace), lambda: _hull(gauss, laplace)),
+        ("ProvedFor add_remove: LaplaceDP 1", one_relation, lambda: _inverse(laplace)),
         ("GaussianMax 0.2 of 100", acc.curves.GaussianMax(mu=0.2, candidates=100), lambda: _some_of_many(0.2, 100)),
         ("SparseVectorDP 0.5 + 0.5", acc.curves.SparseVectorDP(epsilon1=0.5, epsilon2=0.5), lambda: _pinned(0.5, 0.5)),
         ("SampledGaussianDP 1, rate 0.01", sampled, lambda: _training_step(1.0, 0.01)),

@@ -153,6 +153,9 @@ CASES = {
     "tighter": Case(
         acc.curves.Tighter(curves=(acc.GaussianDP(mu=0.7), acc.PureDP(epsilon=0.9))), _gaussian(0.7), (0.0, 0.2), False
     ),
+    "proved_for": Case(
+        acc.curves.ProvedFor(curve=acc.LaplaceDP(epsilon=0.7), relation="add_remove"), _laplace(0.7), (0.0, 0.2, 0.6), True
+    ),
     "chosen_after": Case(
         acc.curves.ChosenAfter(
             first=acc.PureDP(epsilon=0.1), options=(acc.GaussianDP(mu=0.5), acc.ApproxDP(epsilon=0.3, delta=0.02))

@@ -1025,6 +1025,30 @@ EDITS = [
     ),
     Edit(
         "accounting/ledger/verification.py",
+        'entry.action == "void" and self.opening is None',
+        "False",
+        f"{KILLED}/test_tamper.py::test_a_second_void_is_found_by_the_chain_alone",
+    ),
+    Edit(
+        "accounting/ledger/verification.py",
+        "having(func.count() > 1)",
+        "having(func.count() > 2)",
+        f"{KILLED}/test_tamper.py::test_a_step_that_is_written_twice_is_found",
+    ),
+    Edit(
+        "accounting/ledger/verification.py",
+        '"replace_one" if entry.across == "exchange" else self.dataset.relation',
+        "relation",
+        f"{KILLED}/test_tamper.py::test_a_curve_that_is_proved_for_another_relation_is_found",
+    ),
+    Edit(
+        "accounting/group.py",
+        "made if relation in (None, made.proved_for) else",
+        "made if True else",
+        "tests/accounting/test_group.py::test_what_is_proved_for_one_relation_is_so_for_groups",
+    ),
+    Edit(
+        "accounting/ledger/verification.py",
         "func.length(claimed) != of * several",
         "func.length(claimed) < of * several",
         f"{KILLED}/test_tamper.py::test_edited_claims_are_found",

@@ -435,6 +435,60 @@ def test_a_charge_of_several_periods_says_why_its_price_covers_them(sqlite_url: 
         assert [problem.kind for problem in said if "several periods" in problem.message] == kinds_of
 
 
+def _again(entry: Entry, last: Entry) -> Entry:
+    """A copy of an entry, without the rows that it read, as the next one of the chain."""
+    spent = last.spent_main + entry.main
+    copied = replace(entry, seq=last.seq + 1, prev=last.hash, spent_main=spent, fingerprint=None)
+    return replace(copied, hash=copied.expected_hash())
+
+
+@pytest.mark.parametrize("key", ["voided", "k3"])
+def test_a_step_that_is_written_twice_is_found(kept: Ledger, url: str, key: str) -> None:
+    """A second void, or a second charge, of one key, with the index gone that admits one, in a chain without a flaw."""
+    found = list(kept.entries("clicks"))
+    forged = _again(next(entry for entry in found if entry.key == key and entry.action in ("void", "charge")), found[-1])
+    with intruder(url) as connection:
+        connection.execute(text("DROP INDEX dpledger_entries_key"))
+        values = forged.to_dict() | {"dataset_id": connection.execute(select(datasets.c.id)).scalar_one()}
+        del values["dataset"]
+        connection.execute(insert(entries).values(**values))
+        connection.execute(update(datasets).values(seq=forged.seq, head=forged.hash))
+        connection.execute(update(totals).values(main=forged.spent_main))
+    assert kinds(kept) == {"state"}
+
+
+def test_a_second_void_is_found_by_the_chain_alone(kept: Ledger) -> None:
+    """It gives back nothing that is set aside, and an import ends at its line."""
+    dataset, found = kept.dataset("clicks"), list(kept.entries("clicks"))
+    again = _again(next(entry for entry in found if entry.action == "void"), found[-1])
+    chain = Chain(dataset, dataset.genesis)
+    said = [problem for entry in (*found, again) for problem in chain.follow(entry)]
+    assert [(problem.kind, problem.seq) for problem in said] == [("state", again.seq)]
+
+
+@pytest.mark.parametrize(
+    ("across", "kinds_of"), [(None, {"price"}), ("exchange", set())], ids=["a replaced user", "an exchange between periods"]
+)
+def test_a_curve_that_is_proved_for_another_relation_is_found(
+    sqlite_url: str, across: str | None, kinds_of: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever client wrote it: a price of add_remove says nothing of a replaced user, nor the other way round."""
+    monkeypatch.setattr("accounting.guarantee._proved", lambda _, relation: relation)
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("clicks", acc.Budget(rho=5.0), "replace_one")
+        ledger.create_dataset("visits", acc.Budget(rho=5.0), "add_remove")
+        sampled = 10 * acc.SampledGaussianDP(mu=0.1, rate=0.1)
+        ledger.charge("visits", sampled, relation="add_remove")
+        assert ledger.verify().ok
+        ledger.charge("clicks", sampled, relation="replace_one")
+        assert [(problem.dataset, problem.kind) for problem in ledger.verify().problems] == [("clicks", "price")]
+        ledger.charge("visits", acc.curves.ProvedFor(curve=acc.ZCDP(rho=0.1), relation="replace_one"), relation="add_remove")
+        dataset, found = ledger.dataset("visits"), list(ledger.entries("visits"))
+    chain, changed = Chain(dataset, dataset.genesis), replace(found[1], across=across)
+    assert list(chain.follow(found[0])) == []
+    assert {one.kind for one in chain.follow(replace(changed, hash=changed.expected_hash()))} == kinds_of
+
+
 def test_a_price_too_low_in_failure_is_found(sqlite_url: str) -> None:
     """The failure half of an entry is derived anew as the divergence is."""
     with Ledger.open(sqlite_url) as ledger:
