@@ -116,10 +116,11 @@ def test_bad_catalogue(ask: Any, catalogue: Path, tmp_path: Path) -> None:
     refused(ask(*GOOD, "--domain", catalogue, "--domain-column", "city"), 1, "'city'", "'shop'", "'town'")
 
 
-def test_options_without_effect(ask: Any) -> None:
-    """A column of no catalogue, and a salt of no choice, are refused."""
+def test_options_without_effect(ask: Any, tmp_path: Path) -> None:
+    """A column of no catalogue, and a salt where nobody's items are chosen from, are refused."""
+    (tmp_path / "shops.csv").write_text("shop\nzoo\n")
     refused(ask(*GOOD, "--domain-column", "shop"), 2, "--domain-column", "--domain")
-    refused(ask(*GOOD, "--salt", "pepper"), 2, "--salt", "--max-items-per-user")
+    refused(ask(*GOOD, "--domain", tmp_path / "shops.csv", "--salt", "pepper"), 2, "--salt", "--max-items-per-user")
 
 
 def test_unknown_commands(run: Any) -> None:
