@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from inspect import Signature, isabstract
+from inspect import isabstract
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar, final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
@@ -26,14 +26,6 @@ from accounting.errors import AccountingError
 _SHOWN = 60  # longest configuration value that an error quotes
 
 
-class _SignatureOnceAsked:
-    """The signature of a model that is not built yet: help and editors would see no field, so it is built when they ask."""
-
-    def __get__(self, instance: object, model: type[BaseModel]) -> Signature:
-        model.model_rebuild()  # pydantic puts the signature in this one's place
-        return model.__signature__
-
-
 class Frozen(BaseModel):
     """A frozen model that forbids unknown fields and raises its family's own error class."""
 
@@ -42,13 +34,8 @@ class Frozen(BaseModel):
         extra="forbid",
         serialize_by_alias=True,
         allow_inf_nan=False,
-        defer_build=True,  # a command has a use for a few of the models that it imports
     )
     error_class: ClassVar[type[AccountingError]] = AccountingError
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        type.__setattr__(cls, "__signature__", _SignatureOnceAsked())  # an assignment would be one more type to checkers
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
