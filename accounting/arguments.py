@@ -26,7 +26,8 @@ def checked_integer(
 ) -> int:
     """`value` as an int from `least` to `most`; of any integer type, numpy's included."""
     if isinstance(value, bool) or not isinstance(value, _INTEGERS) or not least <= (number := int(value)) <= most:
-        largest = f"10^{len(str(most)) - 1}" if most in (10**12, MOST_COUNT) else str(most)
+        power = len(str(most)) - 1
+        largest = f"10^{power}" if power > 6 and most == 10**power else str(most)
         raise error(f"{name}={shown(value)} must be an integer >= {least}, at most {largest}: {meaning}")
     return number
 

@@ -29,12 +29,7 @@ _SHOWN = 60  # longest configuration value that an error quotes
 class Frozen(BaseModel):
     """A frozen model that forbids unknown fields and raises its family's own error class."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        serialize_by_alias=True,
-        allow_inf_nan=False,
-    )
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", serialize_by_alias=True, allow_inf_nan=False)
     error_class: ClassVar[type[AccountingError]] = AccountingError
 
     @classmethod
