@@ -124,12 +124,14 @@ def _approximate_dp(curve: curves.ApproxDP, size: int) -> Curve:
 
 
 def _sampled(curve: curves.SampledGaussianDP | curves.SampledNoiseDP, size: int) -> Curve:
-    """Renyi divergences along the path, and up to 16 users the exact pairs of their number in a sample."""
+    """Renyi divergences along the path of all users, up to 16 of them the exact pairs of their number in a sample, and for more
+    what they cost when all are in it.
+    """
     loss = curve._loss
-    if loss.group * size > MOST_EXACT:
-        return _general(curve, size)
-    single = curves.SampledNoiseDP(noise=loss.noise, shift=loss.shift, rate=loss.rate)
-    exact, along = single.model_copy(update={"group": loss.group * size}), _chain(single, loss.group * size)
+    single, users = curves.SampledNoiseDP(noise=loss.noise, shift=loss.shift, rate=loss.rate), loss.group * size
+    if users > MOST_EXACT:
+        return curves.tighter(_general(single, users), group_privacy(single._unsampled, users))
+    exact, along = single.model_copy(update={"group": users}), _chain(single, users)
     return exact if along is None else curves.tighter(along, exact)
 
 

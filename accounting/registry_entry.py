@@ -111,8 +111,9 @@ def _composition(dataset: Dataset) -> str:
 def _mechanisms(ledger: Ledger, dataset: Dataset) -> str:
     """The curves that were charged and how often, and what drew the noise."""
     runs: dict[str, int] = {}
+    void = {(one.key, one.period) for one in ledger.entries(dataset.name) if one.action == "void"}
     for one in ledger.entries(dataset.name):
-        if one.action in ("charge", "reserve"):
+        if one.opens and (one.key, one.period) not in void:
             said = in_words(one.mechanism or one.curve).replace("\u00a0", " ")
             runs[said] = runs.get(said, 0) + one.count
     listed = [f"{count:,} x {said}" for said, count in list(runs.items())[:_MOST_CURVES]]

@@ -58,7 +58,8 @@ class Noise(ABC):
     NaN included, and its inverses with probabilities in [0, 1] or their logarithms, all with floating-point warnings silenced:
     what a formula gives at an end must be the limit there.
 
-    A class with a `name` is all that a noise needs: mechanisms offer it where it declares the price that they rest on.
+    A class with a `name` in this module is all that a noise needs: mechanisms offer it where it declares the price that they rest
+    on.
     """
 
     name: ClassVar[str]

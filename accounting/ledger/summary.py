@@ -28,7 +28,7 @@ class _SpendingPoint:
 
 @dataclass(frozen=True)
 class LabelCost:
-    """What one label was charged and did not get back: runs, nats of the budget's unit, failure probability."""
+    """Of one label the runs that were not voided, and the nats of the budget's unit and failure probability not given back."""
 
     label: str | None
     runs: int

@@ -119,10 +119,10 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     about: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
     about |= {"clip": spec.users, "unknown": domain is None, "partial_last": spec.partial_last}
     horizon = HorizonOfLog(reading, spec.every or "day", spec.budget, settings, **about)
+    _require_place(spec)
     if spec.dry_run:
         with session_of(spec) as session:
             return dry_close(horizon.mechanism, spec.budget, Payer(session, str(spec.key), ""), partial(horizon.cut, data))
-    _require_place(spec)
     return _kept(horizon.close(data, partial(_horizon, spec, domain=domain, groups=reading.groups)), spec)
 
 

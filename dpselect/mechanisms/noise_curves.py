@@ -66,7 +66,7 @@ def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates:
 
 def shared_vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:
     """`vector` of a group that two users share: what both change in all, or what each may of these scores. Theorem W8."""
-    norm, each = (sensitivity.l2_of, 2.0**0.5) if VECTOR_NORMS[noise] == "l2" else (sensitivity.l1_of, 2.0)
+    norm, each = (sensitivity.l2_of, 2.0**0.5) if VECTOR_NORMS.get(noise) == "l2" else (sensitivity.l1_of, 2.0)
     together = norm(None) < each * norm(candidates)
     return vector(noise, scale, sensitivity, None) if together else 2 * vector(noise, scale, sensitivity, candidates)
 

@@ -59,7 +59,7 @@ def answered(
     if spec.way == "periods":
         return over_time(spec, profile, budget)
     if spec.recall is not None:
-        spec = enough(spec, profile)
+        spec = enough(spec, profile, budget=budget, sensitivity=sensitivity)
     return plan_releases(spec, profile or profile_of(spec), budget=budget, sensitivity=sensitivity, progress=progress)
 
 
@@ -230,8 +230,13 @@ _STEPS = 12  # bisections, to about a fiftieth
 _KINDS = 3  # mechanisms that are looked at in it
 
 
-def enough(spec: PlanSpec, profile: Profile | None = None) -> PlanSpec:
+def enough(
+    spec: PlanSpec, profile: Profile | None = None, *, budget: acc.Budget | None = None, sensitivity: Sensitivity | None = None
+) -> PlanSpec:
     """The question with the least epsilon whose plan expects `recall=` or, where a budget is stated, the fewest users.
+
+    Args:
+        budget, sensitivity: as for `plan_releases`.
 
     Raises:
         InvalidRequest: both are stated, the profile is not one that has a number of users to find, or nothing is enough.
@@ -249,7 +254,7 @@ def enough(spec: PlanSpec, profile: Profile | None = None) -> PlanSpec:
     def tried(amount: float, kinds: Sequence[str] | None) -> Plan:
         of_it = round(amount) if budgeted else amount
         tried_on = spec.model_copy(update={name: of_it, "rounds": _SEARCHED, "mechanisms": kinds})
-        return plan_releases(tried_on, profile or profile_of(tried_on))
+        return plan_releases(tried_on, profile or profile_of(tried_on), budget=budget, sensitivity=sensitivity)
 
     kinds = tuple(dict.fromkeys(one.name.partition(",")[0] for one in tried(start, spec.mechanisms).ranked))[:_KINDS]
 

@@ -456,7 +456,9 @@ class Task:
         for part in task.parts:
             if not task.has(part.k):
                 what = ("items" if task.known else "items with any users") + (" for all groups" if groups else "")
-                raise InvalidRequest(f"k={part.k} items cannot come out of a profile with {most(curve, spec)} {what}: ask fewer")
+                raise InvalidRequest(
+                    f"k={part.k} items cannot come out of a profile with {most(curve, spec)} {what}: ask for fewer"
+                )
         return task
 
     @classmethod
@@ -648,13 +650,14 @@ class Judge:
             if reason is not None:
                 reasons.setdefault(name, reason)
                 continue
-            if names is not None and name not in names:
+            if names is not None and {name, f"top_of_groups, {family.kind}"}.isdisjoint(names):
                 continue
             found = False
             for choice, exact in _choices(family, settings, task):
                 found = True
                 called = f"top_of_groups, {family.kind}" if choice.cells else name
-                yield self._looked(called, family, choice, settings, task, exact=exact)
+                if names is None or called in names:
+                    yield self._looked(called, family, choice, settings, task, exact=exact)
             if not found and task.groups is not None and task.every is None:
                 reasons.setdefault(name, "needs max_groups_per_user=: a selection in each group is paid for that many times")
             elif not found:

@@ -254,7 +254,7 @@ def _require_a_choice(question: Question) -> None:
 
 def _bounded_by_default(spec: TopKSpec) -> bool:
     """Whether the default may bound a user's items on its own, where no bound is stated."""
-    stated = (spec.max_items_per_user, spec.clip, spec.group, spec.value, spec.mechanism, spec.horizon)
+    stated = (spec.max_items_per_user, spec.clip, spec.group, spec.value, spec.mechanism)
     observed = spec.domain is None or spec.min_users is not None
     whole = len(spec.periods) > 1 and spec.relation == "add_remove"
     return observed and not whole and all(one is None for one in stated)

@@ -246,7 +246,7 @@ def run_every(
 
 def dry_every(question: Question, place: AnswerFile) -> DryRun:
     """What `run_every` would charge to each period that is not released yet; see `run.dry_run`."""
-    with _standing(question, place) as (todo, before, plans):
+    with _standing(question, place, restoring=False) as (todo, before, plans):
         pending = [period for period in todo if period.name not in before]
         if not pending:
             raise InvalidRequest("all periods are charged already: nothing would be")
@@ -278,8 +278,13 @@ def needed(question: Question) -> dict[str, object]:
 
 
 @contextmanager
-def _standing(question: Question, place: AnswerFile) -> Iterator[tuple[list[_Period], dict[str, Answer | None], _Plans]]:
-    """The periods, what was released of them before, None for what is lost, and the plans for the others."""
+def _standing(
+    question: Question, place: AnswerFile, *, restoring: bool = True
+) -> Iterator[tuple[list[_Period], dict[str, Answer | None], _Plans]]:
+    """The periods, what was released of them before, None for what is lost, and the plans for the others.
+
+    Finding an answer restores its table and its record; without `restoring` nothing is written, and all of them count as lost.
+    """
     spec, every = question.spec, question.spec.every
     assert every is not None
     if missing := [f"{name}=" for name, given in needed(question).items() if given is None]:
@@ -310,7 +315,7 @@ def _standing(question: Question, place: AnswerFile) -> Iterator[tuple[list[_Per
         before: dict[str, Answer | None] = {}
         for period in todo:
             if ledger.find(dataset.name, str(period.question.spec.key)) is not None:
-                held = period.place.recorded(period.question.spec, period.question.as_data)
+                held = period.place.recorded(period.question.spec, period.question.as_data) if restoring else None
                 before[period.name] = None if held is None else restored(held, period.question)
         shown = [answer.shown for answer in before.values() if answer is not None and answer.shown is not None]
         yield todo, before, _Plans(question, ledger, dataset, len(todo) - len(before), shown)

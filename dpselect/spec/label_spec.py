@@ -107,6 +107,12 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
             raise InvalidBudget(f"delta={self.delta:g} must lie strictly between 0 and 1")
         if self.ledger is None and self.pay_for_what_came_out:
             raise ValueError("pay_for_what_came_out= needs ledger= and dataset=: the job's own ledger pays for nothing else")
+        if self.pay_for_what_came_out and self.mechanism != "confident":
+            raise ValueError(f"pay_for_what_came_out= is for mechanism=confident, not {self.mechanism}: leave it out")
+        if self.salt and self.mechanism != "tau":
+            raise ValueError(f"salt= decides which votes mechanism=tau keeps, and {self.mechanism} keeps all: leave it out")
+        if self.dry_run and self.resume:
+            raise ValueError("dry_run= prices a job that is not begun, and resume= goes on with one: leave one of them out")
         if len(self.periods) > 1:
             raise ValueError("period= is one: a teacher's votes are of the rows of one period")
         return self

@@ -201,6 +201,8 @@ class ReportSpec(SignedFields, StoreFields):
     def _checks_what_it_is_given(self) -> Self:
         if not self.check and (self.heads or self.trust):
             raise ValueError("check=False checks nothing: leave out heads= and trust=, or check=False")
+        if self.registry is not None and (page := self.given("heads", "trust", "deltas")):
+            raise ValueError(f"{next(iter(page))}= is for the page, and registry= writes an entry, unchecked: leave one out")
         return self
 
 

@@ -158,7 +158,7 @@ class Config(ConfigTable):
             InvalidRequest: the budget is for several releases of which none is planned, and would be spent on one.
         """
         several = self.releases > 1 and self.release.mechanism is None
-        if several and "mechanism" in spec.model_fields and not BUDGETED & set(stated):
+        if several and issubclass(spec, ReleaseFields) and not BUDGETED & set(stated):
             raise InvalidRequest(
                 f"the file's budget is for {self.releases} releases and it holds no mechanism yet: run dpselect plan with "
                 f"config= and --write, take the default for them (releases={self.releases}), or state this release's own budget "

@@ -193,6 +193,8 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         planned = self.planned
         if planned is None:
             return self
+        if self.use_everything:
+            raise ValueError("use_everything= fits the noise, and that of a planned mechanism is fitted: leave one of them out")
         if changed := self.given("noise", "kbar"):
             raise ValueError(
                 f"{next(iter(changed))}= contradicts the planned mechanism, which has its own: plan again, or leave mechanism= "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import laplace, norm
 
 from accounting.convert.bounds import best_delta
+from accounting.convert.pld.sampled_noise import Noise
 from accounting.curves import (
     ZCDP,
     ApproxDP,
@@ -217,6 +218,21 @@ def test_what_is_proved_for_one_relation_is_so_for_groups(curve: Curve, size: in
         Guarantee(grown, "replace_one")
     assert Guarantee(2 * grown + PureDP(epsilon=0.1), "add_remove").curve.rho > grown.rho
     assert group_privacy(grown, 2).proved_for == "add_remove"
+
+
+@pytest.mark.parametrize("size", [17, 20, 400])
+@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
+def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(noise: Noise, size: int) -> None:
+    """Also beyond the groups whose exact pairs are known, and in whatever order groups are made: Theorem P11."""
+    one = SampledNoiseDP(noise=noise, shift=0.1, rate=0.01)
+    whole = group_privacy(GaussianDP(mu=0.1) if noise == "gaussian" else LaplaceDP(epsilon=0.1), size)
+    grown = group_privacy(one, size)
+    assert grown.mu_squared <= whole.mu_squared < math.inf
+    assert grown.rho <= whole.rho
+    assert grown.epsilon(1e-6) <= whole.epsilon(1e-6)
+    if size % 4 == 0:
+        again = group_privacy(one.model_copy(update={"group": 4}), size // 4)
+        assert again.epsilon(1e-6) == grown.epsilon(1e-6)
 
 
 def test_a_stated_relation_changes_no_number() -> None:

@@ -148,7 +148,7 @@ def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = 
     from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
     from dpselect.release.run import Payer
 
-    session = Payer.of(spec, "").session
+    session = Payer.of(spec, "", time_zone=spec.time_zone).session
     assert session is not None, "the spec names who pays"
     if spec.elsewhere:
         _show_affordable(session, _charged(spec, session.dataset.relation), json=json)

@@ -50,7 +50,7 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
     yield Text(f"budget: {stated(dataset.budget)}" + ("" if dataset.window == "whole" else f" for each {dataset.window}"))
     if len(totals) > PERIODS:
         yield Text(f"{len(totals) - PERIODS} earlier periods: see --details")
-    opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.action in ("charge", "reserve")), None)
+    opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.opens), None)
     curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
     for total in totals[-PERIODS:]:
         _, *figures = replace(total.remaining, curve=curve).figures.items()

@@ -408,7 +408,7 @@ _KINDS: dict[str, tuple[tuple[tuple[Kind, str], ...], str]] = {
 
 def kind_of(role: str, name: object, stored: str, what: str, shown: str | None = None) -> Kind:
     """What a column of this type of the engine holds, for its role; errors call the type as it is `shown` at the source."""
-    field, shown = stated_as(role), (shown or stored).partition("<")[0][:40]
+    field, shown = stated_as(role), re.split(r"[<(]", shown or stored)[0][:40]  # an ENUM lists its values
     kinds, rule = _KINDS.get(field, (_LABELS, _OF_LABELS))
     for kind, types in kinds:
         if re.fullmatch(types, stored, re.DOTALL):

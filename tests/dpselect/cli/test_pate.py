@@ -54,6 +54,21 @@ def label(run: Run, tmp_path: Path) -> Run:
     return invoke
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--salt", "s"), "--salt decides"),
+        (("--pay-for-what-came-out", "--ledger", "sqlite:///a.db", "--dataset", "d"), "--pay-for-what-came-out is for"),
+        (("--dry-run", "--resume"), "--dry-run prices"),
+    ],
+)
+def test_what_has_no_effect_is_refused(label: Run, votes: Path, arguments: tuple[str, ...], words: str) -> None:
+    """Options of other mechanisms, and a price of a job that is under way."""
+    refused = label(votes, *arguments)
+    assert refused.exit_code == 2
+    assert words in " ".join(refused.stderr.split())
+
+
 def _save_stacked(path: Path) -> None:
     sparse.save_npz(path, sparse.csr_matrix(BALLOTS.reshape(-1, LABELS)))
 

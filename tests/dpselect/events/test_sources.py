@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import duckdb
+import pandas as pd
 import polars as pl
 import psycopg
 import pyarrow as pa
@@ -129,6 +130,15 @@ def test_integers_stay_integers(source: str, tmp_path: Path) -> None:
     log: list[tuple[Any, Any]] = [(2**53 + 1, -(2**62)), (2**53, -(2**62)), (2**53, 7)]
     found = counts(SOURCES[source](log, tmp_path))
     assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == {-(2**62): 2, 7: 1}
+
+
+def test_an_error_names_no_category() -> None:
+    """The engine's type of a categorical column lists its values: errors say that it is one, and no more."""
+    log = pd.DataFrame({"u": [1, 2], "i": ["a", "b"], "t": pd.Categorical([SECRET, "x"])})
+    with pytest.raises(EventLogError) as refused:
+        events.read(log, user="u", item="i", time="t", since="2024-01-01", until="2024-02-01")
+    assert SECRET[:6] not in str(refused.value)
+    assert "ENUM" in str(refused.value)
 
 
 def test_names_of_folders_are_columns(tmp_path: Path) -> None:

@@ -157,6 +157,17 @@ def test_a_table_of_all_groups_is_planned_beside_a_selection_in_each(public: boo
     assert {type(one.mechanisms[0]) for one in bounded.ranked} == {TopOfGroups, dps.PerGroup}
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [("top_of_groups, sparse_histogram",), ("sparse_histogram, gaussian",), None])
+def test_curves_show_the_mechanisms_that_were_asked_for(wanted: tuple[str, ...] | None) -> None:
+    """A table of groups has its own name: it has a line where it is ranked, and none where a selection alone is."""
+    plan = dps.plan(BUDGET, 5, **{**FOUR, "mechanisms": ["sparse_histogram"]}, groups_per_user=2.0, max_groups_per_user=2)
+    ranked = tuple(one for one in plan.ranked if wanted is None or one.name in wanted)
+    assert ranked
+    (chart,) = explore(plan.model_copy(update={"ranked": ranked}), MANY, charts=["epsilon"])
+    assert {line.name for line in chart.lines} == {one.name for one in ranked}
+
+
 def test_nobody_is_in_more_groups_than_there_are() -> None:
     """A bound above the number of groups is planned, priced and written as the number of groups."""
     asked: dict[str, Any] = {**stated(Groups(count=2)), "profile": SHAPE, "unknown_domain": True, "rounds": 100}

@@ -465,8 +465,13 @@ def test_an_entry_for_the_registry(shell: Shell, tmp_path: Path) -> None:
     """It has the registry's fields, says what the ledger knows, and marks what a person has to add."""
     yaml = pytest.importorskip("yaml")
     shell.run("init", "--dataset", 'mon"ths: #1', "--epsilon", "1", "--delta", "1e-6", "--window", "month", "--unit", "household")
+    with Ledger.open(shell.url) as ledger:  # what is given back never ran
+        key = ledger.reserve('mon"ths: #1', acc.PureDP(epsilon=0.1), relation="add_remove", period="2024-01").key
+        ledger.void('mon"ths: #1', key, actor="ana", reason="not run")
     for name, more in (("clicks", []), ('mon"ths: #1', ["--period", "2024-01"])):
         shell.run("charge", "--dataset", name, *BARE, *more)
+        said = shell.run("report", "--registry", name, "--output", str(tmp_path / "no.yaml"), "--delta", "1e-6", status=2)
+        assert "--delta" in said
         shell.run("report", "--registry", name, "--output", str(tmp_path / f"{len(name)}.yaml"))
         read = yaml.safe_load((tmp_path / f"{len(name)}.yaml").read_text())
         _require_schema("", read)
@@ -486,6 +491,7 @@ def test_an_entry_for_the_registry(shell: Shell, tmp_path: Path) -> None:
     assert "for the rows of each month" in loss["privacy_parameters_details"]
     assert "budget: epsilon 1, delta 1e-06; spent so far: epsilon" in loss["privacy_parameters_details"]
     assert "1 x pure dp: ε = 0.4" in known["implementation"]["mechanisms"]
+    assert "ε = 0.1" not in known["implementation"]["mechanisms"]
     assert "is not declared" in shell.run("report", "--registry", "nobody", "--output", str(tmp_path / "x.yaml"), status=1)
     assert not (tmp_path / "x.yaml").exists()
 

@@ -92,6 +92,16 @@ def test_every_day_is_released_once(every: Every, tmp_path: Path) -> None:
     assert spent(tmp_path) == {f"2024-05-0{day}": 1 for day in (1, 2, 3, 4)}
 
 
+def test_a_dry_run_of_a_series_writes_nothing(every: Every, tmp_path: Path) -> None:
+    """Not even a table that was lost, and nothing on the ledger: of a series that was begun it prices what is left."""
+    assert every(until="2024-05-03", output=f"{tmp_path}/top-{{period}}.csv").exit_code == 0
+    (tmp_path / "top-2024-05-01.csv").unlink()
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    done = every("--dry-run", output=f"{tmp_path}/top-{{period}}.csv")
+    assert done.exit_code == 0, done.stderr
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 def test_the_last_day_may_be_cut_short(every: Every, tmp_path: Path) -> None:
     """An end inside a day is refused but with --partial-last; that day's key has then paid for what came before the end."""
     refused = every(until="2024-05-03T14:00:00")
