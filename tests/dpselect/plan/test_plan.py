@@ -376,3 +376,13 @@ def test_a_plan_of_votes_is_that_of_its_room() -> None:
     assert isinstance(found, VotingPlan)
     again = plan_votes(VotesModel(**votes), BUDGET, rounds=20)
     assert found.recommended == again.recommended
+
+
+@pytest.mark.slow
+def test_a_recall_is_searched_for_with_the_sensitivity_of_the_plan() -> None:
+    """Scores that one user moves by twenty take more epsilon, and the plan made with it expects what was asked for."""
+    wide = dps.Sensitivity(linf=20.0)
+    asked: dict[str, Any] = {"k": 5, "shape": "zipf:1", "items": 300, "users": 20_000, "mechanisms": ["oneshot_top_k"]}
+    plan = dps.plan(recall=0.9, **asked, sensitivity=wide)
+    assert plan.recommended.expected >= 0.87
+    assert plan.budget.limit > 3 * dps.plan(recall=0.9, **asked).budget.limit
