@@ -223,12 +223,17 @@ def test_what_is_proved_for_one_relation_is_so_for_groups(curve: Curve, size: in
 @pytest.mark.parametrize("size", [17, 20, 400])
 @pytest.mark.parametrize("noise", ["gaussian", "laplace"])
 def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(noise: Noise, size: int) -> None:
-    """Also beyond the groups whose exact pairs are known, and in whatever order groups are made: Theorem P11."""
+    """Also beyond the groups whose exact pairs are known, and in whatever order groups are made; of Gaussian noise mu^2 and rho
+    are those, as no less holds: Theorem P11.
+    """
     one = SampledNoiseDP(noise=noise, shift=0.1, rate=0.01)
     whole = group_privacy(GaussianDP(mu=0.1) if noise == "gaussian" else LaplaceDP(epsilon=0.1), size)
     grown = group_privacy(one, size)
     assert grown.mu_squared <= whole.mu_squared < math.inf
     assert grown.rho <= whole.rho
+    if noise == "gaussian":
+        assert grown.mu_squared == pytest.approx(whole.mu_squared, rel=1e-9)
+        assert grown.rho == pytest.approx(whole.rho, rel=1e-9)
     assert grown.epsilon(1e-6) <= whole.epsilon(1e-6)
     if size % 4 == 0:
         again = group_privacy(one.model_copy(update={"group": 4}), size // 4)
