@@ -1,6 +1,6 @@
 """A horizon from its start to its last period: `dpselect continual` in Python.
 
-Each function takes the fields of a spec, which are the options of its command; the stub has their types. `output` is a new file.
+Each function takes the fields of a spec, which are the options of its command. `output` is a new file.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from accounting.address import masked
 from accounting.files import require_new
@@ -22,6 +22,17 @@ from dpselect.release.run import Payer, session_of
 from dpselect.release.series import HorizonAnswer, HorizonOfLog, cells_listed, counted_users, dry_close
 from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
+
+if TYPE_CHECKING:
+    from dpselect.spec.keyword_types import CloseKeywords, ContinualKeywords, SharedKept, StartKeywords
+
+
+@overload
+def start(*, dry_run: Literal[False] = False, **asked: Unpack[StartKeywords]) -> HorizonAnswer: ...
+
+
+@overload
+def start(*, dry_run: bool, **asked: Unpack[StartKeywords]) -> HorizonAnswer | DryRun: ...
 
 
 @asked_by(StartSpec)
@@ -49,6 +60,14 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
         return _dry(mechanism, spec, reads=False) if spec.dry_run else _kept(HorizonAnswer.of(horizon, ()), spec)
 
 
+@overload
+def close(period: int, data: object, *, dry_run: Literal[False] = False, **asked: Unpack[CloseKeywords]) -> HorizonAnswer: ...
+
+
+@overload
+def close(period: int, data: object, *, dry_run: bool, **asked: Unpack[CloseKeywords]) -> HorizonAnswer | DryRun: ...
+
+
 @asked_by(CloseSpec)
 def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """Count the new events of a period and release its top k; asked by a `CloseSpec`.
@@ -74,7 +93,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 
 @asked_by(ShowSpec)
-def show(**asked: Any) -> HorizonAnswer:
+def show(**asked: Unpack[SharedKept]) -> HorizonAnswer:
     """What a horizon has released so far; asked by a `ShowSpec`.
 
     Raises:
@@ -86,7 +105,7 @@ def show(**asked: Any) -> HorizonAnswer:
 
 
 @asked_by(RechargeSpec)
-def recharge(**asked: Any) -> HorizonAnswer:
+def recharge(**asked: Unpack[SharedKept]) -> HorizonAnswer:
     """Charge a horizon again on a ledger that was restored to before it, with all that its state has released.
 
     Asked by a `RechargeSpec`.
@@ -97,6 +116,14 @@ def recharge(**asked: Any) -> HorizonAnswer:
     spec = RechargeSpec(**asked)
     with _horizon(spec, recharge=True) as horizon:
         return _kept(HorizonAnswer.of(horizon), spec)
+
+
+@overload
+def run(data: object, *, dry_run: Literal[False] = False, **asked: Unpack[ContinualKeywords]) -> HorizonAnswer: ...
+
+
+@overload
+def run(data: object, *, dry_run: bool, **asked: Unpack[ContinualKeywords]) -> HorizonAnswer | DryRun: ...
 
 
 @asked_by(ContinualSpec)

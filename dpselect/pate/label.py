@@ -1,10 +1,10 @@
-"""`label`: the job of `dpselect pate`, asked in Python. Its keywords are the fields of `LabelSpec`, typed in the stub."""
+"""`label`: the job of `dpselect pate`, asked in Python. Its keywords are the fields of `LabelSpec`."""
 
 from __future__ import annotations
 
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from dpselect.errors import InvalidRequest
 from dpselect.pate.job import LabelRequest, Labels, labelled
@@ -12,6 +12,25 @@ from dpselect.pate.labelling import ProgressCallback
 from dpselect.release.answer import DryRun
 from dpselect.spec.base import asked_by
 from dpselect.spec.label_spec import LabelSpec
+
+if TYPE_CHECKING:
+    from dpselect.spec.keyword_types import LabelKeywords
+
+
+@overload
+def label(
+    votes: str | PathLike[str],
+    *,
+    dry_run: Literal[False] = False,
+    progress: ProgressCallback | None = None,
+    **asked: Unpack[LabelKeywords],
+) -> Labels: ...
+
+
+@overload
+def label(
+    votes: str | PathLike[str], *, dry_run: bool, progress: ProgressCallback | None = None, **asked: Unpack[LabelKeywords]
+) -> Labels | DryRun: ...
 
 
 @asked_by(LabelSpec)

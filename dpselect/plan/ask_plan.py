@@ -1,8 +1,8 @@
-"""`plan`: the command's question, asked in Python. Its keywords are the fields of `PlanSpec`, typed in the stub."""
+"""`plan`: the command's question, asked in Python. Its keywords are the fields of `PlanSpec`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from accounting import Budget
 from dpselect.errors import InvalidRequest
@@ -16,6 +16,39 @@ from dpselect.spec.plan_spec import PlanSpec
 if TYPE_CHECKING:
     from dpselect.plan.horizon_plan import HorizonPlan
     from dpselect.plan.voting_plan import VotingPlan
+    from dpselect.spec.keyword_types import PlanKeywords
+
+
+@overload
+def plan(
+    budget: Budget | None = None,
+    k: int | Literal["all"] | None = None,
+    releases: int | None = None,
+    *,
+    quick: Literal[False] = False,
+    periods: None = None,
+    pate: Literal[False] = False,
+    profile: Profile | None = None,
+    sensitivity: Sensitivity | None = None,
+    progress: Progress | None = None,
+    **asked: Unpack[PlanKeywords],
+) -> Plan: ...
+
+
+@overload
+def plan(
+    budget: Budget | None = None,
+    k: int | Literal["all"] | None = None,
+    releases: int | None = None,
+    *,
+    quick: bool = False,
+    periods: int | None = None,
+    pate: bool = False,
+    profile: Profile | None = None,
+    sensitivity: Sensitivity | None = None,
+    progress: Progress | None = None,
+    **asked: Unpack[PlanKeywords],
+) -> Plan | QuickPlan | HorizonPlan | VotingPlan: ...
 
 
 @asked_by(PlanSpec)

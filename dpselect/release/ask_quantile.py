@@ -1,10 +1,10 @@
-"""`quantile`: the command's question, asked in Python. Its keywords are the fields of `QuantileSpec`, typed in the stub."""
+"""`quantile`: the command's question, asked in Python. Its keywords are the fields of `QuantileSpec`."""
 
 from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import DryRun
@@ -13,6 +13,25 @@ from dpselect.release.topk import Unkept, warn_once
 from dpselect.release.user_quantiles import TEXTS, QuantileAnswer, Quantiles, answered
 from dpselect.spec import QuantileSpec
 from dpselect.spec.base import asked_by
+
+if TYPE_CHECKING:
+    from dpselect.spec.keyword_types import QuantileKeywords
+
+
+@overload
+def quantile(
+    data: object,
+    *,
+    dry_run: Literal[False] = False,
+    progress: ProgressCallback | None = None,
+    **asked: Unpack[QuantileKeywords],
+) -> QuantileAnswer: ...
+
+
+@overload
+def quantile(
+    data: object, *, dry_run: bool, progress: ProgressCallback | None = None, **asked: Unpack[QuantileKeywords]
+) -> QuantileAnswer | DryRun: ...
 
 
 @asked_by(QuantileSpec)

@@ -1,4 +1,4 @@
-"""`topk`: the command's question, asked in Python. Its keywords are the fields of `TopKSpec`; `topk.pyi` has their types."""
+"""`topk`: the command's question, asked in Python. Its keywords are the fields of `TopKSpec`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import Answer, DryRun
@@ -18,7 +18,11 @@ from dpselect.spec import TopKSpec
 from dpselect.spec.base import asked_by
 
 if TYPE_CHECKING:
+    from os import PathLike
+
+    from dpselect.events.time_window import Every
     from dpselect.release.series import HorizonAnswer, Series
+    from dpselect.spec.keyword_types import TopKKeywords
 
 
 class Unrecorded(UserWarning):
@@ -27,6 +31,30 @@ class Unrecorded(UserWarning):
 
 class Unkept(UserWarning):
     """An answer that was drawn, and could not be kept in its file."""
+
+
+@overload
+def topk(
+    data: object,
+    *,
+    every: None = None,
+    horizon: None = None,
+    dry_run: Literal[False] = False,
+    progress: ProgressCallback | None = None,
+    **asked: Unpack[TopKKeywords],
+) -> Answer: ...
+
+
+@overload
+def topk(
+    data: object,
+    *,
+    every: Every | None = None,
+    horizon: str | PathLike[str] | None = None,
+    dry_run: bool = False,
+    progress: ProgressCallback | None = None,
+    **asked: Unpack[TopKKeywords],
+) -> Answer | Series | HorizonAnswer | DryRun: ...
 
 
 @asked_by(TopKSpec)

@@ -1,6 +1,6 @@
 """What a release from a log rests on, tried by leaving users out: `dpselect verify` in Python.
 
-Each function takes the fields of its spec, which are the options of its command; the stub has their types.
+Each function takes the fields of its spec, which are the options of its command.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, Unpack, final
 
 from accounting.arguments import Relation
 from dpselect.cells import cell
@@ -30,6 +30,9 @@ from dpselect.sensitivity import Norm, Sensitivity
 from dpselect.spec.base import asked_by
 from dpselect.spec.replay_spec import HorizonReplaySpec, ReplaySpec
 from dpselect.verify.log_replay import EVERYBODY, Replay, replay
+
+if TYPE_CHECKING:
+    from dpselect.spec.keyword_types import HorizonReplayKeywords, ReplayKeywords
 
 Progress = Callable[[int, int], None] | None
 PRIVATE = (
@@ -73,7 +76,7 @@ class LogReplay:
 
 
 @asked_by(ReplaySpec)
-def replay_log(data: object, *, progress: Progress = None, **asked: Any) -> LogReplay:
+def replay_log(data: object, *, progress: Progress = None, **asked: Unpack[ReplayKeywords]) -> LogReplay:
     """Read a log again without each of some users, and hold the changes against what the reading declares.
 
     Args:
@@ -97,7 +100,7 @@ def replay_log(data: object, *, progress: Progress = None, **asked: Any) -> LogR
 
 
 @asked_by(HorizonReplaySpec)
-def replay_horizon(data: object, *, progress: Progress = None, **asked: Any) -> LogReplay:
+def replay_horizon(data: object, *, progress: Progress = None, **asked: Unpack[HorizonReplayKeywords]) -> LogReplay:
     """Count all periods of a log again without each of some users, and hold the changes against what a horizon pays for.
 
     Args:

@@ -8,8 +8,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import keyword_types
 import pytest
-import stubs
 import typer
 from typer.testing import CliRunner
 
@@ -39,83 +39,6 @@ SPECS: list[Any] = [
     *(InitSpec, ChargeSpec, QuotaSpec, AffordableSpec),
 ]
 ROOT = Path(__file__).resolve().parents[2]
-HEAD = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
-
-from collections.abc import Callable
-from typing import Literal, overload
-from dpselect.events.reading import ProgressCallback
-from dpselect.release.answer import Answer, DryRun
-from dpselect.release.question import Question
-from dpselect.release.record import AnswerFile
-from dpselect.release.series import HorizonAnswer, Series
-'''
-PROGRESS = "progress: ProgressCallback | None = ..."
-HEAD_OF_QUANTILES = '''"""Made from the fields of `TopKSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
-
-from typing import Literal, overload
-from dpselect.events.reading import ProgressCallback
-from dpselect.release.answer import DryRun
-from dpselect.release.user_quantiles import QuantileAnswer
-'''
-HEAD_OF_HORIZONS = '''"""Made from the fields of specs: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
-
-from os import PathLike
-from typing import Any, Literal, overload
-from dpselect.release.answer import DryRun
-from dpselect.release.series import HorizonAnswer
-'''
-HEAD_OF_REPLAYS = '''"""Made from the fields of specs: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
-
-from collections.abc import Callable, Mapping
-from typing import Any
-from accounting.arguments import Relation
-from dpselect.verify.log_replay import Replay
-'''
-HEAD_OF_LABELS = '''"""Made from the fields of `LabelSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
-
-from os import PathLike
-from typing import Any, Literal, overload
-from dpselect.pate.job import Labels
-from dpselect.pate.labelling import ProgressCallback
-from dpselect.release.answer import DryRun
-'''
-HEAD_OF_PLANS = '''"""Made from the fields of `PlanSpec`: `pytest tests/dpselect/test_spec.py --golden` writes it anew."""
-
-from typing import Literal, overload
-from accounting import Budget
-from dpselect.plan.voting_plan import VotingPlan
-from dpselect.plan.asked import QuickPlan
-from dpselect.plan.horizon_plan import HorizonPlan
-from dpselect.plan.plan import Plan, Progress
-from dpselect.plan.profile import Profile
-from dpselect.sensitivity import Sensitivity
-'''
-OTHERS = {
-    "release/topk.pyi": """class Unrecorded(UserWarning): ...
-class Unkept(UserWarning): ...
-
-def warn_once() -> None: ...
-def answered(
-    question: Question,
-    place: AnswerFile,
-    progress: ProgressCallback | None = None,
-    unkept: Callable[[AnswerFile, Answer], None] | None = None,
-    announce: Callable[[str], None] | None = None,
-) -> Answer | Series | HorizonAnswer | DryRun: ...
-""",
-    "verify/of_log.pyi": """Progress = Callable[[int, int], None] | None
-PRIVATE: str
-
-class LogReplay:
-    found: Replay
-    declared: Mapping[str, float | None]
-    relation: Relation
-    @property
-    def verdict(self) -> str: ...
-    def as_data(self) -> dict[str, Any]: ...
-
-""",
-}
 ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3}
 
 
@@ -157,83 +80,20 @@ def test_a_field_more_is_a_keyword() -> None:
     assert Longer(**ASKED, favourite="tea").favourite == "tea"
 
 
-_ANSWERS: Any = "HorizonAnswer | DryRun", ({"dry_run": "Literal[False]"}, "HorizonAnswer")
-STUBS: dict[str, tuple[str, list[stubs.Function]]] = {
-    "release/topk.pyi": (
-        HEAD,
-        [
-            stubs.Function(
-                *(TopKSpec, "topk", "data: object", "Answer | Series | HorizonAnswer | DryRun"),
-                ({"every": "None", "horizon": "None", "dry_run": "Literal[False]"}, "Answer"),
-                PROGRESS,
-            )
-        ],
-    ),
-    "release/ask_quantile.pyi": (
-        HEAD_OF_QUANTILES.replace("TopKSpec", "QuantileSpec"),
-        [
-            stubs.Function(
-                *(QuantileSpec, "quantile", "data: object", "QuantileAnswer | DryRun"),
-                ({"dry_run": "Literal[False]"}, "QuantileAnswer"),
-                PROGRESS,
-            )
-        ],
-    ),
-    "plan/ask_plan.pyi": (
-        HEAD_OF_PLANS,
-        [
-            stubs.Function(
-                *(PlanSpec, "plan", "budget: Budget | None = ...", "Plan | QuickPlan | HorizonPlan | VotingPlan"),
-                ({"quick": "Literal[False]", "periods": "None", "pate": "Literal[False]"}, "Plan"),
-                "profile: Profile | None = ..., sensitivity: Sensitivity | None = ..., progress: Progress | None = ...",
-                ("k", "releases"),
-            )
-        ],
-    ),
-    "continual/lifecycle.pyi": (
-        HEAD_OF_HORIZONS,
-        [
-            stubs.Function(StartSpec, "start", "", *_ANSWERS),
-            stubs.Function(CloseSpec, "close", "period: int, data: object", *_ANSWERS),
-            stubs.Function(ShowSpec, "show", "", "HorizonAnswer", None),
-            stubs.Function(RechargeSpec, "recharge", "", "HorizonAnswer", None),
-            stubs.Function(ContinualSpec, "run", "data: object", *_ANSWERS),
-        ],
-    ),
-    "verify/of_log.pyi": (
-        HEAD_OF_REPLAYS,
-        [
-            stubs.Function(ReplaySpec, "replay_log", "data: object", "LogReplay", None, "progress: Progress = ..."),
-            stubs.Function(HorizonReplaySpec, "replay_horizon", "data: object", "LogReplay", None, "progress: Progress = ..."),
-        ],
-    ),
-    "pate/label.pyi": (
-        HEAD_OF_LABELS,
-        [
-            stubs.Function(
-                *(LabelSpec, "label", "votes: str | PathLike[str]", "Labels | DryRun"),
-                ({"dry_run": "Literal[False]"}, "Labels"),
-                PROGRESS,
-            )
-        ],
-    ),
-}
-
-
-@pytest.mark.parametrize("name", STUBS)
-def test_the_stub_is_that_of_the_fields(name: str, pytestconfig: pytest.Config) -> None:
-    """The types of a function that is asked what a spec asks are those of the fields, each once."""
-    head, functions = STUBS[name]
-    file, others = ROOT / "dpselect" / name, OTHERS.get(name, "")
-    made = stubs.stub(head, *functions, others=others)
+def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Config) -> None:
+    """What a function takes as `**asked` has the types of its spec's fields: those that its overloads narrow are its own."""
+    dry = ("dry_run",)
+    narrowed = {TopKSpec: ("every", "horizon", *dry), PlanSpec: ("k", "releases", "quick", "periods", "pate")}
+    asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, QuantileSpec, LabelSpec)
+    specs = narrowed | dict.fromkeys(asked, dry) | dict.fromkeys((ReplaySpec, HorizonReplaySpec), ())
+    file, made = Path(dps.__file__).parent / "spec" / "keyword_types.py", keyword_types.module(specs)
     if pytestconfig.getoption("golden"):
         file.write_text(made)
-    written, made = ("".join(map(ast.unparse, _functions(text))) for text in (file.read_text(), made))
-    assert written == made
+    assert ast.unparse(_classes(file.read_text())) == ast.unparse(_classes(made))
 
 
-def _functions(text: str) -> list[ast.FunctionDef]:
-    return [node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)]
+def _classes(text: str) -> ast.Module:
+    return ast.Module([node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)], [])
 
 
 def test_python_and_the_command_ask_the_same() -> None:

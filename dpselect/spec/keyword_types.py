@@ -1,0 +1,288 @@
+"""Made from the fields of specs: `pytest tests/dpselect/test_spec.py --golden` writes it anew.
+
+For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, Required, TypedDict
+
+from accounting import Ledger
+from accounting.arguments import Relation
+from accounting.frozen import Count, Positive, Probability, Real
+from dpselect.events.sources.base import Form
+from dpselect.events.sources.formats import Format
+from dpselect.events.time_window import Every, Unit
+from dpselect.events.values import Rule
+from dpselect.mechanisms.base import Mechanism
+from dpselect.noise import NoiseName
+from dpselect.pate.ballots import Missing, Split
+from dpselect.selection import Label
+from dpselect.sensitivity import Norm
+from dpselect.spec.base import Column, Flag, Seed
+from dpselect.spec.label_spec import Voting
+from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
+from dpselect.spec.topk_spec import Keeper, Over
+
+
+class SharedFileOptions(TypedDict, total=False):
+    format: Format
+    header: bool | None
+    delimiter: str | None
+    quote: str | None
+    encoding: str | None
+    null: tuple[str, ...]
+    split: str | None
+    normalize: tuple[Form, ...]
+    table: str | None
+    query: str | None
+
+
+class SharedPayer(TypedDict, total=False):
+    team: str | None
+    purpose: str | None
+    actor: str | None
+    label: str | None
+
+
+class SharedLedger(SharedPayer, total=False):
+    period: str | Sequence[str] | None
+
+
+class SharedFile(SharedFileOptions, total=False):
+    buckets: int | None
+    memory_limit: str | None
+
+
+class SharedSource(SharedFile, total=False):
+    user: Required[Column]
+    where: str | Sequence[str]
+
+
+class SharedItem(SharedSource, total=False):
+    item: Required[Column | Sequence[Column]]
+
+
+class SharedCatalogue(TypedDict, total=False):
+    domain: Sequence[Label] | str | PathLike[str] | None
+    domain_column: str | None
+
+
+class SharedGroup(TypedDict, total=False):
+    group: Column | None
+    groups: Sequence[Label] | str | PathLike[str] | None
+    groups_column: str | None
+
+
+class SharedTime(TypedDict, total=False):
+    time_zone: str
+    time_unit: Unit | None
+
+
+class SharedLog(SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
+    max_items_per_user: int | None
+    clip: float | None
+    salt: str | None
+    max_groups_per_user: int | None
+    value: Column | None
+    value_clip: float | tuple[float, float] | str | None
+    relation: Relation
+
+
+class SharedKept(SharedPayer, total=False):
+    state: Required[str | PathLike[str] | None]
+    ledger: Required[str | Ledger | None]
+    dataset: Required[str | None]
+    key: Required[str | None]
+    output: str | PathLike[str] | None
+
+
+class SharedWeight(TypedDict, total=False):
+    count: Over
+    window: Count | None
+    exponent: Real
+    cells: Count
+
+
+class SharedHorizonBudget(SharedWeight, total=False):
+    with_counts: Flag
+    items_per_period: Count | None
+    k: Required[Count]
+    epsilon: Required[Real]
+    delta: Required[Real]
+    relation: Relation
+
+
+class SharedHorizonTime(SharedTime, total=False):
+    every: Required[Every | None]
+    time: Required[Column | None]
+    since: Required[Any]
+    until: Required[Any]
+
+
+class SharedReplay(TypedDict, total=False):
+    n_users: Count | None
+    seed: Seed
+    name_salt: str | None
+
+
+class TopKKeywords(SharedLedger, SharedLog, total=False):
+    epsilon: Real | None
+    delta: Real | None
+    rho: Real | None
+    ledger: str | Ledger | None
+    dataset: str | None
+    key: str | None
+    time: Column | None
+    since: Any
+    until: Any
+    relation: Relation
+    k: Required[Count | Literal["all"]]
+    with_counts: Flag
+    min_users: Count | None
+    mechanism: str | Mechanism | None
+    noise: NoiseName | None
+    kbar: Count | None
+    as_set: Flag
+    releases: Count | None
+    items_per_user: Positive | None
+    users: Positive | None
+    learn: float | str | PathLike[str] | None
+    count: Over | None
+    window: Count | None
+    partial_last: Flag
+    engine: Keeper
+    pay_for_what_came_out: Flag
+    use_everything: Flag
+    output: str | PathLike[str] | None
+
+
+class PlanKeywords(SharedFile, total=False):
+    epsilon: Real | None
+    delta: Real | None
+    rho: Real | None
+    shape: str | None
+    log: Flag | None
+    items: Count | None
+    users: Count | None
+    items_per_user: Positive | None
+    column: str | None
+    public: Flag
+    learned: Flag
+    unknown_domain: Flag | None
+    groups: Count | None
+    groups_per_user: Real | None
+    group_exponent: Real | None
+    schedule: Schedule | None
+    order: Flag | None
+    charged: Charged | None
+    with_counts: Flag | None
+    mechanisms: Sequence[str] | None
+    rank_by: Criterion | None
+    recall: Real | None
+    rounds: Rounds | None
+    level: Probability | None
+    seed: Seed | None
+    count: Over | None
+    window: Count | None
+    time: Column | None
+    active: Real | None
+    new_items: Real | None
+    teachers: Count | None
+    labels: Count | None
+    votes_per_item: Real | None
+    agreement: Real | None
+    stray_votes: Real | None
+    correlation: Real | None
+    ballot_spread: Real | None
+    label_skew: Real | None
+    votes: str | PathLike[str] | None
+    public_votes: Flag
+    ledger: str | Ledger | None
+    dataset: str | None
+    user: Column | None
+    item: Column | Sequence[Column] | None
+    relation: Relation
+    max_items_per_user: Count | None
+    max_groups_per_user: Count | None
+
+
+class StartKeywords(SharedFileOptions, SharedCatalogue, SharedKept, SharedHorizonBudget, total=False):
+    periods: Required[Count]
+    grouped: Flag
+    groups: Sequence[Label] | str | PathLike[str] | None
+
+
+class CloseKeywords(SharedItem, SharedKept, total=False):
+    group: Column | None
+
+
+class ContinualKeywords(
+    SharedItem, SharedCatalogue, SharedGroup, SharedKept, SharedHorizonBudget, SharedHorizonTime, total=False
+):
+    periods: Count | None
+    partial_last: Flag
+
+
+class QuantileKeywords(SharedLedger, SharedSource, total=False):
+    ledger: str | Ledger | None
+    dataset: str | None
+    key: str | None
+    quantiles: Required[float | Sequence[float]]
+    low: Required[Real]
+    high: Required[Real]
+    step: Required[Real]
+    epsilon: Required[Real]
+    value: Column | None
+    rule: Rule | None
+    salt: str | None
+    relation: Relation
+    output: str | PathLike[str] | None
+
+
+class LabelKeywords(SharedLedger, total=False):
+    ledger: str | Ledger | None
+    dataset: str | None
+    key: str | None
+    mechanism: Required[Voting]
+    threshold: Real | None
+    sigma: Real | None
+    sigma_threshold: Real | None
+    scale: Real | None
+    k: Count | None
+    tau: Count | None
+    salt: str
+    rho: Real | None
+    failure_delta: Real | None
+    kbar: Count | None
+    anyway: Flag
+    teachers: Count | None
+    labels: Count | None
+    stacked: Flag
+    missing: Missing
+    split: Split
+    votes_per_item: Real | None
+    agreement: Real | None
+    label_skew: Real | None
+    like: str | PathLike[str] | None
+    public_votes: Flag
+    batch_size: Count
+    output: Required[str | PathLike[str]]
+    epsilon: Real | None
+    delta: Real | None
+    pay_for_what_came_out: Flag
+    resume: Flag
+
+
+class ReplayKeywords(SharedLog, SharedReplay, total=False):
+    time: Column | None
+    since: Any
+    until: Any
+    relation: Relation
+    clip_norm: Norm | None
+
+
+class HorizonReplayKeywords(SharedItem, SharedWeight, SharedHorizonTime, SharedReplay, total=False):
+    relation: Relation
