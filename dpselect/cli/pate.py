@@ -22,7 +22,7 @@ from dpselect.errors import printable
 from dpselect.pate.ballots import Ballots
 from dpselect.pate.job import LabelRequest, labelled
 from dpselect.pate.labelling import ProgressCallback
-from dpselect.pate.outlook import Outlook
+from dpselect.plan.voting_plan import Outlook
 from dpselect.release.answer import DryRun
 from dpselect.spec.label_spec import LabelSpec
 

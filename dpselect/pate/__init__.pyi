@@ -1,21 +1,9 @@
 import dpselect.errors
+import dpselect.plan.voting_plan
 
 from .ballots import Ballots as Ballots
 from .job import Labels as Labels
 from .label import label as label
-from .noise_for_rounds import Prices as Prices
-from .noise_for_rounds import fitted as fitted
-from .noise_for_rounds import prices as prices
-from .noise_for_rounds import rounds_for as rounds_for
-from .outlook import Outlook as Outlook
-from .outlook import PoorOutlook as PoorOutlook
-from .outlook import Prediction as Prediction
-from .outlook import TrialVotes as TrialVotes
-from .outlook import VotesModel as VotesModel
-from .outlook import f1_range as f1_range
-from .outlook import outlook as outlook
-from .outlook import predicted as predicted
-from .outlook import simulated as simulated
 from .unsanitised import SanitisedEpsilon as SanitisedEpsilon
 from .unsanitised import SmoothRelease as SmoothRelease
 from .unsanitised import UnsanitisedPrivacy as UnsanitisedPrivacy
@@ -29,3 +17,16 @@ from .voting import TauVoting as TauVoting
 from .voting import TopVotes as TopVotes
 
 InvalidBallots = dpselect.errors.InvalidBallots
+Outlook = dpselect.plan.voting_plan.Outlook
+PoorOutlook = dpselect.plan.voting_plan.PoorOutlook
+Prediction = dpselect.plan.voting_plan.Prediction
+Prices = dpselect.plan.voting_plan.Prices
+TrialVotes = dpselect.plan.voting_plan.TrialVotes
+VotesModel = dpselect.plan.voting_plan.VotesModel
+f1_range = dpselect.plan.voting_plan.f1_range
+fitted = dpselect.plan.voting_plan.fitted
+outlook = dpselect.plan.voting_plan.outlook
+predicted = dpselect.plan.voting_plan.predicted
+prices = dpselect.plan.voting_plan.prices
+rounds_for = dpselect.plan.voting_plan.rounds_for
+simulated = dpselect.plan.voting_plan.simulated

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, cast, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -26,28 +26,27 @@ from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session
-from dpselect.pate.noise_for_rounds import fitted
-from dpselect.pate.outlook import Outlook, PoorOutlook, TrialVotes, VotesModel, outlook, require_better_than_constant
 from dpselect.pate.votes_file import VotesFile
-from dpselect.pate.voting import BinaryVoting, ConfidentGNMax, GNMax, StableVoting, TauVoting, TopVotes
 from dpselect.plan.fit import knob_of
+from dpselect.plan.voting_plan import (
+    CLASSES,
+    Outlook,
+    PoorOutlook,
+    TrialVotes,
+    VotesModel,
+    fitted,
+    outlook,
+    require_better_than_constant,
+)
 from dpselect.release.answer import DryRun
 from dpselect.release.question import opened
 from dpselect.release.run import Payer, Ready, session_of
 from dpselect.release.session import Session
 from dpselect.selection import Label
-from dpselect.spec.label_spec import LabelSpec, RoundFields, Voting
+from dpselect.spec.label_spec import LabelSpec, RoundFields
 
 FORMATS = (".npz", ".csv", ".jsonl")
 _CUSTOMARY_DELTA = 1e-6
-CLASSES: Final[dict[Voting, Any]] = {
-    "gnmax": GNMax,
-    "confident": ConfidentGNMax,
-    "binary": BinaryVoting,
-    "tau": TauVoting,
-    "top": TopVotes,
-    "stable": StableVoting,
-}
 
 
 @final
@@ -144,14 +143,7 @@ class Labels:
             "job": {"key": job.key, "batch_size": job.batch_size, "folder": without_password(self.request.folder)},
             "output": without_password(self.request.output),
             "rounds": {"asked": job.ballots.rounds, "labelled": rounds, "answered": rounds - abstained, "abstained": abstained},
-            "outlook": {
-                "noise": self.outlook.noise,
-                "threshold": self.outlook.threshold,
-                "unanimous_label": self.outlook.unanimous,
-                "label_without_votes": self.outlook.unvoted,
-                "wrong_labels_an_item": self.outlook.wrong_labels,
-                "works": self.outlook.works,
-            },
+            "outlook": self.outlook.as_data(),
             "guarantee": {"relation": job.mechanism.relation, "epsilon": epsilon, "delta": at},
             "risk": Risk.of(rounds * curve).as_data(job.mechanism.relation, "record") if rounds else None,
             "mechanism": json.loads(job.mechanism.to_json()),

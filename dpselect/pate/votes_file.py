@@ -26,8 +26,8 @@ from accounting.files import read_bytes
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots import Ballots, Missing, Split
-from dpselect.pate.outlook import TrialVotes
 from dpselect.pate.voting import TauVoting
+from dpselect.plan.voting_plan import TrialVotes
 
 MOST_BYTES = 2**29  # of a file, and of all arrays in it when they are unpacked
 _MOST_ARRAYS = 64

@@ -25,9 +25,8 @@ from dpselect.sensitivity import Sensitivity
 from dpselect.spec import FileFields, PlanSpec
 
 if TYPE_CHECKING:
-    from dpselect.pate.outlook import TrialVotes, VotesModel
     from dpselect.plan.horizon_plan import HorizonPlan
-    from dpselect.plan.voting_plan import VotingPlan
+    from dpselect.plan.voting_plan import TrialVotes, VotesModel, VotingPlan
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
 _KNOWN = (
@@ -76,8 +75,8 @@ def planned_votes(spec: PlanSpec) -> VotingPlan:
 
 def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
     """Votes that are made up from public numbers, or those in a file."""
-    from dpselect.pate.outlook import VotesModel
     from dpselect.pate.votes_file import VotesFile
+    from dpselect.plan.voting_plan import VotesModel
 
     numbers = spec.given(*(name for name in VotesModel.model_fields if name in PlanSpec.model_fields))
     if spec.votes is not None:

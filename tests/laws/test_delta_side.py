@@ -18,7 +18,7 @@ from accounting.curves.base import CURVES
 from accounting.ledger import Ledger
 from dpselect import pate
 from dpselect.mechanisms.stable_top_k import _doubled_failure
-from dpselect.pate.noise_for_rounds import adaptive_epsilon
+from dpselect.plan.voting_plan import adaptive_epsilon
 
 Floats = np.ndarray[Any, Any]
 Delta = Callable[[float], float]

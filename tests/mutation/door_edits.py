@@ -66,9 +66,9 @@ DOOR_EDITS = [
     ),
     Edit("dpselect/plan/voting_plan.py", "(1e-6, 1e6)) ** 2 / 2", "(1e-6, 1e6)) ** 2 / 1.9", SPENT),
     Edit(
-        "dpselect/pate/noise_for_rounds.py",
-        "return acc.calibration.calibrate_count(_curve(mechanism), budget)",
-        "return acc.calibration.calibrate_count(_curve(mechanism), budget) + 1",
+        "dpselect/plan/voting_plan.py",
+        "return acc.calibration.calibrate_count(mechanism.curve, budget)",
+        "return acc.calibration.calibrate_count(mechanism.curve, budget) + 1",
         SPENT,
     ),
     Edit("dpselect/spec/shared_fields.py", "delta=self.delta or 0.0, rho", "delta=1.05 * (self.delta or 0.0), rho", SPENT),

@@ -385,19 +385,19 @@ EDITS = [
         "tests/dpselect/pate/data_dependent/test_release.py::test_an_order_is_picked_by_the_size_of_the_ensemble",
     ),
     Edit(
-        "dpselect/pate/outlook.py",
+        "dpselect/plan/voting_plan.py",
         "-min(1.0, (1 - spread) *",
         "-min(1.0, 0.8 * (1 - spread) *",
         "tests/dpselect/pate/test_outlook.py::test_the_spread_of_ballots_is_the_stated_one",
     ),
     Edit(
-        "dpselect/pate/noise_for_rounds.py",
+        "dpselect/plan/voting_plan.py",
         "acc.BoundedRange(epsilon=2 * math.sqrt(mechanism.rho))",
         "acc.BoundedRange(epsilon=1.9 * math.sqrt(mechanism.rho))",
         f"{DELTAS}::test_the_adaptive_programme_prices_a_round_as_its_two_steps",
     ),
     Edit(
-        "dpselect/pate/noise_for_rounds.py",
+        "dpselect/plan/voting_plan.py",
         "delta0=mechanism.failure_delta)",
         "delta0=0.95 * mechanism.failure_delta)",
         f"{DELTAS}::test_the_adaptive_programme_prices_a_round_as_its_two_steps",
@@ -622,7 +622,7 @@ EDITS = [
         "tests/laws/test_pate.py::test_the_curve_of_top_votes_is_reached",
     ),
     Edit(
-        "dpselect/pate/outlook.py",
+        "dpselect/plan/voting_plan.py",
         "f1 = 2 * np.cumsum(frequencies) / (named + frequencies.sum())",
         "f1 = 1.9 * np.cumsum(frequencies) / (named + frequencies.sum())",
         "tests/dpselect/pate/test_outlook.py::test_the_constant_is_the_best_set_of_labels_for_all_items",

@@ -20,9 +20,9 @@ from dpselect.errors import InvalidRequest
 from dpselect.pate import ballots as reading
 from dpselect.pate import voting
 from dpselect.pate.ballots import Cut, _flags
-from dpselect.pate.noise_for_rounds import adaptive_epsilon
 from dpselect.pate.voting import Coins, RaceLevel, completed
 from dpselect.plan import calibrated
+from dpselect.plan.voting_plan import adaptive_epsilon
 from dpselect.sampling import ExactSampler, Sampler
 from dpselect.verify.divergences import hockey_stick
 

@@ -11,8 +11,8 @@ import accounting as acc
 import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidMechanism, InvalidRequest
-from dpselect.pate.noise_for_rounds import adaptive_epsilon
 from dpselect.plan import calibrated
+from dpselect.plan.voting_plan import adaptive_epsilon
 
 BUDGET = acc.Budget(epsilon=2.0, delta=1e-6)
 MEMBERS: list[Any] = [

@@ -16,7 +16,6 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
-from dpselect.pate.outlook import VotesModel
 from dpselect.plan import Estimate, Plan, Profile
 from dpselect.plan.ask_plan import plan
 from dpselect.plan.asked import QuickPlan
@@ -24,7 +23,7 @@ from dpselect.plan.candidates import default_mechanism
 from dpselect.plan.charts import Chart, Line, Point, page
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
-from dpselect.plan.voting_plan import VotingPlan, plan_votes
+from dpselect.plan.voting_plan import VotesModel, VotingPlan, plan_votes
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 SHAPE = Profile.zipf(1.1, 2000, 100_000)
