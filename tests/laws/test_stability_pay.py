@@ -103,3 +103,37 @@ def test_spent_counts_the_threshold_once() -> None:
     assert mechanism.spent(_as_selection(mechanism, (0, 1, 2))) == mechanism.curve
     with pytest.raises(dps.errors.InvalidRequest, match="not released"):
         mechanism.spent(dps.Selection(indices=(0,), ordered=False, requested=3))
+
+
+# -- bugs: what is not charged ------------------------------------------------------------------------------------------------
+
+
+def threshold_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
+    """Charges the released items and not the threshold that ended the call."""
+    return acc.Approximate(curve=len(selection) * acc.BoundedRange(epsilon=mechanism.epsilon), delta0=mechanism.delta)
+
+
+def delta_once(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
+    """Charges the picks and not the delta of the call."""
+    price = mechanism.spent(selection)
+    assert isinstance(price, acc.Approximate)
+    return price.curve
+
+
+@pytest.mark.slow
+def test_a_free_threshold_is_caught() -> None:
+    """Sessions that charge nothing for calls without an item outrun their budget."""
+    mechanism, picks, calls, vectors = SESSIONS[-1]
+    delta = calls * mechanism.delta
+    budget = acc.Budget(epsilon=picks * mechanism.epsilon, delta=delta, order="inf")
+    guarantee = acc.ApproxDP(epsilon=picks * mechanism.epsilon, delta=delta)
+    assert overspent(mechanism, budget, guarantee, threshold_for_free, vectors) > 1e-9
+
+
+@pytest.mark.parametrize(("charge", "breaks"), [(delta_once, True), (pay, False)])
+def test_a_free_delta_is_caught(charge: Any, breaks: bool) -> None:
+    """Sessions that charge delta for one call only outrun it."""
+    mechanism = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=0.01)
+    budget = acc.Budget(epsilon=4.0, delta=0.01, order="inf")
+    guarantee = acc.ApproxDP(epsilon=4.0, delta=0.01)
+    assert (overspent(mechanism, budget, guarantee, charge, [(0,), (1,)], "observed") > 1e-9) == breaks
