@@ -6,7 +6,7 @@ A period is closed in one transaction of the state: from new events to what is r
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
@@ -187,35 +187,6 @@ class Period:
 
     number: int
     selection: Selection
-
-
-def records(
-    mechanism: ContinualTopK, released: Iterable[Period], *, names: Sequence[str] | None = None, group: str = "group"
-) -> list[dict[str, Any]]:
-    """What was released as rows of one table: period, the group, rank, item, and `users` with `low` and `high`, or a `score`.
-
-    `users` where all cells of users weigh the same: an estimate of how many have the item, but for those with more items than
-    count, and an interval around it of 95 % for the noise (Theorem T10); where users count in part, at least `low` of them, and
-    `high` is None. A `score` is a sum of weights, and counts nothing.
-
-    Args:
-        names: of the periods, the first one first; None for their numbers.
-        group: what the column of groups is called.
-    """
-    unit, margins, rows = mechanism.users.unit, mechanism.margins(), list[dict[str, Any]]()
-    for one in released:
-        held, margin = one.selection.columns(), float(margins[one.number - 1])
-        for place, (rank, item, value) in enumerate(zip(held["rank"], held["item"], held["value"], strict=True)):
-            row: dict[str, Any] = {"period": one.number if names is None else names[one.number - 1]}
-            if "group" in held:
-                row[group] = held["group"][place]
-            row |= {"rank": rank, "item": item}
-            if unit is None:
-                rows.append(row | {"score": value})
-            else:
-                high = None if mechanism.in_part else (value + margin) * unit
-                rows.append(row | {"users": value * unit, "low": (value - margin) * unit, "high": high})
-    return rows
 
 
 @final

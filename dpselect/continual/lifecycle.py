@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -17,11 +16,15 @@ from dpselect.continual.continual_top_k import ContinualTopK
 from dpselect.continual.horizon import Horizon, Period
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError
+from dpselect.events.time_window import periods
 from dpselect.release.answer import DryRun
-from dpselect.release.run import Payer, session_of
-from dpselect.release.series import HorizonAnswer, HorizonOfLog, cells_listed, counted_users, dry_close
+from dpselect.release.run import session_of
+from dpselect.release.series import HorizonAnswer, OverHorizon, dry_close, horizon_mechanism
 from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
+
+_LABEL = "dpselect continual"  # of a charge
+_SETTINGS = ("k", "periods", "count", "window", "relation", "users", "with_counts", "items_per_period")
 
 if TYPE_CHECKING:
     from dpselect.spec.keyword_types import CloseKeywords, ContinualKeywords, SharedKept, StartKeywords
@@ -50,13 +53,10 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
         BudgetExceeded, RelationMismatch, KeyConflict: nothing was reserved.
     """
     spec = StartSpec(**asked)
-    domain, groups = spec.catalogue(), spec.group_list()
-    settings: dict[str, Any] = {name: getattr(spec, name) for name in ("k", "periods", "count", "window", "relation")}
-    bound: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
-    settings |= {"users": counted_users(settings, spec.users, **bound), "grouped": spec.grouped}
-    settings["candidates"] = cells_listed(domain, groups)
-    mechanism = ContinualTopK.fitted(spec.budget, unknown=domain is None, **settings)
-    with _horizon(spec, mechanism, domain=domain, groups=groups, dry_run=spec.dry_run) as horizon:
+    lists: Any = {"domain": spec.catalogue(), "groups": spec.group_list()}
+    settings = {name: getattr(spec, name) for name in (*_SETTINGS, "grouped")}
+    mechanism = horizon_mechanism(spec.budget, **settings, **lists)
+    with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as horizon:
         return _dry(mechanism, spec, reads=False) if spec.dry_run else _kept(HorizonAnswer.of(horizon, ()), spec)
 
 
@@ -88,8 +88,8 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
             horizon.rehearse(period, data, spec.reading())
             return _dry(horizon.mechanism, spec)
         selection = horizon.close(period, data, spec.reading())
-        group = None if spec.group is None else str(spec.group)
-        return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], group=group), spec)
+        about = {} if spec.group is None else {"group": str(spec.group)}
+        return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], **about), spec)
 
 
 @asked_by(ShowSpec)
@@ -140,17 +140,16 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
         InvalidRequest, EventLogError, HorizonError, BudgetExceeded: as `start` and `close`; what cannot be read costs nothing.
     """
     spec = ContinualSpec(**asked)
-    domain, reading = spec.catalogue(), spec.reading()
-    settings: dict[str, Any] = {name: getattr(spec, name) for name in ("k", "periods", "count", "window", "relation")}
-    settings["candidates"] = cells_listed(domain, reading.groups)
-    about: Any = {"with_counts": spec.with_counts, "items_per_period": spec.items_per_period}
-    about |= {"clip": spec.users, "unknown": domain is None, "partial_last": spec.partial_last}
-    horizon = HorizonOfLog(reading, spec.every or "day", spec.budget, settings, **about)
+    reading = spec.reading()
     _require_place(spec)
-    if spec.dry_run:
-        with session_of(spec) as session:
-            return dry_close(horizon.mechanism, spec.budget, Payer(session, str(spec.key), ""), partial(horizon.cut, data))
-    return _kept(horizon.close(data, partial(_horizon, spec, domain=domain, groups=reading.groups)), spec)
+    assert reading.window is not None, "there is a column of times"
+    named = list(periods(reading.window, spec.every or "day", partial=spec.partial_last))
+    opens = {"state": Path(str(spec.state)), "key": str(spec.key), "label": spec.label or _LABEL}
+    opens |= {"domain": spec.catalogue(), "groups": reading.groups}
+    settings = {name: getattr(spec, name) for name in _SETTINGS}
+    with session_of(spec) as session:
+        horizon = OverHorizon(session, data, reading, named, spec.budget, settings, opens)
+        return horizon.priced() if spec.dry_run else _kept(horizon.release_all().answer(), spec)
 
 
 @contextmanager
@@ -164,12 +163,12 @@ def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: 
         with State.opened(path) as made:
             mechanism = made.meta.mechanism
     with session_of(spec) as session:
-        yield session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or "dpselect continual", **about)
+        yield session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
 
 
 def _dry(mechanism: ContinualTopK, spec: StartSpec | CloseSpec, *, reads: bool = True) -> DryRun:
     with session_of(spec) as session:
-        return dry_close(mechanism, None, Payer(session, str(spec.key), ""), reads=reads)
+        return dry_close(session, str(spec.key), mechanism, reads=reads)
 
 
 def _require_place(spec: KeptFields) -> None:

@@ -1,4 +1,4 @@
-"""Releases for each period of a log: `run_every`, each charged to its period; `close_all`, all of them for one price."""
+"""Releases for each period of a log: each charged to its period (`ByPeriod`), or all of them at one price (`OverHorizon`)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import io
 import json
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
 from datetime import datetime, time
-from functools import partial
+from functools import cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
@@ -23,10 +23,10 @@ from accounting.files import PRIVATE, new_file
 from accounting.remaining import in_all_in_words
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
 from dpselect.continual.history import History
-from dpselect.continual.horizon import of_pairs, records
+from dpselect.continual.horizon import of_pairs
 from dpselect.errors import InvalidRequest, Note
 from dpselect.events import ProgressCallback, Reading
-from dpselect.events.staging import split
+from dpselect.events.staging import PeriodEvents, split
 from dpselect.events.time_window import Every, periods
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
@@ -35,13 +35,14 @@ from dpselect.release.answer import Answer, DryRun, promise
 from dpselect.release.question import Question, opened
 from dpselect.release.record import AnswerFile, as_json, as_text, rescued, restored
 from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
-from dpselect.selection import Label, Selection
+from dpselect.selection import Label
 from dpselect.spec import ReleaseFields
 
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
 
 PLACE = "{period}"  # in the name of the files that keep the answers
+ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbers of users and nobody says how many
 _MORE_NOISE = 1.1  # that averages over periods outweigh
 State = Literal["released", "recorded", "lost"]
 """Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again."""
@@ -84,7 +85,7 @@ class _OfPeriods(ABC):
         return polars.from_arrow(self.to_arrow())
 
 
-# -- every period at its own price -------------------------------------------------------------------------------------
+# -- what was released ---------------------------------------------------------------------------------------------------
 
 
 @final
@@ -175,246 +176,6 @@ class Series(_OfPeriods):
 
 
 @final
-@dataclass(frozen=True)
-class _Period:
-    """One period's question, and where its answer is kept."""
-
-    name: str
-    ends: tuple[datetime, datetime]
-    question: Question
-    place: AnswerFile
-
-
-def run_every(
-    question: Question,
-    place: AnswerFile,
-    progress: ProgressCallback | None = None,
-    unkept: Callable[[AnswerFile, Answer], None] | None = None,
-    announce: Callable[[str], None] | None = None,
-) -> Series:
-    """Release every period that is not released yet, each charged to itself under the key KEY:PERIOD, and say how each stands.
-
-    The log is read once, and cut by time. What one period has learnt of users chooses for those after it, for nothing. What a
-    histogram has shown in one period it shows without a threshold in those released after it, and it finds more items by means
-    over the periods of one run (`History`); Gaussian noise on a public domain is averaged over periods. A period that is charged
-    and has no answer, because the run was stopped in between, is left alone: its draw may have been seen.
-
-    Args:
-        place: where answers are kept, `PLACE` standing for the period.
-        progress: called with the periods that are done, and all.
-        unkept: called with an answer that is drawn and cannot be kept; it raises. None writes it to a file of its own.
-        announce: called with what will be released and what it adds up to, before anything is read.
-    """
-    with _standing(question, place) as (todo, before, plans):
-        pending, ledger, dataset = [period for period in todo if period.name not in before], plans.ledger, plans.dataset
-        answers = dict(before)
-        if pending:
-            in_all = plans.in_all(pending[0].question, [period.name for period in pending])
-            if announce is not None:
-                announce(f"to be released, {len(pending):,} of {len(todo):,} periods: {in_all.words}")
-            for period in pending:
-                period.place.require()
-                payer = payer_of(period.question)
-                assert payer.session is not None
-                payer.session.require(plans.of(period.question).item, pay=payer.pay, key=payer.key)
-            with _cut(question, todo) as parts:
-                for number, period in enumerate(pending):
-                    if progress is not None:
-                        progress(len(answers), len(todo))
-                    planned = plans.of(period.question)
-                    try:
-                        # Again: what was learnt since then chose it.
-                        InAll.of(ledger, dataset, planned.item, [each.name for each in pending[number:]])
-                        answer = run(period.question, keep=period.place.keep, planned=planned, staged=parts[period.name])
-                    except acc.AccountingError as error:
-                        if number:
-                            names = ", ".join(one.name for one in pending[:number])
-                            error.add_note(Note(f"released before that, charged and kept: {names}"))
-                        raise
-                    if period.place.failure is not None:
-                        (unkept or _unkept)(period.place, answer)
-                    answers[period.name] = answer
-                    plans.take(answer)
-        states: dict[str, State] = {name: "lost" if answer is None else "recorded" for name, answer in before.items()}
-        made = []
-        for period in todo:
-            assert period.place.output is not None
-            state = states.get(period.name, "released")
-            made.append(PeriodRelease(period.name, state, period.place.output, answers[period.name]))
-        return Series(tuple(made), InAll.of(ledger, dataset))
-
-
-def dry_every(question: Question, place: AnswerFile) -> DryRun:
-    """What `run_every` would charge to each period that is not released yet; see `run.dry_run`."""
-    with _standing(question, place, restoring=False) as (todo, before, plans):
-        pending = [period for period in todo if period.name not in before]
-        if not pending:
-            raise InvalidRequest("all periods are charged already: nothing would be")
-        for period in pending:
-            period.place.require()
-        plan = plans.of(pending[0].question)
-        left = [plans.in_all(pending[0].question, [period.name for period in pending]).words]
-        with _cut(question, todo) as parts:
-            for period in pending:
-                payer = payer_of(period.question)
-                with payer.staged(plan.item, partial(stage, period.question, plan, None, parts[period.name])):
-                    left.append(f"{period.name}: {payer.left(plan.mechanisms[0], plan.item.curve, after=True)}")
-        return DryRun(plan.item, plan.mechanisms, question.budget, tuple(left))
-
-
-def _unkept(place: AnswerFile, answer: Answer) -> None:
-    assert answer.charge is not None
-    raise OutputError(f"{place.failure}; {rescued(as_json(answer), answer.charge.entry)}")
-
-
-def _cut(question: Question, todo: Sequence[_Period]) -> AbstractContextManager[dict[str, Any]]:
-    """The log, read once and cut by time."""
-    return split(question.source, question.reading, [(period.name, *period.ends) for period in todo])
-
-
-def needed(question: Question) -> dict[str, object]:
-    """What releases over time need, by the names of options."""
-    return {name: getattr(question.spec, name) for name in ("time", "since", "until", "key", "ledger", "dataset")}
-
-
-@contextmanager
-def _standing(
-    question: Question, place: AnswerFile, *, restoring: bool = True
-) -> Iterator[tuple[list[_Period], dict[str, Answer | None], _Plans]]:
-    """The periods, what was released of them before, None for what is lost, and the plans for the others.
-
-    Finding an answer restores its table and its record; without `restoring` nothing is written, and all of them count as lost.
-    """
-    spec, every = question.spec, question.spec.every
-    assert every is not None
-    if missing := [f"{name}=" for name, given in needed(question).items() if given is None]:
-        raise InvalidRequest(f"every= needs {', '.join(missing)}: which periods there are is public, and each is charged once")
-    if spec.engine != "memory":
-        raise InvalidRequest(f"every= counts in memory, a period at a time: leave out engine={spec.engine}")
-    if spec.periods:
-        raise InvalidRequest("period= is named by every=: leave it out")
-    output = place.output
-    if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
-        raise InvalidRequest(f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each period")
-    assert question.reading.window is not None, "there is a column of times"
-    named = list(periods(question.reading.window, every, partial=spec.partial_last))
-    with opened(spec) as ledger:
-        dataset = ledger.dataset(str(spec.dataset))
-        if dataset.window != every:
-            has = "one budget for all rows" if dataset.window == "whole" else f"a budget for each {dataset.window}"
-            raise InvalidRequest(
-                f"every={every} charges each {every} to its own budget, and dataset={dataset.name} has {has}: declare one "
-                f"with `dpselect ledger init --window {every}`, or add horizon=STATE, one price for all of them"
-            )
-        todo = []
-        for name, start, end in named:
-            alone = question.reading.model_copy(update={"since": _written(start), "until": _written(end)})
-            asked = spec.model_copy(update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger})
-            own = replace(place, output=output.with_name(output.name.replace(PLACE, name)))
-            todo.append(_Period(name, (start, end), replace(question, reading=alone, spec=asked), own))
-        before: dict[str, Answer | None] = {}
-        for period in todo:
-            if ledger.find(dataset.name, str(period.question.spec.key)) is not None:
-                held = period.place.recorded(period.question.spec, period.question.as_data) if restoring else None
-                before[period.name] = None if held is None else restored(held, period.question)
-        shown = [answer.shown for answer in before.values() if answer is not None and answer.shown is not None]
-        yield todo, before, _Plans(question, ledger, dataset, len(todo) - len(before), shown)
-
-
-def _written(moment: datetime) -> str:
-    """A day where the moment begins one, as all ends of periods do but the last one that is cut short."""
-    return f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
-
-
-@final
-@dataclass
-class _Plans:
-    """What answers the periods: asked once for all that know the same of users, with a memory of what was shown.
-
-    Attributes:
-        question: of all of them.
-        ledger, dataset: what pays.
-        releases: how many there may be.
-        shown: what was shown so far, in order.
-    """
-
-    question: Question
-    ledger: acc.Ledger
-    dataset: acc.ledger.Dataset
-    releases: int
-    shown: list[Selection]
-    _plans: dict[int | None, Planned] = field(default_factory=dict)
-    _memories: dict[dps.Mechanism, tuple[Choice, History | None]] = field(default_factory=dict)
-
-    def of(self, question: Question) -> Planned:
-        """Of one period, by what the ledger holds now."""
-        session = payer_of(question).session
-        assert session is not None
-        known = learnt_before(question, session.ledger, session.dataset.name)
-        entry = None if known is None else known.entry
-        if entry not in self._plans:
-            self._plans[entry] = replace(Planned.of(question, session), remember=self._remember)
-        return self._plans[entry]
-
-    def in_all(self, question: Question, todo: Sequence[str]) -> InAll:
-        """What somebody faces if these periods are charged as well: what will be learnt chooses the prices, which differ little.
-
-        Raises:
-            BudgetExceeded: as for `InAll.of`.
-        """
-        session = payer_of(question).session
-        plans = [self.of(question)]
-        if plans[0].informed is not None:
-            plans.append(Planned.of(replace(question, learn=0.0, learn_again=False), session))
-        found = [InAll.of(self.ledger, self.dataset, plan.item, todo) for plan in plans]
-        return max(found, key=lambda one: one.epsilon or 0.0)
-
-    def take(self, answer: Answer) -> None:
-        """Remember what was shown."""
-        self.releases -= 1
-        if answer.shown is not None:
-            self.shown.append(answer.shown)
-
-    def _remember(self, choice: Choice) -> tuple[Choice, History | None]:
-        """The same noise on all items, whose best k are the answer, and what was shown before; None for what neither helps."""
-        if choice.mechanism not in self._memories:
-            whole = self._on_all_items(choice)
-            k, memory = self.question.k, None
-            if whole is not None:
-                memory = History(whole, k=k, releases=self.releases, shown=self.shown)
-            self._memories[choice.mechanism] = (choice if whole is None else replace(choice, mechanism=whole), memory)
-        return self._memories[choice.mechanism]
-
-    def _on_all_items(self, choice: Choice) -> SparseHistogram | OneshotTopK | None:
-        """The mechanism that shows all items, at no higher price; None where that does not help, or asks for much more noise.
-
-        A bound on the fewest users of an item holds in every period, so that nothing is shown below it because it was shown
-        before.
-        """
-        mechanism, reading, domain = choice.mechanism, self.question.reading, self.question.domain
-        if reading.value is not None or reading.group is not None or choice.again is not None:
-            return None
-        if isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is not None:
-            return SparseHistogram.model_validate({**settings_of(mechanism), "k": None})
-        if not isinstance(mechanism, OneshotTopK) or not domain:
-            return None
-        price, scale = mechanism.curve, mechanism.scale
-        if mechanism.noise != "gaussian" or mechanism.value_scale is not None or not isinstance(price, acc.GaussianDP):
-            return None
-        settings = {**settings_of(mechanism), "k": len(domain), "values": True}
-        while scale <= _MORE_NOISE * mechanism.scale:
-            whole = OneshotTopK.model_validate({**settings, "scale": scale})
-            assert isinstance(whole.curve, acc.GaussianDP)
-            if whole.curve.mu <= price.mu:
-                return whole
-            scale = max(scale * whole.curve.mu / price.mu, math.nextafter(scale, math.inf))
-        return None
-
-
-# -- all periods at one price ------------------------------------------------------------------------------------------
-
-
-@final
 @dataclass(frozen=True, repr=False)
 class HorizonAnswer(_OfPeriods):
     """What a horizon has released so far.
@@ -437,23 +198,34 @@ class HorizonAnswer(_OfPeriods):
     group: str = "group"
 
     @classmethod
-    def of(
-        cls,
-        horizon: Horizon,
-        released: Sequence[Period] | None = None,
-        *,
-        names: Sequence[str] | None = None,
-        group: str | None = None,
-    ) -> HorizonAnswer:
-        """What a horizon has released, or some of it."""
-        shown = horizon.released() if released is None else released
-        about: Any = {"names": None if names is None else tuple(names), "group": group or "group"}
-        return cls(horizon.mechanism, horizon.key, horizon.periods_left, tuple(shown), horizon.left, **about)
+    def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
+        """What a horizon has released, or some of it; `about` are `names` and `group`."""
+        shown = tuple(horizon.released() if released is None else released)
+        return cls(horizon.mechanism, horizon.key, horizon.periods_left, shown, horizon.left, **about)
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """See `continual.horizon.records`."""
-        return records(self.mechanism, self.released, names=self.names, group=self.group)
+        """One for each item: its period, group, rank, item, and `users` with `low` and `high`, or a `score`.
+
+        `users` where all cells of users weigh the same: an estimate of how many have the item, but for those with more items than
+        count, and an interval around it of 95 % for the noise (Theorem T10); where users count in part, at least `low` of them,
+        and `high` is None. A `score` is a sum of weights, and counts nothing.
+        """
+        mechanism, rows = self.mechanism, list[dict[str, Any]]()
+        unit, margins = mechanism.users.unit, mechanism.margins()
+        for one in self.released:
+            held, margin = one.selection.columns(), float(margins[one.number - 1])
+            for place, value in enumerate(held["value"]):
+                row: dict[str, Any] = {"period": one.number if self.names is None else self.names[one.number - 1]}
+                row |= {self.group: held["group"][place]} if "group" in held else {}
+                row |= {"rank": held["rank"][place], "item": held["item"][place]}
+                if unit is None:
+                    row["score"] = value
+                else:
+                    high = None if mechanism.in_part else (value + margin) * unit
+                    row |= {"users": value * unit, "low": (value - margin) * unit, "high": high}
+                rows.append(row)
+        return rows
 
     @property
     def values(self) -> tuple[float, ...] | None:
@@ -536,119 +308,381 @@ class HorizonAnswer(_OfPeriods):
         return text.getvalue().encode()
 
 
-ITEMS_PER_PERIOD = 3
-"""Of a user, that count in a period where counts are numbers of users and nobody says how many."""
+# -- the loop --------------------------------------------------------------------------------------------------------
+
+
+class OfLog(ABC):
+    """The periods of a log that is there already, and how they are paid for."""
+
+    @abstractmethod
+    def pending(self) -> Sequence[str]:
+        """The periods to be released, once all is checked that can be before the log is read."""
+
+    @abstractmethod
+    def cut(self) -> AbstractContextManager[dict[str, PeriodEvents]]:
+        """The log, read once to its end and cut by time, by the names of periods."""
+
+    @abstractmethod
+    def release(self, name: str, events: PeriodEvents) -> None:
+        """Release a period, or answer again what it has released."""
+
+    @final
+    def release_all(self, progress: ProgressCallback | None = None) -> Self:
+        """Release every pending period, in order; `progress` is called with the number of these that are done, and all."""
+        if pending := self.pending():
+            with self.cut() as parts:
+                for number, name in enumerate(pending):
+                    if progress is not None:
+                        progress(number, len(pending))
+                    self.release(name, parts[name])
+        return self
+
+
+def series_of(
+    question: Question,
+    place: AnswerFile,
+    progress: ProgressCallback | None = None,
+    unkept: Callable[[AnswerFile, Answer], None] | None = None,
+    announce: Callable[[str], None] | None = None,
+) -> Series | HorizonAnswer | DryRun:
+    """Release the periods of a question with `every`, or say what that would charge (`run.dry_run`).
+
+    Args:
+        place: where answers are kept, `PLACE` standing for the period; of a horizon the file of all of them.
+        progress: as for `OfLog.release_all`.
+        unkept, announce: as for `ByPeriod`.
+    """
+    if question.spec.horizon is not None:
+        over = OverHorizon.asked(question)
+        if question.spec.dry_run:
+            return over.priced()
+        replace(place, texts=dict.fromkeys((".json", ".html"), as_json)).require()
+        found = over.release_all().answer()
+        if place.output is not None:
+            found.write(place.output)
+        return found
+    with opened(question.spec) as ledger:
+        by_period = ByPeriod(question, place, ledger, unkept, announce)
+        return by_period.priced() if question.spec.dry_run else by_period.release_all(progress).answer()
+
+
+def _periods(question: Question, what: str, why: str) -> tuple[Every, list[tuple[str, datetime, datetime]]]:
+    """How long periods are, and which there are, once all is stated that says so, and who pays for them."""
+    spec, window = question.spec, question.reading.window
+    needed = ("every", "time", "since", "until", "key", "ledger", "dataset")
+    if missing := [f"{name}=" for name in needed if getattr(spec, name) is None]:
+        raise InvalidRequest(f"{what} needs {', '.join(missing)}: which periods there are is public, and {why}")
+    if spec.engine != "memory":
+        raise InvalidRequest(f"{what} counts in memory, a period at a time: leave out engine={spec.engine}")
+    assert spec.every is not None
+    assert window is not None, "there is a column of times"
+    return spec.every, list(periods(window, spec.every, partial=spec.partial_last))
+
+
+# -- a charge for each period --------------------------------------------------------------------------------------------
 
 
 @final
-@dataclass(frozen=True)
-class HorizonOfLog:
-    """A horizon over the periods of a log that is there already.
+class ByPeriod(OfLog):
+    """Periods that are each charged to their own budget, under the key KEY:PERIOD; what is released already stays as it is.
 
-    Attributes:
-        reading: how the log is read, with the window of all periods.
-        settings: fields of the mechanism; its `periods` may be None, for those of the log.
-        clip: what a user may contribute, unless `with_counts`.
-        unknown: whether items are read off the log.
-        with_counts: whether all items of a user weigh the same; `items_per_period` of them, or the reading's bound on items.
-        partial_last: whether the last period may end with the window, before its own end.
+    What one period has learnt of users chooses for those after it, for nothing. What a histogram has shown in one period it shows
+    without a threshold in those released after it, and it finds more items by means over the periods of one run (`History`);
+    Gaussian noise on a public domain is averaged over periods. A period that is charged and has no answer, because the run was
+    stopped in between, is left alone: its draw may have been seen.
+
+    Args:
+        unkept: called with an answer that is drawn and cannot be kept; it raises. None writes it to a file of its own.
+        announce: called with what will be released and what it adds up to, before anything is read.
     """
 
-    reading: Reading
-    every: Every
-    budget: acc.Budget
-    settings: dict[str, Any]
-    clip: HorizonClip = field(default_factory=HorizonClip)
-    unknown: bool = True
-    with_counts: bool = False
-    items_per_period: int | None = None
-    partial_last: bool = False
-
-    @property
-    def named(self) -> list[tuple[str, datetime, datetime]]:
-        """The periods of the log, with their ends."""
-        assert self.reading.window is not None, "there is a column of times"
-        found = list(periods(self.reading.window, self.every, partial=self.partial_last))
-        if (many := self.settings["periods"]) is not None and many < len(found):
+    def __init__(
+        self,
+        question: Question,
+        place: AnswerFile,
+        ledger: acc.Ledger,
+        unkept: Callable[[AnswerFile, Answer], None] | None = None,
+        announce: Callable[[str], None] | None = None,
+    ) -> None:
+        spec, output = question.spec, place.output
+        every, self._named = _periods(question, "every=", "each is charged once")
+        if spec.periods:
+            raise InvalidRequest("period= is named by every=: leave it out")
+        if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
+            raise InvalidRequest(f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each period")
+        self._question, self._ledger, self._dataset = question, ledger, ledger.dataset(str(spec.dataset))
+        self._unkept, self._announce = unkept, announce
+        if self._dataset.window != every:
+            has = "one budget for all rows" if self._dataset.window == "whole" else f"a budget for each {self._dataset.window}"
             raise InvalidRequest(
-                f"periods={many} is fewer than the {len(found)} periods from since= to until=: declare at least as many, or none"
+                f"every={every} charges each {every} to its own budget, and dataset={self._dataset.name} has {has}: declare one "
+                f"with `dpselect ledger init --window {every}`, or add horizon=STATE, one price for all of them"
             )
-        return found
+        self._asked: dict[str, tuple[Question, AnswerFile]] = {}
+        self._answers: dict[str, Answer | None] = {}  # None where the answer is lost
+        self._plans: dict[int | None, Planned] = {}
+        self._memories: dict[dps.Mechanism, tuple[Choice, History | None]] = {}
+        for name, start, end in self._named:
+            alone = question.reading.model_copy(update={"since": _written(start), "until": _written(end)})
+            of_period = spec.model_copy(update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger})
+            asked = replace(question, reading=alone, spec=of_period)
+            own = replace(place, output=output.with_name(output.name.replace(PLACE, name)))
+            self._asked[name] = asked, own
+            if ledger.find(self._dataset.name, str(of_period.key)) is not None:
+                # Finding an answer restores its table and its record, and a dry run writes nothing.
+                held = None if spec.dry_run else own.recorded(of_period, asked.as_data)
+                self._answers[name] = None if held is None else restored(held, asked)
+        self._before = dict(self._answers)
 
     @property
-    def mechanism(self) -> ContinualTopK:
-        """What is released at the end of every period, fitted to the budget."""
-        stated = {**self.settings, "periods": self.settings["periods"] or len(self.named)}
-        stated["grouped"] = self.reading.group is not None
-        bound = self.items_per_period
-        if self.with_counts and bound is None:
-            bound = self.reading.max_items_per_user
-        users = counted_users(stated, self.clip, with_counts=self.with_counts, items_per_period=bound)
-        return ContinualTopK.fitted(self.budget, unknown=self.unknown, **stated, users=users)
+    def _left(self) -> list[str]:
+        return [name for name in self._asked if name not in self._answers]
 
-    @contextmanager
-    def cut(self, source: Any) -> Iterator[tuple[dict[str, Any], Reading]]:
-        """The events of each period, from one pass over the log to its end, and how they are read."""
-        reading = self.reading
-        if self.with_counts and self.items_per_period is None and reading.max_items_per_user is not None:
-            reading = reading.model_copy(update={"max_items_per_user": None})
-        reading = of_pairs(reading, grouped=reading.group is not None)
-        untimed = {"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
-        with split(source, reading, self.named) as parts:
-            yield parts, reading.model_copy(update=untimed)
+    def cut(self) -> AbstractContextManager[dict[str, PeriodEvents]]:
+        return split(self._question.source, self._question.reading, self._named)
 
-    def close(self, source: Any, opens: Callable[[ContinualTopK], AbstractContextManager[Horizon]]) -> HorizonAnswer:
-        """Close all periods, or those that are left.
+    def pending(self) -> Sequence[str]:
+        left = self._left
+        if not left:
+            return left
+        in_all = self._in_all(left)
+        if self._announce is not None:
+            self._announce(f"to be released, {len(left):,} of {len(self._asked):,} periods: {in_all.words}")
+        for name in left:
+            question, place = self._asked[name]
+            place.require()
+            payer = payer_of(question)
+            assert payer.session is not None
+            payer.session.require(self._planned(question).item, pay=payer.pay, key=payer.key)
+        return left
 
-        Args:
-            opens: opens the horizon, once the log is read: what cannot be read costs nothing. One that is finished reads it too,
-                and answers for no other log.
+    def release(self, name: str, events: PeriodEvents) -> None:
+        question, place = self._asked[name]
+        planned = self._planned(question)
+        try:
+            InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
+            answer = run(question, keep=place.keep, planned=planned, staged=events)
+        except acc.AccountingError as error:
+            if done := [one for one in self._answers if one not in self._before]:
+                error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
+            raise
+        if place.failure is not None:
+            if self._unkept is not None:
+                self._unkept(place, answer)
+            assert answer.charge is not None
+            raise OutputError(f"{place.failure}; {rescued(as_json(answer), answer.charge.entry)}")
+        self._answers[name] = answer
+
+    def answer(self) -> Series:
+        """How the periods stand."""
+        made = []
+        for name, (_, place) in self._asked.items():
+            state: State = "released" if name not in self._before else "lost" if self._before[name] is None else "recorded"
+            assert place.output is not None
+            made.append(PeriodRelease(name, state, place.output, self._answers[name]))
+        return Series(tuple(made), InAll.of(self._ledger, self._dataset))
+
+    def priced(self) -> DryRun:
+        """What `release_all` would charge to each period that is not released yet; see `run.dry_run`."""
+        pending = self._left
+        if not pending:
+            raise InvalidRequest("all periods are charged already: nothing would be")
+        for name in pending:
+            self._asked[name][1].require()
+        plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
+        with self.cut() as parts:
+            for name in pending:
+                question = self._asked[name][0]
+                payer = payer_of(question)
+                with payer.staged(plan.item, partial(stage, question, plan, None, parts[name])):
+                    left.append(f"{name}: {payer.left(plan.mechanisms[0], plan.item.curve, after=True)}")
+        return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left))
+
+    # -- what answers the periods: asked once for all that know the same of users, with a memory of what was shown -----
+
+    def _planned(self, question: Question) -> Planned:
+        """Of one period, by what the ledger holds now."""
+        known = learnt_before(question, self._ledger, self._dataset.name)
+        entry = None if known is None else known.entry
+        if entry not in self._plans:
+            self._plans[entry] = replace(Planned.of(question, payer_of(question).session), remember=self._remember)
+        return self._plans[entry]
+
+    def _in_all(self, left: Sequence[str]) -> InAll:
+        """What somebody faces if these periods are charged as well: what will be learnt chooses the prices, which differ little.
+
+        Raises:
+            BudgetExceeded: as for `InAll.of`.
         """
-        mechanism = self.mechanism
-        with self.cut(source) as (parts, reading), opens(mechanism) as horizon:
-            names = [name for name, *_ in self.named]
-            for number, name in enumerate(names, start=1):
-                horizon.close(number, parts[name], reading)
-            group = None if reading.group is None else str(reading.group)
-            return HorizonAnswer.of(horizon, horizon.released()[: len(names)], names=names, group=group)
+        question = self._asked[left[0]][0]
+        plans = [self._planned(question)]
+        if plans[0].informed is not None:
+            plans.append(Planned.of(replace(question, learn=0.0, learn_again=False), payer_of(question).session))
+        found = [InAll.of(self._ledger, self._dataset, plan.item, left) for plan in plans]
+        return max(found, key=lambda one: one.epsilon or 0.0)
+
+    def _remember(self, choice: Choice) -> tuple[Choice, History | None]:
+        """The same noise on all items, whose best k are the answer, and what was shown before; None for what neither helps."""
+        if choice.mechanism not in self._memories:
+            whole, memory = self._on_all_items(choice), None
+            if whole is not None:
+                shown = [one.shown for one in self._answers.values() if one is not None and one.shown is not None]
+                memory = History(whole, k=self._question.k, releases=len(self._left), shown=shown)
+            self._memories[choice.mechanism] = (choice if whole is None else replace(choice, mechanism=whole), memory)
+        return self._memories[choice.mechanism]
+
+    def _on_all_items(self, choice: Choice) -> SparseHistogram | OneshotTopK | None:
+        """The mechanism that shows all items, at no higher price; None where that does not help, or asks for much more noise.
+
+        A bound on the fewest users of an item holds in every period, so that nothing is shown below it because it was shown
+        before.
+        """
+        mechanism, reading, domain = choice.mechanism, self._question.reading, self._question.domain
+        if reading.value is not None or reading.group is not None or choice.again is not None:
+            return None
+        if isinstance(mechanism, SparseHistogram) and mechanism.floor == 0 and mechanism.k is not None:
+            return SparseHistogram.model_validate({**settings_of(mechanism), "k": None})
+        if not isinstance(mechanism, OneshotTopK) or not domain:
+            return None
+        price, scale = mechanism.curve, mechanism.scale
+        if mechanism.noise != "gaussian" or mechanism.value_scale is not None or not isinstance(price, acc.GaussianDP):
+            return None
+        settings = {**settings_of(mechanism), "k": len(domain), "values": True}
+        while scale <= _MORE_NOISE * mechanism.scale:
+            whole = OneshotTopK.model_validate({**settings, "scale": scale})
+            assert isinstance(whole.curve, acc.GaussianDP)
+            if whole.curve.mu <= price.mu:
+                return whole
+            scale = max(scale * whole.curve.mu / price.mu, math.nextafter(scale, math.inf))
+        return None
 
 
-def cells_listed(domain: Sequence[Label] | None, groups: Sequence[Label] | None) -> int | None:
-    """How many items a public list names, in all listed groups; None without a list."""
-    return None if domain is None else len(domain) * (1 if groups is None else len(groups))
+def _written(moment: datetime) -> str:
+    """A day where the moment begins one, as all ends of periods do but the last one that is cut short."""
+    return f"{moment:%Y-%m-%d}" if moment.time() == time() else moment.replace(tzinfo=None).isoformat()
 
 
-def counted_users(settings: dict[str, Any], clip: HorizonClip, *, with_counts: bool, items_per_period: int | None) -> HorizonClip:
-    """What a user may contribute: `clip`, or equal weights whose scores count users."""
-    if not with_counts:
-        if items_per_period is not None:
-            raise InvalidRequest("items_per_period= says how many items count with with_counts=: state both, or neither")
-        return clip
-    if settings["count"] == "running":  # each item of a user counts once: nothing runs out before `cells` of them
-        return HorizonClip(exponent=0.0, cells=clip.cells, per_period=items_per_period)
-    return HorizonClip.counting(settings["periods"], items_per_period or ITEMS_PER_PERIOD)
+# -- one price for all periods -------------------------------------------------------------------------------------------
 
 
-def run_horizon(question: Question) -> HorizonAnswer:
-    """Release every period from one budget for all of them, and keep what follows from them in the state."""
-    horizon, session = _of_log(question), payer_of(question).session
-    assert session is not None
-    spec = question.spec
-    about: Any = {"domain": question.domain, "groups": question.reading.groups, "label": spec.label or "dpselect continual"}
-    about |= {"state": str(spec.horizon), "key": str(spec.key)}
-    return horizon.close(question.source, lambda mechanism: nullcontext(session.continual(mechanism, **about)))
+@final
+class OverHorizon(OfLog):
+    """Periods at one price, which is reserved once the log is read, and committed by the first of them.
+
+    Args:
+        session: what pays.
+        reading: how the log is read.
+        named: its periods, with their ends.
+        budget: of all of them.
+        settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for those of the log.
+        opens: how `Session.continual` opens the horizon.
+    """
+
+    def __init__(
+        self,
+        session: dps.Session,
+        source: Any,
+        reading: Reading,
+        named: Sequence[tuple[str, datetime, datetime]],
+        budget: acc.Budget,
+        settings: dict[str, Any],
+        opens: dict[str, Any],
+    ) -> None:
+        self._session, self._source, self._named, self._budget, self._opens = session, source, named, budget, opens
+        if settings["with_counts"] and settings.get("items_per_period") is None:
+            settings = {**settings, "items_per_period": reading.max_items_per_user}
+            reading = reading.model_copy(update={"max_items_per_user": None})
+        declared, grouped = settings["periods"] or len(named), reading.group is not None
+        if declared < len(named):
+            raise InvalidRequest(
+                f"periods={declared} is fewer than the {len(named)} periods from since= to until=: declare at least as many, or "
+                "none"
+            )
+        lists = {name: opens[name] for name in ("domain", "groups")}
+        self._mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
+        self._reading = of_pairs(reading, grouped=grouped)
+
+    @classmethod
+    def asked(cls, question: Question) -> Self:
+        """The horizon that a question asks for.
+
+        Raises:
+            InvalidRequest: what is stated is not for a horizon, or something is missing.
+        """
+        spec, (_, named) = question.spec, _periods(question, "horizon=", "all are charged in one")
+        other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
+        if given := spec.given(*other):
+            raise InvalidRequest(f"{min(given)}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
+        settings: Any = {"k": question.k, "periods": None, "count": spec.count or "period"}
+        settings |= {name: getattr(spec, name) for name in ("window", "relation", "with_counts")}
+        opens: dict[str, Any] = {"state": str(spec.horizon), "key": str(spec.key), "label": spec.label or "dpselect continual"}
+        opens |= {"domain": question.domain, "groups": question.reading.groups}
+        session = payer_of(question).session
+        assert session is not None
+        return cls(session, question.source, question.reading, named, question.budget, settings, opens)
+
+    @cached_property
+    def _horizon(self) -> Horizon:
+        return self._session.continual(self._mechanism, **self._opens)
+
+    def cut(self) -> AbstractContextManager[dict[str, PeriodEvents]]:
+        return split(self._source, self._reading, self._named)
+
+    def pending(self) -> Sequence[str]:
+        """All: one that is closed is read too, and answers for no other log."""
+        return [name for name, *_ in self._named]
+
+    def release(self, name: str, events: PeriodEvents) -> None:
+        untimed = {"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
+        number = self.pending().index(name) + 1
+        self._horizon.close(number, events, self._reading.model_copy(update=untimed))
+
+    def answer(self) -> HorizonAnswer:
+        """What was released."""
+        names, group = tuple(self.pending()), self._reading.group
+        called: Any = {} if group is None else {"group": str(group)}
+        return HorizonAnswer.of(self._horizon, self._horizon.released()[: len(names)], names=names, **called)
+
+    def priced(self) -> DryRun:
+        """What `release_all` would charge; see `run.dry_run`."""
+        return dry_close(self._session, str(self._opens["key"]), self._mechanism, self._budget, self.cut)
 
 
-def dry_horizon(question: Question) -> DryRun:
-    """What `run_horizon` would charge; see `run.dry_run`."""
-    horizon = _of_log(question)
-    return dry_close(horizon.mechanism, horizon.budget, payer_of(question), partial(horizon.cut, question.source))
+def horizon_mechanism(
+    budget: acc.Budget,
+    *,
+    domain: Sequence[Label] | None,
+    groups: Sequence[Label] | None,
+    with_counts: bool,
+    users: HorizonClip | None = None,
+    items_per_period: int | None = None,
+    **settings: Any,
+) -> ContinualTopK:
+    """What is released at the end of every period, fitted to the budget.
+
+    Args:
+        domain, groups: public lists.
+        with_counts: whether all items of a user weigh the same, `items_per_period` of them, so that scores count users.
+        users: what a user may contribute otherwise.
+        settings: fields of the mechanism.
+
+    Raises:
+        InvalidMechanism, CalibrationError: as for `ContinualTopK.fitted`.
+    """
+    users = users or HorizonClip()
+    if with_counts and settings["count"] == "running":  # each item of a user counts once: nothing runs out before `cells` of them
+        users = HorizonClip(exponent=0.0, cells=users.cells, per_period=items_per_period)
+    elif with_counts:
+        users = HorizonClip.counting(settings["periods"], items_per_period or ITEMS_PER_PERIOD)
+    listed = None if domain is None else len(domain) * (1 if groups is None else len(groups))
+    return ContinualTopK.fitted(budget, unknown=domain is None, users=users, candidates=listed, **settings)
 
 
 def dry_close(
+    session: dps.Session,
+    key: str,
     mechanism: ContinualTopK,
-    budget: acc.Budget | None,
-    payer: Payer,
+    budget: acc.Budget | None = None,
     cut: Callable[[], AbstractContextManager[object]] = nullcontext,
     *,
     reads: bool = True,
@@ -660,53 +694,22 @@ def dry_close(
         cut: reads the log.
         reads: whether anything is read at all.
     """
-    session = payer.session
-    assert session is not None
-    held, stated = session.ledger.find(session.dataset.name, payer.key), budget or of_horizon(mechanism)
-
-    def read(stack: ExitStack) -> Ready[None]:
-        stack.enter_context(cut())
-        return Ready(lambda: None)
-
+    payer, held, stated = Payer(session, key, ""), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
     if held is None:
+
+        def read(stack: ExitStack) -> Ready[None]:
+            stack.enter_context(cut())
+            return Ready(lambda: None)
+
         return replace(payer.dry_run(mechanism, (mechanism,), stated, read), reads=reads)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
-        raise acc.ledger.KeyConflict(f"key={payer.key!r} has paid for something else (entry {held.seq}): name another key")
-    paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
+        raise acc.ledger.KeyConflict(f"key={key!r} has paid for something else (entry {held.seq}): name another key")
     with cut():
         left = payer.left(mechanism)
+    paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
     return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid, reads=reads)
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:
     """A budget at whose delta the promise of a horizon is stated: a customary one, with room for failures."""
     return acc.Budget(epsilon=1.0, delta=max(1e-6, mechanism.curve.delta0 * 4 / 3))
-
-
-def _of_log(question: Question) -> HorizonOfLog:
-    """The horizon that is asked for.
-
-    Raises:
-        InvalidRequest: what is stated is not for a horizon, or something is missing.
-    """
-    spec = question.spec
-    if missing := [f"{name}=" for name, given in {"every": spec.every, **needed(question)}.items() if given is None]:
-        raise InvalidRequest(
-            f"horizon= needs {', '.join(missing)}: which periods there are is public, and all are charged in one"
-        )
-    assert spec.every is not None
-    other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
-    if given := spec.given(*other):
-        raise InvalidRequest(f"{min(given)}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
-    if spec.engine != "memory":
-        raise InvalidRequest("engine= is not for a horizon, which counts in memory: leave it out")
-    settings = {
-        "k": question.k,
-        "candidates": cells_listed(question.domain, question.reading.groups),
-        "periods": None,
-        "count": spec.count or "period",
-        "window": spec.window,
-        "relation": spec.relation,
-    }
-    about: Any = {"unknown": question.domain is None, "with_counts": spec.with_counts, "partial_last": spec.partial_last}
-    return HorizonOfLog(question.reading, spec.every, question.budget, settings, **about)

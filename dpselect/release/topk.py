@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import Answer, DryRun
 from dpselect.release.question import Question
-from dpselect.release.record import UNRECORDED, AnswerFile, as_json
+from dpselect.release.record import UNRECORDED, AnswerFile
 from dpselect.release.run import dry_run, run_once
 from dpselect.spec import TopKSpec
 from dpselect.spec.base import asked_by
@@ -114,24 +113,14 @@ def answered(
     """What is asked for, whichever it is: an answer, one for each period, or what it would cost.
 
     Args:
-        unkept, announce: of a series, as for `run_every`.
+        unkept, announce: of a series, as for `release.series.ByPeriod`.
     """
     spec = question.spec
     if spec.every is None and spec.horizon is None:
         return dry_run(question, progress) if spec.dry_run else run_once(question, place, progress)
     from dpselect.release import series  # what most answers do without
 
-    if spec.horizon is None:
-        if spec.dry_run:
-            return series.dry_every(question, place)
-        return series.run_every(question, place, progress, unkept, announce)
-    if spec.dry_run:
-        return series.dry_horizon(question)
-    replace(place, texts=dict.fromkeys((".json", ".html"), as_json)).require()
-    found = series.run_horizon(question)
-    if place.output is not None:
-        found.write(place.output)
-    return found
+    return series.series_of(question, place, progress, unkept, announce)
 
 
 @cache

@@ -25,6 +25,7 @@ from dpselect.continual.horizon import estimate, weighted
 from dpselect.continual.state import Increment, measure, true_measurements
 from dpselect.events.counting import cells_of
 from dpselect.mechanisms.release import public_grid
+from dpselect.release.series import HorizonAnswer
 from dpselect.sampling import sampler
 
 KINDS: Any = {"user": "int", "item": "int"}
@@ -844,7 +845,7 @@ def test_a_high_end_is_stated_where_every_cell_of_a_user_counts(settings: Any, w
     """T10: a user of all items of a short public list counts in full; otherwise a number is a low end, "at least"."""
     mechanism = dps.ContinualTopK(**{"k": 1, "periods": 4, "scale": 2.0, "delta": 1e-6, **settings})
     shown = horizon.Period(2, dps.Selection(ordered=True, labels=("a",), values=(40.0,)))
-    (row,) = horizon.records(mechanism, [shown])
+    (row,) = HorizonAnswer(mechanism, "h", 2, (shown,), "").rows
     assert row["users"] - row["low"] == pytest.approx(mechanism.margins()[1] * (mechanism.users.unit or 0))
     assert mechanism.in_part != whole
     assert (row["high"] == pytest.approx(2 * row["users"] - row["low"])) if whole else (row["high"] is None)
