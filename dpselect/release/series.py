@@ -27,7 +27,7 @@ from dpselect.continual.horizon import of_pairs
 from dpselect.errors import InvalidRequest, Note
 from dpselect.events import ProgressCallback, Reading
 from dpselect.events.staging import PeriodEvents, split
-from dpselect.events.time_window import Every, periods
+from dpselect.events.time_window import periods
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
@@ -361,13 +361,14 @@ def series_of(
         if place.output is not None:
             found.write(place.output)
         return found
+    named = _periods(question, "every=", "each is charged once")
     with opened(question.spec) as ledger:
-        by_period = ByPeriod(question, place, ledger, unkept, announce)
+        by_period = ByPeriod(question, named, place, ledger, unkept, announce)
         return by_period.priced() if question.spec.dry_run else by_period.release_all(progress).answer()
 
 
-def _periods(question: Question, what: str, why: str) -> tuple[Every, list[tuple[str, datetime, datetime]]]:
-    """How long periods are, and which there are, once all is stated that says so, and who pays for them."""
+def _periods(question: Question, what: str, why: str) -> list[tuple[str, datetime, datetime]]:
+    """The periods and their ends, once all is stated that says which there are, and who pays for them."""
     spec, window = question.spec, question.reading.window
     needed = ("every", "time", "since", "until", "key", "ledger", "dataset")
     if missing := [f"{name}=" for name in needed if getattr(spec, name) is None]:
@@ -376,7 +377,7 @@ def _periods(question: Question, what: str, why: str) -> tuple[Every, list[tuple
         raise InvalidRequest(f"{what} counts in memory, a period at a time: leave out engine={spec.engine}")
     assert spec.every is not None
     assert window is not None, "there is a column of times"
-    return spec.every, list(periods(window, spec.every, partial=spec.partial_last))
+    return list(periods(window, spec.every, partial=spec.partial_last))
 
 
 # -- a charge for each period --------------------------------------------------------------------------------------------
@@ -399,18 +400,18 @@ class ByPeriod(OfLog):
     def __init__(
         self,
         question: Question,
+        named: Sequence[tuple[str, datetime, datetime]],
         place: AnswerFile,
         ledger: acc.Ledger,
         unkept: Callable[[AnswerFile, Answer], None] | None = None,
         announce: Callable[[str], None] | None = None,
     ) -> None:
-        spec, output = question.spec, place.output
-        every, self._named = _periods(question, "every=", "each is charged once")
+        spec, output, every = question.spec, place.output, question.spec.every
         if spec.periods:
             raise InvalidRequest("period= is named by every=: leave it out")
         if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
             raise InvalidRequest(f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each period")
-        self._question, self._ledger, self._dataset = question, ledger, ledger.dataset(str(spec.dataset))
+        self._question, self._named, self._ledger, self._dataset = question, named, ledger, ledger.dataset(str(spec.dataset))
         self._unkept, self._announce = unkept, announce
         if self._dataset.window != every:
             has = "one budget for all rows" if self._dataset.window == "whole" else f"a budget for each {self._dataset.window}"
@@ -422,7 +423,7 @@ class ByPeriod(OfLog):
         self._answers: dict[str, Answer | None] = {}  # None where the answer is lost
         self._plans: dict[int | None, Planned] = {}
         self._memories: dict[dps.Mechanism, tuple[Choice, History | None]] = {}
-        for name, start, end in self._named:
+        for name, start, end in named:
             alone = question.reading.model_copy(update={"since": _written(start), "until": _written(end)})
             of_period = spec.model_copy(update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger})
             asked = replace(question, reading=alone, spec=of_period)
@@ -609,7 +610,7 @@ class OverHorizon(OfLog):
         Raises:
             InvalidRequest: what is stated is not for a horizon, or something is missing.
         """
-        spec, (_, named) = question.spec, _periods(question, "horizon=", "all are charged in one")
+        spec, named = question.spec, _periods(question, "horizon=", "all are charged in one")
         other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
         if given := spec.given(*other):
             raise InvalidRequest(f"{min(given)}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
