@@ -1,4 +1,8 @@
+from .answer import Chart as Chart
+from .answer import Plan as Plan
+from .answer import Section as Section
 from .arrivals import Arrivals as Arrivals
+from .asked import QuickPlan as QuickPlan
 from .best_of import PlannedRuns as PlannedRuns
 from .best_of import plan_runs as plan_runs
 from .candidates import Choice as Choice
@@ -13,13 +17,13 @@ from .fit import calibrated as calibrated
 from .fit import fitted as fitted
 from .horizon_plan import HorizonPlan as HorizonPlan
 from .horizon_plan import plan_horizon as plan_horizon
-from .plan import Estimate as Estimate
-from .plan import Plan as Plan
 from .plan import PlannedMechanism as PlannedMechanism
-from .plan import Quality as Quality
+from .plan import TopKPlan as TopKPlan
 from .plan import Unsuited as Unsuited
 from .profile import Groups as Groups
 from .profile import Profile as Profile
+from .quality import Estimate as Estimate
+from .quality import Quality as Quality
 from .request import TopKRequest as TopKRequest
 from .voting_plan import PlannedVote as PlannedVote
 from .voting_plan import VotingPlan as VotingPlan

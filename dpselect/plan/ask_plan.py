@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from accounting import Budget
 from dpselect.errors import InvalidRequest
-from dpselect.plan.asked import QuickPlan, answered
-from dpselect.plan.plan import Plan, Progress
+from dpselect.plan.answer import Plan
+from dpselect.plan.asked import answered
+from dpselect.plan.plan import Progress, TopKPlan
 from dpselect.plan.profile import Profile
 from dpselect.sensitivity import Sensitivity
 from dpselect.spec.base import asked_by
 from dpselect.spec.plan_spec import PlanSpec
 
 if TYPE_CHECKING:
-    from dpselect.plan.horizon_plan import HorizonPlan
-    from dpselect.plan.voting_plan import VotingPlan
     from dpselect.spec.keyword_types import PlanKeywords
 
 
@@ -32,7 +31,7 @@ def plan(
     sensitivity: Sensitivity | None = None,
     progress: Progress | None = None,
     **asked: Unpack[PlanKeywords],
-) -> Plan: ...
+) -> TopKPlan: ...
 
 
 @overload
@@ -48,7 +47,7 @@ def plan(
     sensitivity: Sensitivity | None = None,
     progress: Progress | None = None,
     **asked: Unpack[PlanKeywords],
-) -> Plan | QuickPlan | HorizonPlan | VotingPlan: ...
+) -> Plan: ...
 
 
 @asked_by(PlanSpec)
@@ -61,7 +60,7 @@ def plan(
     sensitivity: Sensitivity | None = None,
     progress: Progress | None = None,
     **asked: Any,
-) -> Plan | QuickPlan | HorizonPlan | VotingPlan:
+) -> Plan:
     """Which mechanism to use, at what noise, and what it should find: `dpselect plan` in Python.
 
     Nothing private is looked at: the profile is public or made up, and the answer holds for data that look like it. A quick
@@ -77,7 +76,7 @@ def plan(
         asked: the fields of `dpselect.spec.PlanSpec`, which are the options of the command; `ledger` may be an open ledger.
 
     Returns:
-        A `Plan`; with `quick` a `QuickPlan`, with `periods` a `HorizonPlan`, with `pate` a `pate.VotingPlan`.
+        A `TopKPlan`; with `quick` a `QuickPlan`, with `periods` a `HorizonPlan`, with `pate` a `VotingPlan`.
 
     Raises:
         InvalidRequest, InvalidBudget: what is asked for contradicts itself, the profile is private data, or no mechanism applies,

@@ -4,29 +4,30 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 import accounting as acc
 from accounting.address import masked
 from accounting.errors import CalibrationError
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest
+from dpselect.plan.answer import Plan, Section, share
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.counts import COUNTS_AGAIN
 from dpselect.plan.learn import End, Learnt
-from dpselect.plan.plan import Plan, Progress, most, plan_releases, share
-from dpselect.plan.profile import Profile
+from dpselect.plan.plan import Progress, TopKPlan, most, plan_releases
+from dpselect.plan.profile import EXPONENTS, Profile
 from dpselect.plan.request import ALL, TopKRequest
 from dpselect.sensitivity import Sensitivity
 from dpselect.spec import FileFields, PlanSpec
 
 if TYPE_CHECKING:
     from dpselect.plan.horizon_plan import HorizonPlan
-    from dpselect.plan.voting_plan import TrialVotes, VotesModel, VotingPlan
+    from dpselect.plan.voting_plan import TrialVotes, VotesModel
 
 _LEARNED: dict[str, End] = {"learned": "middle", "learned-low": "low", "learned-high": "high"}
 _KNOWN = (
@@ -42,7 +43,7 @@ def answered(
     budget: acc.Budget | None = None,
     sensitivity: Sensitivity | None = None,
     progress: Progress | None = None,
-) -> Plan | QuickPlan | HorizonPlan | VotingPlan:
+) -> Plan:
     """What is asked for, whichever it is.
 
     Args:
@@ -51,26 +52,19 @@ def answered(
     """
     if sensitivity is not None and spec.way != "releases":
         raise InvalidRequest(f"sensitivity= does not go with {spec.way}=: leave one of them out")
-    if spec.way == "quick" or spec.way == "pate":
-        if profile is not None:
-            raise InvalidRequest(f"profile= does not go with {spec.way}=: leave one of them out")
-        return quick(spec) if spec.way == "quick" else planned_votes(spec)
+    if profile is not None and spec.way in ("quick", "pate"):
+        raise InvalidRequest(f"profile= does not go with {spec.way}=: leave one of them out")
+    if spec.way == "quick":
+        return quick(spec)
+    if spec.way == "pate":
+        from dpselect.plan.voting_plan import plan_votes  # ballots and jobs, which other plans do without
+
+        return plan_votes(_votes(spec), spec.budget, rounds=spec.releases, seed=spec.seed or 0)
     if spec.way == "periods":
-        return over_time(spec, profile, budget)
+        return _over_time(spec, profile or _arriving(spec), budget or spec.budget)
     if spec.recall is not None:
         spec = enough(spec, profile, budget=budget, sensitivity=sensitivity)
     return plan_releases(spec, profile or profile_of(spec), budget=budget, sensitivity=sensitivity, progress=progress)
-
-
-def planned_votes(spec: PlanSpec) -> VotingPlan:
-    """The plan of a labelling job.
-
-    Raises:
-        InvalidRequest: what is needed is missing.
-    """
-    from dpselect.plan.voting_plan import plan_votes  # ballots and jobs, which other plans do without
-
-    return plan_votes(_votes(spec), spec.budget, rounds=spec.releases, seed=spec.seed or 0)
 
 
 def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
@@ -97,15 +91,13 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
     return VotesModel(**numbers)
 
 
-def over_time(spec: PlanSpec, profile: Profile | None = None, budget: acc.Budget | None = None) -> HorizonPlan:
-    """The plan of a horizon."""
+def _over_time(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> HorizonPlan:
     from dpselect.plan.horizon_plan import plan_horizon  # horizons and their noise, which other plans do without
 
-    profile = profile or arriving(spec)
     if spec.k is None:
         raise InvalidRequest("no size is stated: give k=, how many items each period releases")
     return plan_horizon(
-        budget or spec.budget,
+        budget,
         most(profile.on_curve(), spec) if spec.k == "all" else spec.k,
         profile,
         count=spec.count or "period",
@@ -148,7 +140,7 @@ def profile_of(spec: PlanSpec) -> Profile:
     return _published(spec, Path(shape))
 
 
-def arriving(spec: PlanSpec) -> Profile:
+def _arriving(spec: PlanSpec) -> Profile:
     """The profile with events over time, for a plan of a horizon.
 
     Raises:
@@ -250,7 +242,7 @@ def enough(
         raise InvalidRequest(f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items")
     name, start, low, high = ("users", 1e5, 10.0, 1e9) if budgeted else ("epsilon", 1.0, 1e-3, 1e2)
 
-    def tried(amount: float, kinds: Sequence[str] | None) -> Plan:
+    def tried(amount: float, kinds: Sequence[str] | None) -> TopKPlan:
         of_it = round(amount) if budgeted else amount
         tried_on = spec.model_copy(update={name: of_it, "rounds": _SEARCHED, "mechanisms": kinds})
         return plan_releases(tried_on, profile or profile_of(tried_on), budget=budget, sensitivity=sensitivity)
@@ -276,8 +268,9 @@ def enough(
 # -- what `topk` would choose by itself ----------------------------------------------------------------------------------------
 
 
+@final
 @dataclass(frozen=True)
-class QuickPlan:
+class QuickPlan(Plan):
     """The default's choice for users that are declared, learnt or assumed, without simulations.
 
     Attributes:
@@ -291,6 +284,51 @@ class QuickPlan:
     recalls: tuple[float, ...]
     assumed: tuple[str, ...]
     risk: Risk
+
+    @property
+    def headline(self) -> str:
+        """That it is quick."""
+        return "Quick plan: the default's choice, without simulations"
+
+    def words(self) -> Iterator[Section]:
+        """The choice, for whom it is made, and what it finds."""
+        choice, recalls = self.choice, self.recalls
+        reading = [] if choice.clip is None else [f"users clipped to an {choice.norm} norm of {choice.clip:g}"]
+        reading += [] if choice.again is None else [f"then to {choice.again:g} among the items found"]
+        reading += [] if choice.max_items_per_user is None else [f"at most {choice.max_items_per_user} items per user"]
+        assumed = f" ({' and '.join(f'{name}=' for name in self.assumed)} assumed)" if self.assumed else ""
+        shapes = f"{min(recalls):.2f} to {max(recalls):.2f} on standard shapes"
+        yield Section(
+            self.headline,
+            facts=[
+                ("mechanism", type(choice.mechanism).__name__),
+                ("reading", ", ".join(reading) or "every item in full"),
+                ("chosen for", self.profile.in_words() + assumed),
+                ("finds", f"about {sum(recalls) / len(recalls):.2f} of the true top k; {shapes}"),
+                ("risk", self.risk.in_words(choice.mechanism.relation)),
+            ],
+        )
+        alike = "learns what is not declared first" if self.assumed else "chooses so for such users"
+        yield Section(lines=[f"dpselect topk {alike}. A plan with --shape simulates, and is closer."])
+
+    def rows(self) -> Iterator[Section]:
+        """Nothing more: one choice was made."""
+        yield from ()
+
+    def as_data(self) -> dict[str, Any]:
+        """The choice and what it finds."""
+        choice, profile = self.choice, self.profile
+        return {
+            "max_items_per_user": choice.max_items_per_user,
+            "clip": choice.clip,
+            "norm": None if choice.clip is None else choice.norm,
+            "again": choice.again,
+            "users": profile.users,
+            "median_items_per_user": None if profile.quantiles is None else profile.quantiles[2],
+            "recall": dict(zip(map(str, EXPONENTS), self.recalls, strict=True)),
+            "risk": self.risk.as_data(choice.mechanism.relation),
+            "mechanism": choice.mechanism.model_dump(mode="json"),
+        }
 
 
 def quick(spec: PlanSpec) -> QuickPlan:

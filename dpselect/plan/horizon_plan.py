@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from accounting import Budget
 from accounting.arguments import Relation
+from accounting.risk import Risk
 from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, HorizonClip, Over
 from dpselect.continual.history import TESTED, mean_thresholds, single_test
@@ -20,6 +21,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.release import public_grid
+from dpselect.plan.answer import Plan, Section
 from dpselect.plan.arrivals import Arrivals, Integers
 from dpselect.plan.fit import fitted
 from dpselect.plan.profile import Floats, Profile
@@ -36,7 +38,7 @@ _LONGER = (2, 4)  # periods at once, as alternatives
 
 @final
 @dataclass(frozen=True)
-class HorizonPlan:
+class HorizonPlan(Plan):
     """What a horizon is expected to find, and what releases charged one by one would.
 
     Attributes:
@@ -70,6 +72,11 @@ class HorizonPlan:
             return "either"
         return "horizon" if self.mean > other else "one by one"
 
+    @property
+    def headline(self) -> str:
+        """How many periods."""
+        return f"A horizon of {self.mechanism.periods} periods, the top {self.mechanism.k} of each"
+
     def lines(self) -> Iterator[str]:
         """What to do, in words."""
         other, users = float(np.mean(self.remembered)), self.mechanism.users
@@ -82,6 +89,45 @@ class HorizonPlan:
         yield f"Bound users by HorizonClip(exponent={users.exponent:g}, cells={users.cells})."
         for periods, mean in self.longer:
             yield f"Periods {periods} times as long find {mean:.2f} each."
+
+    def words(self) -> Iterator[Section]:
+        """What each way finds, and what to do."""
+        mechanism = self.mechanism
+        ways = {"one horizon": self.recall, "one by one": self.one_by_one, "one by one, with a memory": self.remembered}
+        yield Section(
+            f"Share of the true top {mechanism.k} that is found: on average, and from period 1 to {mechanism.periods}",
+            facts=[(name, f"{sum(found) / len(found):.2f}   {_bars(found)}") for name, found in ways.items()],
+        )
+        yield Section(lines=list(self.lines()))
+        count = f"window --window {mechanism.window}" if mechanism.window else mechanism.count
+        start = f"dpselect continual start --k {mechanism.k} --periods {mechanism.periods} --count {count}"
+        bounds = f"--exponent {mechanism.users.exponent:g} --cells {mechanism.users.cells}"
+        risk = Risk.of(mechanism.curve).in_words(mechanism.relation)
+        yield Section(facts=[("risk", risk), ("shape", self.log), ("next", f"{start} {bounds} ...")])
+
+    def rows(self) -> Iterator[Section]:
+        """Nothing more."""
+        yield from ()
+
+    def as_data(self) -> dict[str, Any]:
+        """What each way finds, the mechanism and its risk."""
+        return {
+            "way": self.way,
+            "in_words": list(self.lines()),
+            "mechanism": self.mechanism.model_dump(mode="json"),
+            "risk": Risk.of(self.mechanism.curve).as_data(self.mechanism.relation),
+            "recall": {"horizon": self.recall, "one_by_one": self.one_by_one, "one_by_one_remembered": self.remembered},
+            "clips": [{"exponent": users.exponent, "cells": users.cells, "recall": mean} for users, mean in self.clips],
+            "longer_periods": [{"periods_at_once": periods, "recall": mean} for periods, mean in self.longer],
+            "shape": self.log,
+        }
+
+
+def _bars(shares: tuple[float, ...]) -> str:
+    """One bar for each period, or for each of forty stretches of them."""
+    step = -(-len(shares) // 40)
+    means = [sum(part) / len(part) for part in (shares[at : at + step] for at in range(0, len(shares), step))]
+    return "".join("▁▂▃▄▅▆▇█"[min(7, int(8 * mean))] for mean in means)
 
 
 def plan_horizon(

@@ -7,13 +7,15 @@ scores are expected to exceed. It is within .01 for noise that is drawn once. Wh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Self, final
+from typing import Any, Literal, Self, final
 
 import numpy as np
 import scipy
+from pydantic import Field
 
+from accounting.frozen import Real
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     CanonicalTopK,
@@ -36,11 +38,11 @@ from dpselect.mechanisms import (
 from dpselect.mechanisms.base import settings_of
 from dpselect.noise import NoiseName, by_name
 from dpselect.plan.counts import without_counts
-from dpselect.plan.profile import Floats, Indices, Levels
+from dpselect.plan.profile import Floats, Indices, Levels, Stated
 from dpselect.scores import Scores
 from dpselect.sensitivity import Norm
 
-Screen = Callable[[Any, Levels], float]
+Method = Literal["exact", "mean field", "clopper-pearson", "empirical-bernstein"]
 
 _HALVINGS = 28
 _GIVEN = 12  # places of the first score of two rounds, given that it passed
@@ -52,6 +54,7 @@ _WORK = 4e7  # scores that are drawn for one judgement: about a second
 _FEWEST = 50  # runs
 _SORTED = 20  # draws that a sort takes as long as
 _DENSE = 40_000  # items beyond which a draw goes by levels of equal counts, where the mechanism can
+_ROUGH = 0.01  # how far the quick formula is off as a rule
 _DROPPED, _LOWEST = 1e-9, 1e-12  # chance that an item that is left out would have been released; that noise is taken to lie lower
 
 
@@ -483,6 +486,148 @@ class Outcomes:
 def share(total: Floats, best: float) -> Floats:
     """`total` over `best`, within [0, 1]; all of it where there is nothing to gain."""
     return np.clip(total / best, 0.0, 1.0) if best > 0 else np.ones_like(total)
+
+
+# -- as it is reported ---------------------------------------------------------------------------------------------------
+
+
+@final
+class Estimate(Stated):
+    """An expected value and an interval around it.
+
+    Args:
+        value: the exact or the simulated mean.
+        low, high: the interval; equal to `value` if the law is known exactly.
+        level: the confidence of the interval, 1 if exact. It holds for any number of simulated runs, not just for many.
+        method: how it was made: "exact", "mean field" (a quick formula; the interval is how far it is off as a rule),
+            "clopper-pearson" for what either happens or not, "empirical-bernstein" (Maurer and Pontil 2009, Theorem 4) for a
+            bounded number.
+    """
+
+    value: Real = Field(description="a finite number")
+    low: Real = Field(description="a finite number")
+    high: Real = Field(description="a finite number")
+    level: Real = Field(default=1.0, description="a confidence in (0, 1]")
+    method: Method = Field(default="exact", description="how the interval was made")
+
+    @classmethod
+    def exactly(cls, value: float) -> Self:
+        """A value known without doubt but for rounding."""
+        return cls(value=value, low=value, high=value)
+
+    @classmethod
+    def roughly(cls, value: float) -> Self:
+        """What a formula says, without an interval that would hold."""
+        return cls(value=value, low=max(0.0, value - _ROUGH), high=min(1.0, value + _ROUGH), method="mean field")
+
+    @classmethod
+    def from_runs(cls, runs: Floats, level: float) -> Self:
+        """The mean of (rounds,) independent numbers in [0, 1], with an interval of this confidence."""
+        mean, rounds, doubt = float(runs.mean()), len(runs), 1 - level
+        method: Method = "clopper-pearson" if np.isin(runs, (0.0, 1.0)).all() else "empirical-bernstein"
+        if method == "clopper-pearson":
+            hits = int(runs.sum())
+            low = 0.0 if hits == 0 else float(scipy.special.betaincinv(hits, rounds - hits + 1, doubt / 2))
+            high = 1.0 if hits == rounds else float(scipy.special.betainccinv(hits + 1, rounds - hits, doubt / 2))
+        else:
+            # Half the width of the interval of Maurer and Pontil (2009), Theorem 4, on both sides.
+            surprise = math.log(4 / doubt)
+            half = math.sqrt(2 * float(runs.var(ddof=1)) * surprise / rounds) + 7 * surprise / (3 * (rounds - 1))
+            low, high = max(0.0, mean - half), min(1.0, mean + half)
+        return cls(value=mean, low=min(low, mean), high=max(high, mean), level=level, method=method)
+
+    @classmethod
+    def average(cls, parts: list[tuple[int, Self]]) -> Self:
+        """The mean of estimates, each counted so often; the interval keeps the confidence only if there is one part that is not
+        exact, and is the union bound's otherwise.
+        """
+        total = sum(count for count, _ in parts)
+        known = ("exact", "mean field")
+        inexact = sorted((estimate for _, estimate in parts if estimate.method != "exact"), key=lambda one: one.method in known)
+        doubt = sum(1 - estimate.level for estimate in inexact)
+
+        def mean(name: str) -> float:
+            return float(sum(count * getattr(estimate, name) for count, estimate in parts) / total)
+
+        method = inexact[0].method if inexact else "exact"
+        return cls(value=mean("value"), low=mean("low"), high=mean("high"), level=max(0.0, 1 - doubt), method=method)
+
+    def scaled(self, factor: float) -> Estimate:
+        """The estimate of `factor` times the number, factor >= 0."""
+        return self.model_copy(update={name: factor * getattr(self, name) for name in ("value", "low", "high")})
+
+    def complement(self, whole: float = 1.0) -> Estimate:
+        """The estimate of `whole` minus the number."""
+        update = {"value": whole - self.value, "low": whole - self.high, "high": whole - self.low}
+        return self.model_copy(update=update)
+
+
+@final
+class Quality(Stated):
+    """What one release is expected to be like. With ties at rank k, any of the tied items counts as right.
+
+    Args:
+        exact_set: the probability that all k items are there and right.
+        recall: the expected share of the k places that a right item fills.
+        score_loss: by how much the released items' counts fall short of those of the k best, in users, summed over the items.
+        relative_loss: the same as a share of the sum of the k best.
+        released: how many items are released.
+        in_place: the share of places that hold the right rank, where the order is released.
+    """
+
+    exact_set: Estimate = Field(description="an Estimate")
+    recall: Estimate = Field(description="an Estimate")
+    score_loss: Estimate = Field(description="an Estimate")
+    relative_loss: Estimate = Field(description="an Estimate")
+    released: Estimate = Field(description="an Estimate")
+    in_place: Estimate | None = Field(default=None, description="an Estimate, or None")
+
+    @classmethod
+    def of(cls, outcomes: Outcomes, levels: Levels, level: float) -> Self:
+        """The quality that outcomes show, with intervals of this confidence."""
+
+        def estimated(values: Floats) -> Estimate:
+            if outcomes.weights is None:
+                return Estimate.from_runs(values, level)
+            return Estimate.exactly(min(1.0, float(outcomes.weights @ values)))
+
+        loss = estimated(outcomes.kept).complement()
+        return cls(
+            exact_set=estimated(outcomes.exact_set),
+            recall=estimated(outcomes.recall),
+            score_loss=loss.scaled(levels.best),
+            relative_loss=loss,
+            released=estimated(outcomes.released).scaled(levels.k),
+            in_place=None if outcomes.in_place is None else estimated(outcomes.in_place),
+        )
+
+    @classmethod
+    def roughly(cls, recall: float, levels: Levels, *, order: bool) -> Self:
+        """What the quick formula says of a mechanism that is clearly behind."""
+        found, worst = Estimate.roughly(recall), Estimate(value=0.0, low=0.0, high=1.0, method="mean field")
+        lost = found.complement()
+        return cls(
+            recall=found,
+            exact_set=worst,
+            score_loss=lost.scaled(levels.best),
+            relative_loss=lost,
+            released=Estimate.roughly(1.0).scaled(levels.k),
+            in_place=worst if order else None,
+        )
+
+    @classmethod
+    def average(cls, parts: Iterable[tuple[int, Self]]) -> Self:
+        """The quality of a release on average over a schedule of (count, quality) parts; of a single one its own."""
+        found = list(parts)
+
+        def mean(name: str) -> Estimate:
+            return Estimate.average([(count, getattr(quality, name)) for count, quality in found])
+
+        if len(found) == 1:
+            return found[0][1]
+        ordered = all(quality.in_place is not None for _, quality in found)
+        names = ("exact_set", "recall", "score_loss", "relative_loss", "released")
+        return cls(**{name: mean(name) for name in names}, in_place=mean("in_place") if ordered else None)
 
 
 # -- CanonicalTopK, exactly ------------------------------------------------------------------------------------------------

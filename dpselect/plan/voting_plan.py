@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, cast, final
+from typing import Annotated, Any, ClassVar, Final, Self, cast, final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +25,6 @@ from accounting.budget import checked_budget
 from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.convert.pld.compose import composable, pld_epsilon
 from accounting.convert.renyi import check_delta, invert_profile, rdp_to_epsilon
-from accounting.files import new_file
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Real
 from accounting.risk import Risk
 from dpselect.errors import InvalidBallots, InvalidRequest
@@ -34,11 +32,9 @@ from dpselect.mechanisms.base import Mechanism, members
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.voting import BinaryVoting, ConfidentGNMax, GNMax, StableVoting, TauVoting, TopVotes
+from dpselect.plan.answer import Chart, Key, Line, Plan, Point, Section
 from dpselect.plan.fit import calibrated, knob_of
 from dpselect.spec.label_spec import Voting
-
-if TYPE_CHECKING:
-    from dpselect.plan.charts import Chart, Key
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -690,7 +686,7 @@ class PlannedVote:
 
 @final
 @dataclass(frozen=True)
-class VotingPlan:
+class VotingPlan(Plan):
     """What `plan_votes` found; public.
 
     Attributes:
@@ -747,9 +743,37 @@ class VotingPlan:
             "by_rounds": [planned.as_data() for ranked in self.by_rounds for planned in ranked],
         }
 
-    def risk_in_words(self) -> str:
-        """What an attacker gains from all rounds of the recommended job."""
-        return self.recommended.risk.in_words(self.recommended.mechanism.relation, "record")
+    def words(self) -> Iterator[Section]:
+        """What the noise does, what to expect, the risk, and the command that labels so."""
+        risk = self.recommended.risk.in_words(self.recommended.mechanism.relation, "record")
+        lines = [*str(self.recommended.outlook).splitlines(), *self.verdict().splitlines(), f"Risk: {risk}"]
+        yield Section(self.headline, lines=lines)
+        yield Section("Next", lines=[self.command()])
+
+    def rows(self) -> Iterator[Section]:
+        """The best of each family, and the best for each number of rounds; what the votes are."""
+        yield Section(
+            "Mechanisms that spend the budget, best F1 first",
+            heads=HEADS,
+            rows=[planned.cells() for planned in self.ranked],
+            left=HEADS[:1],
+        )
+        best = [one[0] for one in self.by_rounds if one]
+        yield Section(
+            "How many rounds the budget is good for",
+            heads=("Rounds", "Mechanism", "F1", "Labels an item"),
+            rows=[
+                (f"{one.rounds:,}", SHORT[type(one.mechanism)], f"{one.prediction.f1:.2f}", f"{one.prediction.labels:.2f}")
+                for one in best
+            ],
+            left=("Mechanism",),
+        )
+        if self.model is not None:
+            facts = [(name.replace("_", " "), f"{value:,}") for name, value in self.model.model_dump(exclude_none=True).items()]
+        else:
+            items, true = len(self.votes.truth), float(np.asarray(self.votes.truth).sum())
+            facts = [("items tried", f"{items:,}"), ("true labels an item", f"{true / items:.3g}")]
+        yield Section("What was planned with", facts=facts)
 
     def verdict(self) -> str:
         """What to expect of it, and whether it is worth while."""
@@ -782,36 +806,13 @@ class VotingPlan:
         settings = [f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items() if value is not None]
         return " ".join(["dpselect pate votes.npz --output labels.csv --mechanism", SHORT[type(mechanism)], *settings])
 
-    def write_page(self, path: Path) -> None:
-        """Write the plan as one page that needs no network, to a new file."""
-        from accounting.page.templates import asset, template  # jinja2, which other plans do without
-        from dpselect.plan.charts import figure
-
-        charts: tuple[tuple[Key, str, str], ...] = (
-            ("f1", "F1", "expected micro-F1"),
-            ("labels", "Labels an item", "labels for an item"),
-        )
-        content = template(__package__, "voting_plan.html").render(
-            style=asset("accounting.page", "report.css") + asset(__package__, "page.css"),
-            plan=self,
-            facts=self._facts(),
-            heads=HEADS,
-            rows=[[type(planned.mechanism).__name__, *planned.cells()[1:]] for planned in self.ranked],
-            figures=[figure(self._chart(*chart)) for chart in charts],
-        )
-        with new_file(path, "the page", encoding="utf-8") as file:
-            file.write(content)
-
-    def _facts(self) -> list[tuple[str, str]]:
-        if self.model is not None:
-            return [(name, f"{value:,}") for name, value in self.model.model_dump(exclude_none=True).items()]
-        items, true = len(self.votes.truth), float(np.asarray(self.votes.truth).sum())
-        return [("items tried", f"{items:,}"), ("true labels an item", f"{true / items:.3g}")]
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """F1 and labels by the number of rounds."""
+        return self._chart("f1", "F1", "expected micro-F1"), self._chart("labels", "Labels an item", "labels for an item")
 
     def _chart(self, key: Key, title: str, y_label: str) -> Chart:
         """By the number of rounds, a line for each mechanism."""
-        from dpselect.plan.charts import Chart, Line, Point
-
         points: dict[str, list[Point]] = {}
         for planned in itertools.chain.from_iterable(self.by_rounds):
             y = getattr(planned.prediction, key)

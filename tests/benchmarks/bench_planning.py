@@ -12,7 +12,7 @@ from typing import TypeVar
 from harness import options
 
 import accounting as acc
-from dpselect.plan import Plan, Profile
+from dpselect.plan import Profile, TopKPlan
 from dpselect.plan.ask_plan import plan
 from dpselect.plan.charts import explore
 
@@ -28,7 +28,7 @@ def timed(what: str, run: Callable[[], T]) -> T:
     return result
 
 
-def show(found: Plan) -> None:
+def show(found: TopKPlan) -> None:
     """The ranking, one line each."""
     for one in found.ranked:
         recall = one.quality.recall

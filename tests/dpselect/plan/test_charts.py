@@ -14,7 +14,7 @@ import pytest
 import accounting as acc
 from accounting.errors import MissingExtra
 from dpselect.errors import InvalidRequest
-from dpselect.plan import Plan, Profile
+from dpselect.plan import Profile, TopKPlan
 from dpselect.plan.ask_plan import plan
 from dpselect.plan.charts import (
     _BOTTOM,
@@ -39,13 +39,13 @@ SHAPE = Profile.zipf(1.1, 500, 20_000)
 
 
 @pytest.fixture(scope="module")
-def found() -> Plan:
+def found() -> TopKPlan:
     """A small plan."""
     return plan(acc.Budget(epsilon=1, delta=1e-6), 5, 10, profile=SHAPE, mechanisms=["joint_top_k", "limited_domain"], rounds=200)
 
 
 @pytest.fixture(scope="module")
-def charts(found: Plan) -> tuple[Chart, ...]:
+def charts(found: TopKPlan) -> tuple[Chart, ...]:
     """Its curves."""
     return explore(found, SHAPE)
 
@@ -70,14 +70,14 @@ def test_curves_go_the_right_way(charts: tuple[Chart, ...]) -> None:
     assert next(point.y for point in price.points if point.x == 10) == pytest.approx(1.0, rel=1e-3)
 
 
-def test_the_planned_point_is_the_plan(found: Plan, charts: tuple[Chart, ...]) -> None:
+def test_the_planned_point_is_the_plan(found: TopKPlan, charts: tuple[Chart, ...]) -> None:
     """At the plan's own epsilon the curve shows an exact mechanism's very recall."""
     joint = found.named("joint_top_k").quality.recall.value
     line = next(line for line in charts[0].lines if line.name == "joint_top_k")
     assert next(point.y for point in line.points if point.x == 1.0) == pytest.approx(joint, abs=1e-9)
 
 
-def test_another_shape_is_refused(found: Plan) -> None:
+def test_another_shape_is_refused(found: TopKPlan) -> None:
     """Curves of another shape would not belong to the plan."""
     with pytest.raises(InvalidRequest, match="made for"):
         explore(found, Profile.zipf(1.2, 500, 20_000))
@@ -108,7 +108,7 @@ def test_figures_without_matplotlib(charts: tuple[Chart, ...], monkeypatch: pyte
     assert builtins.__import__ is not absent
 
 
-def test_the_page_needs_no_network(found: Plan, charts: tuple[Chart, ...], tmp_path: Path) -> None:
+def test_the_page_needs_no_network(found: TopKPlan, charts: tuple[Chart, ...], tmp_path: Path) -> None:
     """No address, no script, no image: everything is on the page, each chart, mechanism and reason included."""
     target = tmp_path / "plan.html"
     write_page(found, charts, target)
@@ -145,7 +145,7 @@ def _read(cell: str) -> float:
     ],
 )
 def test_no_row_is_better_than_one_above_it(
-    found: Plan, values: list[tuple[float, float, bool]], monkeypatch: pytest.MonkeyPatch
+    found: TopKPlan, values: list[tuple[float, float, bool]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the columns that a made-up shape's ranking shows, a row is never as good in all and better in one as a row above."""
     (base, *_), names = found.ranked, [f"oneshot_top_k, {number}" for number in range(len(values))]
@@ -181,7 +181,7 @@ def test_where_most_is_found_wrong_items_are_drawn(charts: tuple[Chart, ...]) ->
     assert floor == _HEIGHT - _BOTTOM
 
 
-def test_the_page_is_well_formed(found: Plan, charts: tuple[Chart, ...]) -> None:
+def test_the_page_is_well_formed(found: TopKPlan, charts: tuple[Chart, ...]) -> None:
     """Every tag is closed in order."""
     from html.parser import HTMLParser
 
@@ -199,7 +199,7 @@ def test_the_page_is_well_formed(found: Plan, charts: tuple[Chart, ...]) -> None
     assert open_tags == []
 
 
-def test_words_are_escaped(found: Plan) -> None:
+def test_words_are_escaped(found: TopKPlan) -> None:
     """A shape may be described by the name of a file, which may hold anything."""
     odd = found.model_copy(update={"profile": "<b onload=x>&"})
     assert "<b onload" not in "".join(page(odd, ()))
@@ -218,7 +218,7 @@ def test_the_plan_is_a_point_of_its_own_curve() -> None:
     assert shown == pytest.approx(planned.quality.recall.value, abs=1e-9)
 
 
-def test_a_plan_is_one_figure_and_one_card(found: Plan) -> None:
+def test_a_plan_is_one_figure_and_one_card(found: TopKPlan) -> None:
     """A bar for every mechanism, as long as its recall, the recommended one on top; the card names them all."""
     axes = plot_plan(found)
     assert [label.get_text() for label in axes.get_yticklabels()] == [planned.name for planned in found.ranked]

@@ -20,7 +20,7 @@ from dpselect.cli.app import app
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
-from dpselect.plan import Plan, Profile, default_choice, interval
+from dpselect.plan import Profile, TopKPlan, default_choice, interval
 from dpselect.plan.ask_plan import plan
 from dpselect.plan.candidates import with_counts
 from dpselect.plan.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
@@ -182,7 +182,7 @@ SELECT_ALONE = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0)
 SHAPE = Profile.zipf(1.1, items=60, users=4_000, items_per_user=3)
 
 
-def planned(**changes: Any) -> Plan:
+def planned(**changes: Any) -> TopKPlan:
     """Three releases of a top five of 60 items, one by one."""
     usual: dict[str, Any] = {"charged": "separately", "mechanisms": ["peeling_top_k"], "rounds": 100, "with_counts": True}
     return plan(changes.pop("budget", APPROXIMATE), 5, 3, profile=SHAPE, **{**usual, **changes})
@@ -200,7 +200,7 @@ def test_a_plan_splits_the_budget() -> None:
         counts = APPROXIMATE.cost_of_each(run._price(), 3)
         assert 0.099 * APPROXIMATE.limit <= counts <= 0.1001 * APPROXIMATE.limit
     assert found.recommended.quality.recall.value >= planned(with_counts=False).recommended.quality.recall.value - 0.05
-    assert Plan.from_json(found.to_json()) == found
+    assert TopKPlan.from_json(found.to_json()) == found
     assert planned(with_counts=False).counts is None
 
 

@@ -11,14 +11,14 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import TopOfGroups
-from dpselect.plan import Groups, Plan, Profile
+from dpselect.plan import Groups, Profile, TopKPlan
 from dpselect.plan.charts import explore
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 SHAPE = Profile.zipf(1.0, items=12, users=1_500)
 
 
-def planned(groups: Groups, kind: str = "sparse_histogram", **asked: object) -> Plan:
+def planned(groups: Groups, kind: str = "sparse_histogram", **asked: object) -> TopKPlan:
     """A plan of one kind for the top 3 of groups."""
     named: dict[str, Any] = {"profile": SHAPE, "unknown_domain": True, "mechanisms": [kind], "rounds": 100, **asked}
     return dps.plan(BUDGET, 3, **stated(groups), **named)
@@ -47,7 +47,7 @@ def test_all_groups_of_a_user_spend_the_budget(relation: str) -> None:
     assert each is not None
     assert run.curve == 3 * each
     assert 0.99 * BUDGET.limit <= BUDGET.cost(plan.curve(chosen)) <= BUDGET.limit
-    assert Plan.from_json(plan.to_json()) == plan
+    assert TopKPlan.from_json(plan.to_json()) == plan
 
 
 @pytest.mark.slow
@@ -152,7 +152,7 @@ def test_a_table_of_all_groups_is_planned_beside_a_selection_in_each(public: boo
     assert plan.mechanism.k == 20
     assert plan.curve() == plan.mechanism.mechanism.curve
     assert 0.98 * BUDGET.limit <= BUDGET.cost(plan.curve()) <= BUDGET.limit
-    assert Plan.from_json(plan.to_json()) == plan
+    assert TopKPlan.from_json(plan.to_json()) == plan
     bounded = dps.plan(BUDGET, 20, **asked, groups_per_user=2.0, max_groups_per_user=2)
     assert {type(one.mechanisms[0]) for one in bounded.ranked} == {TopOfGroups, dps.PerGroup}
 

@@ -16,7 +16,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
-from dpselect.plan import Estimate, Plan, Profile
+from dpselect.plan import Estimate, Profile, TopKPlan
 from dpselect.plan.ask_plan import plan
 from dpselect.plan.asked import QuickPlan
 from dpselect.plan.candidates import default_mechanism
@@ -32,19 +32,19 @@ QUICK = {"rounds": 300, "seed": 1}
 
 
 @functools.cache
-def planned(budget: acc.Budget, releases: int, **arguments: Any) -> Plan:
+def planned(budget: acc.Budget, releases: int, **arguments: Any) -> TopKPlan:
     """All mechanisms for so many releases of the top 10, planned once."""
     return plan(budget, 10, releases, profile=SHAPE, **QUICK, **arguments)
 
 
 @pytest.fixture
-def whole() -> Plan:
+def whole() -> TopKPlan:
     """All mechanisms for 30 releases of the top 10."""
     return planned(BUDGET, 30)
 
 
 @pytest.mark.slow
-def test_every_mechanism_is_planned_or_has_a_reason(whole: Plan) -> None:
+def test_every_mechanism_is_planned_or_has_a_reason(whole: TopKPlan) -> None:
     """No kind is passed over in silence, whatever is asked."""
     for found in (whole, planned(acc.Budget(rho=0.1, delta=1e-7), 5, unknown_domain=True, order=True)):
         named = {name.partition(",")[0] for name in [*(one.name for one in found.ranked), *(o.name for o in found.unsuited)]}
@@ -53,7 +53,7 @@ def test_every_mechanism_is_planned_or_has_a_reason(whole: Plan) -> None:
 
 
 @pytest.mark.slow
-def test_the_best_comes_first(whole: Plan) -> None:
+def test_the_best_comes_first(whole: TopKPlan) -> None:
     """Of a made-up shape by the mean over uneven ones, what gives up .02 of the worst case behind; the others by recall."""
     recalls = [one.quality.recall for one in whole.ranked]
     close = [one for one in whole.ranked if one.forecast is not None]
@@ -189,13 +189,13 @@ def test_the_order_is_released_where_it_is_needed() -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_round_trips_as_json(whole: Plan) -> None:
+def test_a_plan_round_trips_as_json(whole: TopKPlan) -> None:
     """from_json(to_json) is equal, and each mechanism's own JSON reads back to it."""
-    assert Plan.from_json(whole.to_json()) == whole
+    assert TopKPlan.from_json(whole.to_json()) == whole
     for one in whole.ranked:
         assert dps.Mechanism.from_json(one.mechanisms[0].to_json()) == one.mechanisms[0]
     with pytest.raises(InvalidRequest, match="not JSON"):
-        Plan.from_json("{")
+        TopKPlan.from_json("{")
 
 
 @pytest.mark.slow
@@ -209,7 +209,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert first.recommended != other.recommended  # what fresh data would recall is simulated
 
 
-def test_a_planned_mechanism_is_found_by_name(whole: Plan) -> None:
+def test_a_planned_mechanism_is_found_by_name(whole: TopKPlan) -> None:
     """By its name or its kind; of one that is not planned, the error says why."""
     assert whole.named("oneshot_top_k, laplace").name == "oneshot_top_k, laplace"
     assert whole.named("limited_domain").mechanisms[0].takes_observed

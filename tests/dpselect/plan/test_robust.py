@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import accounting as acc
-from dpselect.plan import Plan, Profile
+from dpselect.plan import Profile, TopKPlan
 from dpselect.plan.ask_plan import plan
 from dpselect.plan.plan import recommendation_in_words
 
@@ -18,13 +18,13 @@ SMOOTH = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
 
 
 @pytest.fixture(scope="module")
-def found() -> Plan:
+def found() -> TopKPlan:
     """A smooth shape on which a stability test is all but sure to pass, as its one gap is in its place."""
     return plan(BUDGET, 10, 30, profile=SMOOTH, unknown_domain=True, rounds=1000)
 
 
 @pytest.mark.slow
-def test_a_gap_that_only_a_smooth_shape_has_does_not_win(found: Plan) -> None:
+def test_a_gap_that_only_a_smooth_shape_has_does_not_win(found: TopKPlan) -> None:
     """Best on the shape by a hair and much worse around it is not recommended."""
     test = found.named("stability_test")
     best = found.recommended
@@ -76,7 +76,7 @@ def test_a_varied_shape_has_the_means_of_its_shape() -> None:
 
 
 @pytest.mark.slow
-def test_a_made_up_shape_has_a_range_as_its_forecast(found: Plan) -> None:
+def test_a_made_up_shape_has_a_range_as_its_forecast(found: TopKPlan) -> None:
     """Counts of real logs scatter around a curve: a test that needs a gap has the wider range; public counts have none."""
     test, best = found.named("stability_test").forecast, found.recommended.forecast
     assert test is not None

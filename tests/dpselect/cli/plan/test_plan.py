@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
-from dpselect.plan import Plan
+from dpselect.plan import TopKPlan
 
 Run = Callable[..., Result]
 
@@ -111,7 +111,7 @@ def test_json_is_a_plan(run: Run) -> None:
     """--json holds a plan that reads back, and the mechanism to release with."""
     done = run(*ASKED, *MADE_UP, *ONE, "--json")
     data = json.loads(done.stdout)
-    plan = Plan.from_json(json.dumps(data["plan"]))
+    plan = TopKPlan.from_json(json.dumps(data["plan"]))
     assert dps.Mechanism.from_json(json.dumps(data["recommended"]["mechanisms"][0])) == plan.mechanism
     assert data["charts"] == []
 
@@ -178,7 +178,7 @@ def test_options_override_the_file(run: Run, folder: Path) -> None:
         *("plan", "--config", folder / "release.toml", "--k", 1, "--releases", 7, "--rho", 0.2, "--json"),
         *("--shape", "zipf:1", "--items", 40, "--users", 900),
     )
-    plan = Plan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
+    plan = TopKPlan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
     assert [(part.releases, part.k) for part in plan.parts] == [(7, 1)]
     assert plan.budget == acc.Budget(rho=0.2, delta=1e-6)
     assert plan.items == 40
@@ -321,7 +321,7 @@ def test_a_schedule(run: Run) -> None:
     """Several sizes share the budget; a file holds one mechanism and refuses them."""
     arguments = ("plan", "--schedule", "3x4,1x9", "--epsilon", 1, "--delta", 1e-6, *MADE_UP, "--rounds", 100, *ONE)
     done = run(*arguments, "--json")
-    plan = Plan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
+    plan = TopKPlan.from_json(json.dumps(json.loads(done.stdout)["plan"]))
     assert [(part.releases, part.k) for part in plan.parts] == [(3, 4), (1, 9)]
     assert "use 9" in run(*arguments).output
     assert "one by one" in run(*arguments, "--write", "never.toml").stderr
