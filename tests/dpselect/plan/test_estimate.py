@@ -7,7 +7,7 @@ import pytest
 from fresh_runs import for_runs
 
 from accounting import AccountingError
-from dpselect.plan.plan import Estimate
+from dpselect.plan.quality import Estimate
 
 
 def test_an_exact_number_has_no_width() -> None:

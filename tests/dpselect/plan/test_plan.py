@@ -17,10 +17,10 @@ import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.plan import Estimate, Profile, TopKPlan
+from dpselect.plan.answer import Chart, Line, Point
 from dpselect.plan.ask_plan import plan
 from dpselect.plan.asked import QuickPlan
 from dpselect.plan.candidates import default_mechanism
-from dpselect.plan.charts import Chart, Line, Point, page
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
 from dpselect.plan.voting_plan import VotesModel, VotingPlan, plan_votes
@@ -165,7 +165,7 @@ def test_all_items_cost_nothing() -> None:
         limit=1,
         share=False,
     )
-    assert "<svg" in "".join(page(found, (drawn,)))
+    assert "<svg" in "".join(found.page([drawn]))
 
 
 @pytest.mark.slow
@@ -209,6 +209,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
     assert first.recommended != other.recommended  # what fresh data would recall is simulated
 
 
+@pytest.mark.slow
 def test_a_planned_mechanism_is_found_by_name(whole: TopKPlan) -> None:
     """By its name or its kind; of one that is not planned, the error says why."""
     assert whole.named("oneshot_top_k, laplace").name == "oneshot_top_k, laplace"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +13,8 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.plan import Profile
-from dpselect.plan.plan import Judge, Task
-from dpselect.spec import Part
+from dpselect.plan.plan import Task
+from dpselect.spec import PlanSpec
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -94,8 +95,7 @@ def test_a_guess_promises_little_too_much(tmp_path: Path, city: int, k: int, eps
     assert real.users is not None
     assert real.loads is not None
     guess = Profile.zipf(1.0, real.size, round(real.users), items_per_user=round(real.loads.mean, 1))
-    budget = acc.Budget(epsilon=epsilon, delta=1e-6)
-    found = dps.plan(budget, k, profile=guess, unknown_domain=True, rounds=100).recommended
-    part = Part(releases=1, k=k)
-    task = Task(budget, (part,), real, "unknown", False, dps.Sensitivity.of_counts("add_remove", None), "together")
-    assert found.expected - Judge(100, 0, 0.95, "recall").recall(found, task) <= 0.17
+    asked: dict[str, Any] = {"k": k, "epsilon": epsilon, "delta": 1e-6, "unknown_domain": True}
+    found = dps.plan(**asked, profile=guess, rounds=100).recommended
+    spec = PlanSpec(**asked)
+    assert found.expected - Task.of(spec, real, spec.budget).expected(found.mechanisms, found) <= 0.17

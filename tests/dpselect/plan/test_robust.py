@@ -10,7 +10,6 @@ import pytest
 import accounting as acc
 from dpselect.plan import Profile, TopKPlan
 from dpselect.plan.ask_plan import plan
-from dpselect.plan.plan import recommendation_in_words
 
 module = sys.modules["dpselect.plan.plan"]
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
@@ -82,7 +81,7 @@ def test_a_made_up_shape_has_a_range_as_its_forecast(found: TopKPlan) -> None:
     assert test is not None
     assert best is not None
     assert test[1] - test[0] > best[1] - best[0]
-    assert "fit what is stated" in dict(recommendation_in_words(found, found.recommended))["expect"]
+    assert "fit what is stated" in dict(next(found.words()).facts)["expect"]
     counts = Profile.of_counts(SMOOTH.dense(), public=True)
     assert plan(BUDGET, 10, 30, profile=counts, unknown_domain=True, rounds=100).recommended.forecast is None
 
