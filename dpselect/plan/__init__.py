@@ -14,7 +14,7 @@ __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 class _Callable(ModuleType):
     def __call__(self, *arguments: Any, **options: Any) -> Any:
-        from dpselect.plan.ask_plan import plan
+        from dpselect.plan.asked import plan
 
         return plan(*arguments, **options)
 

@@ -1,6 +1,3 @@
-from .answer import Chart as Chart
-from .answer import Plan as Plan
-from .answer import Section as Section
 from .arrivals import Arrivals as Arrivals
 from .asked import QuickPlan as QuickPlan
 from .best_of import PlannedRuns as PlannedRuns
@@ -17,14 +14,17 @@ from .fit import calibrated as calibrated
 from .fit import fitted as fitted
 from .horizon_plan import HorizonPlan as HorizonPlan
 from .horizon_plan import plan_horizon as plan_horizon
-from .plan import PlannedMechanism as PlannedMechanism
-from .plan import TopKPlan as TopKPlan
-from .plan import Unsuited as Unsuited
+from .plan import Chart as Chart
+from .plan import Plan as Plan
+from .plan import Section as Section
 from .profile import Groups as Groups
 from .profile import Profile as Profile
 from .quality import Estimate as Estimate
 from .quality import Quality as Quality
 from .request import TopKRequest as TopKRequest
+from .topk_plan import PlannedMechanism as PlannedMechanism
+from .topk_plan import TopKPlan as TopKPlan
+from .topk_plan import Unsuited as Unsuited
 from .voting_plan import PlannedVote as PlannedVote
 from .voting_plan import VotingPlan as VotingPlan
 from .voting_plan import plan_votes as plan_votes

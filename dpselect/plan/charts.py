@@ -18,10 +18,10 @@ from accounting.curves import Composed
 from accounting.errors import missing_extra
 from accounting.files import new_file
 from dpselect.errors import InvalidRequest
-from dpselect.plan.answer import STYLES, Chart, Key, Line, Point
 from dpselect.plan.candidates import families
-from dpselect.plan.plan import Progress, Task, TopKPlan, compared
+from dpselect.plan.plan import STYLES, Chart, Key, Line, Point
 from dpselect.plan.profile import Profile
+from dpselect.plan.topk_plan import Progress, Task, TopKPlan, compared
 from dpselect.spec.plan_spec import Part
 
 if TYPE_CHECKING:

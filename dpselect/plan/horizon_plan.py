@@ -21,9 +21,9 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.mechanisms.release import public_grid
-from dpselect.plan.answer import Plan, Section
 from dpselect.plan.arrivals import Arrivals, Integers
 from dpselect.plan.fit import fitted
+from dpselect.plan.plan import Plan, Section
 from dpselect.plan.profile import Floats, Profile
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Sensitivity

@@ -32,8 +32,8 @@ from dpselect.mechanisms.base import Mechanism, members
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.voting import BinaryVoting, ConfidentGNMax, GNMax, StableVoting, TauVoting, TopVotes
-from dpselect.plan.answer import Chart, Key, Line, Plan, Point, Section
 from dpselect.plan.fit import calibrated, knob_of
+from dpselect.plan.plan import Chart, Key, Line, Plan, Point, Section
 from dpselect.spec.label_spec import Voting
 
 Flags = NDArray[np.bool_]

@@ -23,7 +23,7 @@ from recall_logs import LOGS, Log, load
 import accounting as acc
 import dpselect as dps
 from dpselect.plan import Profile
-from dpselect.plan.ask_plan import plan
+from dpselect.plan.asked import plan
 
 
 def guessed(log: Log, exponent: float) -> Profile:

@@ -22,7 +22,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cli.app import app
 from dpselect.plan import Profile
-from dpselect.plan.ask_plan import plan
+from dpselect.plan.asked import plan
 
 ROOT = Path(__file__).resolve().parents[2]
 GOALS = {

@@ -13,7 +13,7 @@ from harness import options
 
 import accounting as acc
 from dpselect.plan import Profile, TopKPlan
-from dpselect.plan.ask_plan import plan
+from dpselect.plan.asked import plan
 from dpselect.plan.charts import explore
 
 T = TypeVar("T")

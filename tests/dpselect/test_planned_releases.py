@@ -16,7 +16,7 @@ from accounting.ledger import Ledger
 from dpselect.cli.app import app
 from dpselect.mechanisms import members
 from dpselect.plan import Profile
-from dpselect.plan.ask_plan import plan
+from dpselect.plan.asked import plan
 from dpselect.plan.candidates import Candidates, not_planned
 from dpselect.plan.fit import calibrated, fitted
 from dpselect.plan.request import TopKRequest

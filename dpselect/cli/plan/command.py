@@ -18,10 +18,10 @@ from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import TopOfGroups
-from dpselect.plan.answer import Chart, Plan, Section, share
 from dpselect.plan.asked import answered, enough, profile_of
 from dpselect.plan.charts import explore, save
-from dpselect.plan.plan import PlannedMechanism, TopKPlan, plan_releases
+from dpselect.plan.plan import Chart, Plan, Section, share
+from dpselect.plan.topk_plan import PlannedMechanism, TopKPlan, plan_releases
 from dpselect.spec import PlanSpec
 
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import accounting as acc
 from accounting.errors import MissingExtra
 from dpselect.errors import InvalidRequest
 from dpselect.plan import Profile, TopKPlan
-from dpselect.plan.answer import BOTTOM, HEIGHT, TOP, Chart, Line, Point, figure, releases_at
-from dpselect.plan.ask_plan import plan
+from dpselect.plan.asked import plan
 from dpselect.plan.charts import explore, plot_chart, plot_plan, save
-from dpselect.plan.plan import Asked, Task
+from dpselect.plan.plan import BOTTOM, HEIGHT, TOP, Chart, Line, Point, figure, releases_at
+from dpselect.plan.topk_plan import Asked, Task
 
-module = sys.modules["dpselect.plan.plan"]
+module = sys.modules["dpselect.plan.topk_plan"]
 SHAPE = Profile.zipf(1.1, 500, 20_000)
 
 

@@ -21,7 +21,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.plan import Profile, TopKPlan, default_choice, interval
-from dpselect.plan.ask_plan import plan
+from dpselect.plan.asked import plan
 from dpselect.plan.candidates import with_counts
 from dpselect.plan.counts import COUNTS_AGAIN, MOST_ITEMS, CountNoise, without_counts
 from dpselect.plan.fit import fitted, noise_settings

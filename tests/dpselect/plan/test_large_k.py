@@ -15,8 +15,8 @@ from dpselect.cli.app import app
 from dpselect.mechanisms import LimitedDomain
 from dpselect.plan import Profile
 from dpselect.plan.learn import Informed
-from dpselect.plan.plan import plan_releases
 from dpselect.plan.request import TopKRequest
+from dpselect.plan.topk_plan import plan_releases
 from dpselect.spec import PlanSpec
 
 LOG = Path(__file__).parents[4] / "shared" / "cases" / "leading_zero.csv"

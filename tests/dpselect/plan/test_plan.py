@@ -17,12 +17,11 @@ import dpselect as dps
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import members
 from dpselect.plan import Estimate, Profile, TopKPlan
-from dpselect.plan.answer import Chart, Line, Point
-from dpselect.plan.ask_plan import plan
-from dpselect.plan.asked import QuickPlan
+from dpselect.plan.asked import QuickPlan, plan
 from dpselect.plan.candidates import default_mechanism
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
+from dpselect.plan.plan import Chart, Line, Point
 from dpselect.plan.voting_plan import VotesModel, VotingPlan, plan_votes
 
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)

@@ -13,7 +13,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.plan import Profile
-from dpselect.plan.plan import Task
+from dpselect.plan.topk_plan import Task
 from dpselect.spec import PlanSpec
 
 DATA = Path(__file__).resolve().parents[3] / ".." / "shared" / "data"

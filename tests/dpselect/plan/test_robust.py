@@ -9,9 +9,9 @@ import pytest
 
 import accounting as acc
 from dpselect.plan import Profile, TopKPlan
-from dpselect.plan.ask_plan import plan
+from dpselect.plan.asked import plan
 
-module = sys.modules["dpselect.plan.plan"]
+module = sys.modules["dpselect.plan.topk_plan"]
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 SMOOTH = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
 
