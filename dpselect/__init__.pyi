@@ -32,7 +32,7 @@ from .mechanisms import StableTopKFixed as StableTopKFixed
 from .mechanisms import TopStable as TopStable
 from .mechanisms import TwoRoundHistogram as TwoRoundHistogram
 from .mechanisms import WithValues as WithValues
-from .plan.ask_plan import plan as plan
+from .plan.asked import plan as plan
 from .plan.profile import Profile as Profile
 from .release.answer import Answer as Answer
 from .release.ask_quantile import quantile as quantile

@@ -178,7 +178,7 @@ class Unsuited(Stated):
     reason: str = Field(description="why, in words")
 
 
-class Asked(Stated):
+class PlanQuestion(Stated):
     """A budget and the releases that share it, as they are asked for, and how qualities are found and compared.
 
     Args:
@@ -271,8 +271,8 @@ _NOTE = (
 
 
 @final
-class TopKPlan(Asked, Plan):
-    """How to spend a budget on top-k releases; `dpselect.plan` makes one. Its first fields say what was asked: see `Asked`.
+class TopKPlan(PlanQuestion, Plan):
+    """How to spend a budget on top-k releases; `dpselect.plan` makes one. Its first fields say what was asked: see `PlanQuestion`.
 
     Args:
         ranked: the mechanisms, best first; ranked by recall, those within .01 of the best come in the order of `worst_recall`.
@@ -452,7 +452,7 @@ def _noise_in_words(mechanism: Mechanism) -> str:
 class Task:
     """What is asked, and the profile on which it is tried."""
 
-    asked: Asked
+    asked: PlanQuestion
     profile: Profile
     _seen: dict[tuple[int, Bounding], list[tuple[int, Levels]]] = field(default_factory=dict, init=False, repr=False)
 
@@ -474,7 +474,7 @@ class Task:
             # Nobody is in more groups than there are: a looser bound would be paid for, and fitted, for nothing.
             bound = spec.max_groups_per_user and min(spec.max_groups_per_user, spec.groups)
             groups = Groups(count=spec.groups, max_groups_per_user=bound, **stated)
-        asked = Asked(
+        asked = PlanQuestion(
             budget=budget,
             parts=spec.schedule or (Part(releases=spec.releases or 1, k=most(curve, spec) if spec.k == "all" else spec.k),),
             domain="unknown" if spec.unknown_domain else "public",

@@ -18,7 +18,7 @@ from dpselect.plan import Profile, TopKPlan
 from dpselect.plan.asked import plan
 from dpselect.plan.charts import explore, plot_chart, plot_plan, save
 from dpselect.plan.plan import BOTTOM, HEIGHT, TOP, Chart, Line, Point, figure, releases_at
-from dpselect.plan.topk_plan import Asked, Task
+from dpselect.plan.topk_plan import PlanQuestion, Task
 
 module = sys.modules["dpselect.plan.topk_plan"]
 SHAPE = Profile.zipf(1.1, 500, 20_000)
@@ -141,8 +141,8 @@ def test_no_row_is_better_than_one_above_it(
         for name, (mean, worst, _) in zip(names, values, strict=True)
     }
     monkeypatch.setattr(module, "_tried", lambda one, *_, **__: one.model_copy(update=told[one.name]))
-    asked = {name: getattr(found, name) for name in Asked.model_fields}
-    ordered = module.by_worst_case(given, Task(Asked(**asked), SHAPE))
+    asked = {name: getattr(found, name) for name in PlanQuestion.model_fields}
+    ordered = module.by_worst_case(given, Task(PlanQuestion(**asked), SHAPE))
     shown = [(round(one.fresh_recall, 3), round(one.worst_recall, 3), one.ordered) for one in ordered]
     assert len(shown) == len(values)
     assert not any(a != b and all(x <= y for x, y in zip(a, b, strict=True)) for n, a in enumerate(shown) for b in shown[n + 1 :])
