@@ -272,7 +272,7 @@ _NOTE = (
 
 @final
 class TopKPlan(PlanQuestion, Plan):
-    """How to spend a budget on top-k releases; `dpselect.plan` makes one. Its first fields say what was asked: see `PlanQuestion`.
+    """How to spend a budget on top-k releases. Its first fields say what was asked: see `PlanQuestion`.
 
     Args:
         ranked: the mechanisms, best first; ranked by recall, those within .01 of the best come in the order of `worst_recall`.
