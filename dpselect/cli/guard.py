@@ -101,10 +101,10 @@ class GuardedGroup(_WithExamples, TyperGroup):
         try:
             return super().invoke(ctx)
         except Terminated as error:
-            _complain(_noted("terminated", error))
+            _complain(_in_options(_noted("terminated", error), self, ctx.invoked_subcommand))
             raise typer.Exit(TERMINATED) from None
         except KeyboardInterrupt as error:
-            _complain(_noted("interrupted", error))
+            _complain(_in_options(_noted("interrupted", error), self, ctx.invoked_subcommand))
             raise typer.Exit(INTERRUPTED) from None
         except (typer.Exit, typer.Abort):
             raise
@@ -114,7 +114,7 @@ class GuardedGroup(_WithExamples, TyperGroup):
             message, status = _explained(error)
             if isinstance(error, AccountingError):
                 message = _with_option(_in_options(message, self, ctx.invoked_subcommand), words)
-            _complain(_noted(message, error))
+            _complain(_in_options(_noted(message, error), self, ctx.invoked_subcommand))
             _settle_output()
             raise typer.Exit(status) from None
 

@@ -20,7 +20,7 @@ from dpselect.cli.from_model import command, spelled
 from dpselect.cli.guard import SPENT, Terminated
 from dpselect.errors import printable
 from dpselect.pate.ballots import Ballots
-from dpselect.pate.job import LabelRequest, labelled
+from dpselect.pate.job import labelled
 from dpselect.pate.labelling import ProgressCallback
 from dpselect.plan.voting_plan import Outlook
 from dpselect.release.answer import DryRun
@@ -33,8 +33,6 @@ _Votes = Annotated[
 
 
 def _label(votes: _Votes, spec: LabelSpec, json: options.Json = False) -> None:
-    request = LabelRequest(votes, spec)
-
     def announce(ballots: Ballots, expected: Outlook) -> None:
         # Two lines before the first charge; on the error stream where the output is JSON.
         lines = f"{ballots.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels; {expected}"
@@ -44,7 +42,7 @@ def _label(votes: _Votes, spec: LabelSpec, json: options.Json = False) -> None:
             out.emit(f"{lines}\n\n")
 
     with _terminable(), labelling() as progress:
-        found = labelled(request, progress, announce)
+        found = labelled(votes, spec, progress, announce)
     if isinstance(found, DryRun):
         out.show_dry_run(found, json=json)
         return
@@ -52,7 +50,7 @@ def _label(votes: _Votes, spec: LabelSpec, json: options.Json = False) -> None:
         out.show(found.as_data(), _shown, json=json)
     except out.NotShown as error:
         raise out.NotShown(
-            f"{error}; the labels lie in {masked(request.output)} and are paid for under the keys {found.job.key}/..."
+            f"{error}; the labels lie in {masked(Path(spec.output))} and are paid for under the keys {found.job.key}/..."
         ) from None
     if found.shortage is not None:
         echo(f"error: {printable(spelled(found.shortage, LabelSpec))}", err=True)

@@ -3,7 +3,7 @@ import dpselect.plan.voting_plan
 
 from .ballots import Ballots as Ballots
 from .job import Labels as Labels
-from .label import label as label
+from .job import label as label
 from .unsanitised import SanitisedEpsilon as SanitisedEpsilon
 from .unsanitised import SmoothRelease as SmoothRelease
 from .unsanitised import UnsanitisedPrivacy as UnsanitisedPrivacy

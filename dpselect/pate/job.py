@@ -1,4 +1,4 @@
-"""`labelled`: from a `LabelSpec` and votes to labels in a file, and what they cost."""
+"""`label`, the job of `dpselect pate`: from a `LabelSpec` and votes to labels in a file, and what they cost."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ import io
 import json
 import math
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
+from os import PathLike
 from pathlib import Path
-from typing import Any, cast, final
+from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, final, overload
 
 import numpy as np
 
 import dpselect
 from accounting import AccountingError, Budget, best_epsilon
 from accounting.address import masked, without_password
-from accounting.arguments import Relation
 from accounting.files import PRIVATE, new_file, require_new
+from accounting.ledger import Dataset
 from accounting.risk import Risk
 from dpselect.errors import InvalidMechanism, InvalidRequest, Note
-from dpselect.mechanisms.base import Mechanism, Pay
+from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.labelling import Answer, Labelling, ProgressCallback, own_session
 from dpselect.pate.votes_file import VotesFile
@@ -32,7 +33,6 @@ from dpselect.plan.voting_plan import (
     CLASSES,
     Outlook,
     PoorOutlook,
-    TrialVotes,
     VotesModel,
     fitted,
     outlook,
@@ -41,66 +41,61 @@ from dpselect.plan.voting_plan import (
 from dpselect.release.answer import DryRun
 from dpselect.release.question import opened
 from dpselect.release.run import Payer, Ready, session_of
-from dpselect.release.session import Session
 from dpselect.selection import Label
-from dpselect.spec.label_spec import LabelSpec, RoundFields
+from dpselect.spec.base import asked_by
+from dpselect.spec.label_spec import LabelSpec
 
-FORMATS = (".npz", ".csv", ".jsonl")
+if TYPE_CHECKING:
+    from dpselect.spec.keyword_types import LabelKeywords
+
+Announce = Callable[[Ballots, Outlook], None]
+
 _CUSTOMARY_DELTA = 1e-6
 
 
-@final
-@dataclass(frozen=True)
-class LabelRequest:
-    """What is asked for; public configuration, nothing that was read."""
+@overload
+def label(
+    votes: str | PathLike[str],
+    *,
+    dry_run: Literal[False] = False,
+    progress: ProgressCallback | None = None,
+    **asked: Unpack[LabelKeywords],
+) -> Labels: ...
 
-    votes: Path
-    spec: LabelSpec
 
-    @property
-    def output(self) -> Path:
-        """Where the labels go."""
-        return Path(self.spec.output)
+@overload
+def label(
+    votes: str | PathLike[str], *, dry_run: bool, progress: ProgressCallback | None = None, **asked: Unpack[LabelKeywords]
+) -> Labels | DryRun: ...
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """Fields of the mechanism that are stated."""
-        known = {name for member in CLASSES.values() for name in member.model_fields}
-        return self.spec.given(*(name for name in RoundFields.model_fields if name in known))
 
-    @property
-    def pay(self) -> Pay:
-        """As for `Session.select`."""
-        return "spent" if self.spec.pay_for_what_came_out else "curve"
+@asked_by(LabelSpec)
+def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = None, **asked: Any) -> Labels | DryRun:
+    """Label public items by the votes of teachers, batch by batch, into a file: `dpselect pate` in Python.
 
-    @property
-    def folder(self) -> Path:
-        """Where the job keeps its state."""
-        return self.output.with_name(f"{self.output.name}.job")
+    Every batch is charged before it is drawn, to the dataset of a ledger or to a ledger that the job keeps beside its output. A
+    job that was interrupted goes on with `resume=True`, and charges nothing twice.
 
-    @property
-    def own(self) -> Path | None:
-        """The job's own ledger, where no other one pays."""
-        return self.folder / "ledger.db" if self.spec.ledger is None else None
+    Args:
+        votes: a .npz or .npy file: votes, counts, classes or a sparse matrix. Nothing in it is executed.
+        progress: called with the rounds that are labelled, and all.
+        asked: the fields of `dpselect.spec.LabelSpec`, which are the options of the command.
 
-    @property
-    def record(self) -> Path:
-        """What the job has written to its output."""
-        return self.folder / "output.sha256"
+    Returns:
+        The labels, where they lie and what they cost; with `dry_run` what they would cost.
 
-    @property
-    def standing(self) -> str:
-        """What of it is charged and kept, in words."""
-        if not Labelling.is_begun(self.folder):
-            return "nothing was charged"
-        try:
-            key = Labelling.key_of(self.folder)
-        except AccountingError:
-            key = str(self.spec.key)
-        return (
-            f"batches that were begun are charged once, under the keys {key}/0, {key}/1 and so on, and kept in "
-            f"{masked(self.folder)}: --resume goes on, and charges nothing for them again"
+    Raises:
+        InvalidRequest, InvalidBallots, CalibrationError: what is asked for cannot be done; nothing was charged.
+        PoorOutlook: the labels would be noise, or worse than naming the most frequent ones, and `anyway` is not stated.
+        BudgetExceeded: the dataset's budget does not pay for all rounds; nothing was drawn.
+        JobConflict, JobBusy, JobDamaged: of a job that was begun: see `dpselect.pate.labelling`.
+    """
+    if not isinstance(votes, str | PathLike):
+        raise InvalidRequest(
+            f"votes must name a .npz or .npy file, not be a {type(votes).__name__}: write an array with numpy.save, and name its "
+            "file"
         )
+    return labelled(Path(votes), LabelSpec(**asked), progress)
 
 
 @final
@@ -109,11 +104,12 @@ class Labels:
     """What was labelled, and where the payer stands. All of it is public.
 
     Attributes:
+        spec: what was asked for.
         job: its `answers` are the labels.
         outlook: what its noise does with the clearest votes.
     """
 
-    request: LabelRequest
+    spec: LabelSpec
     job: Labelling
     outlook: Outlook
 
@@ -123,7 +119,7 @@ class Labels:
         if self.job.stopped is None:
             return None
         done, asked = len(self.job.answers), self.job.ballots.rounds
-        at = masked(self.request.output)
+        at = masked(Path(self.spec.output))
         written = f"{done} of {asked} rounds are labelled, charged and in {at}" if done else "nothing was charged"
         return (
             f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. Raise the "
@@ -132,26 +128,29 @@ class Labels:
 
     def as_data(self) -> dict[str, Any]:
         """The job and its price as plain data; epsilon is at the delta that was stated, else at a customary one."""
-        job, curve, delta = self.job, self.job.mechanism.curve, self.request.spec.delta
+        job, curve, delta = self.job, self.job.mechanism.curve, self.spec.delta
         rounds = len(job.answers)
         at = _room(rounds * curve.delta0) if delta is None else delta
         bound = best_epsilon(rounds * curve, at, thorough=True).value if rounds else 0.0
-        epsilon = bound if math.isfinite(bound) else None
         left, abstained = job.session.affordable(job.mechanism, one_by_one=True), job.answers.count(None)
         return {
             "dpselect": dpselect.__version__,
-            "job": {"key": job.key, "batch_size": job.batch_size, "folder": without_password(self.request.folder)},
-            "output": without_password(self.request.output),
+            "job": {"key": job.key, "batch_size": job.batch_size, "folder": without_password(job.folder)},
+            "output": without_password(Path(self.spec.output)),
             "rounds": {"asked": job.ballots.rounds, "labelled": rounds, "answered": rounds - abstained, "abstained": abstained},
             "outlook": self.outlook.as_data(),
-            "guarantee": {"relation": job.mechanism.relation, "epsilon": epsilon, "delta": at},
+            "guarantee": {
+                "relation": job.mechanism.relation,
+                "epsilon": bound if math.isfinite(bound) else None,
+                "delta": at,
+            },
             "risk": Risk.of(rounds * curve).as_data(job.mechanism.relation, "record") if rounds else None,
             "mechanism": json.loads(job.mechanism.to_json()),
             "curve": json.loads(curve.to_json()),
             "ledger": {
-                "own": self.request.spec.ledger is None,
+                "own": self.spec.ledger is None,
                 "dataset": job.session.dataset.name,
-                "period": next(iter(self.request.spec.periods), None),
+                "period": next(iter(self.spec.periods), None),
                 "figures": left.as_data(),
                 "remaining": {"main": left.main, "failure": left.failure, "in_words": str(left)},
                 "rounds_left": left.releases,
@@ -160,9 +159,7 @@ class Labels:
 
 
 def labelled(
-    request: LabelRequest,
-    progress: ProgressCallback | None = None,
-    announce: Callable[[Ballots, Outlook], None] | None = None,
+    votes: Path, spec: LabelSpec, progress: ProgressCallback | None = None, announce: Announce | None = None
 ) -> Labels | DryRun:
     """Label the rounds, or what is left of them, and write the labels. Whatever interrupts it says where it stands.
 
@@ -170,45 +167,119 @@ def labelled(
         announce: called with the ballots and what to expect of them, before anything is charged.
     """
     try:
-        return _labelled(request, progress, announce)
+        return _labelled(votes, spec, progress, announce)
     except BaseException as error:
         if not isinstance(error, AccountingError):
-            error.add_note(Note(request.standing))
+            error.add_note(Note(_standing(spec)))
         raise
 
 
-def _labelled(
-    request: LabelRequest, progress: ProgressCallback | None, announce: Callable[[Ballots, Outlook], None] | None
-) -> Labels | DryRun:
-    if request.output.suffix.lower() not in FORMATS:
-        raise InvalidRequest(f"output={masked(request.output)} must end in {', '.join(FORMATS)}: the name tells the format")
-    named = ("teachers", "labels", "stacked", "missing", "split")
-    votes = VotesFile.read(request.votes, **{name: getattr(request.spec, name) for name in named})
-    profile = _profile(request, votes.ballots)
-    mechanism = _mechanism(request, votes.ballots, _relation(request))
-    ballots = votes.fitting(mechanism, request.spec.salt)
-    _check_start(request)
+def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, announce: Announce | None) -> Labels | DryRun:
+    output = Path(spec.output)
+    if output.suffix.lower() not in _FORMATS:
+        raise InvalidRequest(f"output={masked(output)} must end in {', '.join(_FORMATS)}: the name tells the format")
+    with nullcontext() if spec.ledger is None else opened(spec) as ledger:
+        dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
+    file = VotesFile.read(votes, **{name: getattr(spec, name) for name in ("teachers", "labels", "stacked", "missing", "split")})
+    # The relation is that of the records which the ledger protects; a changed ballot costs the same under either.
+    settings = {
+        **spec.settings,
+        "labels": file.ballots.labels,
+        "relation": "replace_one" if dataset is None else dataset.relation,
+    }
+    mechanism = _mechanism(spec, settings, file.ballots.rounds)
+    ballots = file.fitting(mechanism, spec.salt)
+    Labelling.check_start(spec.folder, resume=spec.resume)
+    if not _is_ours(output, spec.folder):
+        require_new(output, "output")
     expected = outlook(mechanism, teachers=ballots.teachers)
-    if not (expected.works or request.spec.anyway or request.spec.resume):
-        # What would be bought, and what else could be done.
+    if not (spec.anyway or spec.resume):
+        _require_worthwhile(spec, settings, mechanism, ballots, expected)
+    if announce is not None:
+        announce(ballots, expected)
+    mechanism = cast(Vote, ballots.settled(mechanism))
+    if spec.dry_run:
+        return _dry_run(spec, dataset, mechanism, ballots.rounds)
+    own = spec.folder / "ledger.db"
+    with Labelling.held(spec.folder, resume=spec.resume), ExitStack() as stack:
+        if dataset is None:
+            payer = own_session(own, mechanism, ballots.rounds, spec.batch_size, resume=spec.resume)
+        else:
+            payer = session_of(spec, dataset.time_zone)  # whose periods begin by its own clock
+        job = Labelling(
+            stack.enter_context(payer),
+            mechanism,
+            ballots,
+            spec.folder,
+            key=spec.key or (Labelling.key_of(spec.folder) if spec.resume else uuid.uuid4().hex),
+            batch_size=spec.batch_size,
+            pay=spec.pay,
+            salt=spec.salt,
+            votes=file.digest,
+            own=own if dataset is None else None,
+            label=spec.label or "dpselect pate",
+        )
+        (job.resume if spec.resume else job.begin)()
+        job.run(progress)
+        if job.answers:
+            _write_output(output, job.answers, ballots.names, spec.folder)
+        return Labels(spec, job, expected)
+
+
+def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
+    member = CLASSES[spec.mechanism]
+    knob = knob_of(member).field
+    if (spec.budget is None) == (knob not in settings):
+        raise InvalidRequest(f"state either {knob}=, the noise of a round, or epsilon= and delta=, the budget of all rounds")
+    for name in spec.settings:
+        if name not in member.model_fields:
+            raise InvalidRequest(f"{name}= is not a setting of mechanism={spec.mechanism}: leave it out")
+    needed = {"confident": "threshold", "tau": "tau", "top": "k"}.get(spec.mechanism)
+    if needed is not None and needed not in settings:
+        raise InvalidRequest(f"mechanism={spec.mechanism} needs {needed}=")
+    try:
+        if spec.budget is not None:
+            return fitted(member, spec.budget, rounds=rounds, **settings)
+        mechanism = member.model_validate(settings)
+    except InvalidMechanism as error:
+        raise InvalidRequest(str(error).replace(f"{member.__name__}.", "").replace(" is missing", "= is missing", 1)) from None
+    if (failure := rounds * mechanism.curve.delta0) >= 1:
+        raise InvalidRequest(
+            f"{rounds} rounds that may each fail with probability {mechanism.curve.delta0:g} promise nothing ({failure:g} in "
+            "all): lower failure_delta= to far less than 1 / rounds"
+        )
+    return mechanism
+
+
+def _require_worthwhile(spec: LabelSpec, settings: dict[str, Any], mechanism: Vote, ballots: Ballots, expected: Outlook) -> None:
+    """Raise PoorOutlook where the noise leaves little of any votes; or where naming the most frequent labels is better, by what
+    is publicly known of such votes, never by those at hand."""
+    if not expected.works:
         remedy = "state less noise"
-        if request.spec.budget is not None:
-            fitting = _rounds_that_work(request, ballots)
+        if spec.budget is not None:
+            fitting = _rounds_that_work(spec, settings, ballots)
             fewer = f"label at most {fitting} rounds" if fitting else "no number of rounds works at this budget"
             remedy = f"{fewer}, raise epsilon=, or train more teachers (`dpselect plan --pate`)"
         described = str(expected).replace("\n", "; ")
         raise PoorOutlook(
-            f"mechanism={request.spec.mechanism} would release little but noise for {ballots.rounds} rounds and "
-            f"{ballots.teachers} teachers: {described}. Remedy: {remedy}; anyway=True labels them all the same"
+            f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
+            f"teachers: {described}. Remedy: {remedy}; anyway=True labels them all the same"
         )
-    if profile is not None and not (request.spec.anyway or request.spec.resume):
-        require_better_than_constant(mechanism.with_teachers(ballots.teachers), profile)
-    if announce is not None:
-        announce(ballots, expected)
-    if request.spec.dry_run:
-        return _dry_run(request, ballots.settled(mechanism), ballots.rounds)
-    with Labelling.held(request.folder):
-        return _run(request, votes, ballots, ballots.settled(mechanism), expected, progress)
+    settled, stated = mechanism.with_teachers(ballots.teachers), spec.given("votes_per_item", "agreement", "label_skew")
+    if spec.like is not None:
+        require_better_than_constant(settled, VotesFile.trial(Path(spec.like)))
+    elif stated:
+        require_better_than_constant(settled, VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated))
+
+
+def _rounds_that_work(spec: LabelSpec, settings: dict[str, Any], ballots: Ballots) -> int:
+    """The most rounds, up to 1 in 100, whose outlook is not poor; 0 for none."""
+    low, high = 0, ballots.rounds
+    while high - low > max(1, high // 100):
+        middle = (low + high) // 2
+        fitting = fitted(CLASSES[spec.mechanism], cast(Budget, spec.budget), rounds=middle, **settings)
+        low, high = (middle, high) if outlook(fitting, teachers=ballots.teachers).works else (low, middle)
+    return low
 
 
 def _room(failure: float) -> float:
@@ -216,140 +287,55 @@ def _room(failure: float) -> float:
     return max(_CUSTOMARY_DELTA, min(0.5, 2 * failure))
 
 
-def _dry_run(request: LabelRequest, mechanism: Mechanism, rounds: int) -> DryRun:
+def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rounds: int) -> DryRun:
     """What all rounds would be charged, and what would be left of the dataset's budget."""
     price = rounds * mechanism
-    budget = request.spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
-    with nullcontext() if request.spec.ledger is None else session_of(request.spec) as session:
-        payer = Payer(session, request.spec.key or uuid.uuid4().hex, "")
+    budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
+    with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
+        payer = Payer(session, spec.key or uuid.uuid4().hex, "")
         return payer.dry_run(price, (mechanism,), budget, lambda _: Ready(lambda: None))
 
 
-def _profile(request: LabelRequest, ballots: Ballots) -> VotesModel | TrialVotes | None:
-    """What is publicly known of such votes, to compare the job with naming the most frequent labels; never the votes at hand."""
-    stated = request.spec.given("votes_per_item", "agreement", "label_skew")
-    if request.spec.like is not None:
-        return VotesFile.trial(Path(request.spec.like))
-    if not stated:
-        return None
-    return VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated)
-
-
-def _rounds_that_work(request: LabelRequest, ballots: Ballots) -> int:
-    """The most rounds, up to 1 in 100, whose outlook is not poor; 0 for none."""
-    member, settings = CLASSES[request.spec.mechanism], {**request.settings, "labels": ballots.labels}
-
-    def works(rounds: int) -> bool:
-        fitting = fitted(member, cast(Budget, request.spec.budget), rounds=rounds, **settings)
-        return outlook(fitting, teachers=ballots.teachers).works
-
-    low, high = 0, ballots.rounds
-    while high - low > max(1, high // 100):
-        middle = (low + high) // 2
-        low, high = (middle, high) if works(middle) else (low, middle)
-    return low
-
-
-def _run(
-    request: LabelRequest,
-    votes: VotesFile,
-    ballots: Ballots,
-    mechanism: Mechanism,
-    expected: Outlook,
-    progress: ProgressCallback | None,
-) -> Labels:
-    _check_start(request)  # again, now that nobody else can begin
-    with _session(request, mechanism, ballots.rounds) as session:
-        job = Labelling(
-            session,
-            mechanism,
-            ballots,
-            request.folder,
-            key=request.spec.key or (Labelling.key_of(request.folder) if request.spec.resume else uuid.uuid4().hex),
-            batch_size=request.spec.batch_size,
-            pay=request.pay,
-            salt=request.spec.salt,
-            votes=votes.digest,
-            own=request.own,
-            label=request.spec.label or "dpselect pate",
-        )
-        (job.resume if request.spec.resume else job.begin)()
-        job.run(progress)
-        if job.answers:
-            write_output(request.output, job.answers, ballots.names, request.record)
-        return Labels(request, job, expected)
-
-
-def _check_start(request: LabelRequest) -> None:
-    Labelling.check_start(request.folder, resume=request.spec.resume)
-    if not _is_ours(request.output, request.record):
-        require_new(request.output, "--output")
-
-
-@contextmanager
-def _session(request: LabelRequest, mechanism: Mechanism, rounds: int) -> Iterator[Session]:
-    """Who pays: a dataset of a ledger, or one with the budget of this job."""
-    if request.own is not None:
-        with own_session(request.own, mechanism, rounds, request.spec.batch_size, resume=request.spec.resume) as session:
-            yield session
-        return
-    with session_of(request.spec) as session:
-        yield session
-
-
-def _relation(request: LabelRequest) -> Relation:
-    """That of the records which the ledger protects; a changed ballot costs the same under either."""
-    if request.spec.ledger is None:
-        return "replace_one"
-    with opened(request.spec) as ledger:
-        return ledger.dataset(str(request.spec.dataset)).relation
-
-
-def _mechanism(request: LabelRequest, ballots: Ballots, relation: Relation) -> Vote:
-    member, settings = CLASSES[request.spec.mechanism], {**request.settings, "labels": ballots.labels, "relation": relation}
-    knob = knob_of(member).field
-    if (request.spec.budget is None) == (knob not in settings):
-        raise InvalidRequest(f"state either {knob}=, the noise of a round, or epsilon= and delta=, the budget of all rounds")
-    for name in request.settings:
-        if name not in member.model_fields:
-            raise InvalidRequest(f"{name}= is not a setting of mechanism={request.spec.mechanism}: leave it out")
-    needed = {"confident": "threshold", "tau": "tau", "top": "k"}.get(request.spec.mechanism)
-    if needed is not None and needed not in request.settings:
-        raise InvalidRequest(f"mechanism={request.spec.mechanism} needs {needed}=")
+def _standing(spec: LabelSpec) -> str:
+    """What of a job is charged and kept, in words."""
+    if not Labelling.is_begun(spec.folder):
+        return "nothing was charged"
     try:
-        if request.spec.budget is None:
-            mechanism = member(**settings)
-            if (failure := ballots.rounds * mechanism.curve.delta0) >= 1:
-                raise InvalidRequest(
-                    f"{ballots.rounds} rounds that may each fail with probability {mechanism.curve.delta0:g} promise nothing "
-                    f"({failure:g} in all): lower failure_delta= to far less than 1 / rounds"
-                )
-            return mechanism
-        return fitted(member, request.spec.budget, rounds=ballots.rounds, **settings)
-    except InvalidMechanism as error:
-        raise InvalidRequest(str(error).replace(f"{member.__name__}.", "").replace(" is missing", "= is missing", 1)) from None
+        key = Labelling.key_of(spec.folder)
+    except AccountingError:
+        key = str(spec.key)
+    return (
+        f"batches that were begun are charged once, under the keys {key}/0, {key}/1 and so on, and kept in "
+        f"{masked(spec.folder)}: resume=True goes on, and charges nothing for them again"
+    )
 
 
-def write_output(path: Path, answers: Sequence[Answer], names: Sequence[Label] | None, record: Path) -> None:
+# -- the file of labels ----------------------------------------------------------------------------------------------------
+
+
+def _write_output(path: Path, answers: Sequence[Answer], names: Sequence[Label] | None, folder: Path) -> None:
     """Write answers: positions to .npz; names, where there are some, to .csv and .jsonl.
 
-    What the job has written to `path` before, of which `record` knows, is replaced; OutputRefused for any other file.
+    What the job has written to `path` before, which its folder says, is replaced; OutputRefused for any other file.
     """
-    suffix = path.suffix.lower()
-    content = {".npz": _npz, ".csv": _csv, ".jsonl": _jsonl}[suffix](answers, names)
-    with new_file(record, "the record of the output", mode=PRIVATE, replace=True) as stream:
-        stream.write("".join(f"{one}\n" for one in {*_written(record), _digest(content)}).encode())
-    with new_file(path, "--output", replace=_is_ours(path, record)) as stream:
+    content = _FORMATS[path.suffix.lower()](answers, names)
+    with new_file(_record(folder), "the record of the output", mode=PRIVATE, replace=True) as stream:
+        stream.write("".join(f"{one}\n" for one in {*_written(folder), _digest(content)}).encode())
+    with new_file(path, "output", replace=_is_ours(path, folder)) as stream:
         stream.write(content)
 
 
-def _is_ours(path: Path, record: Path) -> bool:
+def _is_ours(path: Path, folder: Path) -> bool:
     """Whether the file at `path` is one that the job has written."""
-    return path.is_file() and _digest(path.read_bytes()) in _written(record)
+    return path.is_file() and _digest(path.read_bytes()) in _written(folder)
 
 
-def _written(record: Path) -> set[str]:
-    return set(record.read_text().split()) if record.exists() else set()
+def _record(folder: Path) -> Path:
+    return folder / "output.sha256"
+
+
+def _written(folder: Path) -> set[str]:
+    return set(_record(folder).read_text().split()) if _record(folder).exists() else set()
 
 
 def _digest(content: bytes) -> str:
@@ -370,17 +356,20 @@ def _csv(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(["round", "answered", "labels"])
-    writer.writerows((place, int(one is not None), json.dumps(_named(one or [], names))) for place, one in enumerate(answers))
+    writer.writerows((place, int(one is not None), json.dumps(_named(one, names))) for place, one in enumerate(answers))
     return stream.getvalue().encode()
 
 
 def _jsonl(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
     lines = (
-        json.dumps({"round": place, "answered": answer is not None, "labels": _named(answer or [], names)})
+        json.dumps({"round": place, "answered": answer is not None, "labels": _named(answer, names)})
         for place, answer in enumerate(answers)
     )
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _named(labels: list[int], names: Sequence[Label] | None) -> list[Label]:
-    return list(labels) if names is None else [names[label] for label in labels]
+def _named(answer: Answer, names: Sequence[Label] | None) -> list[Label]:
+    return [label if names is None else names[label] for label in answer or ()]
+
+
+_FORMATS = {".npz": _npz, ".csv": _csv, ".jsonl": _jsonl}

@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from accounting import Budget, BudgetExceeded, Curve, Ledger
 from accounting.address import masked
-from accounting.arguments import Relation, checked_integer
+from accounting.arguments import Relation
 from accounting.budget import NOTHING
 from accounting.curves import Composed
 from accounting.decimal_sum import float_up
@@ -36,7 +38,7 @@ from dpselect.errors import DpSelectError, InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate.ballots import Ballots, Vote
 from dpselect.pate.voting import ABSTAINED
-from dpselect.release.session import Notes, Session
+from dpselect.release.session import Session
 from dpselect.selection import Selection
 
 OWN_DATASET = "votes"
@@ -59,6 +61,82 @@ class JobBusy(DpSelectError):
 
 class JobDamaged(DpSelectError):
     """Labels that were drawn are lost or damaged: they may have been seen, so they are not drawn again for the same charge."""
+
+
+# -- files --------------------------------------------------------------------------------------------------------------------
+
+
+class _Kept(BaseModel):
+    """What a file of the folder holds, behind a checksum."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+    version: int = VERSION
+    state: str
+
+
+class _Begun(_Kept):
+    """The record of a job: `own` is where the ledger inside of its folder was made."""
+
+    votes: str
+    job: dict[str, Any]
+    own: dict[str, str] | None
+
+
+class _Drawn(_Kept):
+    """The labels of a batch; `draw` tells one draw from another that has the same labels."""
+
+    job: str
+    batch: int
+    draw: str
+    answers: list[Answer]
+
+
+K = TypeVar("K", bound=_Kept)
+
+
+def _sealed(kept: _Kept) -> bytes:
+    text = json.dumps(kept.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+    return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n".encode()
+
+
+def _unsealed(path: Path, kind: type[K]) -> tuple[K, bytes]:
+    sealed = read_bytes(path, JobDamaged, "the job's file", _LONGEST)
+    digest, _, text = sealed.partition(b"\n")
+    try:
+        if hashlib.sha256(text.removesuffix(b"\n")).hexdigest().encode() != digest:
+            raise ValueError
+        version = json.loads(text)["version"]
+        if version == VERSION:
+            return kind.model_validate_json(text), sealed
+    except ValidationError:
+        raise JobDamaged(f"{masked(path)} is not what the job has written: put the right file back, or {_ANEW}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise JobDamaged(
+            f"{masked(path)} cannot be read, or was changed since it was written: put the right file back, or {_ANEW}"
+        ) from None
+    raise JobDamaged(
+        f"{masked(path)} is of another version than {VERSION}, the one this package writes: finish the job with its own"
+    )
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f"{path.name}.new")
+
+
+def _write(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)  # the draft's name too, before the ledger is told that the batch was released
+
+
+def _place(ledger: Path) -> dict[str, str]:
+    """Where a file is, by name and by number: a copy differs in both, a moved or restored file in one."""
+    return {"path": str(ledger.resolve()), "number": str(ledger.stat().st_ino)}
+
+
+# -- the job ------------------------------------------------------------------------------------------------------------------
 
 
 @final
@@ -114,13 +192,15 @@ class Labelling:
             raise InvalidRequest(f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its curve")
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
-        self.session: Session = session
-        self.ballots: Ballots = ballots
-        self.folder: Path = folder
+        self.session, self.ballots, self.folder, self.key, self.pay, self.batch_size = (
+            session,
+            ballots,
+            folder,
+            key,
+            pay,
+            batch_size,
+        )
         self.mechanism: Mechanism = ballots.settled(mechanism)
-        self.key: str = key
-        self.pay: Pay = pay
-        self.batch_size: int = checked_integer("batch_size", batch_size, "rounds that are charged together", error=InvalidRequest)
         self.answers, self.stopped = [], None
         self._votes, self._own, self._label_of_charges = votes, own, label
         periods = session.terms["period"]
@@ -128,7 +208,7 @@ class Labelling:
             "key": key,
             "mechanism": json.loads(self.mechanism.to_json()),
             "rounds": ballots.rounds,
-            "batch_size": self.batch_size,
+            "batch_size": batch_size,
             "ledger": session.ledger.heads().ledger_id,
             "dataset": session.dataset.name,
             "period": periods if periods is None or isinstance(periods, str) else sorted(periods),
@@ -140,10 +220,10 @@ class Labelling:
 
     # -- begin or resume ---------------------------------------------------------------------------------------------------
 
-    @staticmethod
+    @classmethod
     @contextlib.contextmanager
-    def held(folder: Path) -> Iterator[None]:
-        """Hold the folder, which is made if it is not there; JobBusy where another process does.
+    def held(cls, folder: Path, *, resume: bool = False) -> Iterator[None]:
+        """Hold the folder, which is made if it is not there; JobBusy where another process does. And as `check_start`.
 
         The operating system gives the lock back when the process ends, however it ends; a fork does not inherit it.
         """
@@ -155,12 +235,15 @@ class Labelling:
             durable_folder(folder)
             lock.acquire()
         except Timeout:
-            raise JobBusy("another process is working on this job: wait for it, then use --resume if it did not finish") from None
+            raise JobBusy(
+                "another process is working on this job: wait for it, then give resume=True if it did not finish"
+            ) from None
         except OSError as error:
             raise OutputError(
                 f"the folder {masked(folder)} cannot be written or locked ({error.strerror}): write elsewhere"
             ) from None
         try:
+            cls.check_start(folder, resume=resume)
             yield
         finally:
             lock.release()
@@ -175,57 +258,46 @@ class Labelling:
         """Raise JobConflict unless there is a job to resume, or none that would have to be."""
         begun = cls.is_begun(folder)
         if resume and not begun:
-            raise JobConflict(f"{masked(folder)} does not hold a job to resume: leave --resume out to begin one")
+            raise JobConflict(f"{masked(folder)} does not hold a job to resume: leave resume= out to begin one")
         if begun and not resume:
             raise JobConflict(
-                f"{masked(folder)} holds a job already: continue it with --resume, or write to another --output (under another "
-                "--key), which pays again"
+                f"{masked(folder)} holds a job already: continue it with resume=True, or write to another output= (under another "
+                "key=), which pays again"
             )
 
     def begin(self) -> None:
         """Put the record of a new job in the folder, once all of it can be paid."""
-        self.check_start(self.folder, resume=False)
         self.require_room()
         self.state = uuid.uuid4().hex
-        content = {"version": VERSION, "state": self.state, "votes": self._votes, "job": self._terms}
         own = None if self._own is None else _place(self._own)
         with new_file(self.folder / "job.json", "the job's record", mode=PRIVATE) as stream:
-            stream.write(_sealed({**content, "own": own}))
+            stream.write(_sealed(_Begun(state=self.state, votes=self._votes, job=self._terms, own=own)))
 
     def resume(self) -> None:
         """Take up the job that was begun.
 
         Raises:
-            JobConflict: there is none, or job, votes or folder are others.
+            JobConflict: job, votes or folder are others.
             JobDamaged: its record was changed.
         """
-        self.check_start(self.folder, resume=True)
-        content = _begun(self.folder)
-        if set(content["job"]) != set(self._terms):
-            raise _no_record(self.folder)
-        if differing := [name for name, value in self._terms.items() if content["job"][name] != value]:
+        begun, _ = _unsealed(self.folder / "job.json", _Begun)
+        if differing := [name for name, value in self._terms.items() if begun.job.get(name) != value]:
             raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
-        if content["votes"] != self._votes:
+        if begun.votes != self._votes:
             raise JobConflict("the file of votes is not the one that the job was begun with: resume it with that file")
-        places = content["own"] or {}
-        if self._own is not None and not any(places.get(name) == now for name, now in _place(self._own).items()):
+        if self._own is not None and not (begun.own or {}).items() & _place(self._own).items():
             raise JobConflict(
                 f"{masked(self.folder)} is a copy of a job, together with the ledger inside it: a copied ledger would pay a "
-                "second time. Resume the job where it was begun, or put the folder back; give jobs that are copied a --ledger"
+                "second time. Resume the job where it was begun, or put the folder back; give jobs that are copied a ledger="
             )
-        self.state = content["state"]
+        self.state = begun.state
 
     @staticmethod
     def key_of(folder: Path) -> str:
         """The key of the job that the folder holds. JobDamaged where its record of it was changed."""
-        return str(_begun(folder)["job"]["key"])
+        return str(_unsealed(folder / "job.json", _Begun)[0].job.get("key"))
 
     # -- what it costs -----------------------------------------------------------------------------------------------------
-
-    @property
-    def batches(self) -> int:
-        """How many batches the job has."""
-        return -(-self.ballots.rounds // self.batch_size)
 
     def require_room(self) -> None:
         """Check that every batch that was not charged yet can be paid, before the first is drawn; the next one of a job that
@@ -234,14 +306,14 @@ class Labelling:
         Raises:
             BudgetExceeded, Unaffordable, RelationMismatch: it cannot; nothing was drawn.
         """
-        ledger, name = self.session.ledger, self.session.dataset.name
-        left = [batch for batch in range(self.batches) if ledger.find(name, self._key(batch)) is None]
+        ledger, name, rounds = self.session.ledger, self.session.dataset.name, range(self.ballots.rounds)
+        batches = [rounds[start : start + self.batch_size] for start in rounds[:: self.batch_size]]
+        left = [len(batch) for place, batch in enumerate(batches) if ledger.find(name, f"{self.key}/{place}") is None]
         if not left:
             return
-        sizes = [self._rows(batch).stop - self._rows(batch).start for batch in (left if self.pay == "curve" else left[:1])]
         curve = ledger.charged_curve(name, self._item(0), **self.session.terms)
         for total in ledger.room(name, **self.session.terms):
-            needed = price_of(total.budget, curve, sizes)
+            needed = price_of(total.budget, curve, left if self.pay == "curve" else left[:1])
             if not total.budget.fits(total.spent, needed):
                 raise BudgetExceeded(
                     f"the rounds that are left to label do not fit into what is left of dataset={name!r}, which buys "
@@ -255,12 +327,6 @@ class Labelling:
     def _item(self, batch: int) -> _Batch:
         binding = hashlib.sha256(f"{self.fingerprint}/{self.state}/{batch}".encode()).hexdigest()[:32]
         return _Batch(self.mechanism, batch, binding)
-
-    def _key(self, batch: int) -> str:
-        return f"{self.key}/{batch}"
-
-    def _rows(self, batch: int) -> slice:
-        return slice(batch * self.batch_size, min(self.ballots.rounds, (batch + 1) * self.batch_size))
 
     def _spent(self, answers: list[Answer]) -> Curve:
         """What rounds cost that came out so."""
@@ -282,18 +348,18 @@ class Labelling:
             LedgerUnavailable, LedgerCorrupt, KeyConflict: as the ledger; what is done stays.
         """
         self.require_room()
-        for batch in range(self.batches):
+        for batch, start in enumerate(range(0, self.ballots.rounds, self.batch_size)):
             try:
-                self.answers += self._label(batch)
+                self.answers += self._label(batch, self.ballots[start : start + self.batch_size])
             except BudgetExceeded as error:
                 self.stopped = error
                 return
             if progress is not None:
                 progress(len(self.answers), self.ballots.rounds)
 
-    def _label(self, batch: int) -> list[Answer]:
+    def _label(self, batch: int, ballots: Ballots) -> list[Answer]:
         """The labels of a batch: kept ones, or drawn ones."""
-        kept, path, rows = self._read(batch), self._path(batch), self._rows(batch)
+        kept = self._read(batch)
 
         def labels(released: bool) -> tuple[list[Answer], str]:
             if kept is not None:
@@ -304,14 +370,14 @@ class Labelling:
                     "seen, so they are not drawn again. Put the file back (if the folder was copied, it is in the other "
                     f"copy), or {_ANEW}"
                 )
-            drawn = self.mechanism.select_many(self.ballots[rows])
+            drawn = self.mechanism.select_many(ballots)
             found = zip(drawn.indices, drawn.complete, strict=True)
             return self._keep(batch, [row[row >= 0].tolist() if whole else None for row, whole in found])
 
-        count, spent = rows.stop - rows.start, self._spent if self.pay == "spent" else None
-        notes: Notes = {"key": self._key(batch), "label": self._label_of_charges}
+        path, spent = self._path(batch), self._spent if self.pay == "spent" else None
+        notes: Any = {"key": f"{self.key}/{batch}", "label": self._label_of_charges}
         try:
-            answers = self.session.resume(self._item(batch), labels, count=count, spent=spent, **notes)
+            answers = self.session.resume(self._item(batch), labels, count=ballots.rounds, spent=spent, **notes)
         except ClaimConflict:
             _draft(path).unlink(missing_ok=True)
             raise JobConflict(
@@ -342,32 +408,26 @@ class Labelling:
 
     def _keep(self, batch: int, answers: list[Answer]) -> tuple[list[Answer], str]:
         """Keep a draw, durably, until the ledger accepts its claim."""
-        content = {"version": VERSION, "job": self.fingerprint, "state": self.state, "batch": batch, "draw": uuid.uuid4().hex}
-        sealed = _sealed({**content, "answers": answers})
+        drawn = _Drawn(state=self.state, job=self.fingerprint, batch=batch, draw=uuid.uuid4().hex, answers=answers)
         try:
-            _write(_draft(self._path(batch)), sealed)
+            _write(_draft(self._path(batch)), sealed := _sealed(drawn))
         except OSError as error:
             raise OutputError(
                 f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged and nobody has seen its "
-                "labels: make room and use --resume, which charges nothing more for it"
+                "labels: make room and give resume=True, which charges nothing more for it"
             ) from None
         return answers, _claim(sealed)
 
     def _kept(self, path: Path, batch: int) -> tuple[list[Answer], str]:
-        content, sealed = _unsealed(path)
-        if (content.get("job"), content.get("state"), content.get("batch")) != (self.fingerprint, self.state, batch):
+        """Labels that were changed are refused by the ledger, which has their claim."""
+        drawn, sealed = _unsealed(path, _Drawn)
+        if (drawn.job, drawn.state, drawn.batch) != (self.fingerprint, self.state, batch):
             raise JobDamaged(f"{masked(path)} belongs to another job or batch: put the right file back, or {_ANEW}")
-        rounds, answers = self._rows(batch).stop - self._rows(batch).start, content.get("answers")
-        if not isinstance(answers, list) or len(answers) != rounds or not all(map(self._is_answer, answers)):
-            raise JobDamaged(f"{masked(path)} does not hold labels of {rounds} rounds: put the right file back, or {_ANEW}")
-        return answers, _claim(sealed)
+        return drawn.answers, _claim(sealed)
 
-    def _is_answer(self, found: object) -> bool:
-        if found is None:
-            return True
-        end = self.ballots.labels
-        known = isinstance(found, list) and all(type(label) is int and 0 <= label < end for label in found)
-        return known and len(set(found)) == len(found)  # type: ignore[arg-type, call-overload]
+
+def _claim(sealed: bytes) -> str:
+    return f"labels sha256:{hashlib.sha256(sealed).hexdigest()}"
 
 
 @dataclass(frozen=True)
@@ -398,13 +458,13 @@ class _Batch:
         return json.dumps({"kind": "pate_batch", "batch": self.batch, "binding": self.binding, "mechanism": mechanism})
 
 
+# -- a ledger of its own ------------------------------------------------------------------------------------------------------
+
+
 def price_of(budget: Budget, curve: Curve, sizes: list[int]) -> Price:
     """What batches of these sizes are charged together."""
     prices = {size: budget.price(size * curve) for size in set(sizes)}
     return reduce(Price.plus, (prices[size] for size in sizes), NOTHING)
-
-
-# -- a ledger of its own ------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -414,92 +474,23 @@ def own_session(path: Path, mechanism: Mechanism, rounds: int, batch_size: int, 
     Raises:
         JobDamaged: the job was begun and its ledger is gone, or the ledger has paid for a job whose record is gone.
     """
-    if resume:
-        if not path.exists():
-            raise JobDamaged(
-                f"{masked(path)}, the ledger that the job was begun with, is missing: put it back. Without it nothing records "
-                "what was drawn and paid for; begin another job in another place, which pays again"
-            )
-        with Ledger.open(f"sqlite:///{path}", create=False) as ledger:
-            yield Session(ledger, OWN_DATASET)
-        return
-    if path.exists():
+    if resume and not path.exists():
+        raise JobDamaged(
+            f"{masked(path)}, the ledger that the job was begun with, is missing: put it back. Without it nothing records "
+            "what was drawn and paid for; begin another job in another place, which pays again"
+        )
+    if not resume and path.exists():
         with Ledger.open(f"sqlite:///{path}") as ledger:
             if any(head.seq for head in ledger.heads().datasets.values()):
                 raise JobDamaged(
                     f"{masked(path)} has paid for a job whose record, job.json, is missing: put that back, or write to another "
-                    "--output, which pays again"
+                    "output=, which pays again"
                 )
         path.unlink()  # of an attempt that ended before it charged anything
-    sizes = [min(batch_size, rounds - start) for start in range(0, rounds, batch_size)]
-    price = price_of(Budget(rho=1e6, delta=0.999), mechanism.curve, sizes)  # of a budget that is ample
-    exact = Budget(rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT))
-    with Ledger.open(f"sqlite:///{path}") as ledger:
-        ledger.create_dataset(OWN_DATASET, exact, mechanism.relation, unit="record")
+    with Ledger.open(f"sqlite:///{path}", create=not resume) as ledger:
+        if not resume:
+            sizes = [min(batch_size, rounds - start) for start in range(0, rounds, batch_size)]
+            price = price_of(Budget(rho=1e6, delta=0.999), mechanism.curve, sizes)  # of a budget that is ample
+            exact = Budget(rho=float_up(price.main, MAIN_UNIT), delta=float_up(price.failure, FAILURE_UNIT))
+            ledger.create_dataset(OWN_DATASET, exact, mechanism.relation, unit="record")
         yield Session(ledger, OWN_DATASET)
-
-
-# -- files --------------------------------------------------------------------------------------------------------------------
-
-
-def _begun(folder: Path) -> dict[str, Any]:
-    """The record of the job that a folder holds."""
-    content, _ = _unsealed(folder / "job.json")
-    job, own = content.get("job"), content.get("own")
-    texts = _are_texts(content, "state", "votes") and _are_texts(job, "key")
-    if not texts or not (own is None or _are_texts(own, "path", "number")):
-        raise _no_record(folder)
-    return content
-
-
-def _no_record(folder: Path) -> JobDamaged:
-    return JobDamaged(f"{masked(folder / 'job.json')} is not the record of a job: put the right file back, or {_ANEW}")
-
-
-def _are_texts(content: Any, *names: str) -> bool:
-    return isinstance(content, dict) and all(isinstance(content.get(name), str) for name in names)
-
-
-def _place(ledger: Path) -> dict[str, str]:
-    """Where a file is, by name and by number: a copy differs in both, a moved or restored file in one."""
-    return {"path": str(ledger.resolve()), "number": str(ledger.stat().st_ino)}
-
-
-def _draft(path: Path) -> Path:
-    return path.with_name(f"{path.name}.new")
-
-
-def _write(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)  # the draft's name too, before the ledger is told that the batch was released
-
-
-def _claim(sealed: bytes) -> str:
-    return f"labels sha256:{hashlib.sha256(sealed).hexdigest()}"
-
-
-def _sealed(content: dict[str, Any]) -> bytes:
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n".encode()
-
-
-def _unsealed(path: Path) -> tuple[dict[str, Any], bytes]:
-    sealed = read_bytes(path, JobDamaged, "the job's file", _LONGEST)
-    try:
-        digest, text, rest = sealed.decode().split("\n", 2)
-        intact = not rest and hashlib.sha256(text.encode()).hexdigest() == digest
-        content = json.loads(text) if intact else None
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
-        raise JobDamaged(
-            f"{masked(path)} cannot be read, or was changed since it was written: put the right file back, or {_ANEW}"
-        )
-    if content.get("version") != VERSION or type(content["version"]) is not int:
-        raise JobDamaged(
-            f"{masked(path)} is of another version than {VERSION}, the one this package writes: finish the job with its own"
-        )
-    return content, sealed

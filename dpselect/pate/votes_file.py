@@ -79,7 +79,7 @@ class VotesFile:
             stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
             missing, split: as for `Ballots`.
         """
-        content = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES)
+        content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
         try:
             arrays = {"votes": _plain(content)} if content.startswith(_NPY) else _arrays(io.BytesIO(content))
             if "votes" in arrays and labels is not None:
@@ -92,7 +92,7 @@ class VotesFile:
         except (*_UNREADABLE, *_NO_VOTES):
             raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
         if teachers is not None and stated is not None and teachers != stated:
-            raise VotesFileError(f"--teachers={teachers}, but {masked(path)} states {stated}: leave one of them out")
+            raise VotesFileError(f"teachers={teachers}, but {masked(path)} states {stated}: leave one of them out")
         voting = stated if teachers is None else teachers
         if classes is not None:
             labels = len(names) if labels is None and names is not None else labels
@@ -106,7 +106,7 @@ class VotesFile:
     def trial(cls, path: Path) -> TrialVotes:
         """Votes that were declared public, and what is true of their items: a file as for `read`, with (rounds, labels) zeros and
         ones, `truth`."""
-        content, arrays = read_bytes(path, VotesFileError, "VOTES", MOST_BYTES), dict[str, Any]()
+        content, arrays = read_bytes(path, VotesFileError, "votes", MOST_BYTES), dict[str, Any]()
         if not content.startswith(_NPY):
             with contextlib.suppress(VotesFileError, *_UNREADABLE, *_NO_VOTES):  # which `read` explains
                 arrays = _arrays(io.BytesIO(content))
@@ -233,17 +233,17 @@ def _of_classes(
     split: Split,
 ) -> Ballots:
     if labels is None:
-        raise VotesFileError(f"{masked(path)} holds classes, which do not tell how many labels there are: state --labels")
+        raise VotesFileError(f"{masked(path)} holds classes, which do not tell how many labels there are: state labels=")
     if classes.ndim == 2 and teachers is None and classes.shape[1] > classes.shape[0]:
         rounds, voting = classes.shape
         raise VotesFileError(
             f"{masked(path)} holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers than rounds: if that is "
-            f"so, confirm it by --teachers {voting}; if its axes are exchanged, transpose it, since one row is one round"
+            f"so, confirm it by teachers={voting}; if its axes are exchanged, transpose it, since one row is one round"
         )
     if classes.ndim == 2 and teachers not in (None, classes.shape[1]):
         exchanged = " Its axes are exchanged: transpose it" if teachers == classes.shape[0] else ""
         raise VotesFileError(
-            f"--teachers={teachers}, but {masked(path)} has one column for each of {classes.shape[1]:,} teachers: one row is one "
+            f"teachers={teachers}, but {masked(path)} has one column for each of {classes.shape[1]:,} teachers: one row is one "
             f"round.{exchanged or ' State their number'}"
         )
     try:
@@ -263,8 +263,8 @@ def _ballots(
 ) -> Ballots:
     if teachers is None and (stacked or getattr(votes, "ndim", 0) == 2):
         raise VotesFileError(
-            f"{masked(path)} holds a matrix, which does not tell how many teachers there are: state --teachers (of a matrix of "
-            "classes, --labels)"
+            f"{masked(path)} holds a matrix, which does not tell how many teachers there are: state teachers= (of a matrix of "
+            "classes, labels=)"
         )
     # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
     if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:

@@ -144,7 +144,7 @@ def _selection(selection: Selection) -> dict[str, Any]:
 
 def write_private(path: Path, content: str) -> str:
     """Write an answer to its new file, which only its owner can read; what names it in the ledger, a hash."""
-    with new_file(path, "--output", mode=PRIVATE, encoding="utf-8") as file:
+    with new_file(path, "output", mode=PRIVATE, encoding="utf-8") as file:
         file.write(content)
     return _claim(content)
 

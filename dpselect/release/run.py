@@ -170,10 +170,10 @@ def _behalf(spec: PayerFields) -> dict[str, Any]:
 
 
 @contextmanager
-def session_of(spec: PayerFields) -> Iterator[dps.Session]:
+def session_of(spec: PayerFields, time_zone: str | None = None) -> Iterator[dps.Session]:
     """The session that pays; a ledger that is named is closed at the end."""
     with opened(spec) as ledger:
-        yield dps.Session(ledger, str(spec.dataset), **_behalf(spec))
+        yield dps.Session(ledger, str(spec.dataset), **_behalf(spec), time_zone=time_zone)
 
 
 # -- the top k ---------------------------------------------------------------------------------------------------------

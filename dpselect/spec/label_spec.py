@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from os import PathLike
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import SkipValidation, model_validator
@@ -10,6 +11,7 @@ from pydantic import SkipValidation, model_validator
 from accounting import Budget
 from accounting.errors import InvalidBudget
 from accounting.frozen import Count, Real
+from dpselect.mechanisms.base import Pay
 from dpselect.pate.ballots import Missing, Split
 from dpselect.spec.base import URL, Flag, Spec, option
 from dpselect.spec.shared_fields import LedgerFields, RunFields
@@ -121,3 +123,18 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     def budget(self) -> Budget | None:
         """Of all rounds; None where the noise of a round is stated."""
         return None if self.epsilon is None else Budget(epsilon=self.epsilon, delta=self.delta or 0.0)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Fields of the mechanism that are stated."""
+        return self.given(*(name for name in RoundFields.model_fields if name not in ("mechanism", "salt", "anyway")))
+
+    @property
+    def pay(self) -> Pay:
+        """As for `Session.select`."""
+        return "spent" if self.pay_for_what_came_out else "curve"
+
+    @property
+    def folder(self) -> Path:
+        """Where the job keeps its state."""
+        return Path(self.output).with_name(f"{Path(self.output).name}.job")

@@ -39,8 +39,8 @@ DOOR_EDITS = [
     ),
     Edit(
         "dpselect/pate/labelling.py",
-        "count, spent = rows.stop - rows.start,",
-        "count, spent = max(1, rows.stop - rows.start - 1),",
+        "labels, count=ballots.rounds, spent",
+        "labels, count=max(1, ballots.rounds - 1), spent",
         TAKEN,
     ),
     Edit(

@@ -22,6 +22,7 @@ from typer.testing import Result
 import accounting as acc
 import dpselect as dps
 from dpselect.cli.pate import labelling
+from dpselect.pate.labelling import Labelling
 
 Run = Callable[..., Result]
 ROUNDS, TEACHERS, LABELS = 7, 50, 4
@@ -334,7 +335,7 @@ def test_classes_and_a_plain_top_k(run: Run, tmp_path: Path) -> None:
     asked = ("--output", tmp_path / "o.jsonl", "--mechanism", "top", "--k", 1, "--scale", 1, "--labels", LABELS)
     refused = run("pate", tmp_path / "classes.npy", *asked)
     assert refused.exit_code == 2
-    assert f"--teachers {TEACHERS}" in refused.stderr
+    assert f"--teachers={TEACHERS}" in refused.stderr
     assert run("pate", tmp_path / "classes.npy", *asked, "--teachers", TEACHERS).exit_code == 0
     assert _labels(tmp_path / "o.jsonl") == WINNERS
 
@@ -572,3 +573,45 @@ def test_python_labels_as_the_command_does(label: Run, votes: Path, tmp_path: Pa
     ]
     with pytest.raises(dps.errors.InvalidRequest, match="resume"):
         dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked)
+
+
+def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Path) -> None:
+    """An error names options where the command was called, and keywords where Python was: nothing to look up."""
+    asked: dict[str, Any] = {"mechanism": "gnmax", "sigma": 1.0, "output": tmp_path / "labels.jsonl"}
+
+    def told(*options: str, **keywords: Any) -> tuple[str, str]:
+        with pytest.raises(acc.AccountingError) as refused:
+            dps.pate.label(votes, **{**asked, **keywords})
+        return " ".join(label(votes, *options).stderr.split()), str(refused.value)
+
+    (tmp_path / "labels.jsonl").write_text("precious")
+    for (command, python), words, keywords in (
+        (told(), "labels.jsonl' exists", "output "),
+        (told("--resume", resume=True), "leave --resume out", "leave resume= out"),
+    ):
+        assert words in command
+        assert keywords in python
+        assert "--" not in python
+    (tmp_path / "labels.jsonl").unlink()
+    assert label(votes).exit_code == 0
+    command, python = told()
+    assert "continue it with --resume, or write to another --output (under another --key)" in command
+    assert "continue it with resume=True, or write to another output= (under another key=)" in python
+    assert "--" not in python
+    with Labelling.held(tmp_path / "labels.jsonl.job", resume=True):
+        command, python = told("--resume", resume=True)
+    assert "then give --resume" in command
+    assert "then give resume=True" in python
+
+
+def test_a_dataset_whose_days_begin_elsewhere_pays(label: Run, votes: Path, tmp_path: Path) -> None:
+    """A period is one of the dataset's own calendar, whatever its zone: the votes carry no time that could differ from it."""
+    url = f"sqlite:///{tmp_path / 'l.db'}"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("days", acc.Budget(rho=100.0), "replace_one", window="day", time_zone="Europe/Berlin")
+    paid_by = ("--ledger", url, "--dataset", "days", "--period", "2026-01-05")
+    assert label(votes, *paid_by, "--dry-run").exit_code == 0
+    result = label(votes, *paid_by)
+    assert (result.exit_code, result.stderr) == (0, "")
+    with acc.Ledger.open(url) as ledger:
+        assert ledger.total("days", "2026-01-05").spent.main > 0

@@ -43,7 +43,7 @@ def _run(
     folder: Path, payer: dps.Session, *, resume: bool = False, progress: ProgressCallback | None = None, **changes: Any
 ) -> Labelling:
     job = _job(folder, payer, **changes)
-    with Labelling.held(folder):
+    with Labelling.held(folder, resume=resume):
         (job.resume if resume else job.begin)()
         job.run(progress)
     return job
@@ -129,7 +129,7 @@ def test_resuming_a_finished_job_changes_nothing(tmp_path: Path, payer: dps.Sess
 def test_a_job_is_not_begun_twice(tmp_path: Path, payer: dps.Session) -> None:
     """Without resume a folder with a job is refused; in another folder the key's charges are refused."""
     _run(tmp_path / "job", payer)
-    with pytest.raises(JobConflict, match="--resume"):
+    with pytest.raises(JobConflict, match="resume=True"):
         _run(tmp_path / "job", payer)
     with pytest.raises(acc.ledger.LedgerError, match="already paid"):
         _run(tmp_path / "other", payer)

@@ -23,7 +23,7 @@ from accounting import Ledger
 from dpselect import pate
 from dpselect.cli import app
 from dpselect.mechanisms import Mechanism
-from dpselect.pate import job as pate_request
+from dpselect.pate import job as pate_job
 from dpselect.pate import labelling
 from dpselect.pate.labelling import price_of
 
@@ -35,7 +35,7 @@ _OWNERS = {
     "select_many": Mechanism,
     "settle": labelling,
     "_write": labelling,
-    "write_output": pate_request,
+    "_write_output": pate_job,
 }
 
 
@@ -181,8 +181,8 @@ def _check_finished(place: Path, before: dict[str, bytes]) -> None:
         ("settle", "after", 4),
         ("release", "before", 5),
         ("release", "after", 2),
-        ("write_output", "before", 1),
-        ("write_output", "after", 1),
+        ("_write_output", "before", 1),
+        ("_write_output", "after", 1),
     ],
 )
 def test_killed_at_a_point(place: Path, point: str, moment: str, count: int) -> None:

@@ -133,20 +133,20 @@ def test_classes_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("classes", "asked", "words"),
     [
-        (np.zeros((3, 9), dtype=int), {"labels": 2}, "--teachers 9"),
+        (np.zeros((3, 9), dtype=int), {"labels": 2}, "teachers=9"),
         (np.zeros((3, 9), dtype=int), {"labels": 2, "teachers": 3}, "transpose it"),
         (np.zeros((9, 3), dtype=int), {"labels": 2, "teachers": 4}, "one column for each of 3 teachers"),
         (np.full((9, 3), 2), {"labels": 2}, "from 0 to 1"),
         (np.full((9, 3), -2), {"labels": 2}, "from 0 to 1"),
         (np.zeros((9, 3)), {"labels": 2}, "integers"),
-        (np.zeros((9, 3), dtype=int), {}, "--labels"),
+        (np.zeros((9, 3), dtype=int), {}, "labels="),
         (np.array([{"a": 1}], dtype=object), {"labels": 2}, "pickle"),
     ],
 )
 def test_classes_that_are_none_and_exchanged_axes_are_refused(
     tmp_path: Path, classes: Any, asked: dict[str, int], words: str
 ) -> None:
-    """How many labels there are is public and stated; more teachers than rounds are confirmed by --teachers."""
+    """How many labels there are is public and stated; more teachers than rounds are confirmed by teachers=."""
     np.save(tmp_path / "bad.npy", classes)
     with pytest.raises(VotesFileError, match=rf"bad\.npy.*{words}"):
         VotesFile.read(tmp_path / "bad.npy", **asked)
