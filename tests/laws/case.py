@@ -22,6 +22,7 @@ class Case:
     boxes: (candidates, highest count) pairs.
     tight: whether the pure epsilon is reached within 1e-6 on the largest box.
     rounds: how many are drawn at once; fewer where a draw is slow and the member's own file draws more.
+    values: scores to draw from, if those of the boxes are too small to show all that may come out.
     """
 
     mechanism: dps.Mechanism
@@ -29,6 +30,7 @@ class Case:
     tight: bool = False
     domain: Domain = "public"
     rounds: int = 40_000
+    values: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.mechanism!r}-{self.domain}".replace(" ", "")

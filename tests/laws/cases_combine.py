@@ -41,3 +41,6 @@ CASES += [
     )
     for quantiles, relation in (((0.5,), "add_remove"), ((0.25, 0.75), "replace_one"), ((0.2, 0.5, 0.9), "add_remove"))
 ]
+
+# Values of noise of their own: what is seen is cells of values, and `probabilities` has no law of them.
+CELLS: list[Case] = [Case(dps.OneshotTopK(k=k, noise="gumbel", scale=2.0, value_scale=4.0), ((3, 3),)) for k in (1, 2)]

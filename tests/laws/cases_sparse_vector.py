@@ -39,37 +39,49 @@ def _above_thresholds() -> list[Case]:
         for sensitivity in (COUNTS, REPLACED)
         for scale in (1.0, 0.7)
     ]
+    high = [
+        AboveThreshold(threshold=5.0, scale=2.0, c=2),
+        AboveThreshold(threshold=5.0, scale=2.0, c=2, noise="exponential"),
+    ]
     boxes = ((1, 5), (2, 4), (3, 3), (4, 2))
-    return [Case(mechanism, boxes) for mechanism in [*laplace, halves, *gaussian, *exponential]] + [
-        Case(mechanism, ((3, 3), (2, 5)), tight=True) for mechanism in attained
+    return [
+        *(Case(mechanism, boxes) for mechanism in [*laplace, halves, *gaussian, *exponential]),
+        *(Case(mechanism, ((3, 3),), values=(3, 6, 5, 9, 1)) for mechanism in high),
+        *(Case(mechanism, ((3, 3), (2, 5)), tight=True) for mechanism in attained),
     ]
 
 
 def _stable_queries() -> list[Case]:
-    first = [
-        FirstStable(epsilon=1.0, delta=0.1, candidates=3),
-        FirstStable(epsilon=3.0, delta=0.4, candidates=5, split=1 / 3, relation="replace_one"),
+    mechanisms: list[tuple[FirstStable | OnlineStableQueries, tuple[int, ...]]] = [
+        (FirstStable(epsilon=1.0, delta=0.1, candidates=3), ()),
+        (FirstStable(epsilon=3.0, delta=0.05, candidates=4), (3, 6, 0, 9)),
+        (FirstStable(epsilon=3.0, delta=0.4, candidates=5, split=1 / 3, relation="replace_one"), ()),
+        (OnlineStableQueries(epsilon=1.0, delta=0.3, c=1), ()),
+        (OnlineStableQueries(epsilon=3.0, delta=0.05, c=2, split=0.2), (7, 0, 9, 5, 12)),
+        (OnlineStableQueries(epsilon=2.0, delta=0.5, c=4, relation="replace_one"), ()),
     ]
-    online = [
-        OnlineStableQueries(epsilon=1.0, delta=0.3, c=1),
-        OnlineStableQueries(epsilon=3.0, delta=0.2, c=2, split=0.2),
-        OnlineStableQueries(epsilon=2.0, delta=0.5, c=4, relation="replace_one"),
-    ]
-    return [Case(mechanism, ((1, 9), (2, 6), (3, 3))) for mechanism in [*first, *online]]
+    return [Case(mechanism, ((1, 9), (2, 6), (3, 3)), values=values) for mechanism, values in mechanisms]
 
 
 def _top_stables() -> list[Case]:
     """k from 1 to m, kbar at k, between k and m, and above m; both orders of search, both ways of picking k out of more."""
     boxes = {1: ((1, 8), (2, 7), (3, 4), (4, 2)), 2: ((2, 7), (3, 4), (4, 2)), 3: ((3, 5), (4, 2))}
-    mechanisms = [
-        TopStable(k=1, kbar=1, epsilon=1.0, delta=0.05),
-        TopStable(k=1, kbar=2, epsilon=2.0, delta=0.3, epsilon_em=0.7),
-        TopStable(k=2, kbar=2, epsilon=3.0, delta=0.2, split=1 / 3),
-        TopStable(k=2, kbar=3, epsilon=4.0, delta=0.01, search="from_k"),
-        TopStable(k=1, kbar=5, epsilon=3.0, delta=0.5, split=0.6, search="from_k"),
-        TopStable(k=3, kbar=3, epsilon=6.0, delta=0.1),
+    mechanisms: list[tuple[TopStable, tuple[int, ...]]] = [
+        (TopStable(k=1, kbar=1, epsilon=1.0, delta=0.05), ()),
+        (TopStable(k=1, kbar=2, epsilon=2.0, delta=0.3, epsilon_em=0.7), ()),
+        (TopStable(k=1, kbar=3, epsilon=3.0, delta=0.05, epsilon_em=0.1), (20, 15, 12, 3, 3)),
+        (TopStable(k=2, kbar=2, epsilon=3.0, delta=0.2, split=1 / 3), ()),
+        (TopStable(k=2, kbar=3, epsilon=3.0, delta=0.05), (20, 14, 14, 7, 0)),
+        (TopStable(k=2, kbar=3, epsilon=4.0, delta=0.01, search="from_k"), ()),
+        (TopStable(k=2, kbar=4, epsilon=3.0, delta=0.05, search="from_k"), (9, 19, 12, 9, 1)),
+        (TopStable(k=1, kbar=5, epsilon=3.0, delta=0.5, split=0.6, search="from_k"), ()),
+        (TopStable(k=3, kbar=3, epsilon=6.0, delta=0.1), ()),
     ]
-    return [Case(mechanism, boxes[mechanism.k], domain=domain) for mechanism in mechanisms for domain in DOMAINS]
+    return [
+        Case(mechanism, boxes[mechanism.k], domain=domain, values=values)
+        for mechanism, values in mechanisms
+        for domain in DOMAINS
+    ]
 
 
 def _large_margins() -> list[Case]:
@@ -78,6 +90,7 @@ def _large_margins() -> list[Case]:
     return [
         Case(LargeMargin(epsilon=0.5, delta=0.01), boxes),
         Case(LargeMargin(epsilon=8.0, delta=0.6, candidates=3, relation="replace_one"), boxes),
+        Case(LargeMargin(epsilon=6.0, delta=0.2), boxes[:1], values=(30, 29, 28, 3)),
         Case(LargeMargin(epsilon=2.0, delta=0.05, monotone=True), boxes),
     ]
 

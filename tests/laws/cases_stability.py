@@ -109,13 +109,3 @@ CASES: list[Case] = [
     *_fixed(),
     *_chosen_domains(),
 ]
-
-# Mechanisms that read the top three counts of an observed domain.
-UNKNOWN: list[dps.Mechanism] = [
-    LargeGap(epsilon=1.0, kbar=2),
-    GaussianGap(scale=1.0, kbar=2),
-    StabilityTest(k=2, scale=1.0, failure_delta=0.1),
-    StableTopK(rho=1.0, failure_delta=0.1, kbar=2),
-    dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1),
-    dps.LimitedDomain(k=1, kbar=2, kbar_least=1, epsilon=1.0, delta=0.1),
-]

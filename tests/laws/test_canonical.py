@@ -13,7 +13,6 @@ from mechanism_laws import misfit
 from scipy.special import logsumexp
 from spread import spread
 
-import accounting as acc
 import dpselect as dps
 from dpselect import verify
 from dpselect.mechanisms import canonical as canonical_draw
@@ -143,17 +142,6 @@ def test_splitting_blocks_follows_the_law(monkeypatch: pytest.MonkeyPatch, gamma
     assert misfit(drawn, law) > FALSE_ALARM
 
 
-@pytest.mark.slow
-def test_a_class_is_left_by_a_uniform_member() -> None:
-    """Equal scores make all sets equally likely, drawn by blocks, by single classes and by rows."""
-    mechanism, rng = CanonicalTopK(k=3, epsilon=1.0), np.random.default_rng(5)
-    law: dict[object, float] = {frozenset(s): 1 / 20 for s in itertools.combinations(range(6), 3)}
-    singles = [frozenset(mechanism.select(counts(np.ones(6)), rng=rng).indices) for _ in range(4000)]
-    rows = [frozenset(s.indices) for s in mechanism.select_many(np.ones((4000, 6)), rng=rng)]
-    assert misfit(singles, law) > FALSE_ALARM
-    assert misfit(rows, law) > FALSE_ALARM
-
-
 def test_ranks_are_those_of_scores() -> None:
     """Positions and scores by rank are those of `Scores.ranked`, for integers, floats, ties and huge integers."""
     rng = np.random.default_rng(1)
@@ -247,28 +235,6 @@ def test_joint_cut_is_public_and_rarely_met() -> None:
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"gamma": 0.4}, {"gamma": 1.1}, {"noise": "gaussian"}, {"epsilon": 0}, {"k": 0}, {"top_set": "real"}]
-)
-def test_canonical_refuses(arguments: dict[str, object]) -> None:
-    """gamma outside [1/2, 1], Gaussian noise and empty selections are refused at construction."""
-    with pytest.raises(dps.errors.InvalidMechanism):
-        CanonicalTopK(**{"k": 2, "epsilon": 1.0, **arguments})
-
-
-@pytest.mark.parametrize("mechanism", [CanonicalTopK(k=2, epsilon=1.0), JointTopK(k=2, epsilon=1.0)])
-def test_inputs_outside_the_proof_are_refused(mechanism: dps.Mechanism) -> None:
-    """Other relations, wider sensitivities, observed domains and too few candidates raise before anything is drawn."""
-    with pytest.raises(acc.RelationMismatch):
-        mechanism.select(counts([1, 2, 3], REPLACED))
-    with pytest.raises(dps.errors.SensitivityMismatch):
-        mechanism.select(counts([1, 2, 3], dps.Sensitivity(monotone=False)))
-    with pytest.raises(dps.errors.DomainMismatch):
-        mechanism.select(dps.Scores([1, 2, 3], sensitivity=COUNTS, domain="observed"))
-    with pytest.raises(dps.errors.InvalidRequest):
-        mechanism.select(counts([1]))
 
 
 def test_a_set_probability_needs_k_positions() -> None:

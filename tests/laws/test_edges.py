@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -85,38 +84,6 @@ def test_rows_and_scores_have_the_same_clamped_gaps() -> None:
             gaps = read_top(Scores(row, sensitivity=dps.Sensitivity()), 3).gaps
             assert np.array_equal(row_gaps(np.array([row]), 3)[0], gaps)
             assert gaps.max() <= 2.0**53
-
-
-@pytest.mark.parametrize("domain", ["public", "observed"])
-@pytest.mark.parametrize("mechanism", TOPS, ids=str)
-def test_utilities_are_refused(mechanism: dps.Mechanism, domain: Domain) -> None:
-    """Where a missing candidate counts as 0, scores that may be negative are refused, in draws, laws and matrices."""
-    scores = Scores([2**62, 2**62 - (2**63 - 1)], sensitivity=mechanism.covers, kind="utilities", domain=domain)
-    refusal = dps.errors.InvalidScores if mechanism.takes_observed else (dps.errors.InvalidScores, dps.errors.DomainMismatch)
-    for call in (mechanism.select, mechanism.probabilities):
-        with pytest.raises(refusal):
-            call(scores)
-    with pytest.raises(dps.errors.InvalidScores, match="negative"):
-        mechanism.select_many([[3, 1, 0], [3, 1, -1]])
-    assert len(mechanism.select_many([[3, 1, 0], [3, 1, 1]])) == 2
-
-
-TOO_LARGE: list[Callable[[], object]] = [
-    lambda: LargeGap(epsilon=1.0, kbar=10**7 + 1),
-    lambda: GaussianGap(scale=1.0, kbar=10**11),
-    lambda: StabilityTest(k=10**11, scale=1.0, failure_delta=0.1),
-    lambda: StableTopK(rho=1.0, failure_delta=0.1, kbar=10**11),
-    lambda: StableTopKFixed(k=1, rho=1.0, failure_delta=0.1, penalty=0.0, kbar=10**11),
-    lambda: TopStable(k=1, kbar=10**11, epsilon=1.0, delta=0.1),
-    lambda: dps.LimitedDomain(k=1, kbar=10**11, epsilon=1.0, delta=0.1),
-]
-
-
-@pytest.mark.parametrize("build", TOO_LARGE)
-def test_sizes_beyond_memory_are_refused(build: Callable[[], object]) -> None:
-    """A k or kbar above 10,000,000 is refused when it is configured, by name and with the rule."""
-    with pytest.raises(dps.errors.InvalidMechanism, match=r"\.(k|kbar)=\d+ is refused: .*10000000.*10,000,000"):
-        build()
 
 
 @pytest.mark.parametrize(

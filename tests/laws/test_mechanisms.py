@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 from cases import CASES, Case
+from cases_combine import CELLS
 from mechanism_laws import curve_covers, epsilons_for, misfit, outcome, outcomes, relabelled_covers, some_scores
 from spread import spread
 
+import accounting as acc
 import dpselect as dps
 from dpselect import verify
+from dpselect.sampling import ExactSampler
 from dpselect.verify import divergences
 
 # About 500 tests, each with a true p-value, at 1e-10: the suite raises a false alarm with probability below 1.5e-7.
@@ -41,7 +45,7 @@ def _covered(case: Case, candidates: int, highest: int) -> list[str]:
     return broken if mechanism.curve.delta0 == 0 else broken + relabelled_covers(mechanism, laws, pairs, verify.ORDERS)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case in FAST], ids=str)
+@pytest.mark.parametrize("case", [*(case for case in CASES if case in FAST), *CELLS], ids=str)
 def test_curve_covers_every_neighbouring_pair(case: Case) -> None:
     """Exact Renyi, hockey-stick and pure divergences of all neighbouring pairs of the largest box stay below the curve.
 
@@ -80,14 +84,74 @@ def test_probabilities_sum_to_one(kind: str) -> None:
 
 @pytest.mark.parametrize(("case", "rows", "singles"), DRAWN)
 def test_select_follows_the_law(case: Case, rows: int, singles: int) -> None:
-    """Frequencies of `select` and `select_many` agree with the exact probabilities."""
-    rng = np.random.default_rng(20261121)
-    scores = some_scores(case.mechanism, case.boxes[-1][0], case.domain)[-1]
-    law = case.mechanism.probabilities(scores)
-    assert misfit([outcome(case.mechanism.select(scores, rng=rng), law) for _ in range(min(singles, rows))], law) > FALSE_ALARM
+    """Frequencies of `select`, and of `select_many` on a matrix of different rows, agree with the exact probabilities."""
+    mechanism, rng = case.mechanism, np.random.default_rng(20261121)
+    asked = some_scores(mechanism, case.boxes[-1][0], case.domain)
+    if case.values:
+        asked = [dps.Scores(case.values, sensitivity=mechanism.covers, domain=case.domain)]
+    laws = [mechanism.probabilities(scores) for scores in asked]
+    if case.values:
+        assert sum(chance > 0.02 for chance in laws[0].values()) >= 3
+    drawn = [outcome(mechanism.select(asked[-1], rng=rng), laws[-1]) for _ in range(min(singles, rows))]
+    assert misfit(drawn, laws[-1]) > FALSE_ALARM
     if case.domain == "public":
-        many = case.mechanism.select_many(np.tile(scores.dense(), (rows, 1)), rng=rng)
+        matrix = np.tile(np.stack([scores.dense() for scores in asked]), (rows // len(asked), 1))
+        many = mechanism.select_many(matrix, rng=rng)
+        for place, law in enumerate(laws):
+            assert misfit(outcomes(many[place :: len(asked)], law), law) > FALSE_ALARM
+
+
+@pytest.mark.fast(6)
+@pytest.mark.parametrize("kind", KINDS)
+def test_releases_follow_the_law_of_simulations(kind: str) -> None:
+    """What the exact sampler draws, one by one and in rows, has the exact law too."""
+    case, source = KINDS[kind][0], ExactSampler(np.random.default_rng(5))
+    mechanism, scores = case.mechanism, some_scores(case.mechanism, case.boxes[-1][0], case.domain)[-1]
+    law = mechanism.probabilities(scores)
+    assert misfit([outcome(mechanism._select(scores, source), law) for _ in range(600)], law) > FALSE_ALARM
+    if case.domain == "public":
+        many = mechanism._select_many(np.tile(scores.dense(), (2000, 1)), source)
         assert misfit(outcomes(many, law), law) > FALSE_ALARM
+
+
+GROUPED = {
+    kind: cases[-1].mechanism for kind, cases in KINDS.items() if cases[-1].mechanism.traits.of("groups", cases[-1].mechanism)
+}
+
+
+@pytest.mark.fast(4)
+@pytest.mark.parametrize("kind", GROUPED)
+def test_grouped_scores_have_the_law_of_the_candidates_they_stand_for(kind: str) -> None:
+    """Counts of counts, those of zero included, are drawn without being expanded, and as if they were (Theorem X14)."""
+    mechanism, rng = GROUPED[kind], np.random.default_rng(7)
+    values, copies = (
+        (np.array([3, 1, 0, 3]), [1, 2, 1, 1]) if (mechanism.most_candidates or 5) >= 5 else (np.array([3, 1]), [1, 2])
+    )
+    values = values * mechanism.covers.linf
+    grouped = dps.Scores.grouped(values, copies, sensitivity=mechanism.covers)
+    law = mechanism.probabilities(dps.Scores(np.repeat(values, copies), sensitivity=mechanism.covers))
+    assert misfit([outcome(mechanism.select(grouped, rng=rng), law) for _ in range(600)], law) > FALSE_ALARM
+
+
+VALUED = [case for case in (*CELLS, *CASES) if hasattr(case.mechanism, "cell_probabilities") and case.mechanism.releases_values]
+
+
+@pytest.mark.fast(3)
+@pytest.mark.parametrize("case", VALUED, ids=str)
+def test_values_follow_the_law_of_their_cells(case: Case) -> None:
+    """Items, order and values fall into the cells as `cell_probabilities` says, one by one and in rows."""
+    mechanism: Any = case.mechanism
+    scores, rng = (
+        dps.Scores([3, 1, 0][: case.boxes[-1][0]], sensitivity=mechanism.covers, domain=case.domain),
+        np.random.default_rng(3),
+    )
+    edges, places = np.array([0.0, 2.0, 3.0, 5.0]) * mechanism.covers.linf, (0, 1)
+    law = mechanism.cell_probabilities(scores, edges)
+    assert sum(law.values()) == pytest.approx(1, abs=1e-11)
+    assert misfit([mechanism.select(scores, rng=rng).outcome.seen(edges, places) for _ in range(1500)], law) > FALSE_ALARM
+    if isinstance(mechanism, dps.WithValues) and case.domain == "public":
+        rows = mechanism.select_many(np.tile(scores.dense(), (3000, 1)), rng=rng)
+        assert misfit([row.outcome.seen(edges, places) for row in rows], law) > FALSE_ALARM
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -111,3 +175,82 @@ def test_traits_are_true(kind: str) -> None:
         assert mechanism.most_released is None or len(released) <= mechanism.most_released, case
         assert mechanism.relation in mechanism.traits.relations, case
         assert mechanism.takes_observed or case.domain == "public", case
+
+
+# -- what may influence a release, and what is refused ---------------------------------------------------------------------------
+
+READING = [case for case in CASES if case.mechanism.traits.of("reads", case.mechanism) == 3]
+
+
+@pytest.mark.fast(10)
+@pytest.mark.parametrize("case", READING, ids=str)
+def test_only_the_highest_counts_matter(case: Case) -> None:
+    """Whatever lies below the counts that a mechanism says it reads, absent or present, leaves law and seeded draws alone."""
+    mechanism = case.mechanism
+    for head in ((9, 4, 2), (3, 3, 1), (2, 2, 2), (8, 1, 1), (1, 0, 0)):
+        tails = [(), (0,), (head[-1],) * 3, (0, head[-1], 0), tuple(range(head[-1] + 1))]
+        scores = [dps.Scores(head + tail, sensitivity=mechanism.covers, domain=case.domain) for tail in tails]
+        laws = [mechanism.probabilities(s) for s in scores]
+        assert all(law == laws[0] for law in laws[1:])
+        for seed in range(12):
+            draws = [mechanism.select(s, rng=np.random.default_rng(seed)).indices for s in scores]
+            assert all(draw == draws[0] for draw in draws[1:])
+
+
+def law_of_labels(mechanism: dps.Mechanism, counts: dict[str, int]) -> dict[Any, float]:
+    """The exact law of what is released, by label where items are."""
+    labels = list(counts)
+    scores = dps.Scores(list(counts.values()), sensitivity=mechanism.covers, labels=labels, domain="observed")
+    law = mechanism.probabilities(scores)
+    if mechanism.traits.answers == "gap":
+        return law
+    named: dict[Any, float] = {}
+    for chosen, chance in law.items():
+        items = [labels[place] for place in ((chosen,) if isinstance(chosen, int) else chosen)]
+        key = frozenset(items) if isinstance(chosen, frozenset) else tuple(items)
+        named[key] = named.get(key, 0.0) + chance
+    return named
+
+
+# The top of groups is of cells: test_top_of_groups.py.
+OBSERVED = {
+    case.mechanism.kind: case.mechanism for case in CASES if case.domain == "observed" and case.mechanism.kind != "top_of_groups"
+}
+
+
+@pytest.mark.parametrize("kind", OBSERVED)
+def test_an_observed_domain_shows_labels_and_what_is_there(kind: str) -> None:
+    """Neither the order of the rows nor an item of count 0 that is listed matters: ties go by label, and zero is not there."""
+    mechanism = OBSERVED[kind]
+    for counts in ({"a": 3, "b": 3, "c": 3}, {"a": 7, "b": 4, "c": 4, "d": 1}, {"a": 2}):
+        law = law_of_labels(mechanism, counts)
+        rows = {"z": 0, **dict(reversed(counts.items())), "w": 0}
+        assert law_of_labels(mechanism, rows) == pytest.approx(law, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_scores_that_no_proof_covers_are_refused_before_a_draw(kind: str) -> None:
+    """Wider users, the other relation, private candidates, utilities where 0 has a meaning, too few or many candidates."""
+    mechanism = KINDS[kind][0].mechanism
+    covers, size = mechanism.covers, mechanism.most_candidates or max(mechanism.least_candidates, 3)
+    other: Any = "add_remove" if mechanism.relation == "replace_one" else "replace_one"
+    wider = dps.Sensitivity(linf=2 * covers.linf, monotone=False, relation=mechanism.relation)
+    refused: list[tuple[type[Exception], int, dict[str, Any]]] = [
+        (dps.errors.SensitivityMismatch, size, {"sensitivity": wider}),
+        (acc.RelationMismatch, size, {"sensitivity": dps.Sensitivity(relation=other)}),
+    ]
+    if not mechanism.takes_observed:
+        refused.append((dps.errors.DomainMismatch, size, {"domain": "observed"}))
+    if mechanism._counts_only:
+        refused.append((dps.errors.InvalidScores, size, {"kind": "utilities"}))
+        with pytest.raises(dps.errors.InvalidScores, match="negative"):
+            mechanism.select_many([[3] * (size - 1) + [-1]])
+    if mechanism.least_candidates > 1:
+        refused.append((dps.errors.InvalidRequest, mechanism.least_candidates - 1, {}))
+    if mechanism.most_candidates is not None:
+        refused.append((dps.errors.InvalidRequest, size + 1, {}))
+    for error, count, given in refused:
+        scores = dps.Scores([3] * count, **{"sensitivity": covers, **given})
+        for call in (mechanism.check, mechanism.select, mechanism.probabilities):
+            with pytest.raises(error):
+                call(scores)

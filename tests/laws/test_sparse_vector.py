@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from decimal import ROUND_UP, localcontext
 from fractions import Fraction
 from typing import Any
@@ -12,7 +11,6 @@ import mpmath as mp
 import numpy as np
 import pytest
 from case import TWO_SIDED
-from mechanism_laws import SAMPLES, misfit, outcome, outcomes
 from spread import spread
 
 import accounting as acc
@@ -20,41 +18,12 @@ import dpselect as dps
 from accounting.convert.renyi import largest_over_order
 from accounting.curves.sparse_vector import SparseVectorDP
 from dpselect import verify
-from dpselect.mechanisms.above_threshold import AboveThreshold, LargeMargin
-from dpselect.mechanisms.stable_queries import FirstStable, OnlineStableQueries, StableRule, TopStable, log_failure
-from dpselect.ranking.spectral_top_k import SpectralTopK
+from dpselect.mechanisms.above_threshold import AboveThreshold
+from dpselect.mechanisms.stable_queries import FirstStable, StableRule, TopStable, log_failure
 from dpselect.verify.divergences import renyi
 
 # About 150 chi-square tests at 1e-10 each.
 FALSE_ALARM = 1e-10
-
-
-# -- larger counts than the common laws use, so that every outcome occurs ------------------------------------------------------
-
-LARGE: list[tuple[dps.Mechanism, tuple[float, ...]]] = [
-    (FirstStable(epsilon=3.0, delta=0.05, candidates=4), (3, 6, 0, 9)),
-    (OnlineStableQueries(epsilon=3.0, delta=0.05, c=2), (7, 0, 9, 5, 12)),
-    (TopStable(k=2, kbar=3, epsilon=3.0, delta=0.05), (20, 14, 14, 7, 0)),
-    (TopStable(k=1, kbar=3, epsilon=3.0, delta=0.05, epsilon_em=0.1), (20, 15, 12, 3, 3)),
-    (TopStable(k=2, kbar=4, epsilon=3.0, delta=0.05, search="from_k"), (9, 19, 12, 9, 1)),
-    (LargeMargin(epsilon=6.0, delta=0.2), (30, 29, 28, 3)),
-    (AboveThreshold(threshold=5.0, scale=2.0, c=2), (3, 6, 5, 9, 1)),
-    (AboveThreshold(threshold=5.0, scale=2.0, c=2, noise="exponential"), (3, 6, 5, 9, 1)),
-]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("mechanism", "values"), spread(LARGE, 3), ids=lambda value: str(value).replace(" ", ""))
-def test_select_follows_the_law_on_large_scores(mechanism: dps.Mechanism, values: tuple[float, ...]) -> None:
-    """Frequencies of `select` and `select_many` agree with the exact probabilities where the threshold is often passed."""
-    rng = np.random.default_rng(5)
-    scores = dps.Scores(values, sensitivity=mechanism.covers)
-    law = mechanism.probabilities(scores)
-    assert sum(p > 0.02 for p in law.values()) >= 3
-    many = mechanism.select_many(np.tile(scores.values, (SAMPLES, 1)), rng=rng)
-    singles = [outcome(mechanism.select(scores, rng=rng), law) for _ in range(500)]
-    assert misfit(singles, law) > FALSE_ALARM
-    assert misfit(outcomes(many, law), law) > FALSE_ALARM
 
 
 # -- Theorems V1 and V2: the sparse vector technique ----------------------------------------------------------------------------
@@ -202,43 +171,11 @@ def test_rho_between_orders_is_that_of_the_chord(curve: acc.Curve) -> None:
     assert curve.rho <= found <= 1.01 * curve.rho
 
 
-def test_curves_written_before_keep_their_price() -> None:
-    """A sparse vector without the number of answers, as ledgers hold it, reads as before and costs no less than a counted one."""
-    old = acc.Curve.from_json('{"kind": "sparse_vector_dp", "epsilon1": 0.4, "epsilon2": 0.7}')
-    assert old == SparseVectorDP(epsilon1=0.4, epsilon2=0.7)
-    assert acc.Curve.from_json(old.to_json()) == old
-    assert old.epsilon(1e-3) >= SparseVectorDP(epsilon1=0.4, epsilon2=0.7, positives=1).epsilon(1e-3)
-    assert old.rdp(1.5) > SparseVectorDP(epsilon1=0.4, epsilon2=0.7, positives=1).rdp(1.5)
-
-
 def test_a_thousand_answers_need_a_fifth_of_the_noise() -> None:
     """AboveThreshold with c = 1000 at (1, 1e-6): a deviation of 280 of answer minus threshold, where V1 alone asked for 1435."""
     wanted = acc.Budget(epsilon=1.0, delta=1e-6)
     scale = acc.calibrate(lambda x: AboveThreshold(threshold=0.0, scale=x, c=1000).curve, wanted)
     assert math.sqrt(2) * scale * math.hypot(1, 10) < 290
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("c", "epsilon2"), [(1, 0.8), (2, 2.0), (3, 1.0)])
-def test_counted_answers_stay_below_on_random_pairs(c: int, epsilon2: float) -> None:
-    """The whole mechanism on random real-valued answers, random moves, both relations: no divergence exceeds the curve."""
-    rng = np.random.default_rng(c)
-    for relation in ("add_remove", "replace_one"):
-        sensitivity = dps.Sensitivity(relation=relation)
-        shift = sensitivity.linf * (1 if sensitivity.monotone else 2)
-        mechanism = AboveThreshold(threshold=0.0, scale=3.0, answer_scale=c * shift / epsilon2, c=c, sensitivity=sensitivity)
-        curve = mechanism.curve
-        for _ in range(4):
-            base = rng.normal(-2, 3, 7)
-            moved = base + (rng.integers(0, 2, 7) if relation == "add_remove" else rng.choice([-1, 1], 7))
-            p, q = (
-                np.array(list(mechanism.probabilities(dps.Scores(v, sensitivity=sensitivity, kind="utilities")).values()))
-                for v in (base, moved)
-            )
-            for first, second in ((p, q), (q, p)):
-                assert np.all(renyi(first, second, verify.ORDERS)[:, 0] <= curve.rdp(verify.ORDERS) * (1 + 1e-9))
-                for e in (0.0, 0.2, 0.7):
-                    assert np.maximum(first - math.exp(e) * second, 0).sum() <= curve.delta(e) + 1e-12
 
 
 def _opposed(queries: int, answer: float, relation: acc.arguments.Relation) -> tuple[dps.Scores, dps.Scores]:
@@ -262,37 +199,6 @@ def test_the_pure_guarantee_is_exact(relation: acc.arguments.Relation) -> None:
             assert np.all(renyi(p, q, verify.ORDERS)[:, 0] <= claimed * (1 + 1e-9))
             worst_ratio = max(worst_ratio, float(np.log(p / q).max()))
     assert 0.999 * mechanism.curve.pure_epsilon < worst_ratio <= mechanism.curve.pure_epsilon * (1 + 1e-9)
-
-
-def test_given_the_threshold_a_run_is_not_pure() -> None:
-    """Theorem V1 adds the constant epsilon2, not PureDP(epsilon2): for a known threshold that is exceeded by this pair."""
-    epsilon2, queries = 0.1, 60
-    below = 0.5 * math.exp(-epsilon2)
-    first = np.array([0.5 * 0.5**i for i in range(queries)] + [0.5**queries])
-    second = np.array([below * (1 - below) ** i for i in range(queries)] + [(1 - below) ** queries])
-    exact = renyi(first, second, [2.0])[0, 0]
-    assert exact > 1.5 * acc.PureDP(epsilon=epsilon2).rdp(2.0)
-    assert exact <= epsilon2
-
-
-@pytest.mark.parametrize("c", [1, 2, 3])
-def test_the_gaussian_curve_is_that_of_its_formula(c: int) -> None:
-    """Theorem V2: order D^2/2 (1/s1^2 + 4c/s2^2) + ln(outcomes)/(order - 1); a single query needs no union."""
-    mechanism = AboveThreshold(
-        threshold=0.0,
-        scale=2.0,
-        answer_scale=3.0,
-        c=c,
-        noise="gaussian",
-        sensitivity=TWO_SIDED,
-        candidates=50,
-    )
-    outcomes = sum(math.comb(50, t) for t in range(c + 1))
-    orders = np.array([40.0, 100.0])
-    expected = orders / 2 * (1 / 4 + 4 * c / 9) + math.log(outcomes) / (orders - 1)
-    assert mechanism.curve.rdp(orders) == pytest.approx(expected, rel=1e-12)
-    one = mechanism.model_copy(update={"candidates": 1, "c": 1})
-    assert one.curve.rho == pytest.approx(1 / 18, rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -381,30 +287,6 @@ def test_failure_probability_agrees_with_the_law(split: float) -> None:
 # -- refusals -------------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("make", "says"),
-    [
-        (lambda: AboveThreshold(threshold=1, scale=1, noise="gaussian"), "candidates"),
-        (lambda: AboveThreshold(threshold=1, scale=1, noise="gaussian", c=500, candidates=10**6), "laplace"),
-        (lambda: AboveThreshold(threshold=math.nan, scale=1), "finite"),
-        (lambda: AboveThreshold(threshold=1, scale=0), "greater than 0"),
-        (lambda: AboveThreshold(threshold=1, scale=1, c=0), "greater than or equal to 1"),
-        (lambda: FirstStable(epsilon=1, delta=0, candidates=2), "delta"),
-        (lambda: FirstStable(epsilon=1, delta=0.1, candidates=2, split=1), "split"),
-        (lambda: OnlineStableQueries(epsilon=1, delta=0.1, c=0), "c"),
-        (lambda: TopStable(k=3, kbar=2, epsilon=1, delta=0.1), "kbar=2 is less than k=3"),
-        (lambda: TopStable(k=1, kbar=2, epsilon=1, delta=0.1, epsilon_em=-1), "epsilon_em"),
-        (lambda: LargeMargin(epsilon=-1, delta=0.1), "epsilon"),
-        (lambda: SpectralTopK(k=1, epsilon=1, normaliser=3, per_pair=4, ergodicity=1), "ergodicity"),
-        (lambda: SpectralTopK(k=3, epsilon=1, normaliser=3, per_pair=4, ergodicity=0.5, candidates=2), "fewer items"),
-    ],
-)
-def test_what_has_no_proof_is_refused(make: Callable[[], dps.Mechanism], says: str) -> None:
-    """A configuration without a guarantee cannot be built; the message names the field and the rule."""
-    with pytest.raises(dps.errors.InvalidMechanism, match=says):
-        make()
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("split", [1e-3, 1e-9])
 def test_laws_of_far_apart_scales_are_exact_or_refused(split: float) -> None:
@@ -416,30 +298,6 @@ def test_laws_of_far_apart_scales_are_exact_or_refused(split: float) -> None:
     else:
         with pytest.raises(dps.errors.NoClosedForm, match=r"scale=2e\+08 and 0.4 of the answers' noise are too far apart"):
             mechanism.probabilities(scores)
-
-
-def test_top_stable_refuses_replaced_users() -> None:
-    """Under replace_one a gap moves by 2: Top Stable has no guarantee and says so before drawing."""
-    scores = dps.Scores([5, 3, 1], sensitivity=dps.Sensitivity(relation="replace_one"))
-    with pytest.raises(acc.RelationMismatch):
-        TopStable(k=1, kbar=2, epsilon=1.0, delta=0.1).select(scores)
-
-
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        FirstStable(epsilon=1.0, delta=0.1, candidates=3),
-        OnlineStableQueries(epsilon=1.0, delta=0.1, c=1),
-        LargeMargin(epsilon=1.0, delta=0.1),
-        AboveThreshold(threshold=1.0, scale=1.0),
-        SpectralTopK(k=1, epsilon=1.0, normaliser=3, per_pair=4, ergodicity=0.5),
-    ],
-    ids=lambda m: m.kind,
-)
-def test_a_public_domain_is_asked_for(mechanism: dps.Mechanism) -> None:
-    """Candidates that were read off the data are refused by all but Top Stable."""
-    with pytest.raises(dps.errors.DomainMismatch):
-        mechanism.select(dps.Scores([5, 3, 1], sensitivity=mechanism.covers, domain="observed"))
 
 
 def test_huge_scores_keep_their_sensitivity() -> None:

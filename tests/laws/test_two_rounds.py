@@ -20,7 +20,7 @@ from two_round_logs import UNIT, Log, kept, scores, spent, weighed
 import accounting as acc
 import dpselect as dps
 from dpselect import events
-from dpselect.errors import DomainMismatch, EventLogError, InvalidMechanism, NoClosedForm
+from dpselect.errors import DomainMismatch, EventLogError, NoClosedForm
 from dpselect.sampling import sampler
 
 EPSILONS = (0.0, 0.3, 1.0, 2.0)
@@ -414,19 +414,3 @@ def test_a_public_domain_releases_k_items_whatever_passes() -> None:
     assert chosen.indices[0] == 0
     with pytest.raises(DomainMismatch):
         public.check(dps.Scores([1, 2, 3, 4], labels=list("abcd"), sensitivity=public.sensitivity, domain="observed"))
-
-
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"sensitivity": dps.Sensitivity(linf=2.0, l0=1)}, "at most 1"),
-        ({"sensitivity": dps.Sensitivity(), "k": 1}, "bounds no l2 norm"),
-        ({"sensitivity": dps.Sensitivity.of_clipped(1.0), "delta": 0.1}, "states no l0"),
-        ({"sensitivity": dps.Sensitivity(l0=1)}, "k=None"),
-        ({"sensitivity": dps.Sensitivity(l0=1), "delta": 0.1, "scale": 1e308}, "beyond the floats"),
-    ],
-)
-def test_what_cannot_be_priced_is_refused(settings: dict[str, Any], said: str) -> None:
-    """Settings that H11 does not cover, each with its remedy."""
-    with pytest.raises(InvalidMechanism, match=said):
-        dps.TwoRoundHistogram(**{"scale": 2.0} | settings)

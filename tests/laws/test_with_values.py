@@ -16,7 +16,6 @@ from dpselect.mechanisms.release import public_grid
 from dpselect.verify.divergences import hockey_stick
 
 sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import misfit
 
 S = dps.Sensitivity()
 TWO = dps.Sensitivity(l0=2)
@@ -74,21 +73,6 @@ def test_the_failure_of_the_selection_stays_in_the_price() -> None:
     expected = (select.curve + acc.GaussianDP(mu=math.sqrt(2) / 4)).rdp([2.0])[0]
     assert curve.rdp([2.0])[0] == pytest.approx(expected, rel=1e-12)
     assert curve.delta0 == 1e-6
-
-
-@pytest.mark.parametrize("noise", ["laplace", "gaussian"])
-def test_values_follow_their_law(noise: str) -> None:
-    """One by one and in rows, items and values fall into the cells as `cell_probabilities` says (false alarm 1e-9 each)."""
-    select = dps.OneshotTopK(k=2, noise="gumbel", scale=2.0)
-    mechanism = dps.WithValues(mechanism=select, noise=noise, scale=1.5)
-    counts, edges = [3, 1, 0], np.array([0.0, 2.0, 5.0])
-    law: Any = mechanism.cell_probabilities(dps.Scores(counts, sensitivity=S), edges)
-    assert sum(law.values()) == pytest.approx(1, abs=1e-11)
-    rng = np.random.default_rng(20261121)
-    scores = dps.Scores(counts, sensitivity=S)
-    assert misfit([mechanism.select(scores, rng=rng).outcome.seen(edges, (0, 1)) for _ in range(1000)], law) > FALSE_ALARM
-    rows = mechanism.select_many(np.tile(counts, (3000, 1)), rng=rng)
-    assert misfit([row.outcome.seen(edges, (0, 1)) for row in rows], law) > FALSE_ALARM
 
 
 def test_values_stand_beside_their_items() -> None:
@@ -150,24 +134,6 @@ def test_what_a_release_used_holds_its_values() -> None:
         values = 3 / (2 * 10.0**2) if n else 0.0
         assert mechanism.spent(told).rho == pytest.approx(select.spent(told).rho + values, rel=1e-9)
         assert mechanism.spent(told).delta0 == 1e-6
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"mechanism": dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, value_scale=1.0)}, "values of its own"),
-        ({"mechanism": dps.LargeGap(epsilon=1.0, kbar=3)}, "selects no items by their scores"),
-        ({"mechanism": dps.AboveThreshold(threshold=5.0, scale=1.0)}, "selects no items by their scores"),
-        ({"noise": "gumbel"}, "laplace or gaussian"),
-        ({"scale": 0.0}, "scale"),
-        ({"scale": 1e-320}, "beyond the floats"),
-    ],
-)
-def test_what_has_no_price_is_refused(fields: dict[str, Any], words: str) -> None:
-    """Values twice, of what is no item, with other noise, or with noise that no float can hold."""
-    usual: dict[str, Any] = {"mechanism": dps.PermuteAndFlip(epsilon=1.0), "noise": "laplace", "scale": 1.0}
-    with pytest.raises(dps.errors.InvalidMechanism, match=words):
-        dps.WithValues(**{**usual, **fields})
 
 
 def test_scores_that_the_selection_refuses_are_refused() -> None:

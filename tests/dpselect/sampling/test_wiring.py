@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from chance import equally_likely, fit, same_law
+from chance import equally_likely, fit
 
 import accounting as acc
 import dpselect as dps
@@ -62,48 +62,6 @@ def test_positions_of_members_count_from_the_first_group() -> None:
     assert positions.max() < 7 + 2**62
     quarters = np.bincount(((positions - 7) / 2.0**60).astype(int), minlength=4)
     assert equally_likely(quarters) > LIMIT
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mechanism", [*MECHANISMS[:4], MECHANISMS[-1]], ids=lambda m: m.kind)
-def test_grouped_and_expanded_scores_have_one_law(mechanism: dps.Mechanism) -> None:
-    """The released groups have the same distribution whether the scores are given grouped or one by one; 600 draws each."""
-    values, copies = np.array([3, 1, 0]), np.array([1, 4, 3])
-    forms = (
-        dps.Scores.grouped(values, copies, sensitivity=COUNTS),
-        dps.Scores(np.repeat(values, copies), sensitivity=COUNTS),
-    )
-    rng, counts = np.random.default_rng(2), []
-    group = np.repeat(np.arange(3), copies)
-    for scores in forms:
-        outcomes = [tuple(np.bincount(group[list(mechanism.select(scores, rng=rng).indices)], minlength=3)) for _ in range(600)]
-        counts.append({outcome: outcomes.count(outcome) for outcome in set(outcomes)})
-    keys = sorted(set(counts[0]) | set(counts[1]))
-    assert same_law(*([count.get(key, 0) for key in keys] for count in counts)) > LIMIT
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mechanism", MECHANISMS[:4], ids=lambda m: m.kind)
-def test_release_and_simulation_agree(mechanism: dps.Mechanism) -> None:
-    """The exact path and the plain one, from their own seeds, give outcomes of the mechanism's own law."""
-    scores = dps.Scores([3, 1, 0, 2, 2, 2], sensitivity=COUNTS)
-    law = mechanism.probabilities(scores)
-    for source in (ExactSampler(np.random.default_rng(3)), SeededSampler(np.random.default_rng(3))):
-        outcomes = [mechanism._select(scores, source) for _ in range(4000)]
-        found = [s.indices[0] if s.requested == 1 else s.indices if s.ordered else frozenset(s.indices) for s in outcomes]
-        assert set(found) <= set(law)
-        assert fit([found.count(key) for key in law], list(law.values())) > LIMIT
-
-
-@pytest.mark.slow
-def test_peeling_a_group_leaves_its_members_alike() -> None:
-    """Peeled one by one from two groups, all 20 ordered pairs of five equal candidates are as likely as one another."""
-    scores = dps.Scores.grouped([1, 1], [2, 3], sensitivity=COUNTS)
-    mechanism, rng = dps.PeelingTopK(k=2, noise="exponential", scale=1.0), np.random.default_rng(5)
-    pairs = [mechanism.select(scores, rng=rng).indices for _ in range(1000)]
-    seen = np.bincount([a * 5 + b for a, b in pairs], minlength=25)
-    assert fit(seen, (1 - np.eye(5)).ravel() / 20) > LIMIT
-    assert (seen > 0).sum() == 20
 
 
 def test_constant_work_reaches_every_release() -> None:
