@@ -35,9 +35,9 @@ from .mechanisms import WithValues as WithValues
 from .plan.asked import plan as plan
 from .plan.profile import Profile as Profile
 from .release.answer import Answer as Answer
-from .release.ask_quantile import quantile as quantile
 from .release.session import Session as Session
 from .release.topk import topk as topk
+from .release.user_quantiles import quantile as quantile
 from .scores import Scores as Scores
 from .scores import SecondLook as SecondLook
 from .selection import Selection as Selection

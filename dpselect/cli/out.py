@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,14 @@ from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
 from dpselect.cli import text
 from dpselect.cli.guard import abandon_standard_output
-from dpselect.errors import InvalidRequest, printable
+from dpselect.errors import InvalidRequest, Note, printable
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from dpselect.events import ProgressCallback
     from dpselect.release.answer import DryRun
+    from dpselect.release.record import AnswerFile
 
 _BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
 
@@ -86,12 +87,36 @@ def counted(what: str, console: Console | None = None) -> contextlib.AbstractCon
     return bar(what, "{task.completed:.0f} of {task.total:.0f}", total=1, console=console)
 
 
-def require_place(output: Path | None, known: Collection[str]) -> None:
-    """Check, before any work, that an answer will have a place: a file whose name tells its format, or standard output."""
-    if output is None and sys.stdout is None:
+def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
+    """Print an answer, which lies in its file by now, or its dry run; if that fails, the error says where the answer lies."""
+    from dpselect.release.answer import DryRun  # other commands do without
+    from dpselect.release.record import rescued
+
+    if isinstance(answer, DryRun):
+        show_dry_run(answer, json=json)
+        return
+    charge, as_json, kept = answer.charge, place.texts[".json"], place.output is not None and place.failure is None
+    lies, paid = f"the answer lies in {masked(place.output)}" if kept else "", "no ledger was charged"
+    if charge is not None:
+        paid = f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"
+    try:
+        emit((answer.kept or as_json(answer)) if json else as_text(answer))
+    except NotShown as error:
+        if not kept:  # what was paid for gets a place
+            lost = "the answer is lost; name a file with --output"
+            lies = lost if charge is None else rescued(as_json(answer), charge.entry)
+        raise NotShown(f"{error}; {lies}. {paid}") from None
+    except BaseException as error:
+        error.add_note(Note("; ".join(words for words in (lies, paid) if words)))
+        raise
+    if place.failure is not None:
+        raise OutputError(f"{place.failure}. The answer is printed, and nowhere else: copy it. {paid}")
+
+
+def require_shown(place: AnswerFile) -> None:
+    """Check, before any work, that an answer will have a place: a file, or standard output."""
+    if place.output is None and sys.stdout is None:
         raise InvalidRequest("standard output is closed, and the answer would be lost: name a file with --output")
-    if output is not None and output.suffix.lower() not in known:
-        raise InvalidRequest(f"--output={masked(output)} must end in {' or '.join(known)}: the name tells the format")
 
 
 def require_targets(targets: dict[str, Path | None], ledger: str | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated
 
 from rich.console import RenderableType
@@ -12,7 +11,6 @@ from typer import Argument
 
 from accounting.page.wording import rounded_up
 from dpselect.cli import options, out, text
-from dpselect.cli.delivery import Delivery
 from dpselect.cli.from_model import command
 from dpselect.errors import printable
 from dpselect.release.record import RECORDED, UNRECORDED, AnswerFile
@@ -26,11 +24,11 @@ def _quantile(
     json: options.Json = False,
 ) -> None:
     texts = {**TEXTS, ".txt": lambda answer: text.plain(as_text(answer))}
-    place = AnswerFile(None if spec.output is None else Path(spec.output), texts=texts, tables=False)
+    place = AnswerFile.of(spec, texts=texts, tables=False)
     question = Quantiles.of(events, spec)
-    delivery = Delivery.of(place, spec.ledger, as_text, json=json)
+    out.require_shown(place)
     with out.reading() as callback:
-        delivery.show(answered(question, delivery.place, callback))
+        out.show_answer(answered(question, place, callback), place, as_text, json=json)
 
 
 quantile = command(QuantileSpec, _quantile)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from rich.console import Group, RenderableType
@@ -15,7 +14,6 @@ from typer import Argument, echo
 
 from accounting.page.wording import plain, rounded_up
 from dpselect.cli import options, out, text
-from dpselect.cli.delivery import Delivery
 from dpselect.cli.from_model import command
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms.base import Mechanism
@@ -49,13 +47,15 @@ _SpreadsheetSafe = Annotated[
 
 def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = False, json: options.Json = False) -> None:
     question = Question.of(events[0] if len(events) == 1 else tuple(events), spec)
-    place = AnswerFile(None if spec.output is None else Path(spec.output), spreadsheet_safe, ANSWERS)
-    delivery = Delivery.of(place, spec.ledger, as_text, json=json)
+    place = AnswerFile.of(spec, defused=spreadsheet_safe, texts=ANSWERS)
+    if spreadsheet_safe and (place.output is None or place.output.suffix.lower() != ".csv"):
+        raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
+    out.require_shown(place)
     with out.reading() if spec.every is None else out.counted("periods") as progress:
-        unkept = lambda place, answer: Delivery(place, True, as_text).show(answer)  # noqa: E731
-        found: Any = answered(question, delivery.place, progress, unkept, lambda words: echo(words, err=True))
+        unkept = lambda place, answer: out.show_answer(answer, place, as_text, json=True)  # noqa: E731
+        found: Any = answered(question, place, progress, unkept, lambda words: echo(words, err=True))
     if isinstance(found, Answer | DryRun):
-        delivery.show(found)
+        out.show_answer(found, place, as_text, json=json)
     elif spec.horizon is None:
         _show(found, as_json=json)
     else:

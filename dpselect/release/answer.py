@@ -256,8 +256,10 @@ class Answer:
     @property
     def names(self) -> dict[str, str]:
         """What columns of a selection are called in tables of the answer: the group as in the log, a value by what it is of."""
-        number = "users" if self.values is None or self.unit == "users" else "score"
-        return table_names(self.question.reading.group, "value" if self.question.reading.value is not None else number)
+        group, number = self.question.reading.group, "users" if self.values is None or self.unit == "users" else "score"
+        number = number if self.question.reading.value is None else "value"
+        taken = group is None or str(group) in ("period", "rank", "item", number, "low", "high")
+        return {"group": "group" if taken else str(group), "value": number}
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
         """What was released as columns: see `Selection.columns`, with intervals around noisy values.
@@ -316,12 +318,6 @@ class Answer:
     def _ends(self) -> dict[str, Any]:
         around = None if self.values is None else self.interval
         return {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
-
-
-def table_names(group: object, number: str) -> dict[str, str]:
-    """What columns of a selection are called in tables of an answer, by the log's column of groups and what its values are."""
-    taken = group is None or str(group) in ("period", "rank", "item", number, "low", "high")
-    return {"group": "group" if taken else str(group), "value": number}
 
 
 def cautions(question: Question) -> list[str]:

@@ -9,11 +9,11 @@ import json
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self, TypeVar
 
 import accounting as acc
 import dpselect
@@ -25,10 +25,12 @@ from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
-from dpselect.release.answer import Answer, PaidCharge, promise, table_names
+from dpselect.release.answer import Answer, PaidCharge, promise
 from dpselect.release.question import Question, learns_about, opened
 from dpselect.selection import Selection
 from dpselect.spec import LedgerFields
+
+A = TypeVar("A")
 
 UNRECORDED = (
     "nothing was recorded in a ledger. Every further release from these data adds to the price: keep this record, and do not "
@@ -64,16 +66,19 @@ def as_text(data: dict[str, Any]) -> str:
 def as_data(answer: Answer) -> dict[str, Any]:
     """The release and its price as plain data."""
     question, mechanism, paid = answer.question, answer.mechanism, answer.paid
-    reading, stated = question.reading, question.budget
+    reading, stated, crowd = question.reading, question.budget, answer.choice.profile
     asked = {"epsilon": stated.epsilon, "delta": stated.delta, "rho": stated.rho}
     budget = {name: value for name, value in asked.items() if value}
-    summed = {"column": reading.value, "clip": reading.value_clip}
-    window = {
-        "since": _text(reading.since),
-        "until": _text(reading.until),
-        "time_zone": reading.time_zone,
-        "column": reading.time,
-    }
+    window = {name: None if (end := getattr(reading, name)) is None else str(end) for name in ("since", "until")}
+    chosen: dict[str, Any] = {}
+    if answer.learnt is not None:
+        assert crowd is not None, "it was chosen by them"
+        declared = [name for name, part in answer.learnt.learning.drawn.items() if not part]
+        said = {"declared": declared, "in_words": crowd.in_words(), "paid": json.loads(answer.learnt.to_json())}
+        chosen = {"learnt": {**crowd.as_data(), **said, "about": learns_about(question, answer.learnt.learning)}}
+    if answer.known_from is not None and crowd is not None:
+        chosen["known"] = {**crowd.as_data(), "entry": answer.known_from}
+    groups = {"over": "all groups"} if answer.choice.cells else {"max_groups_per_user": reading.max_groups_per_user}
     return {
         "dpselect": dpselect.__version__,
         "question": question.as_data(),
@@ -85,49 +90,21 @@ def as_data(answer: Answer) -> dict[str, Any]:
         "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
         "mechanism": json.loads(mechanism.to_json()),
         "curve": json.loads(paid.curve.to_json()),
-        **({} if answer.learnt is None else {"learnt": _learnt(answer, answer.learnt)}),
-        **_known(answer),
+        **chosen,
         **({} if question.pay == "curve" else {"spent": json.loads(mechanism.spent(answer.selection).to_json())}),
         "domain": "observed" if question.domain is None else "public",
         **({} if reading.group is None else {"groups": "discovered" if reading.groups is None else "public"}),
-        **({} if reading.value is None else {"sums": summed}),
-        **({} if reading.time is None else {"time": window}),
+        **({} if reading.value is None else {"sums": {"column": reading.value, "clip": reading.value_clip}}),
+        **({} if reading.time is None else {"time": {**window, "time_zone": reading.time_zone, "column": reading.time}}),
         "contributions": {
             "max_items_per_user": answer.choice.max_items_per_user,
-            **({} if reading.group is None else _groups(answer)),
+            **({} if reading.group is None else groups),
             "clip": answer.choice.clip,
             "salt": answer.salt,
         },
         "ledger": None if answer.charge is None else asdict(answer.charge),
         "notes": [note for note in (left_out(question), on_record(question), *answer.cautions, answer.lost, answer.left) if note],
     }
-
-
-def _groups(answer: Answer) -> dict[str, Any]:
-    """Over what a user's contributions were bounded."""
-    if answer.choice.cells:
-        return {"over": "all groups"}
-    return {"max_groups_per_user": answer.question.reading.max_groups_per_user}
-
-
-def _learnt(answer: Answer, paid: LearnThenSelect) -> dict[str, Any]:
-    """The numbers of users that chose the mechanism, and what paid for them and for it."""
-    crowd = answer.choice.profile
-    assert crowd is not None, "it was chosen by them"
-    declared = [name for name, part in paid.learning.drawn.items() if not part]
-    said = {"declared": declared, "in_words": crowd.in_words(), "paid": json.loads(paid.to_json())}
-    return {**crowd.as_data(), **said, "about": learns_about(answer.question, paid.learning)}
-
-
-def _known(answer: Answer) -> dict[str, Any]:
-    """The numbers of an earlier release that chose the mechanism, and where the ledger holds them."""
-    if answer.known_from is None or answer.choice.profile is None:
-        return {}
-    return {"known": {**answer.choice.profile.as_data(), "entry": answer.known_from}}
-
-
-def _text(moment: object) -> str | None:
-    return None if moment is None else str(moment)
 
 
 def _selection(selection: Selection) -> dict[str, Any]:
@@ -144,7 +121,7 @@ def _selection(selection: Selection) -> dict[str, Any]:
 
 def write_private(path: Path, content: str) -> str:
     """Write an answer to its new file, which only its owner can read; what names it in the ledger, a hash."""
-    with new_file(path, "output", mode=PRIVATE, encoding="utf-8") as file:
+    with new_file(path, "output=", mode=PRIVATE, encoding="utf-8") as file:
         file.write(content)
     return _claim(content)
 
@@ -202,18 +179,23 @@ def _differing(held: Any, asked: dict[str, Any]) -> str | None:
     return "question"
 
 
-def restored(content: str, question: Question) -> Answer:
+def restored(question: Question, content: str) -> Answer:
     """The answer that was kept as JSON, to a question that is the same."""
     held = json.loads(content)
     mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
-    choice = Choice(mechanism, how["max_items_per_user"], how["clip"], cells=how.get("over") == "all groups")
-    learnt, known = held.get("learnt"), held.get("known")
-    told, shown = learnt or known, held.get("shown")
-    choice = choice if told is None else replace(choice, profile=Profile.of_data(told))
-    selection = Selection.from_json(json.dumps(held["selection"]))
+    learnt, known, shown = held.get("learnt"), held.get("known"), held.get("shown")
+    users = learnt or known
+    choice = Choice(
+        mechanism,
+        how["max_items_per_user"],
+        how["clip"],
+        "l2" if mechanism.covers.l1 is None else "l1",
+        profile=None if users is None else Profile.of_data(users),
+        cells=how.get("over") == "all groups",
+    )
     return Answer(
         question,
-        selection,
+        Selection.from_json(json.dumps(held["selection"])),
         choice,
         how["salt"],
         PaidCharge(**held["ledger"]),
@@ -232,26 +214,19 @@ def restored(content: str, question: Question) -> Answer:
 _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
 
 
-def _as_csv(selection: Selection, ends: dict[str, Any], names: Mapping[str, str], *, defused: bool) -> bytes:
-    held, text = selection.columns(**ends), io.StringIO()
+def _as_csv(answer: Answer, *, defused: bool) -> bytes:
+    held, text = answer.columns(), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names.get(name, name) for name in held)
+    writer.writerow(held)
     for row in zip(*held.values(), strict=True):
         # Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to.
         writer.writerow([_FORMULA.sub(r"\1'", cell) if defused and isinstance(cell, str) else cell for cell in row])
     return text.getvalue().encode()
 
 
-def _as_parquet(
-    selection: Selection,
-    ends: dict[str, Any],
-    names: Mapping[str, str],
-    *,
-    defused: bool,  # noqa: ARG001 - no text to a spreadsheet
-) -> bytes:
-    written, found = io.BytesIO(), selection.to_arrow(**ends)
-    named = found.rename_columns([names.get(name, name) for name in found.column_names])
-    import_module("pyarrow.parquet").write_table(named, written)
+def _as_parquet(answer: Answer, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
+    written = io.BytesIO()
+    import_module("pyarrow.parquet").write_table(answer.to_arrow(), written)
     return written.getvalue()
 
 
@@ -268,15 +243,18 @@ class AnswerFile:
         defused: whether text in a CSV that begins like a formula gets an apostrophe, for spreadsheets.
         texts: by the end of the file's name.
         tables: whether the answer can be a table.
-        check: what else is checked of it before anything is read.
     """
 
     output: Path | None
     defused: bool = False
     texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: {".json": as_json})
     tables: bool = True
-    check: Callable[[AnswerFile], None] | None = None
     failure: OutputError | None = None
+
+    @classmethod
+    def of(cls, spec: Any, **how: Any) -> Self:
+        """The file that a spec names."""
+        return cls(None if spec.output is None else Path(spec.output), **how)
 
     @property
     def record(self) -> Path | None:
@@ -285,32 +263,30 @@ class AnswerFile:
             return self.output
         return self.output.with_name(self.output.name + ".json")
 
-    @property
-    def known(self) -> tuple[str, ...]:
-        """How the name of a file may end."""
-        return (*self.texts, *TABLES) if self.tables else tuple(self.texts)
-
     def require(self) -> None:
         """Check, before anything is read or charged, that the answer will have a place."""
-        if self.check is not None:
-            self.check(self)
         if self.output is None or self.record is None:
             return
-        if self.output.suffix.lower() not in self.known:
-            raise InvalidRequest(f"output={masked(self.output)} must end in {' or '.join(self.known)}: the name tells the format")
+        known = (*self.texts, *TABLES) if self.tables else tuple(self.texts)
+        if self.output.suffix.lower() not in known:
+            raise InvalidRequest(f"output={masked(self.output)} must end in {' or '.join(known)}: the name tells the format")
         if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
             raise missing_extra("Parquet is written by pyarrow (a .csv needs nothing more)", "arrow")
         for path in {self.output, self.record}:
-            require_new(path, "output")
+            require_new(path, "output=")
 
-    def recorded(self, spec: LedgerFields, asked: Callable[[], dict[str, Any]]) -> str | None:
-        """The answer, as JSON, that the file holds, if the spec's key has paid for it: a retry costs nothing and draws nothing.
+    def recorded(
+        self, spec: LedgerFields, asked: Callable[[], dict[str, Any]], answer_of: Callable[[str], A], *, writing: bool = True
+    ) -> A | None:
+        """The answer that the file holds, if the spec's key has paid for it: a retry costs nothing and draws nothing.
 
         A table and a record of the release that an interruption has lost are made up for. None without such a file, or it holds
         the answer of another charge: then it is in the way, as any file.
 
         Args:
             asked: what is asked for now, as `Question.as_data` has it.
+            answer_of: the answer of its JSON.
+            writing: whether what was lost is made up for; a dry run only looks.
 
         Raises:
             KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
@@ -318,7 +294,7 @@ class AnswerFile:
         file, key = self.record, spec.key
         if file is None or spec.ledger is None or key is None or file.suffix.lower() != ".json" or not file.is_file():
             return None
-        content, dataset = read_text(file, InvalidRequest, "--output"), str(spec.dataset)
+        content, dataset = read_text(file, InvalidRequest, "output="), str(spec.dataset)
         with opened(spec) as ledger:
             receipt = ledger.find(dataset, key)
             held = None if receipt is None else _paid(content, receipt)
@@ -328,36 +304,28 @@ class AnswerFile:
                 named = f"{other}=" if other and "_" in other else other
                 raise acc.ledger.KeyConflict(
                     f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq}), whose answer "
-                    f"--output holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key "
+                    f"output= holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key "
                     "and with a new file"
                 )
             try:  # to restore what an interruption has lost, once the content is what the ledger recorded; or to record it
                 if receipt.state == "released":
                     ledger.release(dataset, key, claim=_recorded_claim(content))
-                self._restore(content)
-                if receipt.state == "committed":
+                answer = answer_of(content)
+                if writing and self.output != file and self.output is not None and not self.output.exists():
+                    self._write_table(answer)
+                if writing and receipt.state == "committed":
                     ledger.release(dataset, key, claim=_recorded_claim(content))
             except acc.ledger.ClaimConflict:
                 raise acc.ledger.KeyConflict(
-                    f"--output holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
+                    f"output= holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
                     "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
                 ) from None
-        return content
+        return answer
 
-    def _restore(self, content: str) -> None:
-        """Write the table of a recorded answer, unless it is there."""
-        if self.output is None or self.output == self.record or self.output.exists():
-            return
-        held = json.loads(content)
-        number = "value" if "sums" in held else "users" if held.get("unit", "users") == "users" else "score"
-        names = table_names(held["question"]["reading"].get("group"), number)
-        self._table(Selection.from_json(json.dumps(held["selection"])), held["intervals"], names)
-
-    def _table(self, selection: Selection, around: Mapping[str, Any] | None, names: Mapping[str, str]) -> None:
+    def _write_table(self, answer: Any) -> None:
         assert self.output is not None
-        ends = {} if around is None else {"margin": around["half_width"], "at_least": around["at_least"]}
-        with new_file(self.output, "--output", mode=PRIVATE) as file:
-            file.write(TABLES[self.output.suffix.lower()](selection, ends, names, defused=self.defused))
+        with new_file(self.output, "output=", mode=PRIVATE) as file:
+            file.write(TABLES[self.output.suffix.lower()](answer, defused=self.defused))
 
     def keep(self, answer: Any) -> str | None:
         """Write the file, before the ledger is told that the answer was released; its hash is told as well.
@@ -369,7 +337,7 @@ class AnswerFile:
         try:
             written = write_private(self.record, self.texts[self.record.suffix.lower()](answer))
             if self.record != self.output:
-                self._table(answer.selection, None if answer.interval is None else asdict(answer.interval), answer.names)
+                self._write_table(answer)
         except OutputError as error:
             self.failure = error
             return None

@@ -283,23 +283,34 @@ def run(
     return answer if payer.pay == "curve" else replace(answer, left=payer.left(answer.mechanism))
 
 
-def run_once(question: Question, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer:
-    """The answer that is kept under the question's key, before anything is read; or a new one, which is kept."""
-    if (before := place.recorded(question.spec, question.as_data)) is not None:
-        return restored(before, question)
-    place.require()
-    return run(question, progress, place.keep)
+def once(
+    question: Any, place: AnswerFile, restored: Callable[[str], A], release: Callable[[], A], dry_run: Callable[[], DryRun]
+) -> A | DryRun:
+    """The answer that is kept under the question's key, before anything is read; or a new one; or what that would cost."""
+    spec = question.spec
+    before: Any = place.recorded(spec, question.as_data, restored, writing=not spec.dry_run)
+    if before is None:
+        place.require()
+        return dry_run() if spec.dry_run else release()
+    if not spec.dry_run:
+        return before
+    paid = f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer that is in its file"
+    return DryRun(before.paid, (before.mechanism,), question.budget, paid=paid, reads=False)
 
 
-def dry_run(question: Question, progress: ProgressCallback | None = None) -> DryRun:
-    """What `run` would charge, and what would be left: the log is read to its end, and nothing is charged, drawn or shown of it.
+def run_once(question: Question, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer | DryRun:
+    """The answer to a question, as `once` has it.
 
     Raises:
-        as `run`, up to its charge.
+        as `run`; a dry run up to the charge.
     """
-    payer = payer_of(question)
-    plan = Planned.of(question, payer.session)
-    return payer.dry_run(plan.item, plan.mechanisms, question.budget, partial(stage, question, plan, progress, None))
+
+    def dry_run() -> DryRun:
+        payer = payer_of(question)
+        plan = Planned.of(question, payer.session)
+        return payer.dry_run(plan.item, plan.mechanisms, question.budget, partial(stage, question, plan, progress, None))
+
+    return once(question, place, partial(restored, question), lambda: run(question, progress, place.keep), dry_run)
 
 
 def payer_of(question: Question) -> Payer:

@@ -431,8 +431,8 @@ class ByPeriod(OfLog):
             self._asked[name] = asked, own
             if ledger.find(self._dataset.name, str(of_period.key)) is not None:
                 # Finding an answer restores its table and its record, and a dry run writes nothing.
-                held = None if spec.dry_run else own.recorded(of_period, asked.as_data)
-                self._answers[name] = None if held is None else restored(held, asked)
+                found = None if spec.dry_run else own.recorded(of_period, asked.as_data, partial(restored, asked))
+                self._answers[name] = found
         self._before = dict(self._answers)
 
     @property

@@ -5,14 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import Answer, DryRun
 from dpselect.release.question import Question
 from dpselect.release.record import UNRECORDED, AnswerFile
-from dpselect.release.run import dry_run, run_once
+from dpselect.release.run import run_once
 from dpselect.spec import TopKSpec
 from dpselect.spec.base import asked_by
 
@@ -96,7 +95,7 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
     question = Question.of(data, spec)
     if spec.ledger is None and not spec.dry_run:
         warn_once()
-    place = AnswerFile(None if spec.output is None else Path(spec.output))
+    place = AnswerFile.of(spec)
     found = answered(question, place, progress)
     if place.failure is not None:
         warnings.warn(f"{place.failure}. The answer is returned, and nowhere else", Unkept, stacklevel=2)
@@ -117,7 +116,7 @@ def answered(
     """
     spec = question.spec
     if spec.every is None and spec.horizon is None:
-        return dry_run(question, progress) if spec.dry_run else run_once(question, place, progress)
+        return run_once(question, place, progress)
     from dpselect.release import series  # what most answers do without
 
     return series.series_of(question, place, progress, unkept, announce)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import warnings
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Self, final
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, final, overload
 
 import dpselect as dps
 from accounting import Budget
@@ -15,9 +16,14 @@ from dpselect.events.values import Rule
 from dpselect.release.answer import DryRun, PaidCharge, Promise, promise
 from dpselect.release.question import UNASKED, named
 from dpselect.release.record import RECORDED, UNRECORDED, AnswerFile, as_text
-from dpselect.release.run import Payer, Ready
+from dpselect.release.run import Payer, Ready, once
+from dpselect.release.topk import Unkept, warn_once
 from dpselect.selection import Selection
 from dpselect.spec import QuantileSpec
+from dpselect.spec.base import asked_by
+
+if TYPE_CHECKING:
+    from dpselect.spec.keyword_types import QuantileKeywords
 
 
 @final
@@ -50,6 +56,11 @@ class Quantiles:
         reading = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED)
         release = {"rule": self.rule, "mechanism": json.loads(self.mechanism.to_json())}
         return {"source": named(self.source), "reading": reading, "release": release}
+
+    @property
+    def budget(self) -> Budget:
+        """What the release may cost, which is what it costs."""
+        return Budget(epsilon=self.mechanism.epsilon)
 
     @property
     def payer(self) -> Payer:
@@ -94,6 +105,11 @@ class QuantileAnswer:
         return self.question.mechanism
 
     @property
+    def paid(self) -> dps.mechanisms.JointQuantiles:
+        """What has the price of the answer."""
+        return self.mechanism
+
+    @property
     def values(self) -> dict[float, float]:
         """The quantiles, by their shares, in the numbers' unit."""
         return dict(zip(self.mechanism.quantiles, self.mechanism.values(self.selection), strict=True))
@@ -101,7 +117,7 @@ class QuantileAnswer:
     @property
     def guarantee(self) -> Promise:
         """What the release promises."""
-        return promise(self.mechanism, Budget(epsilon=self.mechanism.epsilon))
+        return promise(self.mechanism, self.question.budget)
 
     def as_data(self) -> dict[str, Any]:
         """The release and its price as plain data."""
@@ -119,7 +135,7 @@ class QuantileAnswer:
         }
 
     @classmethod
-    def restored(cls, content: str, question: Quantiles) -> Self:
+    def restored(cls, question: Quantiles, content: str) -> Self:
         """The answer that was kept as JSON, to a question that is the same."""
         held = json.loads(content)
         selection = Selection.from_json(json.dumps(held["selection"]))
@@ -132,13 +148,68 @@ TEXTS = {".json": lambda answer: as_text(answer.as_data())}
 def answered(question: Quantiles, place: AnswerFile, progress: ProgressCallback | None = None) -> QuantileAnswer | DryRun:
     """The answer that is kept under the question's key, before anything is read; or a new one; or what it would cost."""
     payer, stage, mechanism = question.payer, partial(question.stage, progress), question.mechanism
-    if question.spec.dry_run:
-        return payer.dry_run(mechanism, (mechanism,), Budget(epsilon=mechanism.epsilon), stage)
-    if (before := place.recorded(question.spec, question.as_data)) is not None:
-        return QuantileAnswer.restored(before, question)
-    place.require()
 
-    def made(drawn: _Drawn, charge: PaidCharge | None) -> QuantileAnswer:
-        return QuantileAnswer(question, *drawn, charge)
+    def release() -> QuantileAnswer:
+        return payer.release(mechanism, stage, lambda drawn, charge: QuantileAnswer(question, *drawn, charge), place.keep)
 
-    return payer.release(mechanism, stage, made, place.keep)
+    def dry_run() -> DryRun:
+        return payer.dry_run(mechanism, (mechanism,), question.budget, stage)
+
+    return once(question, place, partial(QuantileAnswer.restored, question), release, dry_run)
+
+
+@overload
+def quantile(
+    data: object,
+    *,
+    dry_run: Literal[False] = False,
+    progress: ProgressCallback | None = None,
+    **asked: Unpack[QuantileKeywords],
+) -> QuantileAnswer: ...
+
+
+@overload
+def quantile(
+    data: object, *, dry_run: bool, progress: ProgressCallback | None = None, **asked: Unpack[QuantileKeywords]
+) -> QuantileAnswer | DryRun: ...
+
+
+@asked_by(QuantileSpec)
+def quantile(data: object, *, progress: ProgressCallback | None = None, **asked: Any) -> QuantileAnswer | DryRun:
+    """Quantiles of one number per user, released with differential privacy: `dpselect quantile` in Python.
+
+    All of them come from one exact draw over public points, for one budget; with a ledger it is charged before the draw.
+
+    Args:
+        data: a path or a table, as for `dpselect.events.read`.
+        progress: called while the log is read.
+        asked: the fields of `dpselect.spec.QuantileSpec`, which are the options of the command; `ledger` may be an open ledger.
+
+    Returns:
+        The answer, whose `values` are the quantiles by their shares, in the numbers' unit. With `dry_run` what it would cost.
+
+    Raises:
+        InvalidRequest, InvalidMechanism: what is asked for cannot be done.
+        EventLogError: the data cannot be read as asked.
+        BudgetExceeded, AlreadyCharged, KeyConflict: as for `dpselect.topk`.
+
+    Warns:
+        Unrecorded, Unkept: as for `dpselect.topk`.
+
+    Example:
+        >>> import dpselect as dps
+        >>> import pandas as pd
+        >>> paid = pd.DataFrame({"who": range(2000), "paid": [n % 100 for n in range(2000)]})
+        >>> asked = {"user": "who", "value": "paid", "quantiles": 0.5, "low": 0, "high": 100, "step": 1}
+        >>> 40 < dps.quantile(paid, **asked, epsilon=1.0).values[0.5] < 60
+        True
+    """
+    spec = QuantileSpec(**asked)
+    question = Quantiles.of(data, spec)
+    if spec.ledger is None and not spec.dry_run:
+        warn_once()
+    place = AnswerFile.of(spec, texts=TEXTS, tables=False)
+    found = answered(question, place, progress)
+    if place.failure is not None:
+        warnings.warn(f"{place.failure}. The answer is returned, and nowhere else", Unkept, stacklevel=2)
+    return found

@@ -91,7 +91,11 @@ def test_json_and_the_file_say_the_same_and_the_ledger_is_charged(run: Any, paid
     assert "has paid for a draw" in again.stderr
     assert "no answer of it is stored" in again.stderr
     written = kept.read_bytes()
-    retried = run(*given, "--epsilon", 0.4, "--key", "job", "--output", kept)
+    tried = run(*given, "--epsilon", 0.4, "--key", "job", "--output", kept, "--dry-run")
+    assert "nothing more would be charged" in " ".join(tried.stdout.split())
+    in_the_way = run(*given, "--epsilon", 0.4, "--key", "other", "--output", kept, "--dry-run")
+    assert (in_the_way.exit_code, "is not written over" in in_the_way.stderr) == (2, True)
+    retried = run(*given, "--epsilon", 0.4, "--key", "job", "--output", kept, "--json")
     assert (retried.exit_code, retried.stdout.encode(), kept.read_bytes()) == (0, written, written), retried.stderr
     other = run(*("0.9" if part == "0.5" else part for part in given), "--epsilon", 0.4, "--key", "job", "--output", kept)
     assert other.exit_code != 0

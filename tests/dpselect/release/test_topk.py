@@ -105,7 +105,7 @@ def test_the_command_shows_what_python_has_kept(url: str, tmp_path: Path) -> Non
     LOG.to_csv(log, index=False)
     made = dps.topk(str(log), **ASK, epsilon=1.0, delta=1e-6, ledger=url, dataset="log", key="K", output=kept)
     words = ["topk", str(log), "--user", "who", "--item", "where", "--k", "2", "--epsilon", "1", "--delta", "1e-6", "--key", "K"]
-    shown = CliRunner().invoke(app, [*words, "--ledger", url, "--dataset", "log", "--output", str(kept)])
+    shown = CliRunner().invoke(app, [*words, "--ledger", url, "--dataset", "log", "--output", str(kept), "--json"])
     assert shown.exit_code == 0, shown.stderr
     assert json.loads(shown.stdout)["selection"]["labels"] == list(made.items)
 

@@ -49,15 +49,26 @@ def test_a_key_releases_once(topk: list[str]) -> None:
 
 
 def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
-    """With --key and the --output of before the recorded answer is printed again: nothing is charged or drawn."""
+    """With --key and the --output of before the recorded answer is printed again, as text or JSON: nothing is charged or drawn.
+
+    A dry run says so, and under another key that the file is in the way, as a release would.
+    """
     kept = tmp_path / "answer.json"
     words = [*topk, "--key", "monday", "--output", str(kept)]
-    assert CliRunner().invoke(app, [*words, "--json"]).exit_code == 0
+    first = CliRunner().invoke(app, words)
+    assert first.exit_code == 0, first.stderr
     (tmp_path / "log.csv").unlink()  # nothing is read either
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         before = ledger.heads().datasets
-        again = CliRunner().invoke(app, words)
+        again = CliRunner().invoke(app, [*words, "--json"])
         assert (again.exit_code, again.stdout) == (0, kept.read_text())
+        text = CliRunner().invoke(app, words).stdout
+        assert text.startswith(first.stdout.partition("Budget: ")[0])  # what was left then is not kept
+        told = CliRunner().invoke(app, [*words, "--dry-run"])
+        assert "nothing more would be charged, for entry 1 has paid" in " ".join(told.stdout.split()), told.stderr
+        in_the_way = CliRunner().invoke(app, ["tuesday" if word == "monday" else word for word in [*words, "--dry-run"]])
+        assert (in_the_way.exit_code, in_the_way.stdout) == (2, "")
+        assert "is not written over" in in_the_way.stderr
         assert ledger.heads().datasets == before
     other = CliRunner().invoke(
         app, [("0.5" if word == "1" and words[at - 1] == "--epsilon" else word) for at, word in enumerate(words)]
@@ -77,7 +88,7 @@ def test_a_retry_records_a_release_that_was_interrupted(topk: list[str], tmp_pat
         assert CliRunner().invoke(app, words).exit_code == 130
     with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
         assert [entry.action for entry in ledger.entries("log")] == ["charge"]
-        assert CliRunner().invoke(app, words).stdout == kept.read_text()
+        assert CliRunner().invoke(app, [*words, "--json"]).stdout == kept.read_text()
         assert [entry.action for entry in ledger.entries("log")] == ["charge", "release"]
     for content in ("", "{}", "[]", '{"ledger": null}', '{"ledger": {"key": "monday"}}'):
         kept.write_text(content)
