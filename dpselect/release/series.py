@@ -354,9 +354,9 @@ def series_of(
     """
     if question.spec.horizon is not None:
         over = OverHorizon.asked(question)
+        replace(place, texts=dict.fromkeys((".json", ".html"), as_json)).require()
         if question.spec.dry_run:
             return over.priced()
-        replace(place, texts=dict.fromkeys((".json", ".html"), as_json)).require()
         found = over.release_all().answer()
         if place.output is not None:
             found.write(place.output)
