@@ -27,7 +27,7 @@ from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
 from dpselect.events.engine import guarded, without_progress_bar
 from dpselect.events.private import NotPickled
-from dpselect.events.sources.base import Kind, Kinds
+from dpselect.events.sources.base import Kinds
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
 from dpselect.sampling import Sampler
@@ -42,16 +42,6 @@ Exact = tuple[Integers, Integers]
 """Whole multiples of the public grid, and the rest in multiples of UNIT^-2."""
 _UNIT_BITS = 20
 _SLICE = 2**23  # measurements that are held in memory at a time
-
-
-@final
-@dataclass(frozen=True)
-class _Block:
-    """(periods, items) measurements from `period` and from item `first` on, in multiples of the public grid."""
-
-    period: int
-    first: int
-    values: Integers
 
 
 @final
@@ -101,7 +91,7 @@ def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[in
         yield max(first, start), min(start + width, end)
 
 
-_SCHEMA: Final = 4
+_SCHEMA: Final = 5
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
@@ -110,7 +100,7 @@ CREATE TABLE kinds (role VARCHAR, integers BOOLEAN);
 CREATE TABLE users (u VARCHAR, uid INTEGER);
 CREATE TABLE items (i VARCHAR, iid INTEGER);
 CREATE TABLE discovered (iid INTEGER);
-CREATE TABLE positions (used PLAIN, filters PLAIN);
+CREATE TABLE positions (used PLAIN);
 CREATE TABLE pairs (uid INTEGER, iid INTEGER, period SMALLINT);
 CREATE TABLE closed (period SMALLINT, read VARCHAR, mark VARCHAR, selection VARCHAR);
 """.replace("PLAIN", _PLAIN)
@@ -120,14 +110,7 @@ _GROWING = """
 CREATE TABLE IF NOT EXISTS increments_{number} (period SMALLINT, items PLAIN, weights PLAIN);
 CREATE TABLE IF NOT EXISTS measured_{number} (period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN);
 """.replace("PLAIN", _PLAIN)
-# Labels that are integers are kept as such: of all that a table may hold, 64 bits with a sign or without.
-_AS_INTEGERS = """
-ALTER TABLE {table} ALTER {label} TYPE HUGEINT
-USING CASE WHEN CAST(TRY_CAST({label} AS HUGEINT) AS VARCHAR) = {label} THEN CAST({label} AS HUGEINT) END
-"""
 _COLUMNS: Final = {"user": "u", "item": "i"}
-_TYPES = {True: "HUGEINT", False: "VARCHAR"}
-_WORDS = {True: "CAST({0} & 18446744073709551615 AS UBIGINT) AS {0}", False: "md5_number_lower({0}) AS {0}"}
 _LOW = 2**32 - 1
 _THE_STATE = "the state of the horizon"
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
@@ -375,45 +358,38 @@ class State(NotPickled):
 
     def load(self, relations: Sequence[str], kinds: Kinds) -> str:
         """Make the (user, item) pairs of SQL relations the view `fresh`, for `take`; a hash of them, in any order."""
-        columns = ", ".join(f"CAST({name} AS {_TYPES[_integers(kinds[role])]}) AS {name}" for role, name in _COLUMNS.items())
+        columns = "CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i"
         given = " UNION ALL ".join(f"SELECT {columns} FROM {relation}" for relation in relations)
-        self._kinds = {role: kinds[role] for role in _COLUMNS}
-        if not (given and self._run(f"SELECT 1 FROM ({given}) LIMIT 1")):
-            self._kinds = {}
-            self._run("CREATE OR REPLACE TEMP VIEW fresh AS SELECT u, i FROM users, items WHERE false")
-            return "0:0"
-        self._run(f"CREATE OR REPLACE TEMP VIEW fresh AS {given}")
+        self._run(f"CREATE OR REPLACE TEMP TABLE fresh AS {given or 'SELECT u, i FROM users, items WHERE false'}")
         # Not a matter of privacy: whether the same events are given again.
-        labels = ", ".join(_WORDS[_integers(kinds[role])].format(name) for role, name in _COLUMNS.items())
-        user, item = self._columns(f"SELECT {labels} FROM fresh").values()
-        words = _mixed(_mixed(user.view(np.uint64)) + item.view(np.uint64))
-        return f"{len(words)}:{words.sum()}"
+        hashed = "SELECT count(*), coalesce(sum(md5_number_lower(concat_ws(chr(0), u, i))), 0) FROM fresh"
+        many, words = self._run(hashed)[0]
+        self._kinds = kinds if many else {}
+        return f"{many}:{words}"
 
     def _settle(self) -> None:
-        """Remember whether users and items are integers, and refuse events in which that is different from before."""
+        """Remember whether users and items are integers, and refuse events in which that is different from before.
+
+        Refused as well is text that writes 1.0 in one period and 1 in another, which makes two users of one.
+        """
         known = dict(self._run("SELECT role, integers FROM kinds"))
-        for role, kind in self._kinds.items():
-            integers = _integers(kind)
+        for role, name in _COLUMNS.items() if self._kinds else ():
+            integers = self._kinds[role] != "str"
             if role not in known:
                 self._run("INSERT INTO kinds VALUES (?, ?)", [role, integers])
-                if integers:
-                    self._run(_AS_INTEGERS.format(table=f"{role}s", label=_COLUMNS[role]))
             elif known[role] != integers:
                 was, now = ("integers", "text") if known[role] else ("text", "integers")
                 raise EventLogError(f"{role}= held {was} in earlier periods and holds {now} now: read the column as before")
-            elif not integers and not (role == "item" and self.meta.domain is not None):
-                self._refuse_two_spellings(role)
-
-    def _refuse_two_spellings(self, role: str) -> None:
-        """Refuse text that writes 1.0 in one period and 1 in another, as pandas does where one is missing: one user as two."""
-        name, earlier = _COLUMNS[role], f"{role}s"
-        for one, other in (("fresh", earlier), (earlier, "fresh")):
-            spelt = f"SELECT split_part({name}, '.', 1) AS {name} FROM {one} WHERE regexp_full_match({name}, '-?[0-9]+[.]0+')"
-            if self._run(f"SELECT 1 FROM {other} SEMI JOIN ({spelt}) USING ({name}) LIMIT 1"):
-                raise EventLogError(
-                    f"{role}= is written in two ways: in one period as whole numbers, in another with .0, as pandas writes them "
-                    "where one is missing. Write them alike: in pandas, cast the column to Int64 before it is written"
-                )
+            elif not integers and (role == "user" or self.meta.domain is None):
+                for one, other in (("fresh", f"{role}s"), (f"{role}s", "fresh")):
+                    whole = f"regexp_full_match({name}, '-?[0-9]+[.]0+')"
+                    spelt = f"SELECT split_part({name}, '.', 1) AS {name} FROM {one} WHERE {whole}"
+                    if self._run(f"SELECT 1 FROM {other} SEMI JOIN ({spelt}) USING ({name}) LIMIT 1"):
+                        raise EventLogError(
+                            f"{role}= is written in two ways: in one period as whole numbers, in another with .0, as pandas "
+                            "writes them where one is missing. Write them alike: in pandas, cast the column to Int64 before it "
+                            "is written"
+                        )
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 
@@ -426,12 +402,10 @@ class State(NotPickled):
         coins = _tossed if salt is None else _salted(salt, period)
         self._settle()
         mechanism, known = self.meta.mechanism, self.number_of_items()
-        cells = self._numbered()
-        used, filters = self._positions()
+        since = period - (mechanism.window or period)  # a pair counts again this many periods later
+        cells = self._cells(since)
+        used = self._used()
         cells = cells[used[cells >> 32] < mechanism.users.cells]
-        if mechanism.count != "period":
-            since = period - (mechanism.window or period)  # a pair counts again this many periods later
-            cells = cells[~self._counted_after(since, cells, filters)]
         users, items = cells >> 32, cells & _LOW
         counted, weights = mechanism.users.counted(users, used, lambda at: coins(users[at], items[at]))
         users, items = users[counted], items[counted]
@@ -446,69 +420,42 @@ class State(NotPickled):
             "INSERT INTO items SELECT i, given.iid FROM given JOIN appeared ON appeared.iid = given.was",
         )
         if mechanism.count != "period":
-            number_of = np.zeros(len(sums), dtype=np.int64)
-            number_of[touched] = numbers
-            items = number_of[items]
-            np.bitwise_or.at(filters, users, _bits(items))
             if mechanism.window is not None:
                 self._run("DELETE FROM pairs WHERE period <= ?", [since + 1])
-            self._given({"uid": users, "iid": items}, "INSERT INTO pairs SELECT uid, iid, ? FROM given", [period])
+            numbered = numbers[np.searchsorted(touched, items)]
+            self._given({"uid": users, "iid": numbered}, "INSERT INTO pairs SELECT uid, iid, ? FROM given", [period])
         used += np.bincount(users, minlength=len(used)).astype(used.dtype)
-        self._forget_pairs(used)
         self._run("DELETE FROM positions")
-        self._run("INSERT INTO positions VALUES (?, ?)", [used.tobytes(), filters.tobytes()])
+        self._run("INSERT INTO positions VALUES (?)", [used.tobytes()])
         return Increment(period, numbers, sums[touched])
 
-    def _numbered(self) -> Integers:
-        """The distinct cells of `fresh`, in order: 2^32 times the user's number, plus the item's.
+    def _cells(self, since: int) -> Integers:
+        """(n,) the distinct cells of `fresh` that were not counted after a period, in order: 2^32 times the user plus the item.
 
         New users are stored. New items stand in the table `appeared`, if the domain is unknown.
         """
-        both = "fresh LEFT JOIN users USING (u) LEFT JOIN items USING (i)"
-        self._run(f"CREATE OR REPLACE TEMP TABLE met AS SELECT u, i, uid, iid FROM {both}")
-        for new, table, label, number in (("arrived", "users", "u", "uid"), ("appeared", "items", "i", "iid")):
+        for into, table, name, number, unknown in (
+            ("INSERT INTO users", "users", "u", "uid", True),
+            ("CREATE OR REPLACE TEMP TABLE appeared AS", "items", "i", "iid", self.meta.domain is None),
+        ):
+            met = f"SELECT DISTINCT {name} FROM fresh ANTI JOIN {table} USING ({name}) WHERE {unknown}"
             numbers = f"(SELECT count(*) FROM {table}) + row_number() OVER () - 1 AS {number}"
-            unknown = f"{number} IS NULL" if table == "users" or self.meta.domain is None else "false"
-            self._run(
-                f"CREATE OR REPLACE TEMP TABLE {new} AS "
-                f"SELECT {label}, {numbers} FROM (SELECT DISTINCT {label} FROM met WHERE {unknown})"
-            )
-        self._run("INSERT INTO users FROM arrived")
-        columns = "coalesce(met.uid, arrived.uid) AS uid, coalesce(met.iid, appeared.iid) AS iid"
-        joined = "met LEFT JOIN arrived USING (u) LEFT JOIN appeared USING (i)"
-        found = self._columns(f"SELECT * FROM (SELECT {columns} FROM {joined}) WHERE iid IS NOT NULL")
-        cells = np.sort(found["uid"] << 32 | found["iid"])
-        return cells[np.diff(cells, prepend=-1) != 0]
-
-    def _counted_after(self, period: int, cells: Integers, filters: NDArray[np.uint64]) -> NDArray[np.bool_]:
-        """Which cells were counted after a period; only those that pass the Bloom filters of their users are looked up."""
-        users, items = cells >> 32, cells & _LOW
-        at = np.flatnonzero(~filters[users] & _bits(items) == 0)
-        again = "SELECT place FROM given SEMI JOIN (SELECT uid, iid FROM pairs WHERE period > ?) USING (uid, iid)"
-        found = self._given({"place": at, "uid": users[at], "iid": items[at]}, again, [period])
-        counted = np.zeros(len(cells), dtype=np.bool_)
-        counted[found["place"]] = True
-        return counted
-
-    def _forget_pairs(self, used: NDArray[np.int16]) -> None:
-        """Drop the pairs of users who have no cell left, which nobody looks up again, once they are most of all pairs."""
-        open_to_more = np.flatnonzero(used < self.meta.mechanism.users.cells)
-        if self._run("SELECT count(*) FROM pairs")[0][0] > 2 * int(used[open_to_more].sum()):
-            self._given(
-                {"uid": open_to_more}, "CREATE OR REPLACE TABLE pairs AS SELECT pairs.* FROM pairs SEMI JOIN given USING (uid)"
-            )
+            self._run(f"{into} SELECT {name}, {numbers} FROM ({met})")
+        joined = "fresh JOIN users USING (u) JOIN (FROM items UNION ALL FROM appeared) USING (i)"
+        unseen = "ANTI JOIN (FROM pairs WHERE period > ?) USING (uid, iid)"
+        found = f"SELECT DISTINCT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}"
+        return np.sort(self._columns(found, [since])["cell"])
 
     def number_users(self, users: Sequence[Label]) -> None:
         """Give users their numbers before they come, in order: for a replay."""
         names = [str(user) for user in users]
         self._run("INSERT INTO users SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
 
-    def _positions(self) -> tuple[NDArray[np.int16], NDArray[np.uint64]]:
-        """(users,) how many cells of each user were counted so far, and a Bloom filter of these."""
-        stored = self._run("SELECT used, filters FROM positions") or [(b"", b"")]
-        used, filters = np.frombuffer(stored[0][0], dtype=np.int16), np.frombuffer(stored[0][1], dtype=np.uint64)
-        new = (0, self._run("SELECT count(*) FROM users")[0][0] - len(used))
-        return np.pad(used, new), np.pad(filters, new)
+    def _used(self) -> NDArray[np.int16]:
+        """(users,) how many cells of each user were counted so far."""
+        stored = self._run("SELECT used FROM positions")
+        used = np.frombuffer(stored[0][0] if stored else b"", dtype=np.int16)
+        return np.pad(used, (0, self._run("SELECT count(*) FROM users")[0][0] - len(used)))
 
     # -- items: what was measured ---------------------------------------------------------------------------------------
 
@@ -531,7 +478,8 @@ class State(NotPickled):
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
         names = dict(self._run("SELECT iid, i FROM items WHERE list_contains(?, iid)", [items.tolist()]))
-        return [names[item] for item in items.tolist()]
+        integers = self._run("SELECT 1 FROM kinds WHERE role = 'item' AND integers")
+        return [int(names[item]) if integers else names[item] for item in items.tolist()]
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:
         """What the periods from `since` to `until` added, as far as it is kept."""
@@ -558,13 +506,13 @@ class State(NotPickled):
         """Draw the measurements of every item that exists, and those of earlier periods too where it is not among the `known`."""
         mechanism, period = self.meta.mechanism, increment.period
         self.add_increment(increment, period + 1 - len(mechanism.strategy.measured))
-        self.add_measured(_Block(period, 0, measure(mechanism, self.true_measurements(period), source)[None]), period)
+        self.add_measured(period, 0, measure(mechanism, self.true_measurements(period), source)[None], period)
         # Of items that nobody had before, noise that was not looked at is drawn now. Its clock is that of all items: where noise
         # started with an item, a shared one would have other noise without its first user (Theorem T4).
         for since, until in _slices(mechanism, known, self.number_of_items()) if period > 1 else ():
             nothing = np.zeros(until - since, dtype=np.int64)
             late = np.stack([measure(mechanism, (nothing, nothing), source) for _ in range(1, period)])
-            self.add_measured(_Block(1, since, late), period)
+            self.add_measured(1, since, late, period)
 
     def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
         """The (period, n) measurements of n items at a time, and the first of these."""
@@ -577,14 +525,14 @@ class State(NotPickled):
                 rows[at : at + len(values), start : start + width] = values
             yield since, rows
 
-    def add_measured(self, block: _Block, period: int) -> None:
-        """Keep measurements that were drawn in a period."""
-        first, into = block.first, f"INSERT INTO measured_{period // _TOGETHER} VALUES (?, ?, ?, ?, ?)"
-        for since, until in _slices(self.meta.mechanism, first, first + block.values.shape[1]):
-            values = block.values[:, since - first : until - first]
-            largest = int(np.abs(values).max(initial=0))
+    def add_measured(self, start: int, first: int, values: Integers, period: int) -> None:
+        """Keep (periods, items) measurements, drawn in `period`, from period `start` and item `first` on."""
+        into = f"INSERT INTO measured_{period // _TOGETHER} VALUES (?, ?, ?, ?, ?)"
+        for since, until in _slices(self.meta.mechanism, first, first + values.shape[1]):
+            part = values[:, since - first : until - first]
+            largest = int(np.abs(part).max(initial=0))
             size = next(size for size in (2, 4, 8) if largest < 2 ** (8 * size - 1))
-            self._run(into, [block.period, since, until - since, size, values.astype(f"i{size}").tobytes()])
+            self._run(into, [start, since, until - since, size, part.astype(f"i{size}").tobytes()])
 
 
 def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -592,16 +540,6 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return np.asarray(words ^ (words >> np.uint64(31)))
-
-
-def _bits(items: Integers) -> NDArray[np.uint64]:
-    """The two bits of each item in a Bloom filter of 64."""
-    words, one = _mixed(items.astype(np.uint64)), np.uint64(1)
-    return one << (words >> np.uint64(58)) | one << (words & np.uint64(63))
-
-
-def _integers(kind: Kind) -> bool:
-    return kind != "str"
 
 
 def _made(

@@ -179,7 +179,7 @@ def scale(asked: argparse.Namespace) -> Iterator[str]:
             if at % -(-last // 30) and at != last:
                 continue
             with states.State.opened(Path(folder) / "state") as state:
-                rows = state.number_of_items() + int(state._positions()[0].sum())
+                rows = state.number_of_items() + int(state._used().sum())
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             held = (Path(folder) / "state").stat().st_size
             cost = f"{closed / read:5.1f} x reading ({closed:.2f} s of CPU), {peak:.2f} GiB"

@@ -484,35 +484,6 @@ def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | N
         assert dict(zip(names, (found.weights / each).round().astype(int).tolist(), strict=True)) == expected
 
 
-@pytest.mark.fast(1)
-@pytest.mark.parametrize(("count", "window"), COUNTS[1:])
-def test_pairs_of_users_who_have_used_their_cells_are_forgotten(
-    count: str, window: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They count for nothing again: with them or without, all increments are the same, and few pairs of such users stay."""
-    mechanism = of(count, window, periods=8, users=dps.continual.HorizonClip(cells=4))
-
-    def increments() -> tuple[list[list[int]], int, int]:
-        state, rng, found = states.State.in_memory(mechanism, range(9)), np.random.default_rng(3), []
-        state.number_users(range(60))
-        for period in range(1, 9):
-            # Half of the users come once in a while, each the more often the higher its number.
-            users = np.flatnonzero(rng.random(60) < np.arange(60) / 90)
-            state._connection.register("events", {"u": users, "i": rng.integers(0, 9, len(users))})
-            state.load(["events"], KINDS)
-            one = state.take(period, "salt")
-            found.append(np.bincount(one.items, one.weights, minlength=9).astype(int).tolist())
-        used = state._positions()[0]
-        return found, state._run("SELECT count(*) FROM pairs")[0][0], int(used[used < 4].sum())
-
-    found, stored, still_open = increments()
-    monkeypatch.setattr(states.State, "_forget_pairs", lambda *_: None)
-    kept, everything, _ = increments()
-    assert found == kept
-    assert stored <= 2 * still_open
-    assert count != "running" or stored < everything
-
-
 def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> None:
     """An integer is the label that is written like it, in all 64 bits, and no other."""
     labels = ["7", "007", "x", str(2**64 - 1), str(-(2**63)), "7.0"]

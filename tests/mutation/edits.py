@@ -190,12 +190,6 @@ EDITS = [
         "0.95 * math.sqrt(kl / 2)",
         f"{RISK}::test_pinskers_bound_is_half_the_root_of_twice_the_divergence",
     ),
-    Edit(
-        "dpselect/continual/state.py",
-        "np.flatnonzero(used < self.meta.mechanism.users.cells)",
-        "np.flatnonzero(used < self.meta.mechanism.users.cells - 1)",
-        f"{HORIZON}::test_pairs_of_users_who_have_used_their_cells_are_forgotten",
-    ),
     Edit("accounting/ledger/heads.py", "if made.key != trusted:", "if False:", NOT_BELIEVED),
     Edit(
         "accounting/ledger/heads.py",
@@ -1144,7 +1138,7 @@ EDITS = [
     Edit(
         "dpselect/continual/state.py",
         "touched = np.flatnonzero(sums)",
-        "touched = np.unique(self._numbered() & _LOW); sums = np.resize(sums, touched.max() + 1)",
+        "touched = np.unique(self._cells(since) & _LOW); sums = np.resize(sums, touched.max() + 1)",
         f"{HORIZON}::test_spent_users_create_no_items",
     ),
     Edit(
@@ -1155,14 +1149,14 @@ EDITS = [
     ),
     Edit(
         "dpselect/continual/state.py",
-        "return cells[np.diff(cells, prepend=-1) != 0]",
-        "return cells",
+        "SELECT DISTINCT CAST(uid AS BIGINT)",
+        "SELECT CAST(uid AS BIGINT)",
         f"{HORIZON}::test_what_is_counted_is_what_a_dictionary_counts",
     ),
     Edit(
         "dpselect/continual/state.py",
-        "np.bitwise_or.at(filters, users, _bits(items))",
-        "np.bitwise_or.at(filters, users[1:], _bits(items)[1:])",
+        'WHERE period <= ?", [since + 1]',
+        'WHERE period <= ?", [since + 2]',
         f"{HORIZON}::test_what_is_counted_is_what_a_dictionary_counts",
     ),
     Edit(CONTINUAL, "inv_cdf((1 + confidence) / 2)", "inv_cdf((1 + confidence) / 2) * 0.95", f"{HORIZON}::{MARGINS}"),
