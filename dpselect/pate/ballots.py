@@ -10,14 +10,14 @@ import math
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NoReturn, Self, final, get_args
+from typing import Any, ClassVar, Literal, NoReturn, Self, TypedDict, Unpack, final, get_args
 
 import numpy as np
 import scipy
 from numpy.typing import NDArray
 from pydantic import Field
 
-from accounting.arguments import Relation
+from accounting.arguments import Relation, checked_integer
 from accounting.frozen import Count
 from dpselect.errors import InvalidBallots, InvalidRequest, InvalidScores
 from dpselect.mechanisms.base import Mechanism, Rounds
@@ -37,6 +37,14 @@ _RULE = "a ballot has one number per label, 1 for a vote and 0 for none"
 Missing = Literal["refuse", "allow"]
 Split = Literal["position", "identifier"]
 Unit = Literal["record", "teacher"]
+
+
+class BallotTerms(TypedDict, total=False):
+    """What is said of ballots in any form: see `Ballots`."""
+
+    missing: Missing
+    names: Sequence[Label] | None
+    split: Split
 
 
 @final
@@ -62,17 +70,21 @@ class Ballots(Rounds[Mechanism]):
             the record (of its person, for user-level privacy), a keyed hash of it for example, which no other record changes and
             a replacement keeps: for either relation. Never by content, and never by what other records hold.
 
+    Attributes:
+        counts: (rounds, labels) votes for every label, read-only. Private.
+
     Raises:
         InvalidBallots: wrong shapes, a teacher missing from a round, no rounds, anything but 0 and 1, counts that are negative,
             fractions, NaN or above `teachers`, or an empty round.
     """
 
-    __slots__ = ("_missing", "_tally", "_votes", "labels", "names", "split", "teachers")
+    __slots__ = ("_missing", "_sizes", "_uncut", "_votes", "counts", "names", "split", "teachers")
 
     _missing: Missing
-    _tally: _VoteTally
+    _sizes: Counts | None  # (2, rounds) the fewest and the most votes on any ballot; None where ballots are not known
+    _uncut: tuple[Votes, int] | None  # what these were cut from, to so many votes
     _votes: Votes | None
-    labels: int
+    counts: Counts
     names: tuple[Label, ...] | None
     split: Split
     teachers: int
@@ -86,54 +98,81 @@ class Ballots(Rounds[Mechanism]):
         names: Sequence[Label] | None = None,
         split: Split = "position",
     ) -> None:
-        source, found, voting = read(votes, teachers)
-        self._fill(source, found, voting, missing, names, split)
+        source = _source(votes)
+        stated = None if teachers is None else _teachers(teachers)
+        if source is None and stated is None:
+            raise InvalidBallots(
+                "a (rounds, labels) matrix of counts needs teachers=: how many teachers vote; for the (teachers, labels) votes "
+                "of one round use votes[None]"
+            )
+        if source is not None and stated not in (None, source.teachers):
+            raise InvalidBallots(
+                f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher is missing, or teachers= is "
+                "wrong"
+            )
+        if missing not in get_args(Missing):
+            raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
+        if split not in get_args(Split):
+            raise InvalidBallots(
+                f"split={str(split)[:30]!r} must be 'position' or 'identifier': how records found their teacher. Of a split by "
+                "content or by what other records hold, no price of a changed ballot is true"
+            )
+        voting = (source.teachers if source is not None else stated) or 0
+        counts, sizes = (_counted(votes, voting), None) if source is None else source.tally()
+        if missing == "refuse" and not np.all(counts.any(axis=1)):
+            raise InvalidBallots(
+                "nobody votes for anything in some round: pass missing='allow' to take that as it is, which costs no more; to "
+                "leave the round out would itself tell something of votes"
+            )
+        counts.setflags(write=False)
+        self._hold(_missing=missing, _sizes=sizes, _uncut=None, _votes=source, counts=counts, split=split, teachers=voting)
+        self._hold(names=_read_names(names, self.labels))
 
     @classmethod
-    def stacked(
-        cls,
-        votes: Any,
-        *,
-        teachers: int,
-        missing: Missing = "refuse",
-        names: Sequence[Label] | None = None,
-        split: Split = "position",
-    ) -> Self:
+    def stacked(cls, votes: Any, *, teachers: int, **declared: Unpack[BallotTerms]) -> Self:
         """Ballots from a (rounds * teachers, labels) array or sparse matrix: the first round's teachers, then the second's.
 
         Raises:
             InvalidBallots: as above, or the number of rows is not a multiple of `teachers`.
         """
-        source = stacked(votes, _teachers_of(teachers))
-        return cls._of(source, tally(source), source.teachers, missing, names, split)
+        return cls(_stacked(votes, _teachers(teachers)), **declared)
 
     @classmethod
-    def of_classes(
-        cls,
-        classes: Any,
-        *,
-        labels: int,
-        missing: Missing = "refuse",
-        names: Sequence[Label] | None = None,
-        split: Split = "position",
-    ) -> Self:
+    def of_classes(cls, classes: Any, *, labels: int, **declared: Unpack[BallotTerms]) -> Self:
         """Ballots of one vote each, from the class that every teacher votes for.
 
         Args:
             classes: (rounds, teachers) integers from 0 to labels - 1; -1 for no vote.
             labels: the public number of labels, >= 1. It is never read off the votes.
-            missing, names, split: as above.
 
         Raises:
             InvalidBallots: as above, or a number that is no class.
         """
-        source = of_classes(classes, labels)
-        return cls._of(source, tally(source), source.teachers, missing, names, split)
+        array = _as_array(classes)
+        labels = checked_integer("labels", labels, "how many labels there are, a public number", error=InvalidBallots)
+        if array.ndim != 2 or array.dtype.kind not in "iu":
+            raise InvalidBallots(
+                f"classes must be a (rounds, teachers) matrix of integers, not {array.dtype} of shape {array.shape}"
+            )
+
+        def read(start: int, stop: int) -> Flags:
+            block = np.array(array[start:stop], dtype=np.int64)  # a copy: what is checked is what is counted
+            if np.any((block < -1) | (block >= labels)):
+                raise InvalidBallots(f"classes hold a number that is neither -1 (no vote) nor from 0 to {labels - 1}: see labels")
+            return np.asarray(block[:, :, None] == np.arange(labels))
+
+        rounds, teachers = array.shape
+        return cls(Votes(rounds, teachers, labels, read), **declared)
 
     @property
     def rounds(self) -> int:
         """Number of rounds."""
-        return len(self._tally.counts)
+        return len(self.counts)
+
+    @property
+    def labels(self) -> int:
+        """Number of labels."""
+        return self.counts.shape[1]
 
     @property
     def candidates(self) -> int:
@@ -141,14 +180,12 @@ class Ballots(Rounds[Mechanism]):
         return self.labels
 
     @property
-    def counts(self) -> Counts:
-        """(rounds, labels) votes for every label, read-only. Private."""
-        return self._tally.counts
-
-    @property
     def cut_count(self) -> int:
         """How many ballots `cut` took votes from. A private number: for the data holder, not for a report."""
-        return 0 if self._tally.cut is None else int(self._tally.cut.sum(dtype=np.int64))
+        if self._uncut is None:
+            return 0
+        votes, tau = self._uncut
+        return sum(int(np.count_nonzero(_sizes(block) > tau)) for _, block in votes.blocks())
 
     def cut(self, tau: int, *, salt: str = "", priority: Sequence[int] | None = None, confidences: Any = None) -> Ballots:
         """Ballots of at most `tau` votes each: the others are dropped by a rule that looks at one ballot at a time.
@@ -168,18 +205,19 @@ class Ballots(Rounds[Mechanism]):
         Raises:
             InvalidBallots: these ballots were given as counts, or an argument is outside its domain.
         """
-        if self._votes is None:
+        if (votes := self._votes) is None:
             raise InvalidBallots(
                 "counts cannot be cut, because a cut looks at single ballots: make Ballots from every teacher's votes"
             )
-        votes = self._votes
-        rule = _cut_of(tau, salt, priority, confidences, votes)
+        rule = Cut.of(votes, tau, salt, priority, confidences)
 
-        def kept_votes(start: int, stop: int) -> Any:
-            return rule.apply(votes.block(start, stop), start)[0]
+        def read(start: int, stop: int) -> Flags:
+            return rule.apply(votes.block(start, stop), start)
 
-        kept = Votes(votes.rounds, votes.teachers, votes.labels, kept_votes, votes.first)
-        return self._of(kept, tally(votes, rule), self.teachers, self._missing, self.names, self.split)
+        kept = Votes(votes.rounds, votes.teachers, votes.labels, read, votes.first)
+        made = Ballots(kept, missing=self._missing, names=self.names, split=self.split)
+        made._hold(_uncut=(votes, rule.tau))
+        return made
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
         """The counts of one round as the Scores that `mechanism` takes.
@@ -188,10 +226,9 @@ class Ballots(Rounds[Mechanism]):
             InvalidRequest: `round` is out of range.
             InvalidBallots: the mechanism's guarantee does not cover these ballots.
         """
-        if isinstance(round, bool) or not isinstance(round, int | np.integer) or not 0 <= round < self.rounds:
-            raise InvalidRequest(f"round={round!r} must be an integer from 0 to {self.rounds - 1}")
+        checked_integer("round", round, "which of these rounds", least=0, most=self.rounds - 1, error=InvalidRequest)
         self.check(mechanism)
-        return Scores(self.counts[round], sensitivity=_sensitivity(mechanism), labels=self.names)
+        return self[round : round + 1].only(mechanism)
 
     # -- what a mechanism asks ---------------------------------------------------------------------------------------
 
@@ -215,8 +252,14 @@ class Ballots(Rounds[Mechanism]):
             )
         mechanism.covers.require(_sensitivity(mechanism))
         self._check_most(mechanism)
-        if isinstance(mechanism, Vote):
-            self._check_empty(mechanism)
+        if isinstance(mechanism, Vote) and mechanism.one_vote and self._missing == "refuse":
+            some = self.counts.sum(axis=1, dtype=np.int64) < self.teachers if self._sizes is None else self._sizes[0] == 0
+            if some.any():
+                raise InvalidBallots(
+                    f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a teacher's is missing: "
+                    "pass missing='allow' to Ballots, which costs no more; to leave such rounds out would itself tell something "
+                    "of votes"
+                )
         self.settled(mechanism)._check_stated()
 
     def only(self, mechanism: Mechanism) -> Scores:
@@ -241,26 +284,14 @@ class Ballots(Rounds[Mechanism]):
         if covers.l0 is None:
             return
         votes = covers.l0 if covers.monotone else covers.l0 // 2
-        if self._tally.most is None:
+        if self._sizes is None:
             fits = bool(np.all(self.counts.sum(axis=1, dtype=np.int64) <= votes * self.teachers))
         else:
-            fits = int(self._tally.most.max()) <= votes
+            fits = int(self._sizes[1].max()) <= votes
         if not fits and votes < self.labels:
             raise InvalidBallots(
                 f"a ballot has more votes than the {votes} that {type(mechanism).__name__} is configured for: cut the ballots to "
                 f"{votes} (Ballots.cut), or use a mechanism for more votes"
-            )
-
-    def _check_empty(self, mechanism: Vote) -> None:
-        if not mechanism.one_vote or self._missing == "allow":
-            return
-        empty = self._tally.empty
-        if empty is None:
-            empty = self.counts.sum(axis=1, dtype=np.int64) < self.teachers
-        if empty.any():
-            raise InvalidBallots(
-                f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a teacher's is missing: pass "
-                "missing='allow' to Ballots, which costs no more; to leave such rounds out would itself tell something of votes"
             )
 
     # -- holding -----------------------------------------------------------------------------------------------------
@@ -271,9 +302,19 @@ class Ballots(Rounds[Mechanism]):
         start, stop, _ = rounds.indices(self.rounds)
         if stop <= start:
             raise InvalidRequest(f"the rounds from {start} up to {stop} do not exist: these ballots have {self.rounds}")
-        part = self._tally.between(start, stop)
-        votes = None if self._votes is None else self._votes.between(start, stop)
-        return self._of(votes, part, self.teachers, self._missing, self.names, self.split)
+        part = object.__new__(Ballots)
+        part._hold(**{name: getattr(self, name) for name in self.__slots__})
+        part._hold(
+            counts=self.counts[start:stop],
+            _sizes=None if self._sizes is None else self._sizes[:, start:stop],
+            _votes=None if self._votes is None else self._votes.between(start, stop),
+            _uncut=None if self._uncut is None else (self._uncut[0].between(start, stop), self._uncut[1]),
+        )
+        return part
+
+    def _hold(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         return f"Ballots(<votes hidden>, rounds={self.rounds}, teachers={self.teachers}, labels={self.labels})"
@@ -283,47 +324,6 @@ class Ballots(Rounds[Mechanism]):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Ballots hold private votes and are not pickled: pass the source they are read from instead")
-
-    @classmethod
-    def _of(
-        cls,
-        votes: Votes | None,
-        found: _VoteTally,
-        teachers: int,
-        missing: Missing,
-        names: Sequence[Label] | None,
-        split: Split,
-    ) -> Self:
-        made = cls.__new__(cls)
-        made._fill(votes, found, teachers, missing, names, split)
-        return made
-
-    def _fill(
-        self,
-        votes: Votes | None,
-        found: _VoteTally,
-        teachers: int,
-        missing: Missing,
-        names: Sequence[Label] | None,
-        split: Split,
-    ) -> None:
-        if missing not in get_args(Missing):
-            raise InvalidBallots(f"missing={missing!r} must be 'refuse' or 'allow'")
-        if split not in get_args(Split):
-            raise InvalidBallots(
-                f"split={str(split)[:30]!r} must be 'position' or 'identifier': how records found their teacher. Of a split by "
-                "content or by what other records hold, no price of a changed ballot is true"
-            )
-        if missing == "refuse" and not np.all(found.counts.any(axis=1)):
-            raise InvalidBallots(
-                "nobody votes for anything in some round: pass missing='allow' to take that as it is, which costs no more; to "
-                "leave the round out would itself tell something of votes"
-            )
-        found.counts.setflags(write=False)
-        held = {"_votes": votes, "_tally": found, "_missing": missing, "split": split, "teachers": teachers}
-        fields = {**held, "labels": found.counts.shape[1], "names": _read_names(names, found.counts.shape[1])}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
 
 
 def _sensitivity(mechanism: Mechanism) -> Sensitivity:
@@ -346,9 +346,10 @@ def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitiv
 class Vote(Mechanism, ABC):
     """A mechanism on counts of teachers' votes, of which one record changes one ballot per round. Theorem P8.
 
-    It takes ballots, counts of them, or votes in any form that ballots are made of. Every member has a `unit`. "record", the
-    default: a record is replaced, or comes or goes (`relation`), at the price of a changed ballot either way. "teacher": the same
-    of a teacher with all its records, for comparison with papers; a ledger takes it for datasets whose unit is the teacher only.
+    It takes ballots, counts of them, or votes in any form that ballots are made of. Every member has `labels`, the public number
+    of labels; `relation`, "replace_one" or "add_remove"; and a `unit`. "record", the default: a record is replaced, or comes or
+    goes (`relation`), at the price of a changed ballot either way. "teacher": the same of a teacher with all its records, for
+    comparison with papers; a ledger takes it for datasets whose unit is the teacher only.
     """
 
     one_vote: ClassVar[bool] = False
@@ -390,16 +391,14 @@ class Vote(Mechanism, ABC):
     def _read(data: Any) -> Any:
         if isinstance(data, Rounds | Scores):
             return data
-        if scipy.sparse.issparse(data):
-            return Ballots(data) if data.ndim == 3 else _rows_of(data).toarray()
-        if isinstance(data, list | tuple) and any(scipy.sparse.issparse(one) for one in data):
-            return Ballots(data)
-        array = _as_array(data)
-        return Ballots(array) if array.ndim == 3 else array
+        return _unpacked(_rows_of(data)) if (votes := _source(data)) is None else Ballots(votes)
+
+
+# -- how votes are read ----------------------------------------------------------------------------------------------------
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Votes:
     """Votes of `teachers` teachers on `labels` labels in `rounds` rounds.
 
@@ -427,42 +426,45 @@ class Votes:
         """(stop - start, teachers, labels) checked votes."""
         return _flags(self.read(start, stop))
 
-    def blocks(self) -> Iterator[tuple[int, Flags]]:
-        """All rounds in order, with the number of the first one of each block."""
+    def blocks(self) -> Iterator[tuple[slice, Flags]]:
+        """All rounds in order, a block of them at a time."""
         step = max(1, _CELLS // (self.teachers * self.labels))
         for start in range(0, self.rounds, step):
-            yield start, self.block(start, min(start + step, self.rounds))
+            rows = slice(start, min(start + step, self.rounds))
+            yield rows, self.block(rows.start, rows.stop)
 
     def between(self, start: int, stop: int) -> Votes:
         """The votes of some rounds."""
-        number = self.first + start
-        return Votes(stop - start, self.teachers, self.labels, lambda a, b: self.read(start + a, start + b), number)
+        read = self.read
+        return Votes(stop - start, self.teachers, self.labels, lambda a, b: read(start + a, start + b), self.first + start)
+
+    def tally(self) -> tuple[Counts, Counts]:
+        """(rounds, labels) counts; and (2, rounds) the fewest and the most votes on a ballot."""
+        counts, sizes = np.empty((self.rounds, self.labels), dtype=np.int32), np.empty((2, self.rounds), dtype=np.int32)
+        for rows, block in self.blocks():
+            counts[rows] = block.sum(axis=1, dtype=np.int32)
+            each = _sizes(block)
+            sizes[:, rows] = each.min(axis=1), each.max(axis=1)
+        return counts, sizes
 
 
-def _flags(block: Any) -> Flags:
-    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the caller's memory."""
-    array = np.asarray(block)
-    if array.dtype == np.bool_:
-        return np.not_equal(array.view(np.uint8), 0)  # a copy whose bytes are 0 and 1, which those of a boolean need not be
-    if array.dtype.kind not in "iuf":
-        raise InvalidBallots(f"votes have dtype {array.dtype}: {_RULE}")
-    cast = array != 0
-    if not np.array_equal(array, cast):
-        raise InvalidBallots(f"votes contain a number other than 0 and 1 (or NaN): {_RULE}")
-    return cast
-
-
-def _single(votes: Any) -> Votes | None:
+def _source(votes: Any) -> Votes | None:
     """The votes of every teacher, from any form of them; None if these are counts. InvalidBallots if they are neither."""
+    if isinstance(votes, Votes):
+        return votes
     if scipy.sparse.issparse(votes):
         if votes.ndim != 3:
             return None
         rounds, teachers, labels = votes.shape
         if 0 in votes.shape:
             raise InvalidBallots(f"votes need at least one round, one teacher and one label, not {votes.shape}")
-        return stacked(votes.reshape((rounds * teachers, labels)), teachers)
+        return _stacked(votes.reshape((rounds * teachers, labels)), teachers)
     if isinstance(votes, list | tuple) and any(scipy.sparse.issparse(one) for one in votes):
-        return _listed(votes)
+        each = [_rows_of(one) for one in votes]
+        if len(shapes := {one.shape for one in each}) != 1 or len(next(iter(shapes))) != 2:
+            raise InvalidBallots(f"every round needs votes of one shape (teachers, labels){_RAGGED}")
+        teachers, labels = each[0].shape
+        return Votes(len(each), teachers, labels, lambda start, stop: np.stack([_unpacked(one) for one in each[start:stop]]))
     array = _as_array(votes)
     if array.ndim == 3:
         rounds, teachers, labels = array.shape
@@ -475,7 +477,12 @@ def _single(votes: Any) -> Votes | None:
     )
 
 
-def stacked(votes: Any, teachers: int) -> Votes:
+_RAGGED = (
+    ", and they differ: a teacher or a label is missing from a round; give the missing teacher zeros, and pass missing='allow'"
+)
+
+
+def _stacked(votes: Any, teachers: int) -> Votes:
     """Votes of a (rounds * teachers, labels) array or sparse matrix, round after round; InvalidBallots unless all are whole."""
     matrix = _rows_of(votes)
     if matrix.ndim != 2 or matrix.shape[0] % teachers:
@@ -488,37 +495,6 @@ def stacked(votes: Any, teachers: int) -> Votes:
         return _unpacked(matrix[start * teachers : stop * teachers]).reshape(stop - start, teachers, -1)
 
     return Votes(matrix.shape[0] // teachers, teachers, matrix.shape[1], read)
-
-
-def of_classes(classes: Any, labels: int) -> Votes:
-    """Votes of a (rounds, teachers) matrix of the classes that are voted for, -1 for none."""
-    array = _as_array(classes)
-    if isinstance(labels, bool) or not isinstance(labels, int | np.integer) or labels < 1:
-        raise InvalidBallots(f"labels={labels!r} must be an integer >= 1: how many labels there are, a public number")
-    if array.ndim != 2 or array.dtype.kind not in "iu":
-        raise InvalidBallots(f"classes must be a (rounds, teachers) matrix of integers, not {array.dtype} of shape {array.shape}")
-    rounds, teachers = array.shape
-
-    def read(start: int, stop: int) -> Flags:
-        block = np.array(array[start:stop], dtype=np.int64)  # a copy: what is checked is what is counted
-        if np.any((block < -1) | (block >= labels)):
-            raise InvalidBallots(f"classes hold a number that is neither -1 (no vote) nor from 0 to {labels - 1}: see labels")
-        return np.asarray(block[:, :, None] == np.arange(labels))
-
-    return Votes(rounds, teachers, int(labels), read)
-
-
-def _listed(votes: Sequence[Any]) -> Votes:
-    """Of one (teachers, labels) array or sparse matrix per round."""
-    rounds = [_rows_of(one) for one in votes]
-    shapes = {one.shape for one in rounds}
-    if len(shapes) != 1 or len(next(iter(shapes))) != 2:
-        raise InvalidBallots(
-            "every round needs votes of one shape (teachers, labels), and they differ: a teacher or a label is missing from a "
-            "round; give the missing teacher a row of zeros, and pass missing='allow'"
-        )
-    teachers, labels = rounds[0].shape
-    return Votes(len(rounds), teachers, labels, lambda start, stop: np.stack([_unpacked(one) for one in rounds[start:stop]]))
 
 
 def _rows_of(matrix: Any) -> Any:
@@ -549,50 +525,70 @@ def _as_array(data: Any) -> NDArray[np.generic]:
     try:
         return np.asarray(data)
     except ValueError:
-        raise InvalidBallots(
-            "votes must have one shape in every round, and here they differ: a teacher or a label is missing from a round; give "
-            "the missing teacher zeros, and pass missing='allow'"
-        ) from None
+        raise InvalidBallots(f"votes must have one shape in every round{_RAGGED}") from None
 
 
-def read(votes: Any, teachers: int | None) -> tuple[Votes | None, _VoteTally, int]:
-    """Single votes, None if these are counts; what is known of them; and the number of teachers."""
-    source = _single(votes)
-    if source is None:
-        if teachers is None:
+def _flags(block: Any) -> Flags:
+    """A copy of votes as booleans: what is checked is what is counted, whoever else writes to the caller's memory."""
+    array = np.asarray(block)
+    if array.dtype == np.bool_:
+        return np.not_equal(array.view(np.uint8), 0)  # a copy whose bytes are 0 and 1, which those of a boolean need not be
+    if array.dtype.kind not in "iuf":
+        raise InvalidBallots(f"votes have dtype {array.dtype}: {_RULE}")
+    cast = array != 0
+    if not np.array_equal(array, cast):
+        raise InvalidBallots(f"votes contain a number other than 0 and 1 (or NaN): {_RULE}")
+    return cast
+
+
+def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
+    """(rounds, teachers) how many votes each ballot has, of booleans whose bytes are 0 and 1."""
+    narrow = block.shape[2] < 256  # sums of bytes are several times as fast
+    return np.add.reduce(block.view(np.uint8), axis=2, dtype=np.uint8 if narrow else np.int32)
+
+
+def _counted(matrix: Any, teachers: int) -> Counts:
+    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one."""
+    rows = _rows_of(matrix)
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise InvalidBallots(f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}")
+    if rows.dtype.kind not in "iuf":
+        raise InvalidBallots(f"counts have dtype {rows.dtype}: pass integers")
+    counts = np.empty(rows.shape, dtype=np.int32)
+    step = max(1, _COUNTS // rows.shape[1])
+    for start in range(0, rows.shape[0], step):
+        block = np.array(_unpacked(rows[start : start + step]))  # a copy: what is checked is what is counted
+        # NaN compares false, so it is refused too; the conversion comes after the range is known.
+        if not np.all((block >= 0) & (block <= teachers)):
             raise InvalidBallots(
-                "a (rounds, labels) matrix of counts needs teachers=: how many teachers vote; for the (teachers, labels) votes "
-                "of one round use votes[None]"
+                "counts contain a number below 0 or above the number of teachers (or NaN): a label has at most one vote each"
             )
-        number = _teachers_of(teachers)
-        return None, _counted(votes, number), number
-    if teachers is not None and _teachers_of(teachers) != source.teachers:
-        raise InvalidBallots(
-            f"teachers={teachers} were declared and the votes have {source.teachers}: a teacher is missing, or teachers= is wrong"
-        )
-    return source, tally(source), source.teachers
+        whole = block.astype(np.int32)
+        if not np.array_equal(whole, block):
+            raise InvalidBallots("counts contain a fraction: counts of votes are integers")
+        counts[start : start + step] = whole
+    return counts
 
 
-def _teachers_of(teachers: object) -> int:
+def _teachers(teachers: object) -> int:
     """A declared number of teachers."""
-    if isinstance(teachers, bool) or not isinstance(teachers, int | np.integer) or not 1 <= teachers <= MOST_TEACHERS:
-        raise InvalidBallots(f"teachers={teachers!r} must be an integer from 1 to {MOST_TEACHERS:,}: how many teachers vote")
-    return int(teachers)
+    return checked_integer("teachers", teachers, "how many teachers vote", most=MOST_TEACHERS, error=InvalidBallots)
 
 
 def _read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...] | None:
     """Names as Scores take them: one per label, all different, int or str."""
     if names is None:
         return None
-    if isinstance(names, str) or not hasattr(names, "__len__") or not hasattr(names, "__iter__"):
-        raise InvalidBallots(f"names must be a sequence of one name per label, not {type(names).__name__}")
-    if len(names) != labels:
-        raise InvalidBallots(f"names must have one name per label, {labels} of them, not {len(names)}")
+    if isinstance(names, str) or not hasattr(names, "__len__") or not hasattr(names, "__iter__") or len(names) != labels:
+        raise InvalidBallots(f"names must be a sequence of one name per label, {labels} of them")
     plain = [name.item() if isinstance(name, np.generic) else name for name in names]
     try:
         return Scores(np.zeros(labels), sensitivity=Sensitivity(), labels=plain).labels
     except InvalidScores as error:
         raise InvalidBallots(f"names become the labels of a Selection: {error}") from None
+
+
+# -- which votes of a ballot count -----------------------------------------------------------------------------------------
 
 
 @final
@@ -616,13 +612,33 @@ class Cut:
     confidences: Any = field(repr=False)
     first: int
 
-    def apply(self, block: Flags, start: int) -> tuple[Flags, Order]:
-        """Cut the votes of rounds from the `start`-th on, in place; and how many ballots of each lost votes. Theorem P8."""
+    @classmethod
+    def of(cls, votes: Votes, tau: int, salt: str, priority: Sequence[int] | None, confidences: Any) -> Self:
+        """A checked rule for votes. InvalidBallots where an argument is outside its domain."""
+        checked_integer("tau", tau, "how many votes a ballot keeps", error=InvalidBallots)
+        try:
+            salt.encode()
+        except (AttributeError, UnicodeEncodeError):
+            raise InvalidBallots("salt must be text that can be encoded, without lone surrogates") from None
+        if priority is not None:
+            listed = np.asarray(priority, dtype=object).tolist()
+            integers = isinstance(listed, list) and all(isinstance(one, int | np.integer) for one in listed)
+            if not integers or any(isinstance(one, bool) for one in listed) or sorted(listed) != list(range(votes.labels)):
+                raise InvalidBallots(
+                    f"priority must list every label from 0 to {votes.labels - 1} once, the one to keep first at the front"
+                )
+        shape = (votes.rounds, votes.teachers, votes.labels)
+        sure = None if confidences is None else _as_array(confidences)
+        if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
+            raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
+        return cls(int(tau), salt, None if priority is None else np.array(priority, dtype=np.int64), sure, votes.first)
+
+    def apply(self, block: Flags, start: int) -> Flags:
+        """Cut the votes of rounds from the `start`-th on, in place. Theorem P8."""
         labels = block.shape[2]
         long = _sizes(block) > self.tau
-        lost = np.count_nonzero(long, axis=1)
-        if not lost.any():
-            return block, lost
+        if not long.any():
+            return block
         votes = np.flatnonzero(block[long])
         ballot, label = np.flatnonzero(long)[votes // labels], votes % labels
         ballot, label = self._best_first(ballot, label, block.shape, start)
@@ -630,7 +646,7 @@ class Cut:
         place = np.arange(len(ballot)) - np.repeat(first, np.diff(first, append=len(ballot)))
         dropped = place >= self.tau
         block.reshape(-1)[ballot[dropped] * labels + label[dropped]] = False
-        return block, lost
+        return block
 
     def _best_first(self, ballot: Order, label: Order, shape: tuple[int, ...], start: int) -> tuple[Order, Order]:
         """The same (ballot, label) votes, ballot after ballot, those of a ballot in the order in which they are kept."""
@@ -656,96 +672,3 @@ class Cut:
             return self.priority
         digest = hashlib.shake_256(f"dpselect.pate:{self.salt}:{number}".encode()).digest(8 * labels)
         return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
-
-
-def _cut_of(tau: int, salt: str, priority: Sequence[int] | None, confidences: Any, votes: Votes) -> Cut:
-    """A checked rule for votes. InvalidBallots where an argument is outside its domain."""
-    if isinstance(tau, bool) or not isinstance(tau, int | np.integer) or tau < 1:
-        raise InvalidBallots(f"tau={tau!r} must be an integer >= 1: how many votes a ballot keeps")
-    if not isinstance(salt, str):
-        raise InvalidBallots(f"salt must be text, not {type(salt).__name__}")
-    try:
-        salt.encode()
-    except UnicodeEncodeError:
-        raise InvalidBallots("salt holds text that no encoding can write (a lone surrogate)") from None
-    shape = (votes.rounds, votes.teachers, votes.labels)
-    order = None if priority is None else _order_of(priority, votes.labels)
-    sure = None if confidences is None else _as_array(confidences)
-    if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
-        raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
-    return Cut(int(tau), salt, order, sure, votes.first)
-
-
-def _order_of(priority: Sequence[int], labels: int) -> Order:
-    listed = np.asarray(priority, dtype=object).tolist()
-    whole = isinstance(listed, list) and all(isinstance(one, int | np.integer) and not isinstance(one, bool) for one in listed)
-    if not whole or sorted(listed) != list(range(labels)):
-        raise InvalidBallots(f"priority must list every label from 0 to {labels - 1} once, the one to keep first at the front")
-    return np.array(listed, dtype=np.int64)
-
-
-@final
-@dataclass(frozen=True, repr=False)
-class _VoteTally:
-    """Counts of votes, and what is known of their ballots. All of it is private.
-
-    Attributes:
-        counts: (rounds, labels).
-        most: (rounds,) the most votes on any ballot; None where single ballots are not known.
-        empty: (rounds,) whether some ballot has no vote; None where single ballots are not known.
-        cut: (rounds,) how many ballots lost votes to a cut; None for no cut.
-    """
-
-    counts: Counts
-    most: Counts | None = None
-    empty: Flags | None = None
-    cut: Counts | None = None
-
-    def between(self, start: int, stop: int) -> _VoteTally:
-        """What is known of some rounds."""
-        rows = slice(start, stop)
-        known = (None if one is None else one[rows] for one in (self.most, self.empty, self.cut))
-        return _VoteTally(self.counts[rows], *known)  # type: ignore[arg-type]  # each of its own kind
-
-
-def tally(votes: Votes, cut: Cut | None = None) -> _VoteTally:
-    """Add up votes, cut first if there is a rule."""
-    counts = np.empty((votes.rounds, votes.labels), dtype=np.int32)
-    most, least, lost = np.zeros((3, votes.rounds), dtype=np.int32)
-    for start, block in votes.blocks():
-        rows = slice(start, start + len(block))
-        kept, lost[rows] = (block, 0) if cut is None else cut.apply(block, start)
-        counts[rows] = kept.sum(axis=1, dtype=np.int32)
-        sizes = _sizes(kept)
-        most[rows], least[rows] = sizes.max(axis=1), sizes.min(axis=1)
-    return _VoteTally(counts, most, least == 0, None if cut is None else lost)
-
-
-def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
-    """(rounds, teachers) how many votes each ballot has, of booleans whose bytes are 0 and 1."""
-    narrow = block.shape[2] < 256  # sums of bytes are several times as fast
-    return np.add.reduce(block.view(np.uint8), axis=2, dtype=np.uint8 if narrow else np.int32)
-
-
-def _counted(matrix: Any, teachers: int) -> _VoteTally:
-    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one."""
-    rows = _rows_of(matrix)
-    if rows.ndim != 2 or 0 in rows.shape:
-        raise InvalidBallots(f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}")
-    if rows.dtype.kind not in "iuf":
-        raise InvalidBallots(f"counts have dtype {rows.dtype}: pass integers")
-    counts = np.empty(rows.shape, dtype=np.int32)
-    step = max(1, _COUNTS // rows.shape[1])
-    for start in range(0, rows.shape[0], step):
-        block = _unpacked(rows[start : start + step])
-        block = np.array(block)  # a copy: what is checked is what is counted
-        # NaN compares false, so it is refused too; the conversion comes after the range is known.
-        if not np.all((block >= 0) & (block <= teachers)):
-            raise InvalidBallots(
-                "counts contain a number below 0 or above the number of teachers (or NaN): a label has at most one vote each"
-            )
-        whole = block.astype(np.int32)
-        if not np.array_equal(whole, block):
-            raise InvalidBallots("counts contain a fraction: counts of votes are integers")
-        counts[start : start + step] = whole
-    return _VoteTally(counts)

@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn, Self
+from typing import IO, Any, NoReturn, Self, Unpack
 
 import numpy as np
 import scipy
@@ -25,7 +25,7 @@ from accounting.address import masked
 from accounting.files import read_bytes
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms import Mechanism
-from dpselect.pate.ballots import Ballots, Missing, Split
+from dpselect.pate.ballots import Ballots, BallotTerms
 from dpselect.pate.voting import TauVoting
 from dpselect.plan.voting_plan import TrialVotes
 
@@ -65,8 +65,7 @@ class VotesFile:
         teachers: int | None = None,
         labels: int | None = None,
         stacked: bool = False,
-        missing: Missing = "refuse",
-        split: Split = "position",
+        **declared: Unpack[BallotTerms],
     ) -> Self:
         """The ballots that a file holds. Unpacked it has at most 512 MiB.
 
@@ -77,29 +76,31 @@ class VotesFile:
             teachers: how many teachers there are, where the file does not tell, or to confirm the axes of a matrix of classes.
             labels: how many labels there are, of a matrix of classes.
             stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
-            missing, split: as for `Ballots`.
+            declared: as for `Ballots`.
         """
         content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
         try:
             arrays = {"votes": _plain(content)} if content.startswith(_NPY) else _arrays(io.BytesIO(content))
             if "votes" in arrays and labels is not None:
                 arrays["classes"] = arrays.pop("votes")
-            classes = arrays.get("classes")
             votes: Any = _sparse(arrays) if not {"votes", "classes"} & set(arrays) else arrays.get("votes")
             names, stated = _names(arrays), _teachers(arrays)
         except VotesFileError as error:
             raise VotesFileError(f"{masked(path)}: {error}") from None
         except (*_UNREADABLE, *_NO_VOTES):
             raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
-        if teachers is not None and stated is not None and teachers != stated:
-            raise VotesFileError(f"teachers={teachers}, but {masked(path)} states {stated}: leave one of them out")
-        voting = stated if teachers is None else teachers
-        if classes is not None:
-            labels = len(names) if labels is None and names is not None else labels
-            ballots, single = _of_classes(path, classes, voting, labels, names, missing, split), True
-        else:
-            ballots = _ballots(path, votes, voting, names, stacked, missing, split)
-            single = stacked or votes.ndim == 3
+        declared["names"] = names
+        try:
+            if None not in (teachers, stated) and teachers != stated:
+                _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
+            voting = stated if teachers is None else teachers
+            if "classes" in arrays:
+                labels = len(names) if labels is None and names is not None else labels
+                ballots, single = _of_classes(arrays["classes"], voting, labels, declared), True
+            else:
+                ballots, single = _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
+        except AccountingError as error:
+            raise VotesFileError(f"{masked(path)}: {error}") from None
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), single)
 
     @classmethod
@@ -128,6 +129,38 @@ class VotesFile:
         except InvalidBallots as error:
             raise VotesFileError(f"{masked(self.path)}: {error}") from None
         return fit
+
+
+def _of_classes(classes: Any, teachers: int | None, labels: int | None, declared: BallotTerms) -> Ballots:
+    if labels is None:
+        _refuse("it holds classes, which do not tell how many labels there are: state labels=")
+    if classes.ndim == 2:
+        rounds, voting = classes.shape
+        if teachers is None and voting > rounds:
+            _refuse(
+                f"it holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers than rounds: if that is so, "
+                f"confirm it by teachers={voting}; if its axes are exchanged, transpose it, since one row is one round"
+            )
+        if teachers not in (None, voting):
+            exchanged = "Its axes are exchanged: transpose it" if teachers == rounds else "State their number"
+            _refuse(
+                f"teachers={teachers}, but it has one column for each of {voting:,} teachers: one row is one round. {exchanged}"
+            )
+    return Ballots.of_classes(classes, labels=labels, **declared)
+
+
+def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotTerms) -> Ballots:
+    if teachers is None and (stacked or votes.ndim == 2):
+        _refuse(
+            "it holds a matrix, which does not tell how many teachers there are: state teachers= (of a matrix of classes, "
+            "labels=)"
+        )
+    # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
+    if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
+        _refuse(f"a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts")
+    if stacked:
+        return Ballots.stacked(votes, teachers=teachers or 0, **declared)
+    return Ballots(votes, teachers=teachers, **declared)
 
 
 def _plain(content: bytes) -> Any:
@@ -221,59 +254,3 @@ def _one(arrays: dict[str, Any], name: str) -> Any:
 
 def _refuse(message: str) -> NoReturn:
     raise VotesFileError(message)
-
-
-def _of_classes(
-    path: Path,
-    classes: Any,
-    teachers: int | None,
-    labels: int | None,
-    names: list[int | str] | None,
-    missing: Missing,
-    split: Split,
-) -> Ballots:
-    if labels is None:
-        raise VotesFileError(f"{masked(path)} holds classes, which do not tell how many labels there are: state labels=")
-    if classes.ndim == 2 and teachers is None and classes.shape[1] > classes.shape[0]:
-        rounds, voting = classes.shape
-        raise VotesFileError(
-            f"{masked(path)} holds a matrix of {rounds:,} rounds by {voting:,} teachers, more teachers than rounds: if that is "
-            f"so, confirm it by teachers={voting}; if its axes are exchanged, transpose it, since one row is one round"
-        )
-    if classes.ndim == 2 and teachers not in (None, classes.shape[1]):
-        exchanged = " Its axes are exchanged: transpose it" if teachers == classes.shape[0] else ""
-        raise VotesFileError(
-            f"teachers={teachers}, but {masked(path)} has one column for each of {classes.shape[1]:,} teachers: one row is one "
-            f"round.{exchanged or ' State their number'}"
-        )
-    try:
-        return Ballots.of_classes(classes, labels=labels, missing=missing, names=names, split=split)
-    except AccountingError as error:
-        raise VotesFileError(f"{masked(path)}: {error}") from None
-
-
-def _ballots(
-    path: Path,
-    votes: Any,
-    teachers: int | None,
-    names: list[int | str] | None,
-    stacked: bool,
-    missing: Missing,
-    split: Split,
-) -> Ballots:
-    if teachers is None and (stacked or getattr(votes, "ndim", 0) == 2):
-        raise VotesFileError(
-            f"{masked(path)} holds a matrix, which does not tell how many teachers there are: state teachers= (of a matrix of "
-            "classes, labels=)"
-        )
-    # Counts are held densely: a sparse matrix may claim any number of labels and rounds.
-    if scipy.sparse.issparse(votes) and math.prod(votes.shape) > MOST_BYTES:
-        raise VotesFileError(
-            f"{masked(path)}: a matrix of {votes.shape[0]:,} by {votes.shape[1]:,} is too large: label it in parts"
-        )
-    try:
-        if stacked:
-            return Ballots.stacked(votes, teachers=teachers or 0, missing=missing, names=names, split=split)
-        return Ballots(votes, teachers=teachers, missing=missing, names=names, split=split)
-    except AccountingError as error:
-        raise VotesFileError(f"{masked(path)}: {error}") from None

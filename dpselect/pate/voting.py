@@ -27,10 +27,9 @@ from dpselect.mechanisms.stable_top_k import NOT_PASSED, StableTopK
 from dpselect.noise import by_name
 from dpselect.pate.ballots import Vote
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds, exceeds
+from dpselect.sampling.contest import LOWEST, Contenders, Entries, RankingProblem, contest_bounds, exceeds, numbers
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
-from dpselect.verify.quadrature import argmax_probabilities_many
 
 Words = NDArray[np.uint64]
 Cells = NDArray[np.int32]
@@ -43,11 +42,6 @@ _FEWEST = 12  # labels from which on leaving most of the noise uncomputed pays
 _SAMPLE = 64
 _LEVELS = np.arange(-3.0, 3.01, 0.25)
 _GAUSSIAN = by_name("gaussian")
-
-
-def _wide(block: Numbers) -> Numbers:
-    """Counts in the 64-bit types that samplers and other mechanisms read."""
-    return block.astype(np.int64) if block.dtype.kind == "i" else block
 
 
 @final
@@ -118,7 +112,7 @@ def winners(matrix: Numbers, sigma: float, source: Sampler) -> Places:
     """(rounds,) the label with the largest of count + sigma * Z; ties have probability 0."""
     plain = not source.exact or source.constant_work or matrix.shape[1] < _FEWEST
     if plain or matrix.dtype.kind != "i" or int(matrix.max()) > _LARGEST:
-        return np.concatenate([source.top_k_rows(_wide(block), _GAUSSIAN, sigma, 1)[:, 0] for block in blocks(matrix)])
+        return np.concatenate([source.top_k_rows(block, _GAUSSIAN, sigma, 1)[:, 0] for block in blocks(matrix)])
     race = RaceLevel.of(matrix, sigma)
     return np.concatenate([race.run(block, source) for block in blocks(matrix)])
 
@@ -201,9 +195,7 @@ class GNMax(Vote):
 
     Args:
         sigma: standard deviation of the noise, in votes, > 0.
-        labels: the public number of labels.
-        relation: "replace_one" or "add_remove", of the unit.
-        unit: "record", or "teacher" for all that one teacher holds: see `Vote`.
+        labels, relation, unit: see `Vote`.
     """
 
     kind: Literal["gnmax"] = "gnmax"
@@ -228,12 +220,6 @@ class GNMax(Vote):
         return self.sigma, None
 
 
-def _winning(counts: Places, sigma: float) -> Floats:
-    """(rounds, labels) the chance of each label to have the largest noisy count."""
-    behind = counts - counts.max(axis=1, keepdims=True)
-    return argmax_probabilities_many(_GAUSSIAN, sigma, behind.astype(np.float64))
-
-
 _CELLS = 1 << 20  # counts of answered rounds copied, or held as 64-bit numbers, at a time
 ABSTAINED = "the largest noisy count did not reach the threshold"
 
@@ -251,9 +237,7 @@ class ConfidentGNMax(Vote):
         threshold: votes that the largest noisy count has to exceed.
         sigma_threshold: standard deviation of the noise of that test, in votes, > 0.
         sigma: standard deviation of the noise of the answer, in votes, > 0.
-        labels: the public number of labels.
-        relation: "replace_one" or "add_remove", of the unit.
-        unit: "record", or "teacher" for all that one teacher holds: see `Vote`.
+        labels, relation, unit: see `Vote`.
     """
 
     kind: Literal["confident_gnmax"] = "confident_gnmax"
@@ -381,12 +365,9 @@ class BinaryVoting(LevelVote):
 
     Args:
         sigma: standard deviation of the noise on every count, in votes, > 0.
-        labels: the public number of labels.
         threshold: votes that a noisy count has to exceed; None for half of the teachers.
         teachers: the public number of teachers; None takes it from the ballots. Counts alone do not tell it.
-        relation: "replace_one" or "add_remove", of the unit.
-        unit: "record", or "teacher" for all that one teacher holds: see `Vote`. Where teachers come and go their number is
-            private: state `threshold`.
+        labels, relation, unit: see `Vote`. Where teachers come and go their number is private: state `threshold`.
     """
 
     kind: Literal["binary_voting"] = "binary_voting"
@@ -403,13 +384,7 @@ class TauVoting(LevelVote):
 
     Args:
         tau: votes on a ballot at most, >= 1.
-        sigma: standard deviation of the noise on every count, in votes, > 0.
-        labels: the public number of labels.
-        threshold: votes that a noisy count has to exceed; None for half of the teachers.
-        teachers: the public number of teachers; None takes it from the ballots. Counts alone do not tell it.
-        relation: "replace_one" or "add_remove", of the unit.
-        unit: "record", or "teacher" for all that one teacher holds: see `Vote`. Where teachers come and go their number is
-            private: state `threshold`.
+        sigma, threshold, teachers, labels, relation, unit: as of `BinaryVoting`.
     """
 
     kind: Literal["tau_voting"] = "tau_voting"
@@ -432,9 +407,7 @@ class TopVotes(Vote):
     Args:
         k: labels that every item gets, from 1 to `labels`.
         scale: of the Gumbel noise on every count, in votes, > 0; its standard deviation is 1.28 times as much.
-        labels: the public number of labels.
-        relation: "replace_one" or "add_remove", of the unit.
-        unit: "record", or "teacher" for all that one teacher holds: see `Vote`.
+        labels, relation, unit: see `Vote`.
     """
 
     kind: Literal["top_votes"] = "top_votes"
@@ -461,7 +434,7 @@ class TopVotes(Vote):
         return self.peeling._select(scores, source)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        parts = [self.peeling._select_many(_wide(block), source) for block in blocks(matrix, _CELLS)]
+        parts = [self.peeling._select_many(block, source) for block in blocks(matrix, _CELLS)]
         return Selections(joined(part.indices for part in parts), ordered=True, requested=self.k)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -526,7 +499,7 @@ class StableVoting(Vote):
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         stable = self.stable
-        parts = [stable._select_many(_wide(block), source) for block in blocks(matrix, _CELLS)]
+        parts = [stable._select_many(numbers(block), source) for block in blocks(matrix, _CELLS)]
         indices, complete = joined(part.indices for part in parts), np.concatenate([part.complete for part in parts])
         return Selections(indices, ordered=False, requested=None, complete=complete, reason=NOT_PASSED)
 

@@ -635,8 +635,8 @@ EDITS = [
     ),
     Edit(
         "dpselect/pate/ballots.py",
-        "fits = int(self._tally.most.max()) <= votes",
-        "fits = int(self._tally.most.max()) <= votes + 1",
+        "fits = int(self._sizes[1].max()) <= votes",
+        "fits = int(self._sizes[1].max()) <= votes + 1",
         f"{CONSTANTS}::test_ballots_of_one_vote_more_than_configured_are_refused",
     ),
     Edit(

@@ -110,8 +110,8 @@ def test_booleans_of_other_bytes_are_one_vote() -> None:
     assert np.array_equal(ballots.counts, COUNTS)
     assert np.array_equal(ballots.cut(1).counts, pate.Ballots(VOTES).cut(1).counts)
     assert ballots.cut(1).cut_count == np.count_nonzero(VOTES.sum(axis=2) > 1)
-    assert ballots._tally.most is not None
-    assert np.array_equal(ballots._tally.most, VOTES.sum(axis=2).max(axis=1))
+    assert ballots._sizes is not None
+    assert np.array_equal(ballots._sizes[1], VOTES.sum(axis=2).max(axis=1))
 
 
 def test_more_teachers_than_counts_hold_are_refused() -> None:
@@ -254,7 +254,7 @@ def test_no_part_shows_counts_in_its_repr() -> None:
     """Reprs of the parts, which a traceback with local variables prints, hold neither counts nor confidences nor the largest."""
     ballots = pate.Ballots(np.array([[4321, 1234]]), teachers=5555)
     parts = [
-        ballots._tally,
+        ballots,
         Coins.of(ballots.counts, 3.0, 1.0),
         RaceLevel.of(ballots.counts, 1.0),
         Cut(1, "", None, np.full((1, 1, 2), 0.4321), 0),
