@@ -27,8 +27,8 @@ from accounting.curves.base import CURVES
 from accounting.errors import AccountingError, InvalidArgument, OutputError
 from accounting.files import PRIVATE, new_file
 from accounting.ledger.ledger import Ledger
-from accounting.ledger.model import ACTIONS, Dataset, Entry, Total, package_version
-from accounting.ledger.quota import Quota, Standing
+from accounting.ledger.model import ACTIONS, Dataset, Entry, package_version
+from accounting.ledger.quota import Quota, Total
 from accounting.ledger.stored_text import read_json
 from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
@@ -128,7 +128,7 @@ ROUTES: dict[Route, str] = {
 
 
 def _section(
-    summary: Summary, quotas: Sequence[Standing], latest: Sequence[Entry], deltas: Sequence[float], number: int, proofs: Proofs
+    summary: Summary, quotas: Sequence[Total], latest: Sequence[Entry], deltas: Sequence[float], number: int, proofs: Proofs
 ) -> dict[str, Any]:
     """The dataset's promise and declaration, where it stands, what it cost, and its latest entries: what the template prints."""
     dataset, windowed = summary.dataset, summary.dataset.window != "whole"
@@ -142,10 +142,11 @@ def _section(
         **{"promise": _promise(dataset), "quota_heads": ["Quota", "Limit", "Account", "Used"]},
         "quotas": [
             (
-                *(f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.limit)),
-                *(one.account, percent_up(max(Remaining(one.limit, one.spent).used))),
+                *(f"{one.quota.name}: {one.quota.in_words}", budget_in_words(one.budget)),
+                *(one.period, percent_up(max(one.remaining.used))),
             )
             for one in quotas
+            if one.quota is not None
         ],
         "tiles": _tiles(dataset, summary.totals, latest),
         "risk": Risk.of(_fullest(dataset, summary.totals).remaining.guarantee).in_words(dataset.relation),

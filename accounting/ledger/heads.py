@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, final
 
+from pydantic import Field, model_validator
+
+from accounting.errors import AccountingError
+from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.stored_text import canonical_json, read_json
 
@@ -17,65 +20,57 @@ FORMAT = "dpselect-ledger-heads-1"
 _PUBLIC = re.compile(r"[0-9a-f]{64}")
 
 
-@dataclass(frozen=True)
-class Head:
+@final
+class Head(Frozen):
     """How many entries a dataset had, and the hash of the last one (of the declaration, if none)."""
 
-    seq: int
+    error_class: ClassVar[type[AccountingError]] = InvalidEntry
+    seq: Annotated[int, Field(ge=0, strict=True)]
     hash: str
 
 
-@dataclass(frozen=True)
-class Signature:
+@final
+class Signature(Frozen):
     """Of heads, by an Ed25519 key: its public part and the signature, hexadecimal."""
 
+    error_class: ClassVar[type[AccountingError]] = InvalidEntry
     key: str
     signature: str
 
-    @classmethod
-    def read(cls, data: object) -> Self | None:
-        """A signature from JSON data, None from nothing; InvalidEntry if it is something else."""
-        if data is None:
-            return None
-        if (
-            not isinstance(data, dict)
-            or set(data) != {"key", "signature"}
-            or not all(isinstance(text, str) for text in data.values())
-        ):
-            raise InvalidEntry("a signature of heads is a key and a signature, hexadecimal texts: the file was edited")
-        return cls(**data)
 
-
-@dataclass(frozen=True)
-class Heads:
+@final
+class Heads(Frozen):
     """Where every dataset's chain stood at one time. Keep it where the ledger's writers cannot change it, or sign it.
 
     `declared` is how many datasets the ledger had: all that are named, unless some were cut out.
     """
 
+    error_class: ClassVar[type[AccountingError]] = InvalidEntry
     ledger_id: str
     at: str
     datasets: dict[str, Head]
     signature: Signature | None = None
-    declared: int = -1
+    declared: Annotated[int, Field(strict=True)] = -1
 
-    def __post_init__(self) -> None:
+    @model_validator(mode="after")
+    def _counts_its_datasets(self) -> Self:
         if self.declared < 0:
             object.__setattr__(self, "declared", len(self.datasets))
+        if self.declared < len(self.datasets):
+            raise ValueError("more datasets are named than were declared")
+        return self
 
     def statement(self) -> str:
         """Canonical JSON of all but the signature: what it is of."""
-        return replace(self, signature=None).to_json()
+        return canonical_json({"format": FORMAT, **self.model_dump(exclude={"signature"})})
 
     def to_json(self) -> str:
         """One line of canonical JSON."""
-        stated = {"format": FORMAT, "ledger_id": self.ledger_id, "at": self.at, "declared": self.declared}
-        return canonical_json(stated | self.content())
+        return canonical_json({"format": FORMAT, **self.model_dump(exclude_none=True)})
 
     def content(self) -> dict[str, Any]:
         """Where the chains stood, and the signature if there is one, as JSON data."""
-        content: dict[str, Any] = {"datasets": {name: asdict(head) for name, head in self.datasets.items()}}
-        return content if self.signature is None else content | {"signature": asdict(self.signature)}
+        return self.model_dump(include={"datasets", "signature"}, exclude_none=True)
 
     @classmethod
     def from_json(cls, text: str | bytes) -> Self:
@@ -85,23 +80,14 @@ class Heads:
             InvalidEntry: it is something else.
         """
         data = read_json(text)
-        chains = data.get("datasets")
-        if data.get("format") != FORMAT or not isinstance(chains, dict):
+        if data.pop("format", None) != FORMAT:
             raise InvalidEntry(
                 f"this file does not contain ledger heads: pass the one that `dpselect ledger heads` wrote ({FORMAT})"
             )
-        identity, at, declared = data.get("ledger_id"), data.get("at"), data.get("declared")
-        if not isinstance(identity, str) or not isinstance(at, str) or type(declared) is not int or declared < len(chains):
-            raise InvalidEntry(
-                "these heads do not say of which ledger they are, when they were taken and of how many datasets: the file was cut"
-            )
-        named = {}
-        for name, head in chains.items():
-            known = isinstance(head, dict) and type(head.get("seq")) is int and isinstance(head.get("hash"), str)
-            if not known or head["seq"] < 0:
-                raise InvalidEntry("a head is a seq (an integer, at least 0) and a hash (text)")
-            named[name] = Head(head["seq"], head["hash"])
-        return cls(identity, at, named, Signature.read(data.get("signature")), declared)
+        try:
+            return cls.model_validate({"declared": None, **data})  # which only what takes heads may leave out
+        except InvalidEntry as error:
+            raise InvalidEntry(f"the heads were cut or edited, take them anew with `dpselect ledger heads`: {error}") from None
 
 
 @final
@@ -152,8 +138,8 @@ class SigningKey:
 
     def sign(self, heads: Heads) -> Heads:
         """The heads with this key's signature, in the place of an earlier one."""
-        made = Signature(self.public, self._private.sign(heads.statement().encode()).hex())
-        return replace(heads, signature=made)
+        made = Signature(key=self.public, signature=self._private.sign(heads.statement().encode()).hex())
+        return heads.model_copy(update={"signature": made})
 
     def __repr__(self) -> str:
         return f"SigningKey(public={self.public!r})"
@@ -165,31 +151,20 @@ def signature_problem(heads: Heads, key: str) -> str | None:
     Raises:
         InvalidEntry: it is not a public key.
     """
-    trusted, made = _public(key), heads.signature
-    if made is None:
-        return "the heads are not signed: take them with `dpselect ledger heads --sign KEY`"
-    if not _valid(made.key, made.signature, heads.statement()):
-        return "the signature of the heads does not match them: they were edited, or it was"
-    if made.key != trusted:
-        return "the heads bear the signature of another key: compare it with the public key that you were given"
-    return None
-
-
-def _valid(public: str, signature: str, statement: str) -> bool:
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    try:
-        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(public))
-        key.verify(bytes.fromhex(signature), statement.encode())
-    except (ValueError, InvalidSignature):
-        return False
-    return True
-
-
-def _public(value: Any) -> str:
-    if not isinstance(value, str) or not _PUBLIC.fullmatch(value):
+    if not isinstance(key, str) or not _PUBLIC.fullmatch(key):
         raise InvalidEntry(
-            f"{str(value)[:20]!r} is not a public key: it has 64 hexadecimal digits, as `dpselect ledger keygen` prints"
+            f"{str(key)[:20]!r} is not a public key: it has 64 hexadecimal digits, as `dpselect ledger keygen` prints"
         )
-    return value
+    if (made := heads.signature) is None:
+        return "the heads are not signed: take them with `dpselect ledger heads --sign KEY`"
+    try:
+        signer = Ed25519PublicKey.from_public_bytes(bytes.fromhex(made.key))
+        signer.verify(bytes.fromhex(made.signature), heads.statement().encode())
+    except (ValueError, InvalidSignature):
+        return "the signature of the heads does not match them: they were edited, or it was"
+    if made.key != key:
+        return "the heads bear the signature of another key: compare it with the public key that you were given"
+    return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Literal, Protocol, Self, TypedDict, get_args
@@ -19,8 +19,6 @@ from accounting.ledger.stored_text import (
     checked_name,
     checked_text,
     checked_zone,
-    optional_name,
-    optional_text,
     read_json,
 )
 from accounting.remaining import MOST_RUNS
@@ -131,11 +129,6 @@ class Item:
                 f"protects each {unit} that comes or goes: charge it to a dataset of records"
             )
 
-    @property
-    def whole(self) -> Curve:
-        """The composition of all runs: what is priced, as one item."""
-        return self.count * self.curve
-
     def over(self, periods: tuple[str, ...], relation: Relation, across: Across | None) -> Item:
         """What is charged where these periods of a dataset with this relation are read together. Theorem F11.
 
@@ -155,11 +148,7 @@ class Item:
             )
         if across is not None:
             return replace(self, across=across)
-        return self.twice()
-
-    def twice(self) -> Item:
-        """The price of an exchange, taken as two changes: some rows go, others come."""
-        try:
+        try:  # an exchange, taken as two changes: some rows go, others come
             curve = group_privacy(self.curve, 2)
         except NoEquivalent as error:
             raise NoEquivalent(
@@ -187,79 +176,62 @@ def _short(field: str, text: str) -> str:
     return checked_text(f"the {field}'s JSON", text, LONGEST_JSON)
 
 
+# How each text of the terms is checked.
+_TEXTS = {
+    **dict.fromkeys(("key", "actor", "team", "purpose", "override"), checked_name),
+    **dict.fromkeys(("label", "fingerprint", "salt"), checked_text),
+}
+
+
+def texts_of(terms: Terms) -> dict[str, str | None]:
+    """The texts that a caller states, checked; InvalidArgument if a keyword is none of `Terms`."""
+    require_known(terms, Terms)
+    return {name: None if (text := terms.get(name)) is None else check(name, text) for name, check in _TEXTS.items()}
+
+
 @dataclass(frozen=True)
 class Request:
-    """What a caller asks to be charged; everything in it is checked already, apart from the relation and the period."""
+    """What a caller asks to be charged; everything in it is checked already, apart from the relation and the period.
+
+    `said` is what its entries repeat as it stands: label, fingerprint, salt, team, purpose, override and expires.
+    """
 
     item: Item
     action: Opening
     key: str
+    actor: str | None
     period: str | Iterable[str] | None
     across: Across | None
     time_zone: str
-    label: str | None
-    actor: str | None
-    fingerprint: str | None
-    salt: str | None
-    team: str | None
-    purpose: str | None
-    override: str | None
-    expires: str | None
+    said: dict[str, str | None]
 
     @classmethod
     def read_all(
         cls, action: Opening, charges: Iterable[tuple[Curve | Chargeable, Terms]], expires_in: float | None, now: datetime
     ) -> list[Self]:
         """What is asked, checked as far as that goes without the dataset; reservations lapse `expires_in` seconds after `now`."""
-        read, expires = _reader(), _expiry(expires_in, now)
-        found = [cls._read(action, item, terms, expires, read) for item, terms in charges]
-        keys = [request.key for request in found]
-        if len(set(keys)) < len(keys):
-            twice = next(key for key in keys if keys.count(key) > 1)
-            raise KeyConflict(
-                f"key={twice!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged"
+        expires = _expiry(expires_in, now)
+        # What a batch charges many times is read once; each object is kept, so that no other takes its id.
+        known: dict[tuple[int, ...], tuple[object, Item]] = {}
+        found: dict[str, Self] = {}
+        for item, terms in charges:
+            texts, period, across = texts_of(terms), terms.get("period"), terms.get("across")
+            if across is not None and across not in get_args(Across):
+                raise InvalidEntry(f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out")
+            asked = item, terms.get("count", 1), terms.get("relation")
+            if (place := tuple(map(id, asked))) not in known:
+                known[place] = asked, read_item(*asked)
+            key = texts.pop("key") or uuid.uuid4().hex
+            if key in found:
+                raise KeyConflict(
+                    f"key={key!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged"
+                )
+            period = tuple(period) if isinstance(period, Iterator) else period  # it is read anew when a charge is tried again
+            found[key] = cls(
+                *(known[place][1], action, key, texts.pop("actor"), period, across, checked_zone(terms.get("time_zone"))),
+                said=texts | {"expires": expires},
             )
-        return found
-
-    @classmethod
-    def _read(cls, action: Opening, item: Curve | Chargeable, terms: Terms, expires: str | None, read: Reader) -> Self:
-        require_known(terms, Terms)
-        key, period, across = terms.get("key"), terms.get("period"), terms.get("across")
-        if across is not None and across not in get_args(Across):
-            raise InvalidEntry(f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out")
-        return cls(
-            item=read(item, terms.get("count", 1), terms.get("relation")),
-            action=action,
-            key=uuid.uuid4().hex if key is None else checked_name("key", key),
-            period=tuple(period) if isinstance(period, Iterator) else period,  # it is read anew when a charge is tried again
-            across=across,
-            time_zone=checked_zone(terms.get("time_zone")),
-            label=optional_text("label", terms.get("label")),
-            actor=optional_name("actor", terms.get("actor")),
-            fingerprint=optional_text("fingerprint", terms.get("fingerprint")),
-            salt=optional_text("salt", terms.get("salt")),
-            team=optional_name("team", terms.get("team")),
-            purpose=optional_name("purpose", terms.get("purpose")),
-            override=None if terms.get("override") is None else checked_name("override", terms.get("override")),
-            expires=expires,
-        )
-
-
-Reader = Callable[[Curve | Chargeable, int, Relation | None], Item]
-
-
-def _reader() -> Reader:
-    """`read_item` that reads what a batch charges many times once; it keeps each object, so that no other takes its id."""
-    known: dict[tuple[int, object, object], tuple[Curve | Chargeable, Item]] = {}
-
-    def read(item: Curve | Chargeable, count: int, relation: Relation | None) -> Item:
-        if type(count) is not int or not isinstance(relation, str | None):
-            return read_item(item, count, relation)  # which says what is wrong with them
-        if (place := (id(item), count, relation)) not in known:
-            known[place] = item, read_item(item, count, relation)
-        return known[place][1]
-
-    return read
+        return list(found.values())
 
 
 def _expiry(seconds: float | None, now: datetime) -> str | None:

@@ -8,33 +8,42 @@ of a plan whose outcome says what ran.
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final, get_args
+
+from pydantic import (
+    BeforeValidator,
+    PlainSerializer,
+    PlainValidator,
+    ValidationInfo,
+    field_validator,
+)
 
 from accounting.arguments import Relation
 from accounting.budget import Budget, Price
 from accounting.curves import Approximate, Composed, Curve
-from accounting.errors import AccountingError
+from accounting.errors import AccountingError, InvalidBudget, RelationMismatch
+from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt
 from accounting.ledger.stored_text import (
     LONGEST_NAME,
     Window,
     canonical_json,
     checked_name,
-    checked_text,
     checked_window,
     checked_zone,
     digest,
+    optional_text,
     read_json,
 )
-from accounting.remaining import Remaining
 
 Action = Literal["charge", "reserve", "commit", "release", "void", "quota"]
 State = Literal["reserved", "committed", "released", "void"]
@@ -43,8 +52,20 @@ ACTIONS: tuple[Action, ...] = get_args(Action)
 OPENS: tuple[Action, ...] = ("charge", "reserve")  # a charge, at its full price
 
 
-@dataclass(frozen=True)
-class Dataset:
+def _budget(value: object, info: ValidationInfo) -> Budget:
+    if isinstance(value, str):
+        return Budget.model_validate(read_json(value))
+    if not isinstance(value, Budget):
+        raise InvalidBudget(f"{info.field_name} must be an accounting.Budget, not {type(value).__name__}")
+    return value
+
+
+# Numbers of budgets are floats, which are kept as text in what is hashed.
+_Stated = Annotated[Budget, PlainValidator(_budget), PlainSerializer(Budget.model_dump_json)]
+
+
+@final
+class Dataset(Frozen):
     """A dataset's declaration. It never changes; its hash starts the chain of the dataset's entries.
 
     Attributes:
@@ -58,30 +79,54 @@ class Dataset:
         most_in_all: epsilon that all periods together may cost somebody who is in all of them; None sets no such limit.
     """
 
+    error_class: ClassVar[type[AccountingError]] = InvalidEntry
     name: str
     relation: Relation
     unit: str
-    budget: Budget
-    window: Window
-    time_zone: str
+    budget: _Stated
+    window: Annotated[Window, BeforeValidator(checked_window)]
+    time_zone: Annotated[str, BeforeValidator(checked_zone)]
     data_period: str | None
     actor: str
     host: str
     at: str
     package: str
     uid: str
-    most_per_release: Budget | None = None
-    most_in_all: float | None = None
+    most_per_release: _Stated | None = None
+    most_in_all: Annotated[float | None, PlainSerializer(lambda most: None if most is None else repr(most))] = None
+
+    @field_validator("name", "unit", "data_period", "actor", "host", "at", "package", "uid")
+    @classmethod
+    def _is_short(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return optional_text(str(info.field_name), value)
+
+    @field_validator("relation", mode="before")
+    @classmethod
+    def _is_a_relation(cls, value: object) -> object:
+        if value not in get_args(Relation):
+            raise RelationMismatch(f"relation={value!r} must be one of {', '.join(get_args(Relation))}")
+        return value
+
+    @field_validator("most_in_all", mode="before")
+    @classmethod
+    def _covers_periods(cls, most: object, info: ValidationInfo) -> float | None:
+        budget = info.data.get("budget")
+        if most is None or budget is None:
+            return None
+        if info.data.get("window") == "whole" or (budget.epsilon is None and not budget.delta):
+            raise InvalidBudget(
+                "most_in_all is an epsilon over the periods of a window: declare a window, and a budget in epsilon or with a "
+                "delta"
+            )
+        if isinstance(most, bool) or not isinstance(most, int | float) or not budget.limit <= most < math.inf:
+            raise InvalidBudget(
+                f"most_in_all={str(most)[:20]} must be a finite epsilon of at least one period's, {budget.limit:g}"
+            )
+        return float(most)
 
     def declaration(self) -> str:
         """Canonical JSON of all of it; budgets and limits are text in it, for their numbers are floats."""
-        release, in_all = self.most_per_release, self.most_in_all
-        text = {
-            "budget": self.budget.model_dump_json(),
-            "most_per_release": None if release is None else release.model_dump_json(),
-            "most_in_all": None if in_all is None else repr(in_all),
-        }
-        return canonical_json(asdict(self) | text)
+        return canonical_json(self.model_dump())
 
     @staticmethod
     @lru_cache(maxsize=256)
@@ -93,22 +138,11 @@ class Dataset:
         """
         try:
             data = read_json(text)
-            release, in_all = data["most_per_release"], data["most_in_all"]
-            stated = {
-                "budget": Budget.model_validate(read_json(data["budget"])),
-                "most_per_release": None if release is None else Budget.model_validate(read_json(release)),
-                "most_in_all": None if in_all is None else float(in_all),
-            }
-            dataset = Dataset(**data | stated)
-            checked_window(dataset.window)
-            checked_zone(dataset.time_zone)
-            for name in ("name", "unit", "actor", "host", "at", "package", "uid"):
-                checked_text(name, getattr(dataset, name))
-            if dataset.relation not in get_args(Relation) or not isinstance(dataset.data_period, str | None):
-                raise InvalidEntry("a field of the declaration has no such value")
-        except (AccountingError, TypeError, KeyError, ValueError):
+            if isinstance(most := data.get("most_in_all"), str):
+                data["most_in_all"] = float(most)
+            return Dataset.model_validate(data)
+        except (AccountingError, ValueError):
             raise LedgerCorrupt("a dataset's declaration cannot be read: it was edited") from None
-        return dataset
 
     @property
     def genesis(self) -> str:
@@ -220,35 +254,6 @@ class Receipt:
         return self.entries[0].price
 
 
-@dataclass(frozen=True)
-class Total:
-    """Where one period of a dataset stands; `period` is "" where one budget covers all rows.
-
-    `quota` names the quota whose account this is, `period` then says which, in words; "" for the dataset's own budget.
-    """
-
-    dataset: str
-    period: str
-    budget: Budget
-    spent: Price
-    quota: str = ""
-
-    @property
-    def remaining(self) -> Remaining:
-        """Where the account stands; `replace(remaining, curve=...)` says it in releases."""
-        return Remaining(self.budget, self.spent, account=self.place)
-
-    @property
-    def place(self) -> str:
-        """The account in words: a period, or a quota and its account; "" for all rows of a dataset without a window."""
-        return f"quota {self.quota} ({self.period})" if self.quota else self.period
-
-
-def fewest(totals: Iterable[Total], curve: Curve) -> Remaining:
-    """Of several accounts that one charge is held against, where the one stands that pays for the fewest like it."""
-    return min((replace(total.remaining, curve=curve) for total in totals), key=lambda one: one.releases)
-
-
 Clock = Callable[[], datetime]
 utc_now: Clock = partial(datetime.now, UTC)
 
@@ -301,23 +306,6 @@ def _printable(name: str) -> str:
 # Sums of prices are exact; a price is derived anew from its curve. Another version may round it further outward, and another
 # processor rounds logarithms in another way: with and without AVX-512 a price was seen to differ by one part in 10^9.
 SLACK = 10**8
-
-
-class Openings:
-    """From entries in order to those that opened them. Memory grows with the reservations that are open."""
-
-    def __init__(self) -> None:
-        self._open: dict[tuple[str, str], Entry] = {}
-
-    def of(self, entry: Entry) -> Entry | None:
-        """The entry that opened the charge which the next entry opens, takes back, or settles at less; None if it does none."""
-        place = entry.key, entry.period
-        if entry.action == "reserve":
-            self._open[place] = entry
-        if entry.opens:
-            return entry
-        opening = self._open.pop(place, None) if entry.action in ("void", "release") else None
-        return opening if entry.action == "void" or entry.curve is not None else None
 
 
 @lru_cache(maxsize=1024)

@@ -1,32 +1,30 @@
 """Quotas: limits within a dataset's budget, for a person, a team, a purpose or a stretch of the data's time.
 
-A `Quota`, its `Revision`s, where its accounts stand as the entries say (`AccountReplay`), and all of a dataset (`Quotas`).
-A charge passes the quotas in `ledger`, in the same transaction as the budget.
+A `Quota`, its `Revision`s, and where its accounts stand as the entries say (`Accounts`). A charge passes the quotas in `book`, in
+the same transaction as the budget.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from datetime import date
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from itertools import chain, groupby
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
 from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
 
 from accounting.budget import NOTHING, Budget, Price
-from accounting.errors import AccountingError, InvalidArgument
+from accounting.curves import Curve
+from accounting.errors import AccountingError
 from accounting.frozen import Frozen
-from accounting.ledger.book import Book, Step
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.model import Clock, Dataset, Entry, Openings, Who, doubt, origin, price_in, returned
-from accounting.ledger.store import Declared, Held, Store, all_held, blocks, entries, select_entries
-from accounting.ledger.stored_text import WHOLE, Window, checked_name, optional_name, period_of
-from accounting.price import MOST
+from accounting.ledger.model import Dataset, Entry, Who, doubt, price_in, returned
+from accounting.ledger.store import Declared, entries, stream
+from accounting.ledger.stored_text import WHOLE, Window, checked_name, first_day, optional_name, period_of, stretch
 from accounting.remaining import Remaining
 
 Scope = Literal["actor", "team", "purpose"]
@@ -130,12 +128,9 @@ class Quota(Frozen):
 
     def _places(self, window: Window, period: str) -> Iterable[str]:
         if self.rolling is not None:
-            last = _ordinal(window, period)
-            return [_period_at(window, first) for first in range(max(1, last - self.rolling + 1), last + 1)]
-        if self.window == "whole":
-            return (WHOLE,)
+            return stretch(window, period, self.rolling)  # where each stretch begins that the period lies in
         # All of a period lies in one that is wider: `require_for` lets no week be cut.
-        return (period if self.window == window else period_of(self.window, _first_day(window, _ordinal(window, period))),)
+        return (WHOLE if self.window == "whole" else period_of(self.window, first_day(window, period)),)
 
     def account_in_words(self, account: str) -> str:
         """An account, as people read it."""
@@ -146,32 +141,33 @@ class Quota(Frozen):
         return ", ".join([*shown, *([place] if place else [])]) or "all rows"
 
 
-_PER_YEAR = {"month": 12, "quarter": 4, "year": 1}
+@dataclass(frozen=True)
+class Total:
+    """Where an account stands: a period of a dataset ("" where one budget covers all rows), or one account of a quota.
+
+    `period` of a quota's account says whose and which rows, in words; `budget` is the quota's limit then.
+    """
+
+    dataset: str
+    period: str
+    budget: Budget
+    spent: Price
+    quota: Quota | None = None
+
+    @property
+    def remaining(self) -> Remaining:
+        """Where the account stands; `replace(remaining, curve=...)` says it in releases."""
+        return Remaining(self.budget, self.spent, account=self.place)
+
+    @property
+    def place(self) -> str:
+        """The account in words: a period, or a quota and its account; "" for all rows of a dataset without a window."""
+        return self.period if self.quota is None else f"quota {self.quota.name} ({self.period})"
 
 
-def _ordinal(window: Window, period: str) -> int:
-    """The period's number among all of its window: consecutive periods have consecutive numbers."""
-    year, rest = int(period[:4]), period[5:]
-    if window == "day":
-        return date.fromisoformat(period).toordinal()
-    if window == "week":
-        return date.fromisocalendar(year, int(rest[1:]), 1).toordinal() // 7 + 1
-    return year * _PER_YEAR[window] + (int(rest.removeprefix("Q")) - 1 if rest else 0)
-
-
-def _period_at(window: Window, number: int) -> str:
-    """The period of this number."""
-    if window in ("day", "week"):
-        return period_of(window, _first_day(window, number))
-    year, rest = divmod(number, _PER_YEAR[window])
-    return f"{year:04d}" + {"month": f"-{rest + 1:02d}", "quarter": f"-Q{rest + 1}", "year": ""}[window]
-
-
-def _first_day(window: Window, number: int) -> date:
-    if window in ("day", "week"):
-        return date.fromordinal(number if window == "day" else number * 7 - 6)
-    year, month = divmod(number * 12 // _PER_YEAR[window], 12)
-    return date(year, month + 1, 1)
+def fewest(totals: Iterable[Total], curve: Curve) -> Remaining:
+    """Of several accounts that one charge is held against, where the one stands that pays for the fewest like it."""
+    return min((replace(total.remaining, curve=curve) for total in totals), key=lambda one: one.releases)
 
 
 # Written out, as in the index of the quotas: SQLite takes that for no parameter.
@@ -201,6 +197,11 @@ class Revision(NamedTuple):
         return found
 
     @classmethod
+    def latest(cls, connection: Connection, dataset_id: int) -> dict[str, Self]:
+        """By name, what was declared last. Raises as `all`."""
+        return {one.quota.name: one for one in cls.all(connection, dataset_id)}
+
+    @classmethod
     def in_force(cls, connection: Connection, dataset_id: int) -> list[tuple[Self, Budget]]:
         """Those that limit a charge now, and their limits. Raises as `all`."""
         known = cls.all(connection, dataset_id)
@@ -216,7 +217,9 @@ def _read_quota(text: str | None) -> Quota:
 
 
 @dataclass
-class _Account:
+class Account:
+    """What a quota's account has been charged, and by how many units another machine may have it otherwise."""
+
     spent: Price = NOTHING
     doubt: int = 0
 
@@ -226,46 +229,60 @@ class _Account:
         return Price(*(max(0, part - self.doubt) for part in self.spent))
 
 
-@dataclass
-class AccountReplay:
-    """The accounts of all revisions, derived anew from a dataset's entries in order.
+class Accounts:
+    """The accounts of quotas, derived anew from a dataset's entries in order.
 
-    Memory grows with the accounts, not with the entries.
+    Memory grows with the accounts and the reservations that are open, not with the entries.
+
+    Attributes:
+        opening: what opened the charge that the last entry opens, takes back, or settles at less; None if it does none of that.
+        found: by the quota's entry and the account's name.
     """
 
-    dataset: Dataset
-    revisions: list[Revision]
-    accounts: dict[tuple[int, str], _Account] = field(default_factory=lambda: defaultdict(_Account))
-    _step: tuple[str, str] = ("", "")
-    _touched: set[tuple[int, str]] = field(default_factory=set)
+    def __init__(self, dataset: Dataset, revisions: Iterable[Revision] = ()) -> None:
+        self.dataset: Dataset = dataset
+        self.revisions: list[Revision] = list(revisions)
+        self.opening: Entry | None = None
+        self.found: dict[tuple[int, str], Account] = defaultdict(Account)
+        self._open: dict[tuple[str, str], Entry] = {}
+        self._step: tuple[str, str] = ("", "")
+        self._touched: set[tuple[int, str]] = set()
 
     @classmethod
-    def of(cls, connection: Connection, declared: Declared, wanted: list[Revision]) -> Self:
-        """What the entries make of these revisions; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
-        book, opened = cls(declared.dataset, wanted), Openings()
-        for entry in chain.from_iterable(blocks(connection, declared)) if wanted else ():
-            for problem in book.follow(entry, opened.of(entry)):
+    def of(cls, connection: Connection, declared: Declared, revisions: list[Revision]) -> dict[tuple[int, str], Price]:
+        """What the entries make of these quotas; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
+        accounts = cls(declared.dataset, revisions)
+        for entry in stream(lambda: nullcontext(connection), declared) if revisions else ():
+            for problem in accounts.follow(entry):
                 raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
-        return book
+        return {place: account.spent for place, account in accounts.found.items()}
 
-    def follow(self, entry: Entry, opening: Entry | None) -> Iterator[str]:
-        """Count the next entry, with the one that opened what it opens or takes back; what does not hold, in words."""
-        if opening is None or not self.revisions:
+    def follow(self, entry: Entry) -> Iterator[str]:
+        """Count the next entry; what does not hold, in words."""
+        place = entry.key, entry.period
+        if entry.action == "reserve":
+            self._open[place] = entry
+        self.opening = entry if entry.opens else None
+        if entry.action in ("void", "release"):
+            opening = self._open.pop(place, None)
+            self.opening = opening if entry.action == "void" or entry.curve is not None else None
+        if self.opening is None:
             return
         if (entry.key, entry.action) != self._step:  # a charge of several periods is several entries, and counts once
             self._step, self._touched = (entry.key, entry.action), set()
         for revision in self.revisions:
             if revision.until is None or entry.seq < revision.until:
-                yield from self._count(revision, entry, opening)
+                yield from self._count(revision, entry, self.opening)
 
     def _count(self, revision: Revision, entry: Entry, first: Entry) -> Iterator[str]:
         quota, limit = revision.quota, revision.quota.limit
         if limit is None:
             return
-        if entry.opens and entry.seq > revision.seq and not quota.lists(first.who):
+        later = entry.opens and entry.seq > revision.seq
+        if later and not quota.lists(first.who):
             yield f"the charge is by somebody whom quota={quota.name!r} does not list"
         try:
-            new = [(revision.seq, one) for one in quota.accounts(self.dataset.window, first.who, [entry.period])]
+            new = {(revision.seq, one) for one in quota.accounts(self.dataset.window, first.who, [entry.period])}
             if not new:
                 return  # the quota is not this charge's, and its budget need not be able to pay for it
             if entry.action in ("void", "release"):
@@ -273,130 +290,20 @@ class AccountReplay:
             else:
                 price = price_in(limit, first.curve or "", first.count)
             unsure = doubt(limit, entry, first)
-        except (AccountingError, ValueError) as error:  # a period that is none, in an entry that was edited
+        except (AccountingError, ValueError, OverflowError) as error:  # a period that is none, in an entry that was edited
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
-        for place in set(new) - self._touched:
-            account = self.accounts[place]
+        for place in new - self._touched:
+            account = self.found[place]
             account.spent, account.doubt = account.spent.plus(price), account.doubt + unsure
-            if entry.opens and entry.seq > revision.seq and not limit.fits(NOTHING, account.least):
+            if later and not limit.fits(NOTHING, account.least):
                 yield f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
-        self._touched |= set(new)
+        self._touched |= new
 
-    def held(self) -> list[Held]:
-        """The accounts as they stand."""
-        return [Held(seq, name, account.spent) for (seq, name), account in self.accounts.items()]
-
-    def differs(self, stored: Iterable[Held]) -> bool:
+    def differs(self, stored: Mapping[tuple[int, str], Price]) -> bool:
         """Whether what the store holds is something else, beyond what machines may differ by."""
-        given = {(one.seq, one.account): one.spent for one in stored}
-        return given.keys() != self.accounts.keys() or any(
+        return stored.keys() != self.found.keys() or any(
             abs(have - due) > account.doubt
-            for place, account in self.accounts.items()
-            for have, due in zip(given[place], account.spent, strict=True)
+            for place, account in self.found.items()
+            for have, due in zip(stored[place], account.spent, strict=True)
         )
-
-
-@dataclass(frozen=True)
-class Standing:
-    """One account of a quota: whose or which rows', in words, and what it has been charged.
-
-    `spent` is in the unit of the quota's own limit, whose `remaining` and `capacity` it is held against.
-    """
-
-    quota: Quota
-    account: str
-    spent: Price
-
-    @property
-    def limit(self) -> Budget:
-        """What the account may spend; a withdrawn quota has no such statement."""
-        assert self.quota.limit is not None
-        return self.quota.limit
-
-    @property
-    def remaining(self) -> Remaining:
-        """Where the limit stands."""
-        return Remaining(self.limit, self.spent, account=f"quota {self.quota.name} ({self.account})")
-
-
-@final
-class Quotas:
-    """The quotas of one dataset. `Ledger.quotas` makes one.
-
-    Example:
-        >>> import accounting as acc
-        >>> ledger = acc.Ledger.open("sqlite:///example.db")
-        >>> _ = ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove")
-        >>> quotas = ledger.quotas("visits")
-        >>> _ = quotas.declare(acc.ledger.Quota(name="interns", limit=acc.Budget(epsilon=0.2), by="team", of="interns"))
-        >>> curve = acc.PureDP(epsilon=0.2)
-        >>> _ = ledger.charge("visits", curve, relation="add_remove", team="interns")
-        >>> [(one.account, one.remaining.main) for one in quotas.standing()]
-        [('interns', 0.0)]
-    """
-
-    def __init__(self, store: Store, clock: Clock, dataset: str) -> None:
-        self._store, self._clock, self._dataset = store, clock, checked_name("dataset", dataset)
-
-    def declare(self, quota: Quota, *, actor: str | None = None) -> Entry:
-        """Declare a quota, or put another in the place of one of that name; what was charged before counts.
-
-        Reads all entries of the dataset while charges on it wait. The same quota again changes nothing.
-
-        Raises:
-            InvalidArgument: it is not a Quota.
-            InvalidEntry: it does not fit the dataset's window, or a charge that was made cannot be counted in its unit.
-        """
-        if not isinstance(quota, Quota):
-            raise InvalidArgument(f"quota must be an accounting.ledger.Quota, not {type(quota).__name__}")
-        by = origin(actor, self._clock)
-        with self._store.writer_on(self._dataset) as (connection, declared):
-            quota.require_for(declared.dataset.window)
-            present = _latest(connection, declared).get(quota.name)
-            if present is not None and present.quota == quota:
-                return select_entries(connection, declared, entries.c.seq == present.seq)[0]
-            seq = declared.seq + 1
-            replay = AccountReplay.of(connection, declared, [] if quota.limit is None else [Revision(seq, quota)])
-            held = replay.held()
-            if any(part > MOST for one in held for part in one.spent):
-                raise InvalidEntry(f"quota={quota.name!r}: what was charged so far is more than this limit's unit counts")
-            step = Step("quota", f"{quota.name}#{seq}", "", NOTHING, None, quota=quota.model_dump_json())
-            book = Book(connection, declared)
-            (entry,) = book.append([step], by)
-            book.hold(held)
-            book.close()
-        return entry
-
-    def withdraw(self, name: str, *, actor: str | None = None) -> Entry:
-        """Take a quota away, on record. The dataset's budget stays what it is.
-
-        Raises:
-            InvalidEntry: it has no such quota.
-        """
-        known = {quota.name: quota for quota in self.all()}
-        if name not in known:
-            raise InvalidEntry(f"quota={name!r} is not declared for dataset={self._dataset!r}: there is nothing to withdraw")
-        return self.declare(known[name].model_copy(update={"limit": None}), actor=actor)
-
-    def all(self) -> list[Quota]:
-        """Those in force, in the order in which their names were declared first."""
-        with self._store.reader_on(self._dataset) as (connection, declared):
-            found = _latest(connection, declared)
-        return [one.quota for one in found.values() if one.quota.limit is not None]
-
-    def standing(self, most: int | None = None) -> list[Standing]:
-        """Every account of the quotas in force that was charged; with `most`, each quota's fullest ones only."""
-        with self._store.reader_on(self._dataset) as (connection, declared):
-            known = {one.seq: one for one in _latest(connection, declared).values()}
-            held = sorted(one for one in all_held(connection, declared.id) if one.seq in known)
-        found: list[Standing] = []
-        for seq, accounts in groupby(held, lambda one: one.seq):
-            fullest = sorted(accounts, key=lambda one: one.spent, reverse=True)[:most]
-            quota = known[seq].quota
-            found += [Standing(quota, quota.account_in_words(one.account), one.spent) for one in sorted(fullest)]
-        return found
-
-
-def _latest(connection: Connection, declared: Declared) -> dict[str, Revision]:
-    return {one.quota.name: one for one in Revision.all(connection, declared.id)}

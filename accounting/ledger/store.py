@@ -12,11 +12,11 @@ import os
 import sqlite3
 import uuid
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple, Self, final
+from typing import Any, Self, final
 from urllib.parse import quote
 
 from sqlalchemy import (
@@ -52,7 +52,7 @@ from accounting.errors import missing_extra
 from accounting.files import PRIVATE
 from accounting.ledger.errors import DatasetExists, LedgerCorrupt, LedgerError, LedgerUnavailable, SchemaMismatch, UnknownDataset
 from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
-from accounting.ledger.stored_text import checked_name, digest
+from accounting.ledger.stored_text import digest
 
 # -- tables --------------------------------------------------------------------------------------------------------------
 
@@ -242,33 +242,24 @@ def all_datasets(connection: Connection) -> list[Declared]:
 
 def spent_in(connection: Connection, dataset_id: int, period: str) -> Price:
     """What a period has been charged so far."""
-    row = connection.execute(_SPENT, {"mine": dataset_id, "account": period}).one_or_none()
-    return NOTHING if row is None else Price(**checked_types(row._asdict()))
+    return read_price(connection.execute(_SPENT, {"mine": dataset_id, "account": period}).one_or_none())
 
 
-def all_totals(connection: Connection, dataset_id: int) -> list[tuple[str, Price]]:
-    """(period, spent) for every period with a charge, in order."""
+def all_totals(connection: Connection, dataset_id: int) -> dict[str, Price]:
+    """What every period with a charge has spent, in order."""
     rows = connection.execute(select(totals).where(totals.c.dataset_id == dataset_id))
-    return sorted((str(row.period), _read_price(row)) for row in rows)
+    return dict(sorted((str(row.period), read_price(row)) for row in rows))
 
 
-def _read_price(row: Row[Any]) -> Price:
-    """What an account has been charged, a period's or a quota's."""
-    return Price(**checked_types({"main": row.main, "failure": row.failure}))
-
-
-class Held(NamedTuple):
-    """What an account of a quota has been charged; `seq` is the entry that declares the quota."""
-
-    seq: int
-    account: str
-    spent: Price
-
-
-def all_held(connection: Connection, dataset_id: int) -> list[Held]:
-    """Every account of every quota that was ever declared."""
+def all_held(connection: Connection, dataset_id: int) -> dict[tuple[int, str], Price]:
+    """Every account of every quota that was ever declared, by the entry that declares it and the account's name."""
     rows = connection.execute(select(scopes).where(scopes.c.dataset_id == dataset_id))
-    return [Held(row.quota, row.account, _read_price(row)) for row in rows]
+    return {(row.quota, row.account): read_price(row) for row in rows}
+
+
+def read_price(row: Any) -> Price:
+    """What an account has been charged, a period's or a quota's; nothing if there is no row of it."""
+    return NOTHING if row is None else Price(**checked_types({"main": row.main, "failure": row.failure}))
 
 
 def _read_entry(dataset: str, row: Row[Any]) -> Entry:
@@ -308,11 +299,24 @@ def select_entries(
     return [_read_entry(dataset.dataset.name, row) for row in rows]
 
 
-def blocks(connection: Connection, dataset: Declared) -> Iterator[list[Entry]]:
-    """All entries up to the dataset's stated end, in order, some thousands at a time."""
+class TailRemoved(LedgerCorrupt):
+    """The entries end before the head that the dataset states."""
+
+
+def stream(read: Callable[[], AbstractContextManager[Connection]], declared: Declared) -> Iterator[Entry]:
+    """The entries up to the dataset's stated end, in short transactions that `read` opens, so that no charge waits for them.
+
+    Raises:
+        TailRemoved: they end before it.
+    """
     seq = 0
-    while batch := select_entries(connection, dataset, entries.c.seq > seq, entries.c.seq <= dataset.seq, limit=BLOCK):
-        yield batch
+    while seq < declared.seq:
+        with read() as connection:
+            after = entries.c.seq > seq, entries.c.seq <= declared.seq
+            batch = select_entries(connection, declared, *after, limit=BLOCK)
+        if not batch:
+            raise TailRemoved("the entries end before the head that the dataset states: the tail was removed")
+        yield from batch
         seq = batch[-1].seq
 
 
@@ -523,18 +527,6 @@ class Store:
         """A transaction that sees one state of the store and changes nothing."""
         with _translated(), self._reading.begin() as connection:
             yield connection
-
-    @contextmanager
-    def writer_on(self, dataset: object) -> Iterator[tuple[Connection, Declared]]:
-        """A writer that holds a dataset's row against every other charge."""
-        with self.writer() as connection:
-            yield connection, find_dataset(connection, checked_name("dataset", dataset), locked=True)
-
-    @contextmanager
-    def reader_on(self, dataset: object) -> Iterator[tuple[Connection, Declared]]:
-        """A reader, with a dataset's row."""
-        with self.reader() as connection:
-            yield connection, find_dataset(connection, checked_name("dataset", dataset))
 
     def close(self) -> None:
         """Give connections back."""

@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable
-from datetime import date
+from datetime import date, timedelta
 from typing import Any, Literal, NoReturn, get_args
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -89,12 +89,12 @@ Window = Literal["whole", "year", "quarter", "month", "week", "day"]
 
 WHOLE = ""
 _MOST_PERIODS = 400
-_SHAPES: dict[str, tuple[str, str]] = {
-    "year": (r"\d{4}", "2024"),
-    "quarter": (r"\d{4}-Q[1-4]", "2024-Q3"),
-    "month": (r"\d{4}-(0[1-9]|1[0-2])", "2024-07"),
-    "week": (r"\d{4}-W\d{2}", "2024-W28 (an ISO week)"),
-    "day": (r"\d{4}-\d{2}-\d{2}", "2024-07-14"),
+_EXAMPLES = {
+    "year": "2024",
+    "quarter": "2024-Q3",
+    "month": "2024-07",
+    "week": "2024-W28 (an ISO week)",
+    "day": "2024-07-14",
 }
 
 
@@ -131,19 +131,24 @@ def checked_periods(window: Window, period: str | Iterable[str] | None) -> tuple
 
 
 def _checked(window: Window, period: object) -> str:
-    pattern, example = _SHAPES[window]
+    """A period that exists, in its one spelling: it is the period of its own first day."""
     try:
-        if not isinstance(period, str) or not re.fullmatch(pattern, period, re.ASCII):
-            raise ValueError
-        year = date(int(period[:4]), 1, 1).year  # without dates no quota could count by them
-        if window == "day":
-            date.fromisoformat(period)
-        if window == "week":
-            date.fromisocalendar(year, int(period[6:]), 1)
-    except ValueError:
-        shown = repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
-        raise InvalidEntry(f"period={shown} is not a {window}: write it as {example}") from None
-    return period
+        if isinstance(period, str) and period_of(window, first_day(window, period)) == period:
+            return period
+    except (ValueError, OverflowError):
+        pass
+    shown = repr(period[:20]) if isinstance(period, str) else f"<{type(period).__name__}>"
+    raise InvalidEntry(f"period={shown} is not a {window}: write it as {_EXAMPLES[window]}")
+
+
+def first_day(window: Window, period: str) -> date:
+    """The day on which a period begins; ValueError if there is no such period."""
+    year, rest = int(period[:4]), period[5:]
+    if window == "day":
+        return date.fromisoformat(period)
+    if window == "week":
+        return date.fromisocalendar(year, int(rest[1:]), 1)
+    return date(year, int(rest) if window == "month" else 3 * int(rest[1:]) - 2 if window == "quarter" else 1, 1)
 
 
 def period_of(window: Window, day: date) -> str:
@@ -156,3 +161,11 @@ def period_of(window: Window, day: date) -> str:
         "week": f"{iso.year:04d}-W{iso.week:02d}",
         "day": day.isoformat(),
     }[window]
+
+
+def stretch(window: Window, last: str, count: int) -> list[str]:
+    """So many consecutive periods, the last one last; fewer where the calendar begins."""
+    found = [last]
+    while len(found) < count and (begins := first_day(window, found[-1])) > date.min:
+        found.append(period_of(window, begins - timedelta(days=1)))
+    return found[::-1]

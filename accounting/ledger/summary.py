@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Float, and_, bindparam, case, 
 
 from accounting.budget import Price
 from accounting.curves import Composed, Curve
-from accounting.ledger.model import OPENS, Dataset, Total
+from accounting.ledger.model import OPENS, Dataset
+from accounting.ledger.quota import Total
 from accounting.ledger.store import Declared, all_totals, entries
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 
@@ -59,7 +60,7 @@ class Summary:
     def of(cls, connection: Connection, declared: Declared) -> Self:
         """The summary of one dataset, from one state of the store."""
         budget, name = declared.dataset.budget, declared.dataset.name
-        totals = tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id))
+        totals = tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id).items())
         curves = _curves(connection, declared, [total.period for total in totals])
         points, shares = _points(connection, declared), _shares(connection, declared)
         return cls(declared.dataset, declared.seq, declared.head, totals, curves, points, shares)

@@ -1,59 +1,40 @@
-"""Re-derive everything that the ledger states from its entries, a block at a time: in its store, or in an export of it.
+"""Re-derive everything that the ledger states from its entries, a block at a time.
 
-From entry to entry (`Chain`), in one pass and little memory; between rows (`_cross_checks`); against heads kept elsewhere. An
-export is JSON lines: a header, each dataset's declaration and entries, and an end that states the heads. `verify` names what does
-not hold, and an import is refused for it.
+From entry to entry (`Chain`), in one pass and little memory; between rows (`cross_checks`); against heads kept elsewhere.
+`verify` names what does not hold, and an import is refused for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import count, islice
-from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, func, null, or_, select, update
+from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, func, null, or_, select
 
-from accounting.address import masked
 from accounting.arguments import Relation
 from accounting.budget import NOTHING, Price
 from accounting.curves import Curve
-from accounting.errors import AccountingError, OutputError
-from accounting.files import PRIVATE, new_file
-from accounting.ledger.book import Book
-from accounting.ledger.errors import DatasetExists, ImportRefused, InvalidEntry, LedgerCorrupt, LedgerError
-from accounting.ledger.heads import Head, Heads, Signature, signature_problem
-from accounting.ledger.model import ACTIONS, ENTRY_FIELDS, OPENS, SLACK, Dataset, Entry, Openings, doubt, returned
-from accounting.ledger.quota import AccountReplay, Revision
+from accounting.errors import AccountingError
+from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
+from accounting.ledger.heads import Head, Heads, signature_problem
+from accounting.ledger.model import ACTIONS, OPENS, SLACK, Dataset, Entry, doubt, returned
+from accounting.ledger.quota import Accounts, Revision
 from accounting.ledger.store import (
-    BLOCK,
     Declared,
-    Held,
     Store,
-    all_datasets,
+    TailRemoved,
     all_held,
     all_totals,
-    checked_types,
     datasets,
-    declare,
     entries,
-    find_dataset,
     fingerprints,
     meta,
-    select_entries,
+    stream,
 )
-from accounting.ledger.stored_text import (
-    LONGEST_JSON,
-    LONGEST_TEXT,
-    canonical_json,
-    checked_name,
-    checked_text,
-    digest,
-    read_json,
-)
+from accounting.ledger.stored_text import digest
 
 Kind = (
     Literal["declaration", "sequence", "link", "hash", "action", "price", "total", "overspent", "head"]
@@ -71,40 +52,37 @@ class Problem:
     message: str
 
 
-@dataclass
 class Chain:
-    """A dataset's chain, checked entry by entry. Memory grows with periods and with reservations that are open.
+    """A dataset's chain, checked entry by entry. Memory grows with periods, accounts of quotas, and reservations that are open.
 
     Attributes:
         seq, head: of the last entry seen.
+        entries: how many were seen.
         spent: the sum of every period, derived anew.
-        opening: what opened the charge that the last entry opens, takes back or settles.
+        accounts: those of quotas.
     """
 
-    dataset: Dataset
-    head: str
-    seq: int = 0
-    spent: dict[str, Price] = field(default_factory=dict)
-    entries: int = 0
-    opening: Entry | None = None
-    _before: Entry | None = None
-    _opened: Openings = field(default_factory=Openings)
-
-    def __post_init__(self) -> None:
-        budget = self.dataset.budget
+    def __init__(self, dataset: Dataset, head: str, revisions: Iterable[Revision] = ()) -> None:
+        self.dataset: Dataset = dataset
+        self.seq: int = 0
+        self.head: str = head
+        self.entries: int = 0
+        self.spent: dict[str, Price] = {}
+        self.accounts: Accounts = Accounts(dataset, revisions)
+        self._before: Entry | None = None
 
         @lru_cache(maxsize=4096)
         def price(curve: str | None, count: int) -> tuple[Price, Relation | None]:
             """What the curve costs, and the one relation that it is proved for."""
             read = Curve.from_json(curve or "")
-            return budget.price(count * read), read.proved_for
+            return dataset.budget.price(count * read), read.proved_for
 
         self._price = price
 
     def follow(self, entry: Entry) -> Iterator[Problem]:
         """Check the next entry and step on to it, whatever is wrong with it."""
-        self.opening = self._opened.of(entry)
-        for kind, message in (*self._place(entry), *self._content(entry)):
+        uncounted = list(self.accounts.follow(entry))
+        for kind, message in (*self._place(entry), *self._content(entry), *(("quota", message) for message in uncounted)):
             yield Problem(self.dataset.name, entry.seq, kind, message)
         if entry.action != "quota":
             self.spent[entry.period] = entry.spent
@@ -137,10 +115,10 @@ class Chain:
             yield "overspent", "the running total is beyond the budget"
 
     def _charged(self, entry: Entry) -> Iterator[tuple[Kind, str]]:
-        if entry.action == "void" and self.opening is None:
+        if entry.action == "void" and self.accounts.opening is None:
             yield "state", "the void takes back what no reservation sets aside, or what was taken back before"
         if entry.action == "release" and entry.curve is not None:
-            yield from self._settled(entry, self.opening)
+            yield from self._settled(entry, self.accounts.opening)
         elif entry.action in ("commit", "release") and entry.price != NOTHING:
             yield "price", "a commit or a release charges nothing"
         if entry.opens:
@@ -184,7 +162,7 @@ _other = entries.alias("other")
 _SAME_KEY = and_(_other.c.dataset_id == entries.c.dataset_id, _other.c.key == entries.c.key, _other.c.period == entries.c.period)
 
 
-def _cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
+def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
     """Each rule between rows: the query that finds what breaks it, as (dataset name, entry number); its kind; what to say."""
     found, action = _found(), entries.c.action
     beyond = found.where(entries.c.seq > datasets.c.seq)
@@ -265,14 +243,27 @@ class Verification:
         return not self.problems
 
 
+class _Seen:
+    """How many entries were read, and how many of them are not later than the heads."""
+
+    entries = covered = 0
+
+
 @dataclass(frozen=True)
 class _Snapshot:
-    """A dataset's row and totals as one transaction saw them."""
+    """A dataset's row, and what it states of sums and quotas, as one transaction saw them; None is what cannot be read."""
 
     row: Row[Any]
-    totals: list[tuple[str, Price]] | None
+    totals: dict[str, Price] | None
     quotas: list[Revision] | None
-    held: list[Held] | None
+    held: dict[tuple[int, str], Price] | None
+
+    @classmethod
+    def of(cls, connection: Connection, row: Row[Any]) -> _Snapshot:
+        """What the store states now."""
+        quotas = _readable(lambda: [one for one in Revision.all(connection, row.id) if one.seq <= row.seq])
+        held = _readable(lambda: all_held(connection, row.id))
+        return cls(row, _readable(lambda: all_totals(connection, row.id)), quotas, held)
 
 
 def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verification:
@@ -280,24 +271,10 @@ def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verific
     if key is not None and heads is None:
         raise InvalidEntry("a trusted key is that of signed heads: give the heads as well")
     with store.reader() as connection:
-        snapshots = [_snapshot(connection, row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
-    counted = _Counted()
-    problems = tuple(islice(_problems(store, snapshots, heads, counted, key), MOST_PROBLEMS))
-    return Verification(len(snapshots), counted.entries, problems, None if heads is None else counted.covered, heads, key)
-
-
-class _Counted:
-    """How many entries were read, and how many of them are not later than the heads."""
-
-    entries = covered = 0
-
-
-def _snapshot(connection: Connection, row: Row[Any]) -> _Snapshot:
-    """None in the place of what cannot be read."""
-    totals = _readable(lambda: all_totals(connection, row.id))
-    held = _readable(lambda: all_held(connection, row.id))
-    quotas = _readable(lambda: [one for one in Revision.all(connection, row.id) if one.seq <= row.seq])
-    return _Snapshot(row, totals, quotas, held)
+        snapshots = [_Snapshot.of(connection, row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
+    seen = _Seen()
+    problems = tuple(islice(_problems(store, snapshots, heads, seen, key), MOST_PROBLEMS))
+    return Verification(len(snapshots), seen.entries, problems, None if heads is None else seen.covered, heads, key)
 
 
 def _readable(read: Callable[[], T]) -> T | None:
@@ -307,12 +284,20 @@ def _readable(read: Callable[[], T]) -> T | None:
         return None
 
 
-def _problems(
-    store: Store, snapshots: list[_Snapshot], heads: Heads | None, counted: _Counted, key: str | None
-) -> Iterator[Problem]:
+def _problems(store: Store, snapshots: list[_Snapshot], heads: Heads | None, seen: _Seen, key: str | None) -> Iterator[Problem]:
     if heads is not None and key is not None and (why := signature_problem(heads, key)) is not None:
         yield Problem(_LEDGER, None, "signature", why)
-    yield from _store(store, heads)
+    with store.reader() as connection:
+        identity = connection.execute(select(meta.c.ledger_id)).scalar()
+        if heads is not None and heads.ledger_id != identity:
+            yield Problem(
+                _LEDGER, None, "identity", "the heads are those of another ledger: name the one that they were taken of"
+            )
+        if connection.dialect.name == "sqlite":  # whether its pages are sound, those outside of entries too
+            connection.exec_driver_sql("PRAGMA cache_size = -65536")  # 64 MiB: each row is looked up in each index, in no order
+            found = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_DAMAGED})").scalars()
+            if any(line != "ok" for line in found):
+                yield Problem(_LEDGER, None, "corrupt", "the file's pages are damaged: restore a backup")
     known, kept = {snapshot.row.name for snapshot in snapshots}, {} if heads is None else heads.datasets
     for name in kept.keys() - known:
         yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")
@@ -320,29 +305,14 @@ def _problems(
         if heads is not None and snapshot.row.name not in kept and place < heads.declared:
             message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
             yield Problem(str(snapshot.row.name), None, "missing", message)
-        yield from _dataset(store, snapshot, kept.get(snapshot.row.name), counted)
+        yield from _dataset(store, snapshot, kept.get(snapshot.row.name), seen)
     with store.reader() as connection:  # what needs several rows at once; every statement sees one state of the store
-        for query, kind, message in _cross_checks():
+        for query, kind, message in cross_checks():
             for name, seq in connection.execute(query.limit(MOST_PROBLEMS)):
                 yield Problem(name or "(undeclared)", seq, kind, message)
 
 
-def _store(store: Store, heads: Heads | None) -> Iterator[Problem]:
-    """What concerns the store as a whole: which ledger it is, and whether its pages are sound, those outside of entries too."""
-    with store.reader() as connection:
-        identity = connection.execute(select(meta.c.ledger_id)).scalar()
-        if heads is not None and heads.ledger_id != identity:
-            message = "the heads are those of another ledger: name the one that they were taken of"
-            yield Problem(_LEDGER, None, "identity", message)
-        if connection.dialect.name == "sqlite":
-            connection.exec_driver_sql("PRAGMA cache_size = -65536")  # 64 MiB: each row is looked up in each index, in no order
-            for (found,) in connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_DAMAGED})"):
-                if found != "ok":
-                    yield Problem(_LEDGER, None, "corrupt", "the file's pages are damaged: restore a backup")
-                    return
-
-
-def _dataset(store: Store, snapshot: _Snapshot, head: Head | None, counted: _Counted) -> Iterator[Problem]:
+def _dataset(store: Store, snapshot: _Snapshot, head: Head | None, seen: _Seen) -> Iterator[Problem]:
     name, text = str(snapshot.row.name), snapshot.row.declaration
     try:
         declared = Declared(snapshot.row)
@@ -350,253 +320,31 @@ def _dataset(store: Store, snapshot: _Snapshot, head: Head | None, counted: _Cou
         yield Problem(name, None, "declaration", "the dataset's row cannot be read: it was edited")
         return
     # The hash of the stored text: a later version may write the same declaration in other words.
-    chain = Chain(declared.dataset, digest(text))
+    chain = Chain(declared.dataset, digest(text), snapshot.quotas or ())
     if chain.head != declared.genesis or declared.dataset.name != name:
         yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
-    book = AccountReplay(declared.dataset, snapshot.quotas or [])
-    yield from _entries(store, declared, chain, head, book)
-    counted.entries += chain.entries
-    counted.covered += 0 if head is None else min(head.seq, chain.entries)
-    if chain.seq == declared.seq and chain.head != declared.head:
-        message = "the last entry is not the head that the dataset states: the tail was removed or added"
-        yield Problem(declared.dataset.name, chain.seq, "head", message)
-    if snapshot.totals is None or dict(snapshot.totals) != chain.spent:
-        yield Problem(declared.dataset.name, None, "total", "the dataset's running totals are not the sums of its entries")
-    if snapshot.quotas is None or snapshot.held is None or book.differs(snapshot.held):
-        yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
-
-
-def _entries(store: Store, declared: Declared, chain: Chain, head: Head | None, book: AccountReplay) -> Iterator[Problem]:
+    name = declared.dataset.name
     yield from _at_head(chain, head)
-    for entry in stream(store, declared):
-        if isinstance(entry, Problem):
-            yield entry
-            break
-        yield from chain.follow(entry)
-        yield from (Problem(chain.dataset.name, entry.seq, "quota", message) for message in book.follow(entry, chain.opening))
-        yield from _at_head(chain, head)
+    try:
+        for entry in stream(store.reader, declared):
+            yield from chain.follow(entry)
+            yield from _at_head(chain, head)
+    except LedgerError as error:
+        yield Problem(name, chain.seq + 1, "head" if isinstance(error, TailRemoved) else "corrupt", str(error))
     if head is not None and chain.seq < head.seq:
         message = f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was removed"
-        yield Problem(chain.dataset.name, chain.seq + 1, "head", message)
+        yield Problem(name, chain.seq + 1, "head", message)
+    seen.entries += chain.entries
+    seen.covered += 0 if head is None else min(head.seq, chain.entries)
+    if chain.seq == declared.seq and chain.head != declared.head:
+        message = "the last entry is not the head that the dataset states: the tail was removed or added"
+        yield Problem(name, chain.seq, "head", message)
+    if snapshot.totals != chain.spent:
+        yield Problem(name, None, "total", "the dataset's running totals are not the sums of its entries")
+    if snapshot.quotas is None or snapshot.held is None or chain.accounts.differs(snapshot.held):
+        yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
 
 
 def _at_head(chain: Chain, head: Head | None) -> Iterator[Problem]:
     if head is not None and chain.seq == head.seq and chain.head != head.hash:
         yield Problem(chain.dataset.name, chain.seq, "head", "the chain differs from the exported head: it was rewritten")
-
-
-def stream(store: Store, declared: Declared, block: int = BLOCK) -> Iterator[Entry | Problem]:
-    """The entries up to the dataset's stated end, in short transactions, so that no charge waits for the reader."""
-    seq = 0
-    while True:
-        try:
-            with store.reader() as connection:
-                after = entries.c.seq > seq, entries.c.seq <= declared.seq
-                batch = select_entries(connection, declared, *after, limit=block)
-        except LedgerError as error:
-            yield Problem(declared.dataset.name, seq + 1, "corrupt", str(error))
-            return
-        if not batch and seq < declared.seq:
-            message = "the entries end before the head that the dataset states: the tail was removed"
-            yield Problem(declared.dataset.name, seq + 1, "head", message)
-        if not batch:
-            return
-        yield from batch
-        seq = batch[-1].seq
-
-
-# -- export and import ---------------------------------------------------------------------------------------------------
-
-FORMAT = "dpselect-ledger-1"
-_LONGEST_IDENTITY = 64
-# Of an entry with the longest curve and mechanism: JSON writes a letter in at most 12 characters, and the other fields are short.
-_LONGEST_LINE = 12 * (2 * LONGEST_JSON + 20 * LONGEST_TEXT)
-_BATCH = 500
-
-
-def export_lines(store: Store, heads: Heads, target: Path | str | IO[str]) -> Heads:
-    """Write every dataset up to its entry in `heads`."""
-    with store.reader() as connection:
-        declared = [row for row in all_datasets(connection) if row.dataset.name in heads.datasets]
-    for row in declared:
-        row.seq = heads.datasets[row.dataset.name].seq
-    try:
-        with (
-            new_file(Path(target), "the export", mode=PRIVATE, encoding="utf-8")
-            if isinstance(target, Path | str)
-            else nullcontext(target)
-        ) as file:
-            for line in _lines(store, heads, declared):
-                file.write(canonical_json(line) + "\n")
-    except OSError as error:
-        raise OutputError(f"the export cannot be written ({error.strerror}): what was written is incomplete") from None
-    return heads
-
-
-def _lines(store: Store, heads: Heads, declared: list[Declared]) -> Iterator[dict[str, Any]]:
-    yield {"type": "ledger", "format": FORMAT, "ledger_id": heads.ledger_id, "at": heads.at}
-    for row in declared:
-        yield {"type": "dataset", "declaration": row.declaration}
-        for entry in stream(store, row):
-            if isinstance(entry, Problem):
-                raise LedgerCorrupt(f"dataset={row.dataset.name!r} breaks off at entry {entry.seq}: run verify")
-            yield {"type": "entry"} | entry.to_dict()
-    yield {"type": "end"} | heads.content()
-
-
-def import_lines(store: Store, source: Path | str | IO[str], key: str | None = None) -> int:
-    """Import in one transaction. Returns the number of entries; ImportRefused names the first line that does not hold."""
-    try:
-        with _to_read(source) as file, store.writer() as connection:
-            return _Importer(connection, key).run(_numbered(file))
-    except OSError as error:
-        raise ImportRefused(
-            f"the export cannot be opened ({type(error).__name__}): name a file that `dpselect ledger export` wrote; nothing was "
-            "imported"
-        ) from None
-
-
-@contextmanager
-def _to_read(source: Path | str | IO[str]) -> Iterator[IO[str]]:
-    if not isinstance(source, Path | str):
-        yield source
-        return
-    if Path(source).exists() and not Path(source).is_file():
-        raise ImportRefused(f"the export {masked(source)} is not a regular file; nothing was imported")
-    with Path(source).open(encoding="utf-8-sig", newline="\n") as file:
-        yield file
-
-
-def _numbered(file: IO[str]) -> Iterator[tuple[int, str]]:
-    for number in count(1):
-        try:
-            line = file.readline(_LONGEST_LINE + 1)
-        except (OSError, UnicodeDecodeError) as error:
-            raise _refusal(number, f"it cannot be read as UTF-8 text ({type(error).__name__})") from None
-        if len(line) > _LONGEST_LINE:
-            raise _refusal(number, f"a line has more than {_LONGEST_LINE:,} characters")
-        if not line:
-            return
-        yield number, line
-
-
-def _refusal(number: int, message: str) -> ImportRefused:
-    return ImportRefused(f"line {number}: {message}; nothing was imported")
-
-
-class _Importer:
-    """The state between lines: which dataset is being read, its chain, and what is not yet written of it."""
-
-    def __init__(self, connection: Connection, key: str | None) -> None:
-        self._connection, self._key = connection, key
-        self._origin = ("", "")
-        self._heads: dict[str, Head] = {}
-        self._read: tuple[Chain, Book] | None = None  # of the dataset whose entries come
-        self._claim: tuple[str, str, tuple[str, ...]] | None = None
-        self._stage = "start"
-        self._count = 0
-
-    def run(self, lines: Iterator[tuple[int, str]]) -> int:
-        number = 0
-        for number, line in lines:
-            try:
-                self._take(read_json(line))
-            except (InvalidEntry, LedgerCorrupt) as error:
-                raise _refusal(number, str(error)) from None
-        if self._stage != "end":
-            raise _refusal(number, "the export breaks off: it has no end line")
-        for query, _, message in _cross_checks():
-            found = self._connection.execute(query.limit(1)).first()
-            if found is not None:
-                raise ImportRefused(f"dataset={found[0]!r}, entry {found[1]}: {message}; nothing was imported")
-        return self._count
-
-    def _take(self, data: dict[str, Any]) -> None:
-        kind = data.pop("type", None)
-        if kind == "ledger" and self._stage == "start":
-            self._header(data)
-        elif kind == "dataset" and self._stage == "body":
-            self._dataset(data)
-        elif kind == "entry" and self._stage == "body" and self._read is not None:
-            self._entry(*self._read, data)
-        elif kind == "end" and self._stage == "body":
-            self._end(data)
-        else:
-            raise InvalidEntry("a line of an unknown type, or out of order")
-
-    def _header(self, data: dict[str, Any]) -> None:
-        if data.get("format") != FORMAT:
-            raise InvalidEntry(f"not an export of format {FORMAT}")
-        identity = data.get("ledger_id")
-        if not isinstance(identity, str) or not 1 <= len(identity) <= _LONGEST_IDENTITY:
-            raise InvalidEntry("the export does not say of which ledger it is")
-        self._connection.execute(select(meta).with_for_update())  # nobody declares a dataset meanwhile
-        if self._connection.execute(select(datasets.c.id)).first() is None:
-            # In an empty ledger it is the same ledger again, and heads of it, kept elsewhere, go on being its heads.
-            self._connection.execute(update(meta).values(ledger_id=identity))
-        self._origin = (identity, str(data.get("at")))
-        self._stage = "body"
-
-    def _dataset(self, data: dict[str, Any]) -> None:
-        self._finish()
-        text = str(data.get("declaration"))
-        declared = Dataset.from_declaration(text)
-        name = checked_name("name", declared.name)
-        if name != declared.name:
-            raise InvalidEntry(f"dataset={name!r} is not written in Unicode's composed form (NFC), in which names are declared")
-        try:
-            declare(self._connection, name, text)
-        except DatasetExists:
-            raise InvalidEntry(f"dataset={name!r} exists in this ledger: import into another one") from None
-        row = find_dataset(self._connection, name)
-        self._read = Chain(declared, row.genesis), Book(self._connection, row)
-
-    def _entry(self, chain: Chain, book: Book, data: dict[str, Any]) -> None:
-        if set(data) != set(ENTRY_FIELDS):
-            raise InvalidEntry("an entry has other fields than it should")
-        entry = Entry(**checked_types(data))
-        for name, value in data.items():
-            if isinstance(value, str):
-                checked_text(name, value, LONGEST_JSON)
-        problem = next(chain.follow(entry), None)
-        if problem is not None:
-            raise InvalidEntry(f"dataset={chain.dataset.name!r}, entry {entry.seq}: {problem.message}")
-        self._gather_claim(book, entry)
-        book.enter(entry)
-        self._count += 1
-        if len(book.waiting) >= _BATCH:
-            book.close()
-
-    def _finish(self) -> None:
-        """Write what is left of the dataset: its last entries, what its quotas' accounts hold, and claims of rows."""
-        if self._read is None:
-            return
-        book, self._read = self._read[1], None
-        book.close()
-        row = book.declared
-        book.hold(AccountReplay.of(self._connection, row, Revision.all(self._connection, row.id)).held())
-        book.close()
-        self._settle_claim(book)
-        self._heads[row.dataset.name] = Head(row.seq, row.head)
-
-    def _gather_claim(self, book: Book, entry: Entry) -> None:
-        """The entries of one charge follow each other, one per period."""
-        if self._claim is not None and self._claim[1] != entry.key:
-            self._settle_claim(book)
-        if entry.fingerprint is not None and entry.opens:
-            periods = self._claim[2] if self._claim is not None else ()
-            self._claim = (entry.fingerprint, entry.key, (*periods, entry.period))
-
-    def _settle_claim(self, book: Book) -> None:
-        claim, self._claim = self._claim, None
-        if claim is not None and not book.claims(claim[0], claim[2]):
-            raise InvalidEntry(f"dataset={book.dataset.name!r}: the same rows are charged under another dataset or period")
-
-    def _end(self, data: dict[str, Any]) -> None:
-        self._finish()
-        signed = Heads(*self._origin, self._heads, Signature.read(data.pop("signature", None)))
-        if data != replace(signed, signature=None).content():
-            raise InvalidEntry("the end line's heads are not those of the entries: lines were removed or added")
-        if self._key is not None and (why := signature_problem(signed, self._key)) is not None:
-            raise InvalidEntry(why)
-        self._stage = "end"

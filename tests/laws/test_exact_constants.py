@@ -21,7 +21,7 @@ from accounting.budget import Price, waiting_cost
 from accounting.curves.profile_table import ProfileTable
 from accounting.dp_events import _gaussian, _times, randomised_response
 from accounting.ledger.model import doubt, returned
-from accounting.ledger.quota import AccountReplay, Quota, Revision
+from accounting.ledger.quota import Accounts, Quota, Revision
 from accounting.ledger.verification import _less
 from dpselect import events, pate
 from dpselect.mechanisms.noisy_max import winners_curve
@@ -189,14 +189,14 @@ def test_a_quota_adds_up_what_other_machines_may_have_moved(tmp_path: Path) -> N
     with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
         ledger.create_dataset("visits", acc.Budget(epsilon=1000.0), "add_remove")
         charged = [ledger.reserve("visits", acc.PureDP(epsilon=100.0), relation="add_remove", key=key).entries[0] for key in "ab"]
-        book = AccountReplay(ledger.dataset("visits"), [Revision(0, quota)])
+        book = Accounts(ledger.dataset("visits"), [Revision(0, quota)])
     for entry in charged:
         other = replace(entry, package="99.0")
-        assert list(book.follow(other, other)) == []
-    (stands,) = book.held()
+        assert list(book.follow(other)) == []
+    ((place, account),) = book.found.items()
     doubts = sum(2 * (1 + entry.main // 10**8) for entry in charged)
     for off, differs in ((0, False), (doubts, False), (doubts + 1, True), (-doubts, False), (-doubts - 1, True)):
-        assert book.differs([stands._replace(spent=Price(stands.spent.main + off, 0))]) == differs
+        assert book.differs({place: Price(account.spent.main + off, 0)}) == differs
 
 
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:

@@ -110,8 +110,8 @@ DOOR_EDITS = [
     ),
     Edit(
         "accounting/ledger/book.py",
-        "Price(**checked_types(row._asdict()))) != spent:",
-        "Price(**checked_types(row._asdict()))).main != spent.main:",
+        "read_price(row) != spent:",
+        "read_price(row).main != spent.main:",
         f"{TAMPER}::test_an_edited_total_stops_the_next_charge",
     ),
     Edit(

@@ -110,7 +110,7 @@ def as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
             {
                 **quota.model_dump(mode="json"),
                 "accounts": [
-                    {"account": one.account, "spent": one.spent._asdict(), **_left(one.remaining)}
+                    {"account": one.period, "spent": one.spent._asdict(), **_left(one.remaining)}
                     for one in ledger.quotas(name).standing()
                     if one.quota == quota
                 ],
@@ -139,7 +139,7 @@ def _quotas(ledger: Ledger, name: str, *, details: bool) -> Iterator[Text]:
             if details:
                 left = f"{rounded_down(one.remaining.main)} {unit_in_words(one.remaining.measure)}"
                 used = f"{main_up(one.spent.main)} spent, {left} left"
-            yield Text(printable(f"       {one.account}: {used}"))
+            yield Text(printable(f"       {one.period}: {used}"))
 
 
 def _totals(ledger: Ledger, name: str) -> list[Total]:

@@ -18,7 +18,6 @@ from sqlalchemy import create_engine
 import accounting as acc
 from accounting.ledger import Ledger, LedgerError, store
 from accounting.ledger.book import Book
-from accounting.ledger.ledger import _Charging
 from accounting.ledger.store import Store, checked_url
 from accounting.remaining import BudgetExceeded
 
@@ -49,7 +48,7 @@ def without_sequence(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def opened(url: str, mutant: str) -> Ledger:
     """The ledger at `url`, with the safeguards that `mutant` names taken out."""
-    _Charging.require_room = linger(_Charging.require_room)  # type: ignore[method-assign]
+    Book.require_room = linger(Book.require_room)  # type: ignore[method-assign]
     if "unlocked" in mutant and not url.startswith("sqlite"):
         store._LOCKED_DATASET = store._DATASET
     if "unnumbered" in mutant:

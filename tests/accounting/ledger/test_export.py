@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from ledger_steps import enter, step
 
 import accounting as acc
 from accounting.ledger import ImportRefused, InvalidEntry, Ledger
-from accounting.ledger.book import Book, Step
-from accounting.ledger.model import origin, utc_now
-from accounting.ledger.store import find_dataset
 
 
 def filled(url: str) -> Ledger:
@@ -168,11 +166,7 @@ def test_what_is_taken_back_after_a_commit_is_not_imported(sqlite_url: str, tmp_
         reserved = ledger.reserve("clicks", curve, relation="add_remove", key=key).entries[0]
         if committed:
             ledger.commit("clicks", key)
-        step = Step("void", key, "", reserved.price.times(-1), "why")
-        with ledger._store.writer() as connection:
-            book = Book(connection, find_dataset(connection, "clicks", locked=True))
-            book.append([step], origin(None, utc_now))
-            book.close()
+        enter(ledger, "clicks", step("void", key, "", reserved.price.times(-1), "why"))
         assert ledger.total("clicks").spent.main == 0
         if not committed:
             assert copy.import_(io.StringIO(exported(ledger))) == 2

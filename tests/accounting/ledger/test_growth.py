@@ -115,7 +115,7 @@ def test_reading_everything_takes_no_more_memory_than_a_block(sqlite_url: str) -
             write_report(ledger, _Nowhere())  # conversions keep their grids
             tracemalloc.start()
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("accounting.ledger.verification.stream.__defaults__", (100,))
+                patch.setattr("accounting.ledger.store.BLOCK", 100)
                 assert ledger.verify().ok
                 ledger.export(_Nowhere())
                 write_report(ledger, _Nowhere(), latest=50)

@@ -97,7 +97,7 @@ def test_a_name_that_is_not_listed_is_refused(url: str) -> None:
             ledger.charge("clicks", LARGE, relation="add_remove", team="maps")
         quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "sales")))
         ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
-        assert [one.account for one in quotas.standing()] == ["maps", "sales"]
+        assert [one.period for one in quotas.standing()] == ["maps", "sales"]
         assert ledger.verify().ok
     with pytest.raises(InvalidEntry, match="among lists"):
         Quota(name="teams", limit=acc.Budget(epsilon=0.5), among=("maps",))

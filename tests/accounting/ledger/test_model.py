@@ -41,7 +41,7 @@ from accounting.ledger import (
     SharedRows,
     UnknownDataset,
 )
-from accounting.ledger.ledger import _state_of
+from accounting.ledger.book import state_of
 from accounting.remaining import BudgetExceeded
 
 FOUND = Path(__file__).parent / "found"
@@ -499,7 +499,7 @@ class Machine(RuleBasedStateMachine):
         standing = sorted((one.quota.name, one.spent) for one in self.ledger.quotas(name).standing())
         in_force = [quota for quota in kept.quotas.values() if quota.limit is not None]
         assert standing == sorted((quota.name, spent) for quota in in_force for spent in kept.standing(quota).values())
-        states = {entry.key: _state_of([entry]) for entry in entries if entry.action != "quota"}
+        states = {entry.key: state_of([entry]) for entry in entries if entry.action != "quota"}
         assert states == {key: one.state for key, one in kept.charges.items()}
 
     def _agree(self, expected: Callable[[], Any], call: Callable[[], Any]) -> None:

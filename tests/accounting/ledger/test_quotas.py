@@ -7,17 +7,15 @@ from pathlib import Path
 
 import pytest
 from intruders import intruder
+from ledger_steps import enter, step
 from sqlalchemy import delete, insert, text, update
 
 import accounting as acc
 import dpselect as dps
 from accounting.budget import NOTHING, Price
 from accounting.ledger import ImportRefused, InvalidEntry, InvalidTransition, Ledger, Quota
-from accounting.ledger.book import Book, Step
-from accounting.ledger.model import origin, utc_now
-from accounting.ledger.quota import _first_day, _ordinal, _period_at
-from accounting.ledger.store import entries, find_dataset, scopes
-from accounting.ledger.stored_text import period_of
+from accounting.ledger.store import entries, scopes
+from accounting.ledger.stored_text import first_day, period_of, stretch
 
 TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
 
@@ -36,7 +34,7 @@ def charge(ledger: Ledger, dataset: str = "clicks", curve: acc.Curve = TENTH, **
 
 def spent(ledger: Ledger, dataset: str = "clicks") -> dict[tuple[str, str], float]:
     """Where every account of every quota stands, in tenths of a nat."""
-    return {(one.quota.name, one.account): one.spent.main / 10**11 for one in ledger.quotas(dataset).standing()}
+    return {(one.quota.name, one.period): one.spent.main / 10**11 for one in ledger.quotas(dataset).standing()}
 
 
 @pytest.fixture
@@ -100,7 +98,7 @@ def test_every_thirty_days_hold_their_limit(daily: Ledger) -> None:
     charge(daily, "visits", HALF, period="2024-05-05")  # 30 days after 04-05, which the window before ends at
     with pytest.raises(acc.BudgetExceeded, match="30 periods from 2024-04-05"):
         charge(daily, "visits", acc.PureDP(epsilon=0.6), period="2024-05-04")
-    fullest = {one.account: one.spent.main for one in daily.quotas("visits").standing(most=1)}
+    fullest = {one.period: one.spent.main for one in daily.quotas("visits").standing(most=1)}
     assert list(fullest.values()) == [10**12]
     assert daily.verify().ok
 
@@ -130,9 +128,10 @@ def test_rolling_sums_are_those_of_a_slow_count(daily: Ledger) -> None:
 )
 def test_periods_lie_in_wider_ones(window: acc.ledger.Window, wider: acc.ledger.Window, period: str, expected: str) -> None:
     """All of a day, month or quarter lies in one wider period."""
-    assert period_of(wider, _first_day(window, _ordinal(window, period))) == expected
-    assert _period_at(window, _ordinal(window, period)) == period
-    assert _ordinal(window, _period_at(window, _ordinal(window, period) + 1)) == _ordinal(window, period) + 1
+    assert period_of(wider, first_day(window, period)) == expected
+    before, last = stretch(window, period, 2)
+    assert last == period
+    assert period_of(window, first_day(window, period) - timedelta(days=1)) == before
 
 
 def test_calendar_windows_within_a_budget_per_day(daily: Ledger) -> None:
@@ -351,12 +350,8 @@ def test_a_period_that_is_none_is_found(daily: Ledger, url: str) -> None:
 
 def test_a_charge_past_a_quota_is_found(kept: Ledger, url: str) -> None:
     """Somebody who writes an entry with the right hashes and totals, but leaves the quota out: the sums, and the excess, show."""
-    with intruder(url) as connection:
-        book = Book(connection, find_dataset(connection, "clicks", locked=True))
-        item = acc.ledger.item.read_item(acc.PureDP(epsilon=0.35), 1, "add_remove")
-        step = Step("charge", "sneaked", "", book.price(item), None, item)
-        book.append([step], origin("bob", utc_now))
-        book.close()
+    item = acc.ledger.item.read_item(acc.PureDP(epsilon=0.35), 1, "add_remove")
+    enter(kept, "clicks", {**step("charge", "sneaked", "", Price(35 * 10**10, 0), None, item), "actor": "bob"})
     found = {(problem.kind, problem.seq) for problem in kept.verify().problems}
     assert ("quota", 8) in found
     assert ("quota", None) in found

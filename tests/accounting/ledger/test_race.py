@@ -6,13 +6,14 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from ledger_steps import step
 from processes import forked_script
 from sqlalchemy import create_engine, func, select
 
 import accounting as acc
 from accounting.budget import Price
 from accounting.ledger import Ledger, LedgerUnavailable, Quota
-from accounting.ledger.book import Book, Step
+from accounting.ledger.book import Book
 from accounting.ledger.model import origin, utc_now
 from accounting.ledger.store import checked_url, entries, find_dataset
 
@@ -67,7 +68,7 @@ def test_datasets_do_not_wait_for_each_other(postgres_url: str) -> None:
             ledger.quotas(name).declare(Quota(name="each", limit=acc.Budget(epsilon=1.0), by="actor"))
         with ledger._store.writer() as connection:
             book = Book(connection, find_dataset(connection, "held", locked=True))
-            book.append([Step("charge", "open", "", Price(1, 0), None)], origin(None, utc_now))
+            book.append([step("charge", "open", "", Price(1, 0))], origin(None, utc_now))
             book.close()
             for number in range(20):
                 hasty.charge("free", acc.PureDP(epsilon=0.01), relation="add_remove", key=str(number), fingerprint="rows")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,9 +17,14 @@ from accounting.ledger.heads import signature_problem
 from accounting.ledger.store import datasets, entries
 
 KEY, THIEF = (SigningKey(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in (1, 2))
-HEADS = Heads("l" * 32, "2026-03-01T00:00:00.000000+00:00", {"clicks": Head(7, "a" * 64)})
+HEADS = Heads(ledger_id="l" * 32, at="2026-03-01T00:00:00.000000+00:00", datasets={"clicks": Head(seq=7, hash="a" * 64)})
 LATER = "2026-04-01T00:00:00.000000+00:00"
 SIGNED = KEY.sign(HEADS)
+
+
+def edit(heads: Heads, **changes: object) -> Heads:
+    """The heads with a part replaced."""
+    return heads.model_copy(update=changes)
 
 
 def believed(heads: Heads, key: SigningKey) -> bool:
@@ -38,7 +42,7 @@ def test_signed_heads_are_verified(ledger: Ledger) -> None:
     assert (found.ok, found.entries, found.covered) == (True, 2, 1)
     for stated, key in ((plain, KEY), (heads, THIEF)):
         assert {one.kind for one in ledger.verify(stated, key.public).problems} == {"signature"}
-    other = KEY.sign(replace(plain, ledger_id="f" * 32))
+    other = KEY.sign(edit(plain, ledger_id="f" * 32))
     assert {one.kind for one in ledger.verify(other, KEY.public).problems} == {"identity"}
     assert ledger.verify().covered is None
     with pytest.raises(InvalidEntry, match="give the heads"):
@@ -48,18 +52,18 @@ def test_signed_heads_are_verified(ledger: Ledger) -> None:
 @pytest.mark.parametrize(
     "edited",
     [
-        replace(SIGNED, ledger_id="f" * 32),
-        replace(SIGNED, at=LATER),
-        replace(SIGNED, datasets={}),
-        replace(SIGNED, datasets={"clicks": Head(6, "a" * 64)}),
-        replace(SIGNED, datasets={"clicks": Head(7, "b" * 64)}),
-        replace(SIGNED, signature=None),
-        replace(SIGNED, signature=replace(THIEF.sign(HEADS).signature, key=KEY.public)),  # type: ignore[type-var]
-        replace(SIGNED, signature=replace(SIGNED.signature, key=THIEF.public)),  # type: ignore[type-var]
+        edit(SIGNED, ledger_id="f" * 32),
+        edit(SIGNED, at=LATER),
+        edit(SIGNED, datasets={}),
+        edit(SIGNED, datasets={"clicks": Head(seq=6, hash="a" * 64)}),
+        edit(SIGNED, datasets={"clicks": Head(seq=7, hash="b" * 64)}),
+        edit(SIGNED, signature=None),
+        edit(SIGNED, signature=Signature(key=KEY.public, signature=THIEF.sign(HEADS).signature.signature)),  # type: ignore[union-attr]
+        edit(SIGNED, signature=Signature(key=THIEF.public, signature=SIGNED.signature.signature)),  # type: ignore[union-attr]
         THIEF.sign(HEADS),
         THIEF.sign(SIGNED),
-        replace(SIGNED, signature=Signature(KEY.public, "00" * 64)),
-        replace(SIGNED, signature=Signature(KEY.public, "no hexadecimal")),
+        edit(SIGNED, signature=Signature(key=KEY.public, signature="00" * 64)),
+        edit(SIGNED, signature=Signature(key=KEY.public, signature="no hexadecimal")),
     ],
 )
 def test_no_edit_is_believed(edited: Heads) -> None:

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from intruders import intruder
+from ledger_steps import enter, step
 from spread import spread
 from sqlalchemy import (
     Column,
@@ -30,28 +32,19 @@ from sqlalchemy.exc import DBAPIError
 import accounting as acc
 from accounting.budget import Price
 from accounting.ledger import Heads, InvalidEntry, Ledger, LedgerCorrupt, Quota, SchemaMismatch
-from accounting.ledger.book import Book, Step
 from accounting.ledger.item import Opening, read_item
-from accounting.ledger.model import Action, Entry, origin, utc_now
+from accounting.ledger.model import Action, Entry
 from accounting.ledger.store import (
     _read_entry,
     checked_url,
     datasets,
     entries,
-    find_dataset,
     fingerprints,
     meta,
     metadata,
     totals,
 )
 from accounting.ledger.verification import Chain
-
-
-def entered(connection: Connection, dataset: str, step: Step) -> None:
-    """Chain a step to a dataset without asking whether it may follow."""
-    book = Book(connection, find_dataset(connection, dataset, locked=True))
-    book.append([step], origin(None, utc_now))
-    book.close()
 
 
 @pytest.fixture
@@ -239,22 +232,21 @@ COMMITTED, RESERVED = "used", "open"
 
 
 @pytest.mark.parametrize(
-    ("step", "kind"),
+    ("wrong", "kind"),
     [
-        (Step("void", COMMITTED, "", Price(-(10**12), 0), "why"), "state"),
-        (Step("commit", "nobody", "", Price(0, 0), None), "state"),
-        (Step("release", RESERVED, "", Price(0, 0), None), "state"),
-        (Step("commit", RESERVED, "", Price(-1, 0), None), "price"),
-        (Step("void", RESERVED, "", Price(-(10**11) - 1, 0), "why"), "price"),
-        (Step("void", RESERVED, "", Price(-(10**11), 1), "why"), "price"),
+        (step("void", COMMITTED, "", Price(-(10**12), 0), "why"), "state"),
+        (step("commit", "nobody", "", Price(0, 0), None), "state"),
+        (step("release", RESERVED, "", Price(0, 0), None), "state"),
+        (step("commit", RESERVED, "", Price(-1, 0), None), "price"),
+        (step("void", RESERVED, "", Price(-(10**11) - 1, 0), "why"), "price"),
+        (step("void", RESERVED, "", Price(-(10**11), 1), "why"), "price"),
     ],
     ids=["void after commit", "commit of nothing", "release before commit", "commit with a price", "greedy void", "odd failure"],
 )
-def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, url: str, step: Step, kind: str) -> None:
+def test_a_step_that_breaks_the_rules_is_found(kept: Ledger, url: str, wrong: dict[str, Any], kind: str) -> None:
     """A step that was written past the checks, in a chain without a flaw, is found by the rules of states and prices."""
     kept.reserve("clicks", acc.PureDP(epsilon=0.1), relation="add_remove", key=RESERVED)
-    with kept._store.writer() as connection:
-        entered(connection, "clicks", step)
+    enter(kept, "clicks", wrong)
     assert kinds(kept) == {kind}
 
 
@@ -267,9 +259,7 @@ def test_a_step_of_another_period_is_found(sqlite_url: str, action: Action) -> N
             ledger.charge("visits", acc.PureDP(epsilon=0.1), relation="replace_one", period=period)
         ledger.reserve("visits", acc.PureDP(epsilon=0.1), relation="replace_one", key=RESERVED, period="2024-01")
         price = Price(0, 0) if action == "commit" else Price(-(10**11), 0)
-        with ledger._store.writer() as connection:
-            step = Step(action, RESERVED, "2024-02", price, None if action == "commit" else "why")
-            entered(connection, "visits", step)
+        enter(ledger, "visits", step(action, RESERVED, "2024-02", price, None if action == "commit" else "why"))
         assert "state" in kinds(ledger)
 
 
@@ -277,9 +267,7 @@ def test_a_step_of_another_period_is_found(sqlite_url: str, action: Action) -> N
 def test_a_charge_beyond_the_budget_is_found(kept: Ledger, action: Opening) -> None:
     """An entry that was written past the filter is reported, though its chain and its sums agree."""
     item = read_item(acc.PureDP(epsilon=100.0), 1, None)
-    with kept._store.writer() as connection:
-        step = Step(action, "greedy", "", Price(10**14, 0), None, item)
-        entered(connection, "clicks", step)
+    enter(kept, "clicks", step(action, "greedy", "", Price(10**14, 0), None, item))
     assert kinds(kept) == {"overspent"}
 
 
@@ -288,7 +276,7 @@ def test_a_charge_beyond_either_part_of_a_limit_is_found(
     sqlite_url: str, epsilon: float, delta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that looks at no limit charges six tenths twice, of divergence or of failure: to a budget, and to a quota."""
-    monkeypatch.setattr("accounting.ledger.ledger._require_fit", lambda *_: None)
+    monkeypatch.setattr("accounting.ledger.book.require_fit", lambda *_: None)
     limit = acc.Budget(epsilon=1.0, delta=1e-6, order="inf")
     with Ledger.open(sqlite_url) as ledger:
         ledger.create_dataset("budget", limit, "add_remove")
@@ -403,9 +391,9 @@ def test_a_dataset_that_heads_could_not_know_is_not_missing(sqlite_url: str) -> 
         ledger.create_dataset("second", acc.Budget(epsilon=1.0), "add_remove")
         assert ledger.verify(heads).ok
         later = ledger.heads()
-        cut = replace(later, datasets={"second": later.datasets["second"]})
+        cut = later.model_copy(update={"datasets": {"second": later.datasets["second"]}})
         assert [(one.dataset, one.kind) for one in ledger.verify(cut).problems] == [("first", "missing")]
-        cut = replace(later, datasets={"first": later.datasets["first"]})
+        cut = later.model_copy(update={"datasets": {"first": later.datasets["first"]}})
         assert [(one.dataset, one.kind) for one in ledger.verify(cut).problems] == [("second", "missing")]
     ahead.close()
 
@@ -561,7 +549,7 @@ def test_a_field_of_another_type_is_found(sqlite_url: str, column: Column[object
 
 def test_heads_of_another_ledger_are_found(kept: Ledger) -> None:
     """The identity of the ledger is part of the heads."""
-    assert kinds(kept, replace(kept.heads(), ledger_id="f" * 32)) == {"identity"}
+    assert kinds(kept, kept.heads().model_copy(update={"ledger_id": "f" * 32})) == {"identity"}
 
 
 def test_heads_that_were_cut_are_found(kept: Ledger) -> None:
@@ -570,7 +558,7 @@ def test_heads_that_were_cut_are_found(kept: Ledger) -> None:
     heads = kept.heads()
     kept.create_dataset("later", acc.Budget(epsilon=1.0), "add_remove")
     assert kept.verify(heads).ok
-    assert kinds(kept, replace(heads, datasets={})) == {"missing"}
+    assert kinds(kept, heads.model_copy(update={"datasets": {}})) == {"missing"}
     with pytest.raises(InvalidEntry, match="cut"):
         Heads.from_json('{"format": "dpselect-ledger-heads-1", "datasets": {}}')
 

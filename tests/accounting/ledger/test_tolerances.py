@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
+from ledger_steps import BY, chained, step
 
 import accounting as acc
 from accounting.budget import Price
 from accounting.ledger import Dataset, Entry
-from accounting.ledger.book import Step, _entry
 from accounting.ledger.item import Item, read_item
-from accounting.ledger.model import Openings, origin, utc_now
-from accounting.ledger.quota import AccountReplay, Quota, Revision
-from accounting.ledger.store import Held
+from accounting.ledger.quota import Accounts, Quota, Revision
 from accounting.ledger.verification import Chain
 
 BUDGETS = {
@@ -29,24 +28,12 @@ CURVES = {
     "zcdp": acc.Approximate(curve=acc.ZCDP(rho=5.0), delta0=1e-4),
     "gaussian": acc.Approximate(curve=acc.GaussianDP(mu=2.0), delta0=1e-4),
 }
-BY = origin("ada", utc_now)
 
 
 def declared(budget: acc.Budget) -> Dataset:
     """A dataset with this budget, in no store."""
-    return Dataset("visits", "add_remove", "user", budget, "whole", "UTC", None, "ada", "host", BY.at, BY.package, "0" * 32)
-
-
-def made(dataset: Dataset, *steps: Step, off: int = 0) -> list[Entry]:
-    """The chained entries of these steps; the last one's running total is `off` units away from the sum."""
-    entries: list[Entry] = []
-    spent, prev = Price(0, 0), dataset.genesis
-    for step in steps:
-        spent = spent.plus(step.price)
-        stated = Price(spent.main + (off if step is steps[-1] else 0), spent.failure)
-        entries.append(_entry(dataset.name, len(entries) + 1, step, stated, BY, prev))
-        prev = entries[-1].hash
-    return entries
+    about: Any = {"name": "visits", "relation": "add_remove", "unit": "user", "window": "whole", "time_zone": "UTC"}
+    return Dataset(budget=budget, data_period=None, uid="0" * 32, **about, **vars(BY))
 
 
 def found(dataset: Dataset, entries: list[Entry]) -> set[str]:
@@ -55,9 +42,9 @@ def found(dataset: Dataset, entries: list[Entry]) -> set[str]:
     return {problem.kind for entry in entries for problem in chain.follow(entry)}
 
 
-def charged(item: Item, price: Price, action: str = "charge") -> Step:
+def charged(item: Item, price: Price, action: str = "charge") -> dict[str, Any]:
     """The step that charges this for an item."""
-    return Step(action, "key", "", price, None, item)  # type: ignore[arg-type]
+    return step(action, "key", "", price, None, item)
 
 
 @pytest.mark.parametrize("form", BUDGETS)
@@ -66,16 +53,16 @@ def charged(item: Item, price: Price, action: str = "charge") -> Step:
 def test_an_entry_one_unit_below_its_price_is_found(form: str, part: str, action: str) -> None:
     """A price may be one unit and one part in 10^8 too low, the roundings of another machine: a unit less is a problem."""
     dataset, item = declared(BUDGETS[form]), read_item(CURVES[form], 1, "add_remove")
-    due = dataset.budget.price(item.whole)
+    due = dataset.budget.price(item.count * item.curve)
     if getattr(due, part) == 0:  # a pure budget pays for no failure
         return
     least = due._replace(**{part: getattr(due, part) - 1 - getattr(due, part) // 10**8})
     below = least._replace(**{part: getattr(least, part) - 1})
     hundredth = due._replace(**{part: 99 * getattr(due, part) // 100})
-    assert found(dataset, made(dataset, charged(item, due, action))) == set()
-    assert found(dataset, made(dataset, charged(item, least, action))) == set()
-    assert found(dataset, made(dataset, charged(item, below, action))) == {"price"}
-    assert found(dataset, made(dataset, charged(item, hundredth, action))) == {"price"}
+    assert found(dataset, chained(dataset, charged(item, due, action))) == set()
+    assert found(dataset, chained(dataset, charged(item, least, action))) == set()
+    assert found(dataset, chained(dataset, charged(item, below, action))) == {"price"}
+    assert found(dataset, chained(dataset, charged(item, hundredth, action))) == {"price"}
 
 
 @pytest.mark.parametrize("form", ["renyi", "zcdp", "gaussian"])
@@ -84,13 +71,13 @@ def test_a_settlement_one_unit_beyond_what_did_not_run_is_found(form: str) -> No
     dataset = declared(BUDGETS[form])
     whole = read_item(acc.Approximate(curve=10 * acc.GaussianDP(mu=0.3), delta0=1e-4), 1, "add_remove")
     ran = read_item(acc.Approximate(curve=3 * acc.GaussianDP(mu=0.3), delta0=1e-4), 1, "add_remove")
-    price, unused = dataset.budget.price(whole.whole), dataset.budget.unused(whole.whole, ran.whole)
+    price, unused = dataset.budget.price(whole.curve), dataset.budget.unused(whole.curve, ran.curve)
     assert unused.main > 0
 
     def settled(back: Price) -> set[str]:
         opening = charged(whole, price, "reserve")
-        steps = (opening, Step("commit", "key", "", Price(0, 0), None), Step("release", "key", "", back, None, ran))
-        return found(dataset, made(dataset, *steps))
+        steps = (opening, step("commit", "key", "", Price(0, 0), None), step("release", "key", "", back, None, ran))
+        return found(dataset, chained(dataset, *steps))
 
     assert settled(unused.times(-1)) == set()
     assert settled(Price(0, 0)) == set()
@@ -103,9 +90,9 @@ def test_a_settlement_one_unit_beyond_what_did_not_run_is_found(form: str) -> No
 def test_a_total_is_the_sum_to_the_unit(off: int) -> None:
     """A running total that is one unit away from the sum of the entries is a problem: integers are not rounded."""
     dataset, item = declared(BUDGETS["pure"]), read_item(CURVES["pure"], 1, "add_remove")
-    step = charged(item, dataset.budget.price(item.whole))
-    assert found(dataset, made(dataset, step)) == set()
-    assert found(dataset, made(dataset, step, off=off)) == {"total"}
+    step = charged(item, dataset.budget.price(item.count * item.curve))
+    assert found(dataset, chained(dataset, step)) == set()
+    assert found(dataset, chained(dataset, step, off=off)) == {"total"}
 
 
 def test_one_unit_beyond_the_budget_is_found() -> None:
@@ -113,28 +100,28 @@ def test_one_unit_beyond_the_budget_is_found() -> None:
     dataset = declared(BUDGETS["renyi"])
     capacity = dataset.budget.capacity
     item = read_item(acc.Approximate(curve=acc.GaussianDP(mu=1.0), delta0=1e-4), 1, "add_remove")
-    assert found(dataset, made(dataset, charged(item, capacity))) == set()
-    assert found(dataset, made(dataset, charged(item, Price(capacity.main + 1, capacity.failure)))) == {"overspent"}
-    assert found(dataset, made(dataset, charged(item, Price(capacity.main, capacity.failure + 1)))) == {"overspent"}
+    assert found(dataset, chained(dataset, charged(item, capacity))) == set()
+    assert found(dataset, chained(dataset, charged(item, Price(capacity.main + 1, capacity.failure)))) == {"overspent"}
+    assert found(dataset, chained(dataset, charged(item, Price(capacity.main, capacity.failure + 1)))) == {"overspent"}
 
 
 @pytest.mark.parametrize("change", [lambda spent: spent + 1, lambda spent: spent - 1], ids=["more", "less"])
 def test_a_quotas_account_is_held_to_the_unit(change: Callable[[int], int]) -> None:
     """What one machine wrote alone, a quota's account repeats exactly: a unit more or less was edited."""
     dataset, item = declared(BUDGETS["pure"]), read_item(CURVES["pure"], 1, "add_remove")
-    (entry,) = made(dataset, charged(item, dataset.budget.price(item.whole)))
-    replay, opened = AccountReplay(dataset, [Revision(0, Quota(name="all", limit=acc.Budget(epsilon=400.0)))]), Openings()
-    assert list(replay.follow(entry, opened.of(entry))) == []
-    (account,) = replay.held()
-    assert not replay.differs([account])
-    assert replay.differs([Held(account.seq, account.account, Price(change(account.spent.main), 0))])
+    (entry,) = chained(dataset, charged(item, dataset.budget.price(item.count * item.curve)))
+    accounts = Accounts(dataset, [Revision(0, Quota(name="all", limit=acc.Budget(epsilon=400.0)))])
+    assert list(accounts.follow(entry)) == []
+    ((place, account),) = accounts.found.items()
+    assert not accounts.differs({place: account.spent})
+    assert accounts.differs({place: Price(change(account.spent.main), 0)})
 
 
 def test_a_charge_one_unit_beyond_its_quota_is_found() -> None:
     """A quota of exactly what was charged holds; one that is a unit of 10^-12 nats smaller does not."""
     dataset, item = declared(BUDGETS["pure"]), read_item(CURVES["pure"], 1, "add_remove")
-    (entry,) = made(dataset, charged(item, dataset.budget.price(item.whole)))
+    (entry,) = chained(dataset, charged(item, dataset.budget.price(item.count * item.curve)))
     entry = replace(entry, seq=2)
     for limit, problems in ((100.0, 0), (100.0 - 1e-12, 1)):
-        replay = AccountReplay(dataset, [Revision(1, Quota(name="all", limit=acc.Budget(epsilon=limit)))])
-        assert len(list(replay.follow(entry, Openings().of(entry)))) == problems
+        accounts = Accounts(dataset, [Revision(1, Quota(name="all", limit=acc.Budget(epsilon=limit)))])
+        assert len(list(accounts.follow(entry))) == problems

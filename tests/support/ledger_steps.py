@@ -1,0 +1,37 @@
+"""Entries of a ledger that are made or written past its checks, as somebody who is not its code could."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accounting.budget import Price
+from accounting.ledger import Dataset, Entry, Ledger
+from accounting.ledger.book import _BLANK, content_of, price_of, writing
+from accounting.ledger.item import Item
+from accounting.ledger.model import origin, utc_now
+
+BY = origin("ada", utc_now)
+
+
+def step(action: str, key: str, period: str, price: Price, label: str | None = None, item: Item | None = None) -> dict[str, Any]:
+    """What an entry says, apart from its place in the chain."""
+    return {"action": action, "key": key, "period": period, "label": label, **price_of(price), **content_of(item)}
+
+
+def enter(ledger: Ledger, dataset: str, *steps: dict[str, Any]) -> None:
+    """Chain steps to a dataset without asking whether they may follow."""
+    with writing(ledger._store, dataset) as book:
+        book.append(steps, origin(None, utc_now))
+
+
+def chained(dataset: Dataset, *steps: dict[str, Any], off: int = 0) -> list[Entry]:
+    """The entries of these steps, in no store; the last one's running total is `off` units away from the sum."""
+    entries: list[Entry] = []
+    main = failure = 0
+    for number, one in enumerate(steps, 1):
+        main, failure = main + one["main"], failure + one["failure"]
+        total = {"spent_main": main + (off if number == len(steps) else 0), "spent_failure": failure}
+        place = {"dataset": dataset.name, "seq": number, "prev": entries[-1].hash if entries else dataset.genesis}
+        fields = {**_BLANK, **vars(BY), **one, **total, **place}
+        entries.append(Entry(**fields, hash=Entry(**fields, hash="").expected_hash()))
+    return entries
