@@ -251,9 +251,13 @@ class _Pool:
 
     def profile(self, epsilon: float) -> float | None:
         """Closed form where all members are Gaussian, as in `Composed`."""
+        return None if self._gaussian is None else self._gaussian.profile(epsilon)
+
+    @cached_property
+    def _gaussian(self) -> GaussianDP | None:
         if self.others != Composed() or any(family.member is not GaussianDP for family in self.families):
             return None
-        return GaussianDP.of_rho(decimal_sum((count, curve.rho) for count, curve in self._merged())).profile(epsilon)
+        return GaussianDP.of_rho(decimal_sum((count, curve.rho) for count, curve in self._merged()))
 
     def profile_near(self, epsilon: float) -> Callable[[float], float | None]:
         return self.profile

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, final, overload
 
 import numpy as np
@@ -15,7 +15,7 @@ from accounting.arguments import Relation
 from accounting.convert import bounds
 from accounting.convert.gaussian_cover import pure_mu_squared
 from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
-from accounting.errors import InvalidArgument, InvalidCurve
+from accounting.errors import InvalidArgument, InvalidCurve, RelationMismatch
 from accounting.frozen import Frozen, Registry
 
 if TYPE_CHECKING:
@@ -71,9 +71,15 @@ class Curve(Frozen, ABC):
         return pure_mu_squared(self.core_epsilon)
 
     @property
+    def _members(self) -> Sequence[Curve]:
+        """The curves that this one is made of."""
+        return ()
+
+    @property
     def proved_for(self) -> Relation | None:
         """The one neighbouring relation that the curve is proved for; None if its price says nothing about relations."""
-        return None
+        members = self._members
+        return one_relation(members) if members else None
 
     def profile(self, epsilon: float) -> float | None:
         """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included; None if there is none."""
@@ -87,18 +93,26 @@ class Curve(Frozen, ABC):
         """The epsilon at which `profile` is `delta`, where there is a quicker way to it than by trying; None otherwise."""
         return None
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        """A pessimistic dp-accounting privacy loss distribution on a grid of `interval` nats; None if there is none."""
-        return None
-
     @property
     def table_orders(self) -> tuple[float, ...]:
         """Orders at which a tabulated bound is best read; empty for closed forms."""
-        return ()
+        return tuple(sorted({order for curve in self._members for order in curve.table_orders}))
 
     def losses(self) -> Losses | None:
         """Dominating pairs as privacy losses, one for each step (docs/theorems/pld.md); None if a step has none."""
         return None
+
+    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
+        """A pessimistic dp-accounting privacy loss distribution of `losses`; None where they are none, or of sampled groups.
+
+        Args:
+            interval: of its grid, nats.
+
+        Raises:
+            InvalidArgument: interval is not a finite number > 0, or its grid would fill the memory.
+        """
+        losses = self.losses()
+        return None if losses is None else losses.to_dp_accounting(interval)
 
     # -- what every curve can do ------------------------------------------------------------------------------------
 
@@ -283,6 +297,19 @@ class OneParameter(Undoubted, ABC):
             block = slice(start, start + 512)
             total += counts[block] @ cls.formula(parameters[block, None], orders[None, :])
         return total
+
+
+def one_relation(curves: Iterable[Curve]) -> Relation | None:
+    """The one relation that some of the curves are proved for; None where all hold for either.
+
+    Raises:
+        RelationMismatch: they are proved for different ones, so that nothing is known of what runs all of them.
+    """
+    stated = {relation: type(curve).__name__ for curve in curves if (relation := curve.proved_for) is not None}
+    if len(stated) > 1:
+        which = " and ".join(f"{name} is proved for relation={relation!r}" for relation, name in sorted(stated.items()))
+        raise RelationMismatch(f"{which}: one sum holds for one relation. Configure both mechanisms under the same one")
+    return next(iter(stated), None)
 
 
 def _each(values: float | Sequence[float] | Floats, function: Callable[[float], float]) -> float | Floats:

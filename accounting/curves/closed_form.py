@@ -11,7 +11,7 @@ from pydantic import Field
 
 from accounting.convert.gaussian_cover import laplace_mu_squared, pure_mu_squared
 from accounting.convert.pld.hull import Hull
-from accounting.convert.pld.loss import PAD, Banded, Losses, Normal, PrivacyLossDistribution, on_grid, require_bearable
+from accounting.convert.pld.loss import PAD, Banded, Losses, Normal
 from accounting.curves.base import Curve, Floats, OneParameter, Undoubted
 from accounting.decimal_sum import exact, float_up, times_up
 from accounting.frozen import Count, NonNegative
@@ -72,10 +72,6 @@ class PureDP(OneEpsilon):
     def losses(self) -> Losses:
         return Losses(((1, Banded.pure(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        # dp-accounting's from_privacy_parameters overflows at epsilon 710 and rounds atoms to the next grid point.
-        return Banded.pure(self.epsilon0).to_dp_accounting(interval)
-
 
 @final
 class ApproxDP(Curve):
@@ -121,9 +117,6 @@ class ApproxDP(Curve):
         if self.epsilon0 == 0:
             return Losses(added=self.failure)
         return Losses(((1, Banded.pure(self.epsilon0, self.failure)),))
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        return Banded.pure(self.epsilon0, self.failure).to_dp_accounting(interval)
 
 
 # ln(sinh(z/2)/(z/2)) = sum over n >= 1 of B_2n z^2n / (2n (2n)!), used below |z| = 1.
@@ -186,12 +179,6 @@ class BoundedRange(OneEpsilon):
     def losses(self) -> Losses:
         return Losses(((1, Banded.bounded_range(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        """The pair of Theorem P3: every bounded-range pair is dominated by it, one fixed after the other (see `adaptive`)."""
-        if self.epsilon0 == 0:
-            return on_grid({0: 1.0}, 0.0, interval)
-        return Banded.bounded_range(self.epsilon0).to_dp_accounting(interval)
-
 
 def _rise(base: Floats, step: Floats) -> Floats:
     """h(base + step) - h(base) for h(z) = ln(sinh(z/2)/(z/2)), without cancellation."""
@@ -253,14 +240,6 @@ class LaplaceDP(OneEpsilon):
 
     def losses(self) -> Losses:
         return Losses(((1, Banded.laplace(self.epsilon0)),)) if self.epsilon0 > 0 else Losses()
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        from dp_accounting.pld import privacy_loss_distribution
-
-        require_bearable(self.epsilon0, interval)
-        if self.epsilon0 == 0:
-            return privacy_loss_distribution.identity(interval)
-        return privacy_loss_distribution.from_laplace_mechanism(1 / self.epsilon0, value_discretization_interval=interval)
 
 
 def _excess(z: Floats) -> Floats:
@@ -370,14 +349,6 @@ class GaussianDP(OneParameter):
     def losses(self) -> Losses:
         return Losses(((1, Normal(self.mu)),)) if self.mu > 0 else Losses()
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        from dp_accounting.pld import privacy_loss_distribution
-
-        require_bearable(self.mu * (self.mu / 2 + 10), interval)
-        if self.mu == 0:
-            return privacy_loss_distribution.identity(interval)
-        return privacy_loss_distribution.from_gaussian_mechanism(1 / self.mu, value_discretization_interval=interval)
-
 
 def _log_ndtr(z: float) -> float:
     """Log P[Z <= z]; not by SciPy, which takes longer to import than most plans to price."""
@@ -445,6 +416,3 @@ class GaussianMax(Undoubted):
 
     def losses(self) -> Losses:
         return Losses(((1, self._pair),)) if self.mu > 0 else Losses()
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        return self._pair.to_dp_accounting(interval) if self.mu > 0 else on_grid({0: 1.0}, 0.0, interval)

@@ -11,8 +11,9 @@ import sys
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
-from operator import itemgetter, mul
+from functools import cached_property, reduce
+from itertools import pairwise
+from operator import mul
 from typing import Annotated, Any, Literal, Self, cast, final
 
 import numpy as np
@@ -21,16 +22,47 @@ from pydantic import BaseModel, BeforeValidator, Field, field_validator, model_v
 from accounting.arguments import MOST_COUNT, Relation, checked_integer
 from accounting.convert.bounds import LEAST_DELTA, best_delta, best_epsilon, deltas_near
 from accounting.convert.pld.hull import Hull, RenyiLoss
-from accounting.convert.pld.loss import TINY, Losses, PrivacyLossDistribution, on_grid
-from accounting.curves.base import CURVES, AnyCurve, Curve, Floats, OneParameter, counts_up
+from accounting.convert.pld.loss import TINY, Losses, PrivacyLossDistribution
+from accounting.curves.base import CURVES, AnyCurve, Curve, Floats, OneParameter, counts_up, one_relation
 from accounting.curves.closed_form import GaussianDP
 from accounting.decimal_sum import decimal_sum
-from accounting.errors import InvalidCurve, RelationMismatch
+from accounting.errors import InvalidCurve
 from accounting.frozen import Count, NonNegative
 
 
+class _Around(Curve, ABC):
+    """A curve whose bounds, outside of its bad event, are those of another one."""
+
+    kind: str
+    curve: AnyCurve
+
+    @final
+    def _rdp(self, orders: Floats) -> Floats:
+        return self.curve._rdp(orders)
+
+    @final
+    @property
+    def rho(self) -> float:
+        return self.curve.rho
+
+    @final
+    @property
+    def core_epsilon(self) -> float:
+        return self.curve.core_epsilon
+
+    @final
+    @property
+    def mu_squared(self) -> float:
+        return self.curve.mu_squared
+
+    @final
+    @property
+    def _members(self) -> Sequence[Curve]:
+        return (self.curve,)
+
+
 @final
-class Approximate(Curve):
+class Approximate(_Around):
     """Identical until bad: `curve` holds for a mechanism that agrees outside an event of probability delta0. Theorem A1.
 
     Args:
@@ -45,35 +77,11 @@ class Approximate(Curve):
     """
 
     kind: Literal["approximate"] = "approximate"
-    curve: AnyCurve
     added: Annotated[NonNegative, Field(lt=1)] = Field(alias="delta0", description="a probability in [0, 1)")
-
-    def _rdp(self, orders: Floats) -> Floats:
-        return self.curve._rdp(orders)
-
-    @property
-    def rho(self) -> float:
-        return self.curve.rho
 
     @property
     def delta0(self) -> float:
         return min(1.0, decimal_sum([(1, self.curve.delta0), (1, self.added)]))
-
-    @property
-    def core_epsilon(self) -> float:
-        return self.curve.core_epsilon
-
-    @property
-    def mu_squared(self) -> float:
-        return self.curve.mu_squared
-
-    @property
-    def proved_for(self) -> Relation | None:
-        return self.curve.proved_for
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return self.curve.table_orders
 
     def profile(self, epsilon: float) -> float | None:
         inner = self.curve.profile(epsilon)
@@ -84,18 +92,9 @@ class Approximate(Curve):
         inner = self.curve.losses()
         return None if inner is None else Losses(inner.steps, decimal_sum([(1, inner.added), (1, self.added)]))
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        inner = self.curve.pld(interval)
-        if inner is None:
-            return None
-        # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b (and finite mass 1), hence the division.
-        # At most `lost` is at infinity in the inner one, dp-accounting's truncation included.
-        lost = min(self.curve.delta0 + 1e-9, 0.5 + self.curve.delta0 / 2)
-        return inner.compose(on_grid({0: 1.0}, min(1.0, self.added / (1 - lost) * (1 + 1e-9)), interval))
-
 
 @final
-class ProvedFor(Curve):
+class ProvedFor(_Around):
     """`curve`, which says nothing about relations, where its proof holds for one of them only. Theorem G4.
 
     Larger groups of sampled users are such: a table of numbers does not say what they were proved for.
@@ -106,7 +105,6 @@ class ProvedFor(Curve):
     """
 
     kind: Literal["proved_for"] = "proved_for"
-    curve: AnyCurve
     relation: Relation = Field(description="'add_remove' or 'replace_one'")
 
     @model_validator(mode="after")
@@ -115,32 +113,13 @@ class ProvedFor(Curve):
             raise ValueError(f"curve is proved for {self.curve.proved_for!r}: state that relation")
         return self
 
-    def _rdp(self, orders: Floats) -> Floats:
-        return self.curve._rdp(orders)
-
-    @property
-    def rho(self) -> float:
-        return self.curve.rho
-
     @property
     def delta0(self) -> float:
         return self.curve.delta0
 
     @property
-    def core_epsilon(self) -> float:
-        return self.curve.core_epsilon
-
-    @property
-    def mu_squared(self) -> float:
-        return self.curve.mu_squared
-
-    @property
     def proved_for(self) -> Relation:
         return self.relation
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return self.curve.table_orders
 
     def profile(self, epsilon: float) -> float | None:
         return self.curve.profile(epsilon)
@@ -155,84 +134,91 @@ class ProvedFor(Curve):
         """The losses of the inner curve."""
         return self.curve.losses()
 
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        return self.curve.pld(interval)
-
-
-def one_relation(curves: Iterable[Curve]) -> Relation | None:
-    """The one relation that some of the curves are proved for; None where all hold for either.
-
-    Raises:
-        RelationMismatch: they are proved for different ones, so that nothing is known of what runs all of them.
-    """
-    stated = {curve.proved_for: type(curve).__name__ for curve in curves if curve.proved_for is not None}
-    if len(stated) > 1:
-        which = " and ".join(f"{name} is proved for relation={relation!r}" for relation, name in sorted(stated.items()))
-        raise RelationMismatch(f"{which}: one sum holds for one relation. Configure both mechanisms under the same one")
-    return next(iter(stated), None)
-
 
 class _OfSeveral(Curve, ABC):
-    """A curve of several curves that are proved for one relation, and best read at the orders of all."""
+    """A curve of several curves, each of whose bounds is made of theirs in the same way."""
 
-    @property
     @abstractmethod
-    def _members(self) -> Sequence[Curve]:
-        """The curves that it is made of."""
+    def _joint(self, values: Sequence[float]) -> float:
+        """One bound (rho, the pure epsilon, mu^2) of what the members have, in their order."""
 
     @final
     @property
-    def proved_for(self) -> Relation | None:
-        return one_relation(self._members)
+    def rho(self) -> float:
+        return self._joint([curve.rho for curve in self._members])
 
     @final
     @property
-    def table_orders(self) -> tuple[float, ...]:
-        return tuple(sorted({order for curve in self._members for order in curve.table_orders}))
+    def core_epsilon(self) -> float:
+        return self._joint([curve.core_epsilon for curve in self._members])
+
+    @final
+    @property
+    def mu_squared(self) -> float:
+        return self._joint([curve.mu_squared for curve in self._members])
 
 
 Part = tuple[int, Curve]
 _TIMES = "how many times a curve is repeated"
 
 
-def _normal_form(data: Any) -> tuple[Part, ...]:
-    """Parts flattened, equal ones merged, sorted: one composition has one value."""
+def _read(data: Any) -> tuple[Part, ...]:
+    """Parts that are given or were stored, in normal form."""
     if not isinstance(data, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in data):
         raise InvalidCurve("Composed.parts must be pairs (count, curve)")
-    counts: dict[Curve, int] = {}
-    for count, curve in data:
-        repeated = checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
-        for inner, part in _parts(curve if isinstance(curve, Curve) else CURVES.build(curve)):
-            counts[part] = counts.get(part, 0) + repeated * inner
+    for count, _ in data:
+        checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
+    return _normal_form(_counted((count, curve if isinstance(curve, Curve) else CURVES.build(curve)) for count, curve in data))
+
+
+def _counted(parts: Iterable[Part]) -> dict[Curve, int]:
+    """How often each curve runs; those that never do are left out."""
+    counts: dict[Curve, int] = defaultdict(int)
+    for count, curve in parts:
+        plain = type(count) is int and 0 < count <= MOST_COUNT  # asked first: parts may be many
+        if times := count if plain else checked_integer("count", count, _TIMES, least=0):
+            counts[curve] += times
+    return counts
+
+
+def _normal_form(counts: dict[Curve, int]) -> tuple[Part, ...]:
+    """Parts flattened, equal ones merged, sorted: one composition has one value."""
+    for curve in [curve for curve in counts if isinstance(curve, Composed)]:
+        times = counts.pop(curve)
+        for inner, part in curve.parts:
+            counts[part] += times * inner
     one_relation(counts)
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
-    keys: list[tuple[Any, ...]] = list(map(_short_key, counts))
-    if len(set(keys)) < len(keys):  # JSON tells apart what differs in nothing else; to write it takes long
-        keys = list(map(_sort_key, counts))
-    return tuple((count, curve) for _, (curve, count) in sorted(zip(keys, counts.items(), strict=True), key=itemgetter(0)))
-
-
-def _parts(curve: Curve) -> tuple[Part, ...]:
-    return curve.parts if isinstance(curve, Composed) else ((1, curve),)
+    # By the short key first: to write JSON, which tells apart what differs in nothing else, takes long.
+    order = sorted(sorted(counts, key=_number), key=_name)
+    if any(_name(a) == _name(b) and _number(a) == _number(b) for a, b in pairwise(order)):
+        order.sort(key=_sort_key)
+    return tuple([(counts[curve], curve) for curve in order])
 
 
 def _sort_key(curve: Curve) -> tuple[str, float, str]:
-    return (*_short_key(curve), curve.to_json())
+    return _name(curve), _number(curve), curve.to_json()
 
 
-def _short_key(curve: Curve) -> tuple[str, float]:
-    return type(curve).__name__, curve.parameter if isinstance(curve, OneParameter) else 0.0
+def _name(curve: Curve) -> str:
+    return type(curve).__name__
 
 
-def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
+def _number(curve: Curve) -> float:
+    return curve.parameter if isinstance(curve, OneParameter) else 0.0
+
+
+def _one_more(counts: dict[Curve, int]) -> tuple[Part, ...] | None:
     """The normal form of a composition and one other curve, found without sorting again: sums are often made in a loop."""
-    if [count for count, _ in parts] != [1, 1]:
+    if list(counts.values()) != [1, 1]:
         return None
-    for known, curve in ((parts[0][1], parts[1][1]), (parts[1][1], parts[0][1])):
-        if isinstance(known, Composed) and known.parts and isinstance(curve, Curve) and not isinstance(curve, Composed):
+    first, second = counts
+    for known, curve in ((first, second), (second, first)):
+        if isinstance(known, Composed) and known.parts and not isinstance(curve, Composed):
             place = bisect.bisect_left(known.parts, _sort_key(curve), key=lambda part: _sort_key(part[1]))
             if place == len(known.parts) or known.parts[place][1] != curve:
+                one_relation(counts)
                 return (*known.parts[:place], (1, curve), *known.parts[place:])
     return None
 
@@ -251,7 +237,7 @@ class Composed(_OfSeveral):
     """
 
     kind: Literal["composed"] = "composed"
-    parts: Annotated[tuple[tuple[Count, AnyCurve], ...], BeforeValidator(_normal_form)] = Field(default=())
+    parts: Annotated[tuple[tuple[Count, AnyCurve], ...], BeforeValidator(_read)] = Field(default=())
 
     @classmethod
     def of(cls, parts: Iterable[tuple[int, Curve]]) -> Curve:
@@ -260,11 +246,8 @@ class Composed(_OfSeveral):
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
-        counted = [(count, curve) for count, curve in parts if checked_integer("count", count, _TIMES, least=0) > 0]
-        if (one_more := _one_more(counted)) is not None:
-            one_relation(curve for _, curve in counted)
-            return cls._of_normal_form(one_more)
-        found = _normal_form(counted)
+        counts = _counted(parts)
+        found = _one_more(counts) or _normal_form(counts)
         return found[0][1] if len(found) == 1 and found[0][0] == 1 else cls._of_normal_form(found)
 
     @classmethod
@@ -294,24 +277,15 @@ class Composed(_OfSeveral):
         return {family: np.array(members, dtype=np.float64).T for family, members in families.items()}, others
 
     @property
-    def rho(self) -> float:
-        return decimal_sum((count, curve.rho) for count, curve in self.parts)
-
-    @property
     def delta0(self) -> float:
         return min(1.0, decimal_sum((count, curve.delta0) for count, curve in self.parts))
 
     @property
-    def core_epsilon(self) -> float:
-        return decimal_sum((count, curve.core_epsilon) for count, curve in self.parts)
-
-    @property
-    def mu_squared(self) -> float:
-        return decimal_sum((count, curve.mu_squared) for count, curve in self.parts)
-
-    @property
     def _members(self) -> Sequence[Curve]:
         return [curve for _, curve in self.parts]
+
+    def _joint(self, values: Sequence[float]) -> float:
+        return decimal_sum(zip((count for count, _ in self.parts), values, strict=True))
 
     def profile(self, epsilon: float) -> float | None:
         if self._gaussian is None:
@@ -343,15 +317,11 @@ class Composed(_OfSeveral):
         return None if loss is None else _joined([*known, (1, Losses(((1, loss),), rest.delta0))])
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        from dp_accounting.pld import privacy_loss_distribution
-
-        total = privacy_loss_distribution.identity(interval)
-        for count, curve in self.parts:
-            single = curve.pld(interval)
-            if single is None:
-                return None
-            total = total.compose(single.self_compose(count))
-        return total
+        found = [(count, curve.pld(interval)) for count, curve in self.parts]
+        known = [single.self_compose(count) for count, single in found if single is not None]
+        if len(known) < len(found):
+            return None
+        return reduce(lambda total, part: total.compose(part), known, Losses().to_dp_accounting(interval))
 
 
 def _is_gaussian(curve: Curve) -> bool:
@@ -409,24 +379,15 @@ class ChosenAfter(_OfSeveral):
         return np.asarray(self.first._rdp(orders) + np.max([curve._rdp(orders) for curve in self.options], axis=0))
 
     @property
-    def rho(self) -> float:
-        return decimal_sum([(1, self.first.rho), (1, max(curve.rho for curve in self.options))])
-
-    @property
     def delta0(self) -> float:
         return max(curve.delta0 for curve in self.options)
 
     @property
-    def core_epsilon(self) -> float:
-        return decimal_sum([(1, self.first.core_epsilon), (1, max(curve.core_epsilon for curve in self.options))])
-
-    @property
-    def mu_squared(self) -> float:
-        return decimal_sum([(1, self.first.mu_squared), (1, max(curve.mu_squared for curve in self.options))])
-
-    @property
     def _members(self) -> Sequence[Curve]:
         return (self.first, *self.options)
+
+    def _joint(self, values: Sequence[float]) -> float:
+        return decimal_sum([(1, values[0]), (1, max(values[1:]))])
 
     def profile(self, epsilon: float) -> float | None:
         if math.isinf(self.first.core_epsilon):
@@ -524,25 +485,16 @@ class Tighter(_OfSeveral):
         return np.min([curve._rdp(orders) for curve in self.curves], axis=0)
 
     @property
-    def rho(self) -> float:
-        return min(curve.rho for curve in self.curves)
-
-    @property
     def delta0(self) -> float:
         # Each member holds outside its own event; one delta0 for all has to be the largest.
         return max(curve.delta0 for curve in self.curves)
 
     @property
-    def core_epsilon(self) -> float:
-        return min(curve.core_epsilon for curve in self.curves)
-
-    @property
-    def mu_squared(self) -> float:
-        return min(curve.mu_squared for curve in self.curves)
-
-    @property
     def _members(self) -> Sequence[Curve]:
         return self.curves
+
+    def _joint(self, values: Sequence[float]) -> float:
+        return min(values)
 
     def profile(self, epsilon: float) -> float | None:
         known = [value for curve in self.curves if (value := curve.profile(epsilon)) is not None]
@@ -556,9 +508,6 @@ class Tighter(_OfSeveral):
         if all(len(losses.steps) == 1 and losses.steps[0][0] == 1 for losses in known):
             return Losses(((1, Hull(tuple((1.0, losses.added, losses.steps[0][1]) for losses in known))),))
         return min(known, key=lambda losses: sum(n * loss.scale**2 for n, loss in losses.steps))
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        return next((pld for curve in self.curves if (pld := curve.pld(interval)) is not None), None)
 
 
 def tighter(*curves: Curve) -> Curve:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from functools import cached_property
 from itertools import pairwise
 from typing import Annotated, Literal, NamedTuple, Self, final
@@ -12,7 +11,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from accounting.convert.bounds import best_delta
-from accounting.convert.pld.loss import Atoms, Losses, PrivacyLossDistribution, on_grid
+from accounting.convert.pld.loss import Atoms, Losses
 from accounting.curves.base import Curve, Floats, Undoubted
 from accounting.curves.closed_form import ApproxDP, PureDP
 from accounting.errors import NoEquivalent
@@ -147,12 +146,6 @@ class ProfileTable(Curve):
         neutral = max(0.0, 1 - self.delta0 - float(likely.sum() + unlikely.sum()))
         places = (*(-losses[::-1]).tolist(), 0.0, *losses.tolist())
         return Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        rounded: dict[int, float] = defaultdict(float)
-        for loss, mass in zip(self._atoms.places, self._atoms.weights, strict=True):
-            rounded[math.ceil(loss / interval)] += mass
-        return on_grid(rounded, self.delta0, interval)
 
     @cached_property
     def _hull(self) -> list[tuple[float, float]]:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.arguments import Relation, shown
-from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
+from accounting.arguments import shown
+from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order, rdp_to_delta
 from accounting.curves.base import AnyCurve, Curve, Floats
 from accounting.curves.closed_form import PureDP
@@ -246,12 +247,8 @@ class RepeatAndSelectDP(Curve):
         return self.distribution.pure(epsilon) if math.isfinite(epsilon) else math.inf
 
     @property
-    def proved_for(self) -> Relation | None:
-        return self.base.proved_for
-
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return self.base.table_orders
+    def _members(self) -> Sequence[Curve]:
+        return (self.base,)
 
     def profile(self, epsilon: float) -> float | None:
         by_pure = None if self._pure is None else min(1.0, self._pure.profile(epsilon) + self.delta0)
@@ -273,9 +270,6 @@ class RepeatAndSelectDP(Curve):
     def losses(self) -> Losses | None:
         """Those of the pure epsilon, where there is one."""
         return None if self._pure is None or self.delta0 else self._pure.losses()
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        return None if self._pure is None or self.delta0 else self._pure.pld(interval)
 
 
 def _mean(eta: float, gamma: float) -> float:

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from accounting.arguments import Relation
 from accounting.convert.gaussian_cover import pure_mu_squared
-from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
+from accounting.convert.pld.loss import Losses
 from accounting.convert.pld.sampled_noise import Noise, Sampled
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.closed_form import GaussianDP, LaplaceDP, PureDP
@@ -103,16 +103,6 @@ class _OnASample(Undoubted, ABC):
     def losses(self) -> Losses:
         """Its dominating pairs, one for each number of users on either side."""
         return Losses(((1, self._loss),))
-
-    @final
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        loss = self._loss
-        if loss.group > 1:
-            return None
-        from dp_accounting.pld import privacy_loss_distribution as pld
-
-        made = pld.from_laplace_mechanism if loss.noise == "laplace" else pld.from_gaussian_mechanism
-        return made(1 / loss.shift, sampling_prob=loss.rate, value_discretization_interval=interval)
 
 
 @final

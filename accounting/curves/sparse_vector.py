@@ -8,7 +8,7 @@ from typing import Literal, Self, final
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.convert.pld.loss import Losses, PrivacyLossDistribution
+from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order
 from accounting.curves.base import Floats, Undoubted
 from accounting.curves.closed_form import LaplaceDP
@@ -127,9 +127,6 @@ class SparseVectorDP(Undoubted):
     def losses(self) -> Losses:
         """The Laplace pair of the whole (Theorem N7)."""
         return self._whole.losses()
-
-    def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution:
-        return self._whole.pld(interval)
 
 
 Cells = tuple[Floats, Floats, Floats]

@@ -108,16 +108,6 @@ class _Refund(acc.Curve):  # not final, without `kind`: what no member of the fa
     def core_epsilon(self) -> float:
         return self.main
 
-    @property
-    def table_orders(self) -> tuple[float, ...]:
-        return ()
-
-    def profile(self, epsilon: float) -> None:
-        return None
-
-    def pld(self, interval: float = 1e-4) -> None:
-        return None
-
 
 @pytest.mark.parametrize("curve", [_Refund(), _Refund(main=0.1, failure=-0.1), _Refund(main=0.1, failure=1.5)])
 @pytest.mark.parametrize("measure", ["epsilon", "rho", 8.0])

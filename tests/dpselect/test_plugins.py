@@ -48,7 +48,6 @@ class TinyCurve(OneParameter):
     @property
     def core_epsilon(self): return self.epsilon1
     def profile(self, epsilon): return PureDP(epsilon=self.epsilon1).profile(epsilon)
-    def pld(self, interval=1e-4): return PureDP(epsilon=self.epsilon1).pld(interval)
 '''
 TINY_MAX = '''
 """The largest of noisy scores, with a curve of this package and a planning law."""

@@ -27,6 +27,7 @@ else:
 
 Floats = NDArray[np.float64]
 TINY = 1e-299  # the least tail that is cut off
+_TAIL = 1e-22  # cut off of a law that dp-accounting is given, which itself cuts off e^-50
 MOST_CELLS = 2**24  # of one law: 128 MiB
 
 
@@ -76,11 +77,11 @@ class Loss(ABC):
         """The loss for each way in which two inputs may differ; one if it is the same for all."""
         return (self,)
 
-    def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution:
-        """The loss as a pessimistic dp-accounting object on a grid of `interval` nats."""
-        require_bearable(max(self.period, 40 * self.scale), interval)
-        pmf = self.pmf(interval, TINY)
-        return on_grid({pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}, pmf.infinity, interval)
+    def masses(self, interval: float) -> tuple[Mapping[int, float], float]:
+        """`pmf` by places, and the mass at infinity, for dp-accounting."""
+        _require_bearable(max(self.period, 40 * self.scale), interval)
+        pmf = self.pmf(interval, _TAIL)
+        return {pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}, pmf.infinity
 
 
 class Law(Loss, ABC):
@@ -111,23 +112,38 @@ class Losses:
             plans.append(Losses(tuple((n, ways[way[len(ways)]]) for n, ways in found), self.added))
         return tuple(plans)
 
+    def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution | None:
+        """All steps as one pessimistic dp-accounting object; None where inputs may differ in more than two ways."""
+        from dp_accounting.pld import privacy_loss_distribution as pld
+        from dp_accounting.pld.pld_pmf import create_pmf
 
-def require_bearable(reach: float, interval: float) -> None:
+        if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < math.inf:
+            raise InvalidArgument(f"interval={str(interval)[:30]} must be a finite number > 0, in nats")
+        ways = self.directed()
+        if len(ways) > 2:
+            return None
+        total, failing = pld.identity(interval), 0.0
+        for each in zip(*(way.steps for way in ways), strict=True):
+            found = [loss.masses(interval) for _, loss in each]
+            pmfs = [create_pmf(masses, interval, infinity, pessimistic_estimate=True) for masses, infinity in found]
+            count = each[0][0]
+            total = total.compose(pld.PrivacyLossDistribution(*pmfs).self_compose(count))
+            failing += count * max(infinity for _, infinity in found)
+        if not self.added:
+            return total
+        # dp-accounting merges infinite masses a, b to a + b - ab; Theorem P1 needs a + b (and finite mass 1), hence the division.
+        lost = min(failing + 1e-9, 0.5 + min(failing, 1.0) / 2)  # its truncation included
+        more = create_pmf({0: 1.0}, interval, min(1.0, self.added / max(1 - lost, 1e-9) * (1 + 1e-9)), pessimistic_estimate=True)
+        return total.compose(pld.PrivacyLossDistribution(more))
+
+
+def _require_bearable(reach: float, interval: float) -> None:
     """Refuse a grid that would fill the memory, losses reaching to about `reach` nats either way."""
-    if isinstance(interval, bool) or not isinstance(interval, int | float) or not 0 < interval < math.inf:
-        raise InvalidArgument(f"interval={str(interval)[:30]} must be a finite number > 0, in nats")
     if not 2 * reach <= MOST_CELLS * interval:
         raise InvalidArgument(
             f"interval={interval!r} is too fine for losses of about {reach:.3g} nats: the grid would have more than "
             f"{MOST_CELLS:,} points. Take a larger interval, or read epsilon and delta of the curve, which need no grid"
         )
-
-
-def on_grid(masses: Mapping[int, float], infinity: float, interval: float) -> PrivacyLossDistribution:
-    """A pessimistic dp-accounting object of these masses at multiples of `interval`, and at infinity."""
-    from dp_accounting.pld import privacy_loss_distribution
-
-    return privacy_loss_distribution.PrivacyLossDistribution.create_from_rounded_probability(masses, infinity, interval)
 
 
 def grid_of(low: int, high: int, interval: float) -> Floats:
@@ -209,12 +225,12 @@ class Banded(Law):
             mass[place - low] += weight
         return Pmf(low, mass * ((1 - self.lost) * _UP), self.lost)
 
-    def to_dp_accounting(self, interval: float) -> PrivacyLossDistribution:
+    def masses(self, interval: float) -> tuple[Mapping[int, float], float]:
         if self.middle > 0:
-            return super().to_dp_accounting(interval)
+            return super().masses(interval)
         # Without a density the atoms are all there is: they need no grid, however wide they are.
-        masses = {place: weight * (1 - self.lost) * _UP for place, weight in self._atoms(interval).items() if weight > 0}
-        return on_grid(masses, self.lost, interval)
+        atoms = self._atoms(interval).items()
+        return {place: weight * (1 - self.lost) * _UP for place, weight in atoms if weight > 0}, self.lost
 
     def _atoms(self, interval: float) -> dict[int, float]:
         """The two atoms, each split over the ends of its cell, given that the loss is finite."""
