@@ -127,12 +127,10 @@ def from_dp_event(event: dp_event.DpEvent, relation: Relation | None = None) -> 
             "an event does not say which relation its price is for: pass relation='add_remove', which dp-accounting assumes, or "
             "'replace_one', under which the same noise costs more"
         )
-    name, read = type(event).__name__, _READERS.get(type(event))
-    if read is None and getattr(dp_event, name, None) is type(event):  # and not of another class of that name
-        read = _LATER_READERS.get(name)
-    if read is None:
+    name = type(event).__name__
+    if name not in _READERS or getattr(dp_event, name, None) is not type(event):  # but another class of that name
         raise NoEquivalent(f"{name} has no curve: {_REFUSED.get(name, 'it is not a known event of dp-accounting')}")
-    return read(event, same_relation(None, relation) or _RELATION)
+    return _READERS[name](event, same_relation(None, relation) or _RELATION)
 
 
 def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEvent:
@@ -148,11 +146,13 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     """
     if not isinstance(curve, Curve):
         raise InvalidArgument(f"to_dp_event takes a Curve, not {type(curve).__name__}: pass mechanism.curve")
+    if curve.core_epsilon == curve.delta0 == 0:
+        return dp_event.NoOpDpEvent()
     if (write := _WRITERS.get(type(curve))) is not None:
         return write(curve, same_relation(None, relation) or _RELATION)
-    name, write_later = _LATER_WRITERS.get(type(curve), ("", None))
-    if write_later is not None and (event := getattr(dp_event, name, None)) is not None:
-        return write_later(event, curve)
+    name, parameters = _LATER.get(type(curve), ("", ()))
+    if (event := getattr(dp_event, name, None)) is not None:
+        return event(*(getattr(curve, parameter) for parameter in parameters))
     raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {_instead(curve)}")
 
 
@@ -183,9 +183,9 @@ def _event(data: object, deep: int) -> dp_event.DpEvent:
             f"{_MOST_DEEP} deep at most"
         )
     name = data["event"].removesuffix("DpEvent") + "DpEvent"
-    kind = next((one for one in _EVENTS if one.__name__ == name), None)
+    kind = getattr(dp_event, name, None) if name in _READERS else None
     if kind is None:
-        known = ", ".join(sorted(one.__name__.removesuffix("DpEvent") for one in _EVENTS))
+        known = ", ".join(sorted(one.removesuffix("DpEvent") for one in _READERS if hasattr(dp_event, one)))
         raise InvalidCurve(f"event={data['event'][:40]!r} is none of {known}")
     given = {field: value for field, value in data.items() if field != "event"}
     if "of" in given:
@@ -224,7 +224,7 @@ def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Re
     return randomised_response(event.noise_parameter, event.num_buckets)
 
 
-def _zcdp(event: dp_event.ZCDpEvent, _: Relation) -> Curve:
+def _zcdp(event: dp_event.ZCDpEvent) -> Curve:
     if event.xi == 0:
         return ZCDP(rho=event.rho)
     return RenyiTable(orders=_ORDERS, values=[_up(event.xi + event.rho * order) for order in _ORDERS])
@@ -271,13 +271,7 @@ _MOVES: dict[Relation, int] = {"add_remove": 1, "replace_one": 2}
 # -- curves to events -------------------------------------------------------------------------------------------------
 
 
-def _noisy(event: Callable[[float], dp_event.DpEvent], shift: float, relation: Relation) -> dp_event.DpEvent:
-    return event(_down(_MOVES[relation] / shift)) if shift > 0 else dp_event.NoOpDpEvent()
-
-
 def _from_pure(curve: PureDP, relation: Relation) -> dp_event.DpEvent:
-    if curve.epsilon0 == 0:
-        return dp_event.NoOpDpEvent()
     if relation == "add_remove":
         return dp_event.DiscreteLaplaceDpEvent(curve.epsilon0, 1)
     return dp_event.RandomizedResponseDpEvent(_down(2 / (1 + math.exp(min(curve.epsilon0, 700.0)))), 2)
@@ -305,7 +299,7 @@ def _from_repeat_and_select(curve: RepeatAndSelectDP, relation: Relation) -> dp_
 def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
     events = [(count, to_dp_event(part, relation)) for count, part in curve.parts]
     parts = [event if count == 1 else dp_event.SelfComposedDpEvent(event, count) for count, event in events]
-    return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(parts) if parts else dp_event.NoOpDpEvent()
+    return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(parts)
 
 
 def _instead(curve: Curve) -> str:
@@ -316,47 +310,40 @@ def _instead(curve: Curve) -> str:
     return "Keep this part in this package."
 
 
-_READERS: dict[type[dp_event.DpEvent], Callable[[Any, Relation], Curve]] = {
-    dp_event.NoOpDpEvent: lambda _event, _relation: zero(),
-    dp_event.GaussianDpEvent: lambda event, relation: GaussianDP(mu=_shift(event.noise_multiplier, relation)),
-    dp_event.LaplaceDpEvent: lambda event, relation: LaplaceDP(epsilon=_shift(event.noise_multiplier, relation)),
-    dp_event.DiscreteLaplaceDpEvent: lambda event, relation: _discrete_laplace(
+_READERS: dict[str, Callable[[Any, Relation], Curve]] = {  # by the name of the event, which the installed version may not have
+    "NoOpDpEvent": lambda _event, _relation: zero(),
+    "GaussianDpEvent": lambda event, relation: GaussianDP(mu=_shift(event.noise_multiplier, relation)),
+    "LaplaceDpEvent": lambda event, relation: LaplaceDP(epsilon=_shift(event.noise_multiplier, relation)),
+    "DiscreteLaplaceDpEvent": lambda event, relation: _discrete_laplace(
         event.noise_parameter, event.sensitivity * _MOVES[relation]
     ),
-    dp_event.RandomizedResponseDpEvent: _randomised_response,
-    dp_event.ZCDpEvent: _zcdp,
-    dp_event.PoissonSampledDpEvent: _poisson_sampled,
-    dp_event.RepeatAndSelectDpEvent: _repeat_and_select,
-    dp_event.ComposedDpEvent: lambda event, relation: Composed.of([(1, from_dp_event(part, relation)) for part in event.events]),
-    dp_event.SelfComposedDpEvent: _self_composed,
+    "DiscreteGaussianDpEvent": lambda event, relation: _discrete_gaussian(event, relation),
+    "RandomizedResponseDpEvent": _randomised_response,
+    "ZCDpEvent": lambda event, _relation: _zcdp(event),
+    "EpsilonDeltaDpEvent": lambda event, _relation: (
+        ApproxDP(epsilon=event.epsilon, delta=event.delta) if event.delta else PureDP(epsilon=event.epsilon)
+    ),
+    "ExponentialMechanismDpEvent": lambda event, _relation: BoundedRange(epsilon=event.epsilon),
+    "PermuteAndFlipDpEvent": lambda event, _relation: LaplaceDP(epsilon=event.epsilon),
+    "PoissonSampledDpEvent": _poisson_sampled,
+    "RepeatAndSelectDpEvent": _repeat_and_select,
+    "ComposedDpEvent": lambda event, relation: Composed.of([(1, from_dp_event(part, relation)) for part in event.events]),
+    "SelfComposedDpEvent": _self_composed,
 }
-
-
 _WRITERS: dict[type[Curve], Callable[[Any, Relation], dp_event.DpEvent]] = {
-    GaussianDP: lambda curve, relation: _noisy(dp_event.GaussianDpEvent, curve.mu, relation),
-    LaplaceDP: lambda curve, relation: _noisy(dp_event.LaplaceDpEvent, curve.epsilon0, relation),
+    GaussianDP: lambda curve, relation: dp_event.GaussianDpEvent(_down(_MOVES[relation] / curve.mu)),
+    LaplaceDP: lambda curve, relation: dp_event.LaplaceDpEvent(_down(_MOVES[relation] / curve.epsilon0)),
     PureDP: _from_pure,
+    ZCDP: lambda curve, _: dp_event.ZCDpEvent(curve.rho0),
     SampledGaussianDP: _from_sampled,
     SampledNoiseDP: _from_sampled,
     RepeatAndSelectDP: _from_repeat_and_select,
-    ZCDP: lambda curve, _: dp_event.ZCDpEvent(curve.rho0) if curve.rho0 > 0 else dp_event.NoOpDpEvent(),
     Composed: _from_composed,
 }
-
-# What later versions of dp-accounting added, by name: the installed one may not have it.
-_LATER_READERS: dict[str, Callable[[Any, Relation], Curve]] = {
-    "EpsilonDeltaDpEvent": lambda event, _: (
-        ApproxDP(epsilon=event.epsilon, delta=event.delta) if event.delta else PureDP(epsilon=event.epsilon)
-    ),
-    "ExponentialMechanismDpEvent": lambda event, _: BoundedRange(epsilon=event.epsilon),
-    "PermuteAndFlipDpEvent": lambda event, _: LaplaceDP(epsilon=event.epsilon),
-    "DiscreteGaussianDpEvent": lambda event, relation: _discrete_gaussian(event, relation),
+_LATER: dict[type[Curve], tuple[str, tuple[str, ...]]] = {  # events of later versions, and the fields of the curve that they take
+    ApproxDP: ("EpsilonDeltaDpEvent", ("epsilon0", "failure")),
+    BoundedRange: ("ExponentialMechanismDpEvent", ("epsilon0",)),
 }
-_LATER_WRITERS: dict[type[Curve], tuple[str, Callable[[Any, Any], dp_event.DpEvent]]] = {
-    ApproxDP: ("EpsilonDeltaDpEvent", lambda event, curve: event(curve.epsilon0, curve.failure)),
-    BoundedRange: ("ExponentialMechanismDpEvent", lambda event, curve: event(curve.epsilon0)),
-}
-
 
 _REFUSED: dict[str, str] = {
     "NonPrivateDpEvent": "it states that nothing is guaranteed. Leave it out only if it touches no private data",
@@ -424,9 +411,3 @@ def _hockey_stick(rate: float, shift: int, epsilon: float) -> float:
     weight = math.tanh(rate / 2)
     between = (weight * math.exp(-rate * i) * -math.expm1(min(0.0, epsilon - rate * (shift - 2 * i))) for i in range(1, shift))
     return min(1.0, math.fsum((ends, *between)) * _OUTWARD)
-
-
-_EVENTS: tuple[type[dp_event.DpEvent], ...] = (
-    *_READERS,
-    *(kind for name in _LATER_READERS if (kind := getattr(dp_event, name, None)) is not None),
-)
