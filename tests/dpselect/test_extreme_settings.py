@@ -25,6 +25,7 @@ MECHANISMS = [
     dps.TopStable(k=2, kbar=3, epsilon=TINY, delta=1e-6),
     dps.TopStable(k=2, kbar=3, epsilon=1.0, delta=1e-6, epsilon_em=TINY),
     dps.TopStable(k=2, kbar=3, epsilon=0.1, delta=1e-6, split=5e-324),
+    dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=TINY), noise="laplace", scale=1.0),
 ]
 
 

@@ -135,15 +135,6 @@ def test_ranking_breaks_ties_by_position_or_label(values: list[int], count: int,
     assert [observed.labels[i] for i in observed.ranked(count)[0]] == [labels[i] for i in expected]
 
 
-@pytest.mark.parametrize("count", [1, 3, 40])
-def test_ranking_many_scores_is_a_stable_sort(count: int) -> None:
-    """Beyond the size at which blocks are searched, with many ties, `ranked` is still the stable descending sort."""
-    rng = np.random.default_rng(8)
-    for values in (rng.integers(0, 50, 30_000), rng.zipf(1.5, 30_011).astype(float), np.zeros(20_000)):
-        expected = np.argsort(-values, kind="stable")[:count]
-        assert dps.Scores(values, sensitivity=S).ranked(count)[0].tolist() == expected.tolist()
-
-
 def test_numbers_sort_before_strings() -> None:
     """Mixed labels have one fixed order: numbers by value, then strings."""
     scores = dps.Scores([1, 1, 1, 1], sensitivity=S, labels=["b", 10, "a", 9], domain="observed")
@@ -155,32 +146,6 @@ def test_large_integers_keep_their_gaps() -> None:
     assert centred(np.array([2**62, 2**62 + 1, 2**62 - 3])).tolist() == [-1, 0, -4]
     extreme = np.array([-(2**63), 2**63 - 1])
     assert centred(extreme).tolist() == [-(2.0**64), 0]
-
-
-def test_grouped_scores_imply_their_candidates() -> None:
-    """Grouped scores have the size, the dense values and the law of the candidates they stand for."""
-    grouped = dps.Scores.grouped([5, 2], [1, 3], sensitivity=S)
-    dense = dps.Scores([5, 2, 2, 2], sensitivity=S)
-    assert grouped.size == 4
-    assert grouped.dense().tolist() == dense.values.tolist()
-    mechanism = dps.ExponentialMechanism(epsilon=1)
-    assert mechanism.probabilities(grouped) == mechanism.probabilities(dense)
-    assert mechanism.select(grouped, rng=np.random.default_rng(0)).indices[0] in range(4)
-
-
-def test_too_many_implied_candidates_are_refused() -> None:
-    """A mechanism that expands grouped scores refuses those that would not fit in memory."""
-    with pytest.raises(dps.errors.InvalidScores):
-        dps.CanonicalTopK(k=1, epsilon=1.0).select(dps.Scores.grouped([1], [2**62], sensitivity=S))
-
-
-def test_values_stay_read_only() -> None:
-    """What is checked once cannot be changed afterwards: no array that is handed out can be made writable."""
-    scores = dps.Scores([3.0, 1.0], sensitivity=dps.Sensitivity())
-    with pytest.raises(ValueError, match="WRITEABLE"):
-        scores.values.flags.writeable = True
-    with pytest.raises(ValueError, match="WRITEABLE"):
-        scores.values.setflags(write=True)
 
 
 @pytest.mark.fast(4)

@@ -18,16 +18,6 @@ SCORES = dps.Scores([5, 3, 3, 1], sensitivity=S)
 OBSERVED = dps.Scores([50, 3, 30, 1], sensitivity=S, labels=["b", "c", "a", "z"], domain="observed")
 
 
-def test_a_set_is_released_in_the_candidates_order() -> None:
-    """Where only the set is covered, the indices come sorted, so the order of the noisy scores does not leak."""
-    mechanism = dps.OneshotTopK(k=3, noise="exponential", scale=5.0)
-    selections = mechanism.select_many(np.tile(SCORES.values, (500, 1)), rng=np.random.default_rng(1))
-    assert all(list(s.indices) == sorted(s.indices) and not s.ordered for s in selections)
-    for _ in range(50):
-        indices = mechanism.select(SCORES).indices
-        assert list(indices) == sorted(indices)
-
-
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -53,30 +43,6 @@ def test_positions_among_observed_candidates_stay_private() -> None:
     assert "indices" not in selection.model_dump_json()
     assert "positions" not in selection.model_dump_json()
     assert dps.Selection.model_validate_json(selection.model_dump_json()).labels == selection.labels
-
-
-def test_known_domain_mechanisms_refuse_observed_candidates() -> None:
-    """Running a known-domain mechanism on the items that occur is not private: it is refused, with what to do instead."""
-    for mechanism in (dps.ExponentialMechanism(epsilon=1), dps.OneshotTopK(k=1, noise="gumbel", scale=1)):
-        with pytest.raises(dps.errors.DomainMismatch, match="catalogue"):
-            mechanism.select(OBSERVED)
-
-
-def test_items_nobody_touched_do_not_count_as_observed() -> None:
-    """In an observed domain a listed item with count 0 changes no outcome probability."""
-    mechanism = dps.LimitedDomain(k=1, kbar=3, epsilon=1, delta=0.2)
-    with_zero = dps.Scores([2, 0, 1], sensitivity=S, domain="observed")
-    without = dps.Scores([2, 1], sensitivity=S, domain="observed")
-    first, second = mechanism.probabilities(with_zero), mechanism.probabilities(without)
-    assert first[()] == pytest.approx(second[()], rel=1e-12)
-    assert first[(2,)] == pytest.approx(second[(1,)], rel=1e-12)
-
-
-def test_only_the_top_counts_matter_in_an_unknown_domain() -> None:
-    """LimitedDomain's law depends on the top kbar + 1 counts alone."""
-    mechanism = dps.LimitedDomain(k=2, kbar=2, epsilon=1, delta=0.1)
-    laws = [mechanism.probabilities(dps.Scores([9, 7, 4, *tail], sensitivity=S)) for tail in ([], [4], [0, 0], [3, 2, 1, 1, 4])]
-    assert all(law == laws[0] for law in laws)
 
 
 def test_what_follows_an_item_that_is_far_ahead_has_its_law() -> None:
@@ -126,20 +92,6 @@ def test_bad_requests_are_refused(make: Callable[[], object], error: type[Except
     with pytest.raises(error) as caught:
         make()
     assert isinstance(caught.value, acc.AccountingError)
-
-
-def test_limited_domain_refuses_replace_one() -> None:
-    """Scores under replace_one are refused by LimitedDomain, whose proof needs add_remove."""
-    scores = dps.Scores([3, 1], sensitivity=dps.Sensitivity(relation="replace_one"), domain="observed")
-    with pytest.raises(acc.RelationMismatch):
-        dps.LimitedDomain(k=1, kbar=2, epsilon=1, delta=0.1).select(scores)
-
-
-def test_all_candidates_may_be_requested() -> None:
-    """k = m and m = 1 work, and release everything."""
-    assert set(dps.OneshotTopK(k=4, noise="gumbel", scale=1).select(SCORES).indices) == {0, 1, 2, 3}
-    assert set(dps.PeelingTopK(k=4, noise="exponential", scale=1).select(SCORES).indices) == {0, 1, 2, 3}
-    assert dps.PermuteAndFlip(epsilon=1).select(dps.Scores([0], sensitivity=S)).indices == (0,)
 
 
 def test_batches_are_sequences_of_selections() -> None:

@@ -35,11 +35,10 @@ def counts(values: object, sensitivity: dps.Sensitivity = COUNTS) -> dps.Scores:
 
 @pytest.mark.parametrize("sensitivity", [COUNTS, REPLACED, dps.Sensitivity(linf=0.5, monotone=False)])
 @pytest.mark.parametrize("gamma", [0.5, 0.6, 0.9, 1.0])
-@pytest.mark.parametrize("vectors", [10, pytest.param(60, marks=pytest.mark.slow)])
-def test_random_larger_vectors_stay_below_the_curve(vectors: int, gamma: float, sensitivity: dps.Sensitivity) -> None:
+def test_random_larger_vectors_stay_below_the_curve(gamma: float, sensitivity: dps.Sensitivity) -> None:
     """On random vectors of 5 to 8 scores, ties included, extreme and random changes cost at most the curve, both ways round."""
     rng = np.random.default_rng(7)
-    for _ in range(vectors):
+    for _ in range(12):
         size = int(rng.integers(5, 9))
         k = int(rng.integers(1, size + 1))
         for mechanism in (

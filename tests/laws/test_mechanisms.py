@@ -171,6 +171,8 @@ def test_traits_are_true(kind: str) -> None:
         mechanism, scores = case.mechanism, some_scores(case.mechanism, case.boxes[-1][0], case.domain)[-1]
         released = mechanism.select(scores, rng=np.random.default_rng(20261121))
         assert released.ordered == mechanism.ordered, case
+        if not released.ordered and released.positions is not None:
+            assert list(released.positions) == sorted(released.positions), case  # the order of the noise does not leak
         assert (released.values is not None) == mechanism.releases_values, case
         assert mechanism.most_released is None or len(released) <= mechanism.most_released, case
         assert mechanism.relation in mechanism.traits.relations, case

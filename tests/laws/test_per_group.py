@@ -363,18 +363,6 @@ def test_a_private_domain_in_every_group_shows_no_positions_and_its_failures_add
     assert not released.complete
 
 
-def test_a_session_charges_all_groups_at_once(tmp_path: Path) -> None:
-    """One entry at G times the curve; where it does not fit nothing is drawn."""
-    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
-    ledger.create_dataset("d", acc.Budget(epsilon=1.0), "add_remove")
-    session = dps.Session(ledger, "d")
-    mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.3), max_groups_per_user=3)
-    assert len(session.select(mechanism, grouped([[50, 3]] * 20))) == 20
-    assert len(list(ledger.entries("d"))) == 2  # the charge and its release
-    with pytest.raises(acc.BudgetExceeded):
-        session.select(mechanism, grouped([[50, 3]] * 20))
-
-
 def test_groups_that_no_proof_covers_are_refused() -> None:
     """More groups per user, wider users in any one group, other mechanisms, and rounds: nothing is drawn or charged."""
     mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.3), max_groups_per_user=2)

@@ -231,26 +231,6 @@ def test_a_profile_of_poisson_runs_is_its_formula() -> None:
     assert curve.profile(0.99 * shift) == 1.0
 
 
-@pytest.mark.parametrize(
-    ("mu", "eta", "mean", "before", "now"),
-    [(0.1, 0.0, 10.0, 0.743, 0.585), (0.1, 1.0, 10.0, 0.898, 0.627), (0.3, 0.0, 100.0, 2.695, 2.259)],
-)
-def test_profiles_are_a_fifth_below_the_renyi_bound(mu: float, eta: float, mean: float, before: float, now: float) -> None:
-    """The figures of theory-3's T7, at 1e-6: of the two bounds the smaller one is stated."""
-    curve = acc.RepeatAndSelectDP(base=acc.GaussianDP(mu=mu), distribution=TruncatedNegativeBinomial.of_mean(mean, eta=eta))
-    assert rdp_to_epsilon(curve.rdp, 1e-6, curve.table_orders).value == pytest.approx(before, abs=6e-4)
-    assert curve.epsilon(1e-6) == pytest.approx(now, abs=6e-4)
-
-
-def test_ties_are_broken_by_nothing() -> None:
-    """Runs of one score are one draw of a run: with all scores equal the release costs what a run costs."""
-    first, second = pairs(3)
-    for law in LAWS[:4]:
-        assert released(law, first, [5] * 4)[:, :4] == pytest.approx(first, rel=1e-9)
-        alike = released(law, first, [5] * 4), released(law, second, [5] * 4)
-        assert log_ratio(*alike) == pytest.approx(log_ratio(first, second), rel=1e-6)
-
-
 @pytest.mark.parametrize("shape", [0.0, 0.5, 1.0, 3.0])
 @pytest.mark.parametrize("mean", [2.0, 30.0])
 @pytest.mark.parametrize("base", [acc.GaussianDP(mu=0.5), acc.ZCDP(rho=0.02), acc.LaplaceDP(epsilon=1.0)], ids=str)
@@ -271,18 +251,6 @@ def test_the_price_is_that_of_dp_accounting(base: acc.Curve, shape: float, mean:
     assert (ours <= whole * (1 + 1e-7)).all()
     if not math.isfinite(base.core_epsilon):
         assert ours == pytest.approx(whole, rel=0.02)
-
-
-def test_a_poisson_price_is_that_of_dp_accounting_and_the_chance_of_no_run() -> None:
-    """With many runs expected both agree; of few ours is larger by what "nothing" weighs, exactly for runs that tell nothing."""
-    base = acc.RenyiTable(orders=_HATS.tolist(), values=acc.ZCDP(rho=0.02).rdp(_HATS).tolist())
-    inner = _HATS[20:120]
-    expected = theirs._compute_rdp_repeat_and_select(_HATS, base.rdp(_HATS), 30.0, math.inf)[20:120]
-    assert PoissonRuns(mean=30.0).renyi(base, inner) == pytest.approx(expected, rel=1e-2)
-    for mean in (0.01, 1.0, 3.0):
-        nothing = PoissonRuns(mean=mean).renyi(acc.zero(), np.array([1.5, 3.0]))
-        assert nothing == pytest.approx(np.log(math.exp(-mean) + mean) / np.array([0.5, 2.0]), rel=1e-9, abs=1e-14)
-        assert (nothing >= 0).all()
 
 
 def test_a_poisson_price_is_its_formula() -> None:

@@ -66,15 +66,6 @@ def test_values_cost_the_norm_of_what_moves_among_them(sensitivity: dps.Sensitiv
     assert laplace.pure_epsilon == pytest.approx(select.curve.pure_epsilon + l1 / 2, rel=1e-12)
 
 
-def test_the_failure_of_the_selection_stays_in_the_price() -> None:
-    """Values of an unknown domain are paid for on top of the selection, whose delta remains."""
-    select = dps.LimitedDomain(k=3, kbar=10, epsilon=0.1, delta=1e-6, l0=2)
-    curve = dps.WithValues(mechanism=select, noise="gaussian", scale=4.0).curve
-    expected = (select.curve + acc.GaussianDP(mu=math.sqrt(2) / 4)).rdp([2.0])[0]
-    assert curve.rdp([2.0])[0] == pytest.approx(expected, rel=1e-12)
-    assert curve.delta0 == 1e-6
-
-
 def test_values_stand_beside_their_items() -> None:
     """By label in a private domain, without expanding groups, and on the public grid; with the sampler that releases use."""
     private = dps.LimitedDomain(k=2, kbar=4, epsilon=50.0, delta=1e-6, l0=1)
@@ -112,17 +103,6 @@ def test_the_margin_is_the_quantile_of_the_noise() -> None:
             valued("laplace", 4.0).margin(wrong)
 
 
-def test_a_session_charges_both_parts_first(tmp_path: Path) -> None:
-    """One charge for items and values; where it does not fit nothing is drawn."""
-    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
-    ledger.create_dataset("d", acc.Budget(epsilon=1.0), "add_remove")
-    session, scores = dps.Session(ledger, "d"), dps.Scores([50, 3], sensitivity=S)
-    mechanism = dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=0.4), noise="laplace", scale=2.5)
-    assert session.select(mechanism, scores).values is not None
-    with pytest.raises(acc.BudgetExceeded):
-        session.select(mechanism, scores)
-
-
 def test_what_a_release_used_holds_its_values() -> None:
     """Theorem F8: of one item as of three the values cost the same, and of none nothing."""
     select = dps.LimitedDomain(k=3, kbar=5, epsilon=0.1, delta=1e-6)
@@ -134,16 +114,3 @@ def test_what_a_release_used_holds_its_values() -> None:
         values = 3 / (2 * 10.0**2) if n else 0.0
         assert mechanism.spent(told).rho == pytest.approx(select.spent(told).rho + values, rel=1e-9)
         assert mechanism.spent(told).delta0 == 1e-6
-
-
-def test_scores_that_the_selection_refuses_are_refused() -> None:
-    """Wider users, observed candidates, too few of them: what `mechanism` would say, before anything is drawn."""
-    mechanism = valued("laplace", 1.0, 2, TWO)
-    with pytest.raises(dps.errors.SensitivityMismatch):
-        mechanism.check(dps.Scores([1, 2], sensitivity=S))
-    with pytest.raises(dps.errors.DomainMismatch):
-        mechanism.check(dps.Scores([1, 2], sensitivity=TWO, domain="observed"))
-    with pytest.raises(dps.errors.InvalidRequest):
-        mechanism.check(dps.Scores([1], sensitivity=TWO))
-    with pytest.raises(dps.errors.InvalidMechanism, match="raise it"):
-        dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=3e-310), noise="laplace", scale=1.0).check_many([[1, 2]])

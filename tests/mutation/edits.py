@@ -721,7 +721,7 @@ EDITS = [
         "accounting/curves/repeat_and_select.py",
         "total = np.logaddexp(-self.mean, spent + log)",
         "total = spent + log",
-        f"{BEST}::test_a_poisson_price_is_that_of_dp_accounting_and_the_chance_of_no_run",
+        f"{BEST}::test_a_poisson_price_is_its_formula",
     ),
     Edit(
         "accounting/curves/repeat_and_select.py",

@@ -7,7 +7,7 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from chance import fit, same_law
+from chance import fit
 from flint import arb, ctx, fmpq
 from scipy.stats import binomtest
 
@@ -15,7 +15,7 @@ from dpselect.noise import NoiseName, by_name
 from dpselect.sampling import ExactSampler, SeededSampler
 from dpselect.sampling.base import LazyThresholds
 from dpselect.sampling.contest import LazyUniform, WordSource, exceeds
-from dpselect.verify.quadrature import argmax_probabilities, ordered_probabilities
+from dpselect.verify.quadrature import argmax_probabilities
 
 LIMIT = 1e-8  # about sixty tests of fixed seeds: false alarm below 1e-6
 NAMES = get_args(NoiseName)
@@ -34,13 +34,6 @@ def test_a_coin_is_decided_at_the_bit_where_its_chance_is(chance: fmpq) -> None:
         first, second = divmod(digits + step, 2**64)
         if 0 <= first < 2**64:
             assert LazyUniform(_words(first, second, 2**63)).below(lambda: arb(chance)) is expected
-
-
-def test_coins_have_their_chance() -> None:
-    """exp(-1) as an enclosure, 20,000 times."""
-    source = ExactSampler(np.random.default_rng(1))
-    heads = sum(source.bernoulli(lambda: (-arb(1)).exp()) for _ in range(20_000))
-    assert binomtest(heads, 20_000, float(np.exp(-1))).pvalue > LIMIT
 
 
 def test_a_wide_enclosure_draws_until_it_is_narrow() -> None:
@@ -79,20 +72,6 @@ def test_a_level_inside_the_first_word_is_refined(name: str) -> None:
         ratio = fmpq(*Fraction(level).as_integer_ratio()) / fmpq(*Fraction(scale).as_integer_ratio())
         expected = LazyUniform.sign_of_total(-ratio, noise, [(fmpq(1), draw)]) > 0
         assert bool(exceeds(np.zeros(1), noise, scale, level, stream)[0]) is expected
-
-
-@pytest.mark.parametrize("name", ["laplace", "gaussian", "gumbel"])
-def test_passing_a_noisy_threshold_has_the_law_of_the_difference(name: str) -> None:
-    """One and two of two margins pass one noisy threshold as often as the plain computation of the same law says."""
-    noise, rng = by_name(name), np.random.default_rng(11)  # type: ignore[arg-type]
-    margins = np.tile([-1.0, 0.5], (200_000, 1))
-    level = 0.7 * noise.quantile(rng.random(200_000))
-    plain = margins + 1.9 * noise.quantile(rng.random((200_000, 2))) > level[:, None]
-    expected = np.bincount(plain[:, 0] * 2 + plain[:, 1], minlength=4)
-    for source in (ExactSampler(np.random.default_rng(12)), SeededSampler(np.random.default_rng(12))):
-        found = source.passing(margins, noise, 0.7, 1.9)
-        seen = np.bincount(found[:, 0] * 2 + found[:, 1], minlength=4)
-        assert same_law(seen, expected) > LIMIT
 
 
 def test_ties_with_a_noisy_threshold_are_decided_by_bits_and_consistently() -> None:
@@ -147,18 +126,6 @@ def test_rows_have_the_law_of_quadrature(name: str, scale: float) -> None:
     for source in (ExactSampler(np.random.default_rng(6)), SeededSampler(np.random.default_rng(6))):
         winners = source.top_k_rows(np.tile(values, (100_000, 1)), noise, scale, 1)[:, 0]
         assert fit(np.bincount(winners, minlength=4), law) > LIMIT
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_ordered_pairs_have_the_law_of_quadrature(name: str) -> None:
-    """The first two of four, in order, over 100,000 rows and from both samplers."""
-    noise, values = by_name(name), np.array([0.0, 0.3, 0.3, 2.0])  # type: ignore[arg-type]
-    law = ordered_probabilities(noise, 1.0, values, 2)
-    expected = [law.get((a, b), 0.0) for a in range(4) for b in range(4)]
-    for source in (ExactSampler(np.random.default_rng(7)), SeededSampler(np.random.default_rng(7))):
-        pairs = source.top_k_rows(np.tile(values, (100_000, 1)), noise, 1.0, 2)
-        seen = np.bincount(pairs[:, 0] * 4 + pairs[:, 1], minlength=16)
-        assert fit(seen, expected) > LIMIT
 
 
 def test_rows_of_very_different_sizes_keep_their_gaps() -> None:

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from chance import equally_likely, fit
+from chance import equally_likely
 from numpy.typing import NDArray
 from scipy.stats import binomtest
 
@@ -126,28 +126,6 @@ def test_few_of_very_many_that_are_all_above() -> None:
     # The largest of 200,000: uniform once its distribution function is applied.
     uniform = noise.cdf(np.array(seen)) ** 200_000
     assert equally_likely(np.histogram(uniform, bins=4, range=(0, 1))[0]) > LIMIT
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", NOISES)
-def test_the_largest_and_its_value_have_their_joint_law(name: str) -> None:
-    """Who is first of two, and in which cell its noisy score lies, is as the product of density and distribution says."""
-    noise, scale, grid = by_name(name), 1.0, 1.0  # type: ignore[arg-type]
-    values, edges = np.array([0.0, 0.7]), np.arange(-3, 5) - 0.5
-    fine = np.linspace(-40, 40, 160_001)
-    law = []
-    for first, other in ((0.0, 0.7), (0.7, 0.0)):
-        mass = noise.pdf((fine - first) / scale) * noise.cdf((fine - other) / scale) * (fine[1] - fine[0])
-        law.append(np.bincount(np.searchsorted(edges, fine), weights=mass, minlength=len(edges) + 1))
-    expected = np.concatenate(law)
-    rounds = 2500
-    for make in (ExactSampler, SeededSampler):
-        source, seen = make(np.random.default_rng(8)), np.zeros(len(expected))
-        for _ in range(rounds):
-            drawn = source.ranking(values, noise, scale, 1)
-            cell = int(np.searchsorted(edges, drawn.rounded(grid)[0]))
-            seen[int(drawn.index[0]) * (len(edges) + 1) + cell] += 1
-        assert fit(seen, expected) > LIMIT
 
 
 def test_what_a_comparison_had_to_look_at_is_kept() -> None:
