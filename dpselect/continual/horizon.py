@@ -1,4 +1,4 @@
-"""`Horizon`: the door to the releases of one horizon. It was charged when it was opened; a closed period is never drawn again.
+"""`Horizon`: the releases of one horizon. It was charged when it was opened; a closed period is never drawn again.
 
 A period is closed in one transaction of the state: from new events to what is released (Theorems T1 to T4).
 """
@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from accounting import AccountingError, Ledger, zero
 from accounting.files import require_new
-from accounting.ledger import ClaimConflict, Dataset, Terms
+from accounting.ledger import ClaimConflict, Dataset, Receipt, Terms
 from dpselect.cells import ANY_GROUPS, cell, parts_of
 from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
@@ -60,7 +59,9 @@ def close(
         before()
         state.draw(increment, known, source)
         items, scores, sums = _discovered(state, period, increment.items)
-        selection = _best(state, items, scores, _order(state, period, items, scores, sums))
+        mechanism = state.meta.mechanism
+        groups = len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
+        selection = _best(state, items, scores, means.order_by(mechanism, period, scores, sums, groups))
         state.add_closed(period, read, selection)
     return selection
 
@@ -75,28 +76,27 @@ def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, F
 
     `given` are the items that users have given a weight in this period.
     """
-    mechanism, items = state.meta.mechanism, state.number_of_items()
+    mechanism, items, now = state.meta.mechanism, state.number_of_items(), slice(period - 1, period)
     touched, shown = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
     touched[given], shown[state.discovered()] = True, True
     columns = means.columns(mechanism, period)
     new, scores, sums = [np.zeros(0, dtype=np.int64)], [np.zeros(0)], [np.zeros((len(columns), 0))]
     for first, rows in state.measured(period, items):
         place = slice(first, first + rows.shape[1])
-        found = estimate(mechanism, mechanism.strategy.estimator, rows)
-        passed = ~shown[place] & _passes(mechanism, period, rows, found, touched[place])
-        new.append(first + np.flatnonzero(passed))
-        shown[place] |= passed
-        scores.append(found[0][shown[place]])
+        found, off = estimate(mechanism, mechanism.strategy.estimator, rows)
+        if mechanism.delta is not None:  # what passes a test does so surely, whatever the roundings of floats
+            passed = found - off > mechanism.thresholds_at(now)
+            if mechanism.count == "period":  # a score of noise alone is not tested: its item's users are not there (Theorem T4)
+                passed &= touched[place]
+            if (bars := mechanism.total_thresholds_at(now)) is not None:
+                total, off = estimate(mechanism, mechanism.strategy.totals, rows)
+                passed |= total - off > bars
+            new.append(first + np.flatnonzero(passed & ~shown[place]))
+            shown[place] |= passed
+        scores.append(found[shown[place]])
         sums.append(weighted(columns, rows[:, shown[place]]))
     state.discover(np.concatenate(new))
     return np.flatnonzero(shown), np.concatenate(scores), np.concatenate(sums, axis=1)
-
-
-def _order(state: State, period: int, items: Integers, scores: Floats, sums: Floats) -> Floats:
-    """(n,) what orders discovered items."""
-    mechanism = state.meta.mechanism
-    groups = len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
-    return means.order_by(mechanism, period, scores, sums, groups)
 
 
 def weighted(columns: Floats, rows: Floats) -> Floats:
@@ -109,22 +109,6 @@ def weighted(columns: Floats, rows: Floats) -> Floats:
     for weights, row in zip(columns.T, rows, strict=True):
         sums += weights[:, None] * row
     return sums
-
-
-def _passes(
-    mechanism: ContinualTopK, period: int, rows: Floats, scores: tuple[Floats, Floats], touched: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Which items pass a test, surely: whatever the roundings of floats. None of a public domain does."""
-    if mechanism.delta is None:
-        return np.zeros(rows.shape[1], dtype=np.bool_)
-    now = slice(period - 1, period)
-    passed = scores[0] - scores[1] > mechanism.thresholds_at(now)
-    if mechanism.count == "period":  # a score of noise alone is not tested: its item's users are not there (Theorem T4)
-        passed &= touched
-    if (totals := mechanism.total_thresholds_at(now)) is not None:
-        total, off = estimate(mechanism, mechanism.strategy.totals, rows)
-        passed |= total - off > totals
-    return passed
 
 
 def estimate(mechanism: ContinualTopK, column: Floats, rows: Floats) -> tuple[Floats, Floats]:
@@ -235,14 +219,37 @@ class Horizon:
     ) -> None:
         self._ledger, self._dataset, self._key, self._path = ledger, dataset, key, Path(path)
         self._terms: Terms = {**terms, "key": key}
-        self.mechanism: ContinualTopK = _checked(mechanism, dataset)
+        self.mechanism: ContinualTopK = mechanism
+        if not isinstance(mechanism, ContinualTopK):
+            raise InvalidRequest(
+                f"continual takes a ContinualTopK, not {type(mechanism).__name__}: use Session.select for one release"
+            )
+        if dataset.window != "whole":
+            raise InvalidRequest(
+                f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon bounds users over all of them: "
+                "declare a dataset with one budget for all rows"
+            )
         of_groups = None if groups is None else named(groups, integers=False, what="groups")
         listed = _listed(mechanism, domain, of_groups)
-        receipt, exists = ledger.find(dataset.name, key), self._path.exists()
-        if receipt is not None and receipt.state == "void":
-            raise HorizonError(f"the horizon key={key!r} was voided, and nothing is drawn from its state: start another one")
+        receipt, exists = self._receipt(), self._path.exists()
         if exists:
-            self._require_own(listed, of_groups, known=receipt is not None or recharge)
+            with State.opened(self._path) as state:
+                meta, begun = state.meta, len(state.closed())
+            another = "open another under another key"
+            if meta.belongs_to != self._name:
+                raise HorizonError(f"the state is not that of key={key!r} of dataset={dataset.name!r}")
+            if begun and receipt is None and not recharge:
+                raise HorizonError(
+                    f"the state has released {begun} periods, and this ledger knows of no key={key!r}: it is another ledger, or "
+                    "was restored to before the horizon. Put the charge back with `dpselect continual recharge`, or "
+                    "Session.continual(recharge=True)"
+                )
+            if meta.mechanism != mechanism:
+                raise HorizonError(f"the horizon was opened with {meta.mechanism!r}: go on with it, or {another}")
+            if listed is not None and meta.domain != tuple(listed):
+                raise HorizonError(f"the horizon was opened with another domain: leave domain= out, or {another}")
+            if of_groups is not None and meta.groups != tuple(of_groups):
+                raise HorizonError(f"the horizon was opened with other groups: leave groups= out, or {another}")
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
                 f"key={key!r} has opened a horizon, and its state is not at this path: without it the horizon has ended"
@@ -254,7 +261,6 @@ class Horizon:
         if dry_run:
             if not exists:
                 require_new(self._path, "state=")
-            self._groups: Sequence[Label] | None = of_groups
             return
         # The state first: what cannot be written costs nothing, and one without a reservation has drawn nothing.
         if not exists:
@@ -266,7 +272,7 @@ class Horizon:
                 self._path.unlink(missing_ok=True)
             raise
         with self._opened() as state:
-            self._groups = state.meta.groups
+            self._groups: Sequence[Label] | None = state.meta.groups
 
     @property
     def key(self) -> str:
@@ -282,27 +288,6 @@ class Horizon:
     @property
     def _name(self) -> str:
         return f"{self._dataset.name}\n{self._key}"
-
-    def _require_own(self, listed: Sequence[Label] | None, groups: Sequence[Label] | None, *, known: bool) -> None:
-        with State.opened(self._path) as state:
-            meta = state.meta
-            begun = len(state.closed())
-        if meta.belongs_to != self._name:
-            raise HorizonError(f"the state is not that of key={self._key!r} of dataset={self._dataset.name!r}")
-        if begun and not known:
-            raise HorizonError(
-                f"the state has released {begun} periods, and this ledger knows of no key={self._key!r}: it is another ledger, "
-                "or was restored to before the horizon. Put the charge back with `dpselect continual recharge`, or "
-                "Session.continual(recharge=True)"
-            )
-        if meta.mechanism != self.mechanism:
-            raise HorizonError(
-                f"the horizon was opened with {meta.mechanism!r}: go on with it, or open another under another key"
-            )
-        if listed is not None and meta.domain != tuple(listed):
-            raise HorizonError("the horizon was opened with another domain: leave domain= out, or open another under another key")
-        if groups is not None and meta.groups != tuple(groups):
-            raise HorizonError("the horizon was opened with other groups: leave groups= out, or open another under another key")
 
     # -- releases -------------------------------------------------------------------------------------------------------
 
@@ -338,7 +323,12 @@ class Horizon:
                     selection = close(state, int(period), relations, kinds, sampler(None), self._commit)
                     self._release(state.meta, state.closed()[-1])
                 except BaseException as error:
-                    if self._is_charged():
+                    try:
+                        receipt = self._receipt()
+                        charged = receipt is not None and receipt.state != "reserved"
+                    except AccountingError:
+                        charged = True  # for all that is known
+                    if charged:
                         error.add_note(_STAYS)
                     raise
         return selection
@@ -353,17 +343,17 @@ class Horizon:
         with opened(None if asked is None else asked.memory_limit) as engine, State.opened(self._path) as state:
             relations, kinds = _count_pairs(engine, events, asked, state.meta.groups)
             if _closed_before(state, period, relations, kinds) is None:
-                with suppress(_Forgotten), state.transaction():
+                with state.transaction(kept=False):
                     state.load(relations, kinds)
                     state.take(int(period))
-                    raise _Forgotten
 
     def _asked(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Reading | None:
         """How the events of a period are read; None for one without events."""
         last = self.mechanism.periods
         if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
-        return None if events is None else of_pairs(reading_of(reading, _with_groups(options)), grouped=self.mechanism.grouped)
+        over_all = {} if options.get("group") is None else {"max_groups_per_user": ANY_GROUPS}
+        return None if events is None else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
 
     def released(self) -> tuple[Period, ...]:
         """What was released so far, in order."""
@@ -398,11 +388,7 @@ class Horizon:
             raise HorizonError("the state of the horizon is gone: without it the horizon has ended")
         with State.opened(self._path) as state:
             done, meta = state.closed(), state.meta
-            receipt = self._ledger.find(self._dataset.name, self._key)
-            if receipt is not None and receipt.state == "void":
-                raise HorizonError(
-                    f"the horizon key={self._key!r} was voided, and nothing is drawn from its state: start another one"
-                )
+            receipt = self._receipt()
             if receipt is not None and receipt.state == "released":
                 self._claim(self._key, meta.claim)
             # From the last that the ledger has. More than one follows it on a ledger that was restored: a gap would let an older
@@ -421,12 +407,14 @@ class Horizon:
         """Commit the charge: everything is read, and something is about to be drawn. Again, it does nothing."""
         self._ledger.commit(self._dataset.name, self._key, actor=self._terms.get("actor"))
 
-    def _is_charged(self) -> bool:
-        try:
-            receipt = self._ledger.find(self._dataset.name, self._key)
-        except AccountingError:
-            return True  # for all that is known
-        return receipt is not None and receipt.state != "reserved"
+    def _receipt(self) -> Receipt | None:
+        """Of the charge, if there is one; a voided one is refused."""
+        receipt = self._ledger.find(self._dataset.name, self._key)
+        if receipt is not None and receipt.state == "void":
+            raise HorizonError(
+                f"the horizon key={self._key!r} was voided, and nothing is drawn from its state: start another one"
+            )
+        return receipt
 
     def _is_marked(self, meta: Meta, period: int) -> bool:
         found = self._ledger.find(self._dataset.name, meta.key_of(period))
@@ -455,10 +443,6 @@ class Horizon:
         return f"Horizon({self._ledger!r}, {self._dataset.name!r}, key={self._key!r})"
 
 
-class _Forgotten(Exception):
-    """Ends the transaction of what was counted for nothing."""
-
-
 def _closed_before(state: State, period: int, relations: Sequence[str], kinds: Kinds) -> Selection | None:
     """What a period has released that is closed already; None if it is the next one."""
     done = state.closed()
@@ -472,19 +456,6 @@ def _closed_before(state: State, period: int, relations: Sequence[str], kinds: K
     if period > len(done) + 1:
         raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
     return None
-
-
-def _checked(mechanism: object, dataset: Dataset) -> ContinualTopK:
-    if not isinstance(mechanism, ContinualTopK):
-        raise InvalidRequest(
-            f"continual takes a ContinualTopK, not {type(mechanism).__name__}: use Session.select for one release"
-        )
-    if dataset.window != "whole":
-        raise InvalidRequest(
-            f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon bounds users over all of them: "
-            "declare a dataset with one budget for all rows"
-        )
-    return mechanism
 
 
 def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> list[Label] | None:
@@ -504,10 +475,6 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[La
         bounds = f"at least {least}" + ("" if most is None else f" and at most candidates={most}")
         raise InvalidRequest(f"domain= has {len(listed)} items, in all groups, and must have {bounds}")
     return listed
-
-
-def _with_groups(options: dict[str, Any]) -> dict[str, Any]:
-    return {"max_groups_per_user": ANY_GROUPS, **options} if options.get("group") is not None else options
 
 
 def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:

@@ -324,14 +324,17 @@ class State(NotPickled):
         return Meta(identity, ContinualTopK.model_validate_json(mechanism), belongs_to, domain, groups)
 
     @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """All of the block is stored when it ends, or nothing of it."""
+    def transaction(self, *, kept: bool = True) -> Iterator[None]:
+        """All of the block is stored when it ends, or nothing of it; nothing in any case unless it is to be `kept`."""
         self._run("BEGIN TRANSACTION")
         try:
             yield
         except BaseException:
             self._run("ROLLBACK")
             raise
+        if not kept:
+            self._run("ROLLBACK")
+            return
         # The engine makes its log of the transaction here, for this user alone. The mask holds for the whole process.
         before = os.umask(0o077)
         try:
