@@ -382,7 +382,7 @@ EDITS = [
         "dpselect/plan/voting_plan.py",
         "-min(1.0, (1 - spread) *",
         "-min(1.0, 0.8 * (1 - spread) *",
-        "tests/dpselect/pate/test_outlook.py::test_the_spread_of_ballots_is_the_stated_one",
+        "tests/dpselect/plan/test_voting_plan.py::test_the_spread_of_ballots_is_the_stated_one",
     ),
     Edit(
         "dpselect/plan/voting_plan.py",
@@ -619,13 +619,13 @@ EDITS = [
         "dpselect/plan/voting_plan.py",
         "f1 = 2 * np.cumsum(frequencies) / (named + frequencies.sum())",
         "f1 = 1.9 * np.cumsum(frequencies) / (named + frequencies.sum())",
-        "tests/dpselect/pate/test_outlook.py::test_the_constant_is_the_best_set_of_labels_for_all_items",
+        "tests/dpselect/plan/test_voting_plan.py::test_the_constant_is_the_best_set_of_labels_for_all_items",
     ),
     Edit(
         "dpselect/plan/voting_plan.py",
         "scale=math.sqrt(k * rounds / (2 * rho)) / _SAFE",
         "scale=0.97 * math.sqrt(k * rounds / (2 * rho))",
-        "tests/dpselect/pate/test_outlook.py::test_every_planned_mechanism_fits_the_budget",
+        "tests/dpselect/plan/test_voting_plan.py::test_every_planned_mechanism_fits_the_budget",
     ),
     Edit(
         "dpselect/pate/ballots.py",
@@ -1589,7 +1589,7 @@ EDITS = [
         "dpselect/pate/voting.py",
         "(self.threshold is None or self.teachers is not None)",
         "(self.threshold is None and self.teachers is None)",
-        "tests/dpselect/pate/test_edges.py::test_a_private_number_of_teachers_sets_no_level",
+        "tests/dpselect/pate/test_ballots.py::test_a_private_number_of_teachers_sets_no_level",
     ),
     Edit(
         "dpselect/cli/guard.py",

@@ -6,10 +6,12 @@ import hashlib
 import pickle
 import struct
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +20,8 @@ from scipy import sparse
 import dpselect as dps
 from dpselect import pate
 from dpselect.errors import InvalidRequest, InvalidScores, SensitivityMismatch
+from dpselect.pate import ballots as reading
+from dpselect.pate.ballots import Cut, _flags
 
 RNG = np.random.default_rng(20261121)
 VOTES = RNG.random((7, 5, 4)) < 0.5
@@ -29,30 +33,44 @@ GNMAX = pate.GNMax(sigma=1.0, labels=4)
 
 # -- reading -------------------------------------------------------------------------------------------------------------
 
+SPARSE = (sparse.csr_matrix, sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.lil_matrix)
+WAYS: dict[str, Any] = {
+    **{f"an array of {kind.__name__}": VOTES.astype(kind) for kind in (bool, np.uint8, np.int64, np.float32, np.float64)},
+    **{f"a list of {kind.__name__}": [kind(one.astype(np.uint8)) for one in VOTES] for kind in SPARSE},
+    "nested lists": VOTES.astype(int).tolist(),
+    "a list of arrays": list(VOTES),
+    "a list of data frames": [pd.DataFrame(one, columns=list("abcd")) for one in VOTES],
+    "a three-dimensional sparse array": sparse.coo_array(VOTES.astype(np.uint8)),
+    "negative zeros": np.where(VOTES, 1.0, -0.0),
+}
 
-@pytest.mark.parametrize("dtype", [np.bool_, np.uint8, np.int64, np.float32, np.float64])
-def test_every_type_of_zeros_and_ones_is_read(dtype: Any) -> None:
-    """Booleans, integers and floats of 0 and 1 give the same counts."""
-    ballots = pate.Ballots(VOTES.astype(dtype))
+
+@pytest.mark.parametrize("name", WAYS)
+def test_votes_are_read_alike_by_ballots_and_by_mechanisms(name: str) -> None:
+    """Every form that Ballots takes is taken by select_many, read as single votes and checked as such."""
+    ballots = pate.Ballots(WAYS[name])
     assert (ballots.rounds, ballots.teachers, ballots.labels, len(ballots)) == (7, 5, 4, 7)
     assert np.array_equal(ballots.counts, COUNTS)
     assert ballots.counts.dtype == np.int32
+    drawn = pate.BinaryVoting(sigma=1e-6, labels=4).select_many(WAYS[name])
+    assert [one.indices for one in drawn] == [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
+    with pytest.raises(pate.InvalidBallots):
+        GNMAX.select_many(WAYS[name])
 
 
-@pytest.mark.parametrize("kind", [sparse.csr_matrix, sparse.csr_array, sparse.coo_array, sparse.csc_matrix, sparse.lil_matrix])
-def test_every_sparse_form_is_read(kind: Any) -> None:
-    """A sparse matrix per round, stacked rounds, and sparse counts give the counts of the array."""
-    stacked = VOTES.reshape(35, 4).astype(np.uint8)
+@pytest.mark.parametrize("kind", [np.asarray, *SPARSE])
+def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
+    """Rows of teachers, round after round, and counts give the counts of the array; so do counts given to a mechanism."""
+    counts = kind(COUNTS)
     for ballots in (
-        pate.Ballots([kind(one.astype(np.uint8)) for one in VOTES]),
-        pate.Ballots.stacked(kind(stacked), teachers=5),
-        pate.Ballots.stacked(stacked, teachers=5),
-        pate.Ballots(kind(COUNTS), teachers=5),
-        pate.Ballots(COUNTS, teachers=5),
+        pate.Ballots.stacked(kind(VOTES.reshape(35, 4).astype(np.uint8)), teachers=5),
+        pate.Ballots(counts, teachers=5),
         pate.Ballots(COUNTS.astype(float).tolist(), teachers=5),
     ):
         assert np.array_equal(ballots.counts, COUNTS)
         assert ballots.teachers == 5
+    mechanism = pate.BinaryVoting(sigma=1e-6, labels=4, threshold=2.5)
+    assert [one.indices for one in mechanism.select_many(counts)] == [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
 
 
 def test_repeated_entries_of_a_sparse_matrix_are_added_up() -> None:
@@ -61,6 +79,27 @@ def test_repeated_entries_of_a_sparse_matrix_are_added_up() -> None:
     with pytest.raises(pate.InvalidBallots, match="other than 0 and 1"):
         pate.Ballots.stacked(twice, teachers=2)
     assert twice.nnz == 3
+
+
+def vote_events(votes: int, dtype: Any) -> Any:
+    """Counts of one round as a sparse matrix with an entry of 1 for every vote, as one makes them from a log."""
+    return sparse.coo_array((np.ones(votes, dtype), (np.zeros(votes, int), np.zeros(votes, int))), shape=(1, 2))
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
+def test_repeated_small_integers_do_not_wrap(dtype: Any) -> None:
+    """One more vote is a count one higher, beyond the range of the entries too: a sum that wraps moves it by the whole range."""
+    most = int(np.iinfo(dtype).max)
+    before, after = (pate.Ballots(vote_events(n, dtype), teachers=10**6).counts[0, 0] for n in (most, most + 1))
+    assert (before, after) == (most, most + 1)
+    sure = pate.BinaryVoting(sigma=1e-6, labels=2, threshold=most + 0.5)
+    assert [sure.select_many(vote_events(n, dtype))[0].indices for n in (most, most + 1)] == [(), (0,)]
+
+
+def test_a_vote_entered_257_times_is_no_vote() -> None:
+    """Repeated entries of a ballot are added up before they are checked, without wrapping to a 1."""
+    with pytest.raises(pate.InvalidBallots, match="other than 0 and 1"):
+        pate.Ballots.stacked(vote_events(257, np.uint8), teachers=1)
 
 
 def test_a_memory_map_is_read_block_by_block(tmp_path: Path) -> None:
@@ -101,6 +140,10 @@ BAD = {
     "ragged ballots": [[[1, 0], [1]]],
     "nothing": None,
     "an empty list": [],
+    "masked rounds": [np.ma.masked_array(one.astype(int), mask=one) for one in VOTES],
+    "more teachers than counts hold": np.broadcast_to(np.zeros((1, 1, 1), bool), (1, 2**31, 1)),
+    "no rounds of a sparse array": sparse.coo_array((0, 5, 4)),
+    "a sparse row": sparse.coo_array(COUNTS[0]),
 }
 
 
@@ -140,27 +183,96 @@ def test_what_is_no_count_is_refused(name: str) -> None:
         pate.Ballots(counts, teachers=teachers)
 
 
-def test_stacked_rows_must_make_whole_rounds() -> None:
-    """A missing row is a teacher missing from a round."""
-    with pytest.raises(pate.InvalidBallots, match="whole number of rounds"):
-        pate.Ballots.stacked(VOTES.reshape(35, 4)[:-1], teachers=5)
-    with pytest.raises(pate.InvalidBallots, match="whole number of rounds"):
-        pate.Ballots.stacked(VOTES, teachers=5)
+WRONG: list[tuple[str, Callable[[], Any]]] = [
+    ("whole number of rounds", lambda: pate.Ballots.stacked(VOTES.reshape(35, 4)[:-1], teachers=5)),
+    ("whole number of rounds", lambda: pate.Ballots.stacked(VOTES, teachers=5)),
+    ("two dimensions", lambda: pate.Ballots.stacked(sparse.coo_array(VOTES.astype(np.uint8)), teachers=5)),
+    ("teachers=6", lambda: pate.Ballots(VOTES, teachers=6)),
+    ("missing=", lambda: pate.Ballots(VOTES, missing=cast(Any, "ignore"))),
+    ("round=0.5", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, cast(int, 0.5))),
+    ("round=True", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, True)),
+    ("round=7", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, 7)),
+    ("select_many", lambda: GNMAX.select(pate.Ballots(ONE_VOTE))),
+    ("tau=0", lambda: pate.Ballots(VOTES).cut(0)),
+    ("tau=1.0", lambda: pate.Ballots(VOTES).cut(cast(int, 1.0))),
+    ("tau=True", lambda: pate.Ballots(VOTES).cut(True)),
+    ("salt", lambda: pate.Ballots(VOTES).cut(1, salt=cast(str, 7))),
+    ("salt", lambda: pate.Ballots(VOTES).cut(1, salt="\ud800")),
+    *(
+        ("priority", lambda priority=priority: pate.Ballots(VOTES).cut(1, priority=priority))
+        for priority in ([0, 1], [0, 1, 2, 2], [[1], [2, 3]], [[0, 1], [2, 3]], 3, [False, True, 2, 3])
+    ),
+    *(
+        ("confidences", lambda sure=sure: pate.Ballots(VOTES).cut(1, confidences=sure))
+        for sure in (np.ones((7, 5)), np.full((7, 5, 4), np.nan), np.full((7, 5, 4), "x"))
+    ),
+    ("single ballots", lambda: pate.Ballots(COUNTS, teachers=5).cut(1)),
+    *(
+        ("names", lambda names=names: pate.Ballots(VOTES, names=names))
+        for names in (["a"], "abcd", 4, list("abc"), list("aabc"), [None, *"abc"], [0.5, 1, 2, 3], ["\ud800", *"abc"])
+    ),
+]
 
 
-def test_a_declared_number_of_teachers_is_held_against_the_votes() -> None:
-    """Votes of five teachers are not those of six."""
-    assert pate.Ballots(VOTES, teachers=5).teachers == 5
-    with pytest.raises(pate.InvalidBallots, match="teachers=6"):
-        pate.Ballots(VOTES, teachers=6)
+@pytest.mark.parametrize(("words", "call"), WRONG)
+def test_wrong_arguments_are_named(words: str, call: Callable[[], Any]) -> None:
+    """Neither a bare TypeError nor a setting that is silently overwritten; and at once, not by the first release."""
+    with pytest.raises(dps.DpSelectError, match=words):
+        call()
 
 
-def test_other_arguments_are_checked() -> None:
-    """Names must match the labels, and missing has two settings."""
-    with pytest.raises(pate.InvalidBallots, match="names"):
-        pate.Ballots(VOTES, names=["a"])
-    with pytest.raises(pate.InvalidBallots, match="missing"):
-        pate.Ballots(VOTES, missing="ignore")  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    "names", [np.array(list("abcd")), list(np.array(list("abcd"))), pd.Index(list("abcd")), np.arange(4), ("a", "b", 3, 4)]
+)
+def test_names_of_any_container_reach_the_selection(names: Any) -> None:
+    """Names may be an array, an index of a data frame or a list: the Selection of `select` carries them as int or str."""
+    selection = pate.BinaryVoting(sigma=1e-6, labels=4).select(pate.Ballots(VOTES, names=names)[:1])
+    assert selection.labels == tuple(np.array(names, dtype=object)[list(selection.indices)])
+    assert all(type(name) in (int, str) for name in selection.labels or ())
+
+
+def test_counts_are_those_that_were_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes to the caller's counts between check and copy changes nothing."""
+    counts, every = COUNTS.copy(), np.all
+
+    def all_and_overwrite(*arguments: Any, **more: Any) -> Any:
+        result = every(*arguments, **more)
+        counts[:] = 1000
+        return result
+
+    monkeypatch.setattr(np, "all", all_and_overwrite)
+    held = pate.Ballots(counts, teachers=5)
+    monkeypatch.undo()
+    assert counts.max() == 1000
+    assert np.array_equal(held.counts, COUNTS)
+
+
+def test_votes_are_those_that_were_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The number of votes on a ballot is taken from the votes that were counted, whatever happens to the caller's array."""
+    votes, sizes = VOTES.copy(), reading._sizes
+
+    def overwrite_and_count(block: Any) -> Any:
+        votes[:] = False
+        return sizes(block)
+
+    monkeypatch.setattr(reading, "_sizes", overwrite_and_count)
+    held = pate.Ballots(votes)
+    monkeypatch.undo()
+    assert not votes.any()
+    with pytest.raises(pate.InvalidBallots, match="more votes"):
+        pate.GNMax(sigma=1.0, labels=4).select_many(held)
+    assert not np.shares_memory(_flags(VOTES), VOTES)
+
+
+def test_booleans_of_other_bytes_are_one_vote() -> None:
+    """A boolean array over bytes of 2 or 255 counts every vote once, in the counts and on the ballot."""
+    odd = np.where(VOTES, RNG.integers(2, 256, VOTES.shape), 0).astype(np.uint8).view(np.bool_)
+    ballots = pate.Ballots(odd)
+    assert np.array_equal(ballots.counts, COUNTS)
+    assert np.array_equal(ballots.cut(1).counts, pate.Ballots(VOTES).cut(1).counts)
+    assert ballots.cut(1).cut_count == np.count_nonzero(VOTES.sum(axis=2) > 1)
+    assert ballots._sizes is not None
+    assert np.array_equal(ballots._sizes[1], VOTES.sum(axis=2).max(axis=1))
 
 
 # -- one vote per teacher ------------------------------------------------------------------------------------------------
@@ -211,6 +323,17 @@ def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> N
         half.select_many(ballots)
 
 
+@pytest.mark.parametrize("make", [pate.BinaryVoting, lambda **stated: pate.TauVoting(tau=1, **stated)], ids=["binary", "tau"])
+@pytest.mark.parametrize("stated", [{}, {"teachers": 5}, {"threshold": 2.5, "teachers": 5}], ids=str)
+def test_a_private_number_of_teachers_sets_no_level(make: Callable[..., dps.Mechanism], stated: dict[str, float]) -> None:
+    """Where teachers come and go, how many there are is private: it is neither a level nor held against the ballots."""
+    with pytest.raises(dps.errors.InvalidMechanism, match="number of teachers is private"):
+        make(sigma=2.0, labels=4, relation="add_remove", unit="teacher", **stated)
+    assert make(sigma=2.0, labels=4, relation="add_remove", unit="teacher", threshold=2.5).relation == "add_remove"
+    if stated:
+        assert make(sigma=2.0, labels=4, **stated).relation == "replace_one"
+
+
 # -- shapes ---------------------------------------------------------------------------------------------------------------
 
 
@@ -226,8 +349,6 @@ def test_the_number_of_labels_is_configuration() -> None:
 def test_select_takes_one_round() -> None:
     """One round is a slice of one; slices share the counts and their checks."""
     ballots = pate.Ballots(ONE_VOTE, names=list("abcd"))
-    with pytest.raises(InvalidRequest, match="select_many"):
-        GNMAX.select(ballots)
     one = GNMAX.select(ballots[2:3])
     assert one.labels is not None
     assert "abcd"[one.indices[0]] == one.labels[0]
@@ -239,23 +360,12 @@ def test_select_takes_one_round() -> None:
 
 
 def test_scores_of_a_round() -> None:
-    """`scores` gives one round as the mechanism takes it, and knows its limits."""
+    """`scores` gives one round as the mechanism takes it."""
     ballots = pate.Ballots(ONE_VOTE)
     scores = ballots.scores(GNMAX, 3)
     assert scores.values.tolist() == ONE_VOTE[3].sum(axis=0).tolist()
     assert scores.sensitivity == dps.Sensitivity(l0=2, relation="replace_one")
     assert GNMAX.probabilities(scores) == GNMAX.probabilities(ballots[3:4])
-    with pytest.raises(InvalidRequest):
-        ballots.scores(GNMAX, 7)
-
-
-def test_arrays_go_straight_to_a_mechanism() -> None:
-    """Votes, sparse rounds, counts and sparse counts are all taken by select_many, with the same law."""
-    mechanism = pate.BinaryVoting(sigma=1e-6, labels=4, threshold=2.5)
-    expected = [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
-    rounds = [sparse.csr_array(one) for one in VOTES]
-    for data in (VOTES, rounds, COUNTS, COUNTS.astype(float), sparse.csr_array(COUNTS), pate.Ballots(VOTES)):
-        assert [one.indices for one in mechanism.select_many(data)] == expected
 
 
 def test_counts_alone_do_not_tell_the_majority() -> None:
@@ -281,6 +391,23 @@ def test_utilities_are_no_votes() -> None:
         GNMAX.select(scores)
     with pytest.raises(InvalidScores):
         GNMAX.select_many(-COUNTS)
+
+
+def test_a_slice_is_checked_by_its_own_rounds() -> None:
+    """A long ballot, an empty one or a cut in another round is none of a slice's."""
+    votes = np.concatenate([ONE_VOTE, np.zeros((1, 5, 4), np.uint8), np.ones((1, 5, 4), np.uint8)])
+    ballots, mechanism = pate.Ballots(votes, missing="allow"), pate.GNMax(sigma=1.0, labels=4)
+    assert len(mechanism.select_many(ballots[:8])) == 8
+    with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
+        mechanism.select_many(ballots[7:])
+    cut = ballots.cut(1)
+    assert [cut[i : i + 1].cut_count for i in range(9)] == [0] * 8 + [5]
+    assert cut[2:][5:].cut_count == cut.cut_count == 5
+    assert ballots.cut_count == 0
+    strict = np.concatenate([ONE_VOTE, np.eye(4, dtype=np.uint8)[None, [0, 1, 2, 3, 0]] * [[[1]] * 4 + [[0]]]])
+    assert len(mechanism.select_many(pate.Ballots(strict)[:7])) == 7
+    with pytest.raises(pate.InvalidBallots, match="missing='allow'"):
+        mechanism.select_many(pate.Ballots(strict)[6:])
 
 
 # -- cutting --------------------------------------------------------------------------------------------------------------
@@ -353,29 +480,21 @@ def test_confidences_come_before_the_order() -> None:
     assert pate.Ballots(votes).cut(1, confidences=np.ones((1, 1, 4)), priority=[2, 0, 1, 3]).counts.tolist() == [[0, 0, 1, 0]]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"tau": 0},
-        {"tau": 1.0},
-        {"tau": True},
-        {"tau": 1, "priority": [0, 1]},
-        {"tau": 1, "priority": [0, 1, 2, 2]},
-        {"tau": 1, "confidences": np.ones((7, 5))},
-        {"tau": 1, "confidences": np.full((7, 5, 4), np.nan)},
-        {"tau": 1, "confidences": np.full((7, 5, 4), "x")},
-    ],
-)
-def test_a_cut_checks_its_rule(arguments: dict[str, Any]) -> None:
-    """tau is an integer >= 1, a priority names every label once, and confidences are finite, one per vote."""
-    with pytest.raises(pate.InvalidBallots):
-        pate.Ballots(VOTES).cut(**arguments)
+@pytest.mark.parametrize("hold", [np.asarray, lambda votes: [sparse.csr_array(one.astype(np.uint8)) for one in votes]])
+def test_a_slice_is_cut_as_its_rounds_are_in_the_whole(hold: Callable[[Any], Any]) -> None:
+    """Rounds keep their numbers: batches of slices are cut by as many orders as there are rounds, not by round 0's each time."""
+    votes = np.ones((40, 2, 6), bool)
+    whole = pate.Ballots(hold(votes))
+    cut = whole.cut(2, salt="s").counts
+    assert all(np.array_equal(whole[i : i + 1].cut(2, salt="s").counts[0], cut[i]) for i in range(40))
+    assert np.array_equal(whole[10:30][5:9].cut(3).cut(1).counts, whole.cut(3).cut(1)[15:19].counts)
+    sure = np.random.default_rng(1).random(votes.shape)
+    part = whole[7:9].cut(1, confidences=sure[7:9])
+    assert np.array_equal(part.counts, whole.cut(1, confidences=sure)[7:9].counts)
 
 
-def test_counts_cannot_be_cut_and_slices_can() -> None:
-    """A cut needs single ballots; it commutes with nothing but itself, so a slice of a cut is the cut of those rounds."""
-    with pytest.raises(pate.InvalidBallots, match="single ballots"):
-        pate.Ballots(COUNTS, teachers=5).cut(1)
+def test_a_slice_of_a_cut_is_the_cut_of_those_rounds() -> None:
+    """And what was cut to as many votes is not cut again."""
     cut = pate.Ballots(VOTES).cut(1, priority=[3, 2, 1, 0])
     assert np.array_equal(cut[2:6].counts, pate.Ballots(VOTES[2:6]).cut(1, priority=[3, 2, 1, 0]).counts)
     assert np.array_equal(cut[2:6].cut(1).counts, cut.counts[2:6])
@@ -402,6 +521,17 @@ def test_nothing_private_is_shown() -> None:
     with pytest.raises(pate.InvalidBallots) as refused:
         GNMAX.select_many(pate.Ballots(VOTES))
     assert str(int(VOTES.sum(axis=2).max())) not in str(refused.value).replace("GNMax", "")
+    rule = Cut(1, "", None, np.full((1, 1, 2), 0.4321), 0)  # which a traceback with local variables prints
+    assert "4321" not in repr(rule)
+
+
+def test_no_remedy_is_a_release() -> None:
+    """Rounds left out for what is voted in them would tell of votes: messages point to missing='allow' first, and say so."""
+    empty = np.concatenate([VOTES, np.zeros((1, 5, 4), bool)])
+    with pytest.raises(pate.InvalidBallots, match=r"missing='allow'.*tell something of votes"):
+        pate.Ballots(empty)
+    with pytest.raises(pate.InvalidBallots, match=r"missing='allow'.*tell something of votes"):
+        pate.GNMax(sigma=1.0, labels=4).select_many(ONE_VOTE * np.arange(5)[None, :, None].clip(0, 1))
 
 
 def test_ballots_are_immutable_and_not_pickled() -> None:

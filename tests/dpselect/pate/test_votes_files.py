@@ -15,6 +15,9 @@ import scipy
 from dpselect.pate.votes_file import VotesFile, VotesFileError
 
 COUNTS = np.array([[5, 0, 1], [0, 4, 2], [3, 3, 0]])
+VOTES = np.arange(6)[None, :, None] < COUNTS[:, None, :]  # of six teachers
+CLASSES = np.array([[0, 2, 2], [1, 1, -1], [0, 0, 0], [2, 1, 0]])
+STACKED = VOTES.reshape(18, 3)
 
 
 def _array(values: object) -> bytes:
@@ -48,34 +51,49 @@ def _matrix(path: Path, form: str = "csr", **changes: Any) -> Path:
     return _packed(path, **{name: _array(value) for name, value in (held | changes).items()})
 
 
+@pytest.mark.parametrize(
+    ("arrays", "asked", "single"),
+    [
+        ({"votes": VOTES}, {}, True),
+        ({"votes": VOTES.astype(np.uint8), "teachers": 6}, {}, True),
+        ({"votes": COUNTS, "teachers": 6}, {}, False),
+        ({"votes": COUNTS}, {"teachers": 6}, False),
+        ({"votes": STACKED}, {"teachers": 6, "stacked": True}, True),
+        (scipy.sparse.csr_matrix(STACKED.astype(np.uint8)), {"teachers": 6, "stacked": True}, True),
+        *((getattr(scipy.sparse, f"{form}_matrix")(COUNTS), {"teachers": 6}, False) for form in ("csr", "csc", "coo")),
+    ],
+)
+def test_every_form_of_votes_is_read(tmp_path: Path, arrays: Any, asked: dict[str, Any], single: bool) -> None:
+    """Single votes, counts, and sparse matrices of either as scipy.sparse.save_npz writes them."""
+    path = tmp_path / "votes.npz"
+    np.savez(path, **arrays) if isinstance(arrays, dict) else scipy.sparse.save_npz(path, arrays)
+    found = VotesFile.read(path, **asked)
+    assert np.array_equal(found.ballots.counts, COUNTS)
+    assert (found.ballots.teachers, found.single) == (6, single)
+
+
 @pytest.mark.parametrize("form", ["csr", "csc", "coo"])
 def test_sound_matrices_are_read(tmp_path: Path, form: str) -> None:
-    """As scipy.sparse.save_npz writes them."""
-    scipy.sparse.save_npz(tmp_path / "saved.npz", getattr(scipy.sparse, f"{form}_matrix")(COUNTS))
-    for path in (tmp_path / "saved.npz", _matrix(tmp_path / "made.npz", form)):
-        assert (VotesFile.read(path, teachers=6).ballots.counts == COUNTS).all()
+    """What the tests below change is a file that is read."""
+    assert (VotesFile.read(_matrix(tmp_path / "made.npz", form), teachers=6).ballots.counts == COUNTS).all()
 
 
 @pytest.mark.parametrize("form", ["csr", "csc"])
 @pytest.mark.parametrize(
     "changes",
     [
-        {"indices": [0, 2, 1, 2, 0, 3]},
-        {"indices": [0, 2, 1, 2, 0, 10**12]},
-        {"indices": [0, 2, 1, 2, 0, -1]},
-        {"indices": [0, 2, 1, 2, 0]},
-        {"indices": [0.0, 2, 1, 2, 0, 1]},
-        {"indptr": [0, 2, 4, 7]},
-        {"indptr": [0, 5, 4, 6]},
-        {"indptr": [1, 2, 4, 6]},
-        {"indptr": [0, 2, 6]},
-        {"indptr": [0, 2, 4, 6, 6]},
-        {"shape": [3, 2]},
-        {"shape": [2, 3]},
-        {"shape": [-3, 3]},
-        {"shape": [3, 3, 3]},
-        {"shape": [3, 2**62]},
-        {"shape": [3.5, 3]},
+        *(
+            {"indices": indices}
+            for indices in (
+                [0, 2, 1, 2, 0, 3],
+                [0, 2, 1, 2, 0, 10**12],
+                [0, 2, 1, 2, 0, -1],
+                [0, 2, 1, 2, 0],
+                [0.0, 2, 1, 2, 0, 1],
+            )
+        ),
+        *({"indptr": pointers} for pointers in ([0, 2, 4, 7], [0, 5, 4, 6], [1, 2, 4, 6], [0, 2, 6], [0, 2, 4, 6, 6])),
+        *({"shape": shape} for shape in ([3, 2], [2, 3], [-3, 3], [3, 3, 3], [3, 2**62], [3.5, 3])),
         {"data": [["a"]]},
         {"format": np.array(b"dia")},
         {"format": np.array([b"csr"])},
@@ -96,38 +114,64 @@ def test_matrices_that_point_outside_are_refused(tmp_path: Path, form: str, chan
         {"votes": _header("(-1, 3)")},
         {"votes": _header("(3, 3)", rest=bytes(71))},
         {"votes": _header("(3, 3)", rest=bytes(73))},
-        {"votes": _array(COUNTS), "teachers": _array(6.7)},
-        {"votes": _array(COUNTS), "teachers": _array([6])},
-        {"votes": _array(COUNTS), "teachers": _array(True)},
-        {"votes": _array(COUNTS), "teachers": _array(6), "names": _array([[1, 2, 3]])},
-        {"votes": _array(COUNTS), "teachers": _array(6), "names": _array([1.5, 2, 3])},
         {"votes": bytes(2**20)},
         {f"a{number}": b"" for number in range(100)},
+        {"other": _array(VOTES)},
+        {"votes": _array(VOTES / 2)},
+        {"votes": _array(VOTES[0, 0])},
+        {"votes": _array(VOTES[:0])},
+        {"votes": _array(["x"])},
+        {"votes": _array(COUNTS)},
+        *({"votes": _array(COUNTS), "teachers": _array(teachers)} for teachers in (6.7, [6], True, 4, "many")),
+        *(
+            {"votes": _array(COUNTS), "teachers": _array(6), "names": _array(names)}
+            for names in ([[1, 2, 3]], [1.5, 2, 3], ["a"])
+        ),
     ],
     ids=lambda members: "-".join(members)[:30],
 )
-def test_headers_that_lie_are_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
-    """A size that the file does not have, a number of teachers that is none, and names of another shape."""
+def test_arrays_that_are_no_votes_are_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
+    """A size that the file does not have, a number of teachers that is none, names of another shape, and what is no vote."""
     with pytest.raises(VotesFileError, match=r"bad\.npz"):
         VotesFile.read(_packed(tmp_path / "bad.npz", **members))
 
 
+def test_what_is_no_archive_is_refused(tmp_path: Path) -> None:
+    """Missing, empty, of another format, a folder, cut short anywhere, or with a byte changed: an error that names the file."""
+    np.savez_compressed(tmp_path / "votes.npz", votes=VOTES)
+    content, path = (tmp_path / "votes.npz").read_bytes(), tmp_path / "bad.npz"
+    for name in ("none.npz", "."):
+        with pytest.raises(VotesFileError):
+            VotesFile.read(tmp_path / name)
+    for damaged in (
+        b"",
+        b"PK\x03\x04 not a zip",
+        b"a,b\n1,2\n",
+        *(content[: len(content) * part // 10] for part in range(1, 10)),
+    ):
+        path.write_bytes(damaged)
+        with pytest.raises(VotesFileError, match=r"bad\.npz"):
+            VotesFile.read(path)
+    for place in range(0, len(content), 13):
+        path.write_bytes(content[:place] + bytes([content[place] ^ 0x55]) + content[place + 1 :])
+        try:
+            assert np.array_equal(VotesFile.read(path).ballots.counts, COUNTS)  # a byte that says nothing of the votes
+        except VotesFileError as error:
+            assert "bad.npz" in str(error)  # noqa: PT017
+
+
 def test_classes_are_read(tmp_path: Path) -> None:
     """A (rounds, teachers) matrix of classes, .npy or .npz, is the votes that it stands for; -1 is no vote."""
-    classes = np.array([[0, 2, 2], [1, 1, -1], [0, 0, 0], [2, 1, 0]])
-    np.save(tmp_path / "classes.npy", classes)
-    np.savez(tmp_path / "classes.npz", classes=classes, names=np.array(["a", "b", "c"]))
-    counts = [[1, 0, 2], [0, 2, 0], [3, 0, 0], [1, 1, 1]]
+    np.save(tmp_path / "classes.npy", CLASSES)
+    np.savez(tmp_path / "classes.npz", classes=CLASSES, names=np.array(["a", "b", "c"]))
     found = VotesFile.read(tmp_path / "classes.npy", labels=3, missing="allow")
     named = VotesFile.read(tmp_path / "classes.npz", missing="allow", teachers=3)
     for one in (found, named):
-        assert one.ballots.counts.tolist() == counts
+        assert one.ballots.counts.tolist() == [[1, 0, 2], [0, 2, 0], [3, 0, 0], [1, 1, 1]]
         assert (one.ballots.teachers, one.single) == (3, True)
     assert named.ballots.names == ("a", "b", "c")
-    np.save(tmp_path / "votes.npy", np.eye(3, dtype=bool)[np.abs(classes)])
-    assert VotesFile.read(tmp_path / "votes.npy").ballots.teachers == 3
-    np.save(tmp_path / "counts.npy", np.array(counts))
-    assert VotesFile.read(tmp_path / "counts.npy", teachers=3).ballots.counts.tolist() == counts
+    np.save(tmp_path / "wide.npy", np.zeros((3, 9), dtype=np.int8))
+    assert VotesFile.read(tmp_path / "wide.npy", labels=2, teachers=9).ballots.rounds == 3
 
 
 @pytest.mark.parametrize(
@@ -155,10 +199,9 @@ def test_classes_that_are_none_and_exchanged_axes_are_refused(
 def test_trial_votes_are_votes_or_classes_with_their_truth(tmp_path: Path) -> None:
     """Classes take their number of labels from the truth; without truth, or damaged, a file is refused."""
     truth = np.eye(3, dtype=int)[[0, 1, 2, 2]]
-    classes = np.array([[0, 0], [1, 0], [2, 2], [1, 2]])
-    np.savez(tmp_path / "classes.npz", classes=classes, truth=truth)
+    np.savez(tmp_path / "classes.npz", classes=CLASSES, truth=truth)
     trial = VotesFile.trial(tmp_path / "classes.npz")
-    assert trial.ballots.counts.tolist() == [[2, 0, 0], [1, 1, 0], [0, 0, 2], [0, 1, 1]]
+    assert trial.ballots.counts.tolist() == [[1, 0, 2], [0, 2, 0], [3, 0, 0], [1, 1, 1]]
     assert trial.truth.tolist() == (truth == 1).tolist()
     np.save(tmp_path / "bare.npy", truth[:, None, :])
     np.savez(tmp_path / "other.npz", votes=truth[:, None, :], truth=truth[:2])
@@ -166,12 +209,6 @@ def test_trial_votes_are_votes_or_classes_with_their_truth(tmp_path: Path) -> No
     for name in ("bare.npy", "other.npz", "torn.npz", "none.npz"):
         with pytest.raises(VotesFileError, match=name):
             VotesFile.trial(tmp_path / name)
-
-
-def test_confirmed_teachers_may_outnumber_rounds(tmp_path: Path) -> None:
-    """Three rounds of nine teachers are read where --teachers says so."""
-    np.save(tmp_path / "wide.npy", np.zeros((3, 9), dtype=np.int8))
-    assert VotesFile.read(tmp_path / "wide.npy", labels=2, teachers=9).ballots.rounds == 3
 
 
 @pytest.mark.slow

@@ -15,22 +15,8 @@ import accounting as acc
 from dpselect import pate
 
 Run = Callable[..., Result]
-ASKED = (
-    "plan",
-    "--pate",
-    "--teachers",
-    40,
-    "--labels",
-    6,
-    "--votes-per-item",
-    1,
-    "--agreement",
-    0.8,
-    "--epsilon",
-    6,
-    "--delta",
-    1e-6,
-)
+BUDGET = ("--epsilon", 6, "--delta", 1e-6)
+ASKED = ("plan", "--pate", "--teachers", 40, "--labels", 6, "--votes-per-item", 1, "--agreement", 0.8, *BUDGET)
 
 
 @pytest.mark.slow
@@ -83,8 +69,8 @@ def test_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
         ((*ASKED, "--agreement", 1.5), "--agreement=1.5"),
         ((*ASKED, "--votes-per-item", 9), "--votes-per-item=9"),
         ((*ASKED, "--votes", "votes.npz"), "leave them out"),
-        (("plan", "--pate", "--votes", "missing.npz", "--public-votes", "--epsilon", 6, "--delta", 1e-6), "missing.npz"),
-        (("plan", "--pate", "--votes", "missing.npz", "--epsilon", 6, "--delta", 1e-6), "declare it with --public-votes"),
+        (("plan", "--pate", "--votes", "missing.npz", "--public-votes", *BUDGET), "missing.npz"),
+        (("plan", "--pate", "--votes", "missing.npz", *BUDGET), "declare it with --public-votes"),
         ((*ASKED, "--public-votes"), "name a file, --votes"),
     ],
 )
@@ -103,19 +89,8 @@ def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     easy = np.where(rng.random((300, 1, 1)) < 0.5, 0.9, 0.55)  # two kinds of items: no model of the plan's numbers
     votes = rng.random((300, 40, 8)) < np.where(truth[:, None, :], easy, 0.5 * (1 - easy))
     np.savez(tmp_path / "votes.npz", votes=votes, truth=truth)
-    asked = (
-        "plan",
-        "--pate",
-        "--votes",
-        tmp_path / "votes.npz",
-        "--public-votes",
-        "--epsilon",
-        30,
-        "--delta",
-        1e-6,
-        "--releases",
-        300,
-    )
+    asked = ("plan", "--pate", "--votes", tmp_path / "votes.npz", "--public-votes", "--epsilon", 30, "--delta", 1e-6)
+    asked += ("--releases", 300)
     told = json.loads(run(*asked, "--json").stdout)
     assert (told["votes"], told["model"], told["f1_range"]) == ("declared public", None, None)
     best = told["recommended"]
@@ -136,8 +111,8 @@ def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_ensemble_that_is_too_small_is_said_to_be(run: Run) -> None:
-    """Fifty teachers, a hundred labels and ten thousand rounds: the text says that it does not work."""
-    model = ("--teachers", 50, "--labels", 60, "--votes-per-item", 3, "--agreement", 0.7)
+    """Twenty teachers, a dozen labels and ten thousand rounds: the text says that it does not work."""
+    model = ("--teachers", 20, "--labels", 12, "--votes-per-item", 3, "--agreement", 0.7)
     result = run("plan", "--pate", *model, "--releases", 10_000, "--epsilon", 8, "--delta", 1e-6)
     assert result.exit_code == 0
     assert "This does not work" in " ".join(result.stdout.split())
