@@ -1,15 +1,21 @@
-"""What was spent, as pages and terminals show it: budgets, prices and shares as text."""
+"""What was spent, as pages and terminals show it: budgets, prices, shares and accounts as text."""
 
 # ruff: noqa: RUF001 - written for readers: Greek letters, a true minus, a multiplication sign
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
-from accounting.budget import Budget
+from accounting.budget import NOTHING, Budget
 from accounting.decimal_sum import of_unit
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
-from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure, unit_in_words
+from accounting.remaining import Remaining
+
+if TYPE_CHECKING:
+    from accounting.ledger.quota import Total
 
 
 def unit_of(measure: Measure) -> str:
@@ -51,3 +57,39 @@ def percent_up(share: float) -> str:
         return "100 %"
     tenths = min(999, -int(-share * 1000 // 1))
     return f"{tenths / 10:.1f} %"
+
+
+HEADS = ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε left", "μ left")
+"""Of the table of accounts in the units that a budget adds up, which `units_in_words` explains."""
+
+
+def account_cells(total: Total) -> Iterator[str]:
+    """An account's row under `HEADS`: what is spent rounded up, what is left rounded down."""
+    left = total.remaining
+    yield total.period or "all rows"
+    yield main_up(total.spent.main)
+    yield rounded_down(left.main)
+    yield percent_up(left.used[0])
+    yield f"{failure_up(total.spent.failure)}/{failure_up(total.budget.capacity.failure)}"
+    yield "-" if left.epsilon is None else rounded_up(left.epsilon)
+    yield "-" if left.epsilon_left is None else rounded_down(left.epsilon_left)
+    yield "-" if left.mu_left is None else rounded_down(left.mu_left)
+
+
+def units_in_words(budget: Budget) -> str:
+    """What the columns count, in a sentence: two of them are not sums, and readers add them up."""
+    also = Remaining(budget, NOTHING)
+    whole = "" if budget.epsilon is None else f"All of it together is ({plain(budget.epsilon)}, {plain(budget.delta)})-DP. "
+    words = f"Spent, left: {unit_in_words(budget.measure)}. δ₀: failure probability. "
+    if budget.measure == "release":
+        words += f"ε: none while releases are counted. {whole}"
+    elif also.epsilon is None:
+        words += "ε: none without a delta. "
+    elif budget.measure == "epsilon":
+        words += f"ε: at δ = {plain(also.delta)}. "
+    else:
+        words += (
+            f"ε so far: the loss at any time is at most this, but with probability {plain(also.delta)} (odometer); it has a "
+            f"start-up cost that ε left, what the rest can add, has not. {whole}"
+        )
+    return words + ("" if also.mu_left is None else "μ left: of one Gaussian release that still fits.")

@@ -144,6 +144,8 @@ DOOR_EDITS = [
     Edit("dpselect/release/run.py", "session.require(item, pay=self.pay, key=self.key)", "pass", USED),
     Edit("dpselect/release/run.py", "if ahead is None or ahead.look != look:", "if ahead is None:", AHEAD),
     Edit("dpselect/release/series.py", "if entry not in self._plans:", "if not self._plans:", LEARNS_ONCE),
-    Edit("accounting/report.py", '"value": percent_up(failure), "unit"', '"value": percent_up(main), "unit"', GAUGE),
-    Edit("accounting/report.py", "failure_up(spent.failure), rounded", "failure_up(spent.failure * 19 // 20), rounded", GAUGE),
+    Edit("accounting/page/spent.py", "yield percent_up(left.used[0])", "yield percent_up(left.used[1])", GAUGE),
+    Edit(
+        "accounting/page/spent.py", "{failure_up(total.spent.failure)}/", "{failure_up(total.spent.failure * 19 // 20)}/", GAUGE
+    ),
 ]

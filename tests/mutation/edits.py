@@ -217,7 +217,7 @@ EDITS = [
         f"{DELTAS}::{OF_A_PAIR}",
     ),
     Edit("accounting/ledger/export.py", "if not ended:", "if False:", BREAKS_OFF),
-    Edit("accounting/report.py", "≤ {rounded_up(left.epsilon)}", "≤ {rounded_down(left.epsilon)}", EPSILON_SO_FAR),
+    Edit("accounting/page/spent.py", "else rounded_up(left.epsilon)", "else rounded_down(left.epsilon)", EPSILON_SO_FAR),
     Edit("dpselect/continual/state.py", '"{salt}/{period}"', '"{period}"', REPLAYED_CHOICES),
     Edit("dpselect/continual/state.py", '"{salt}/{period}"', '"{salt}"', REPLAYED_CHOICES),
     Edit(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+from rich.text import Text
 from typer import Argument, Exit, Typer, echo
 
 import dpselect as dps
@@ -101,7 +102,8 @@ def _quota(
     with Ledger.open(spec.ledger, create=False) as ledger:
         quotas = ledger.quotas(spec.dataset)
         if action == "list":
-            view.show_quotas(ledger, spec.dataset, text.screen(highlight=True))
+            lines = list(view.quotas(ledger, spec.dataset)) or [Text("no quota is declared")]
+            text.screen(highlight=True).print(*lines, sep="\n", highlight=False)
             return
         if spec.name is None:
             raise dps.errors.InvalidRequest(

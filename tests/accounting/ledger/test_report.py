@@ -17,9 +17,9 @@ import pytest
 import accounting as acc
 from accounting.convert.bounds import Route
 from accounting.ledger import Ledger, Quota, SigningKey
+from accounting.page.spent import account_cells
 from accounting.page.wording import in_words, rounded_down, rounded_up
-from accounting.remaining import Remaining
-from accounting.report import ROUTES, _shares_of, curve_proofs, theorems_of, whole_epsilon, write_report
+from accounting.report import ROUTES, curve_proofs, theorems_of, whole_epsilon, write_report
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)> \" ' & \u202eevil"
 VOID_TAGS = {"meta", "input", "br"}
@@ -82,7 +82,7 @@ def test_the_page_says_what_the_ledger_says(filled: Ledger) -> None:
     total = filled.total("check-ins")
     spent = (60 * acc.BoundedRange(epsilon=0.3) + acc.ZCDP(rho=0.01)).rho
     assert total.spent.main == pytest.approx(spent * 1e12)
-    assert f"<div>{spent:.4g}</div>" in text or f"<div>{spent + 5e-5:.4g}</div>" in text
+    assert f"<bdi>{rounded_up(spent)}</bdi>" in text
     bound = acc.best_epsilon(60 * acc.BoundedRange(epsilon=0.3) + acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), 1e-5)
     assert bound.order is not None
     assert f"<div>{bound.order:.4g}</div>" in text
@@ -191,13 +191,11 @@ def test_three_figures_say_what_is_spent_and_how_many_more_fit(sqlite_url: str, 
         assert [name for name, _, _ in tiles[:3]] == ["Budget", "Spent so far", "Left"]
         assert [words.replace("the last one", "this one") for _, words, _ in tiles[:3]] == list(figures.values())
         assert (tiles[2][1].split()[0], tiles[2][2]) == (str(more), first)
-        for part, used in (("the budget", 2 * curve.core_epsilon), ("the failure probability", 2e6 * curve.delta0)):
-            card = re.search(rf"Share of {part} used</\w+>\s*<[^>]*>\s*([\d.]+) %", text)
-            assert card is not None
-            assert float(card[1]) == pytest.approx(100 * used, abs=0.11)
-        lost = re.search(r"Failure probability\s+([\d.e-]+)", re.sub(r"<[^>]+>", " ", text))
-        assert lost is not None
-        assert float(lost[1]) == pytest.approx(2 * curve.delta0, rel=1e-6)
+        account = re.search(r"all rows\s+([\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.e-]+)/1e-6", re.sub(r"<[^>]+>", " ", text))
+        assert account is not None
+        spent, left, part, lost = map(float, account.groups())
+        assert (spent, 100 * spent, spent + left) == pytest.approx((2 * curve.core_epsilon, part, 1.0), abs=1e-9)
+        assert lost == pytest.approx(2 * curve.delta0, rel=1e-6)
         for _ in range(more):
             ledger.charge("clicks", curve, relation="add_remove")
         with pytest.raises(acc.BudgetExceeded):
@@ -212,17 +210,17 @@ def test_nats_and_orders_are_for_auditors(filled: Ledger) -> None:
     assert "Rényi" not in top
     assert "nats of" not in top
     assert "%" not in "".join(re.findall(r"<div class=.tile.>.*?</div>", top))
-    assert "Share of the budget used" in page(filled)
+    assert "nats of rho" in page(filled)
 
 
 def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) -> None:
     """The page never says that less was spent, or that more is left, than the accountant knows."""
-    budget, total = filled.dataset("check-ins").budget, filled.total("check-ins")
-    also = Remaining(budget, total.spent)
-    *_, so_far, left = (tile["value"] for tile in _shares_of(budget, total.spent))
+    total = filled.total("check-ins")
+    also = total.remaining
+    *_, so_far, left, _ = account_cells(total)
     assert also.epsilon is not None
     assert also.epsilon_left is not None
-    assert also.epsilon <= float(so_far.removeprefix("≤ ")) <= also.epsilon * 1.001
+    assert also.epsilon <= float(so_far) <= also.epsilon * 1.001
     assert also.epsilon_left * 0.999 <= float(left) <= also.epsilon_left
     assert so_far in page(filled)
 
