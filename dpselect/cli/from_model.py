@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
@@ -11,7 +11,8 @@ from typing import Annotated, Any, get_origin, get_type_hints
 from typer import Option
 
 from accounting.address import masked
-from dpselect.cli import spelling
+from dpselect.cli import guard
+from dpselect.cli.guard import fields_of
 from dpselect.cli.options import Debug
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.spec import Spec, typed
@@ -31,26 +32,40 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
     """
     signature = inspect.signature(run, eval_str=True)
     own = [parameter for name, parameter in signature.parameters.items() if name not in ("spec", "config")]
-    options = [_option(spec, name) for name in _in_sections(spec)]
+    # Sections that several commands have come first, its own then, files last.
+    of = {name: spec.said(name, "section") for name in spec.model_fields}
+    its_own = [section for section in dict.fromkeys(of.values()) if section not in (*_SECTIONS, *_LAST)]
+    places = {section: place for place, section in enumerate((_SECTIONS[0], *its_own, *_SECTIONS[1:], *_LAST))}
+    options = [_option(spec, name) for name in sorted(of, key=lambda name: places[of[name]])]
     config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[Path | None, _CONFIG])
     first, rest = [one for one in own if one.default is one.empty], [one for one in own if one.default is not one.empty]
     made = [*(one.replace(kind=one.KEYWORD_ONLY) for one in first), *options]
     debug = inspect.Parameter("debug", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Debug)
     made += [*(one.replace(kind=one.KEYWORD_ONLY) for one in rest), debug, *([config] if configured else [])]
 
+    def parsed(part: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value if (parse := spec.said(name, "parse")) is None else parse(value) for name, value in part.items()}
+
     def call(*arguments: Any, config: Path | None = None, debug: bool = False, **given: Any) -> None:  # noqa: ARG001 - read by the guard
         given |= {one.name: argument for one, argument in zip(first, arguments, strict=False)}
-        stated = {name: given.pop(name, None) for name in spec.model_fields}
         given |= {"config": config} if "config" in signature.parameters else {}
-        stated = _given(spec, stated)
-        file = _of_file(spec, config, stated)
+        stated, file = dict[str, Any](), dict[str, Any]()
+        for name, field in spec.model_fields.items():
+            value = given.pop(name, None)
+            if value not in (None, []) and not (value is False and field.default is False):
+                stated[name] = value
+        if config is not None:
+            from dpselect.spec import toml_file  # knows every mechanism and every spec
+
+            file = toml_file.read(config).values(spec, stated)
         try:
-            run(**given, spec=_asked(spec, file, stated))
+            run(**given, spec=spec.over(parsed(file), parsed(stated)))
         except InvalidRequest as error:
             theirs = file.keys() - stated.keys()
-            named = [name for name in spelling.fields_of(str(error)) if name in theirs and file[name] is not False]
-            if config is not None and named:
-                error.add_note(_stated_in(config, spec, named))
+            if named := [name for name in fields_of(str(error)) if name in theirs and file[name] is not False]:
+                typed_as = [flags(spec, name)[0].partition("/")[0] for name in named]  # which nobody has typed
+                are = "is" if len(named) == 1 else "are"
+                error.add_note(Note(printable(f"{' and '.join(typed_as)} {are} stated in {masked(str(config))}")))
             raise
 
     call.__signature__ = inspect.Signature(made)  # type: ignore[attr-defined]
@@ -58,36 +73,6 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
     call.examples = spec.examples  # type: ignore[attr-defined]
     call.__doc__ = spelled(inspect.cleandoc(spec.__doc__ or ""), spec)
     return call
-
-
-def _given(spec: type[Spec], stated: Mapping[str, Any]) -> dict[str, Any]:
-    """What options state: None, False and an empty list are not stated."""
-    unset = {name: False for name, field in spec.model_fields.items() if field.default is False}
-    return {name: value for name, value in stated.items() if value not in (None, []) and value is not unset.get(name)}
-
-
-def _of_file(spec: type[Spec], config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the file says, where options say `given`."""
-    if config is None:
-        return {}
-    from dpselect.spec import toml_file  # knows every mechanism and every spec
-
-    return toml_file.read(config).values(spec, given)
-
-
-def _asked(spec: type[Spec], file: Mapping[str, Any], given: Mapping[str, Any]) -> Any:
-    """The spec that options state on top of a file."""
-    parts = []
-    for part in (file, given):
-        parse = {name: spec.said(name, "parse") for name in part}
-        parts.append({name: value if parse[name] is None else parse[name](value) for name, value in part.items()})
-    return spec.over(*parts)
-
-
-def _stated_in(config: Path, spec: type[Spec], names: Iterable[str]) -> Note:
-    """That nobody typed these options."""
-    options = [flags(spec, name)[0].partition("/")[0] for name in names]
-    return Note(printable(f"{' and '.join(options)} {'is' if len(options) == 1 else 'are'} stated in {masked(config)}"))
 
 
 def flags(spec: type[Spec], name: str) -> list[str]:
@@ -98,29 +83,19 @@ def flags(spec: type[Spec], name: str) -> list[str]:
 
 def spelled(text: str, spec: type[Spec]) -> str:
     """`text` with a field that it names as `name=` in the spelling of the command."""
-    return spelling.spelled(text, _options(spec))
+    return guard.spelled(text, _options(spec))
+
+
+_hints: Callable[[type[Spec]], dict[str, Any]] = cache(get_type_hints)
 
 
 @cache
-def _hints(spec: type[Spec]) -> dict[str, Any]:
-    return get_type_hints(spec)
-
-
-@cache
-def _options(spec: type[Spec]) -> dict[str, spelling.Option]:
-    hints, found = _hints(spec), dict[str, spelling.Option]()
+def _options(spec: type[Spec]) -> dict[str, guard.Option]:
+    found = dict[str, guard.Option]()
     for name in spec.model_fields:
         on, _, off = flags(spec, name)[0].partition("/")
-        found[name] = spelling.Option(on, typed(hints[name]) is bool, off)
+        found[name] = guard.Option(on, typed(_hints(spec)[name]) is bool, off)
     return found
-
-
-def _in_sections(spec: type[Spec]) -> list[str]:
-    """The fields in the order of the help: sections that several commands have first, its own then, files last."""
-    named = list(dict.fromkeys(spec.said(name, "section") for name in spec.model_fields))
-    own = [section for section in named if section not in (*_SECTIONS, *_LAST)]
-    places = {section: place for place, section in enumerate((_SECTIONS[0], *own, *_SECTIONS[1:], *_LAST))}
-    return sorted(spec.model_fields, key=lambda name: places[spec.said(name, "section")])
 
 
 def _option(spec: type[Spec], name: str) -> inspect.Parameter:

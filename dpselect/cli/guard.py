@@ -11,16 +11,15 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from accounting import AccountingError, RelationMismatch
 from accounting.errors import CalibrationError, InvalidArgument, InvalidBudget, OutputRefused
-from dpselect.cli.spelling import Option, spelled
 from dpselect.errors import (
     NO_MEMORY,
     DomainMismatch,
@@ -100,21 +99,18 @@ class GuardedGroup(_WithExamples, TyperGroup):
         words = list(ctx.args)  # invoke takes them away
         try:
             return super().invoke(ctx)
-        except Terminated as error:
-            _complain(_in_options(_noted("terminated", error), self, ctx.invoked_subcommand))
-            raise typer.Exit(TERMINATED) from None
-        except KeyboardInterrupt as error:
-            _complain(_in_options(_noted("interrupted", error), self, ctx.invoked_subcommand))
-            raise typer.Exit(INTERRUPTED) from None
         except (typer.Exit, typer.Abort):
             raise
-        except Exception as error:
-            if ctx.meta.get(DEBUG) or _is_usage(error) or _is_closed_pipe(error):
+        except (Exception, KeyboardInterrupt) as error:
+            if isinstance(error, Exception) and (ctx.meta.get(DEBUG) or _is_usage(error) or _is_closed_pipe(error)):
                 raise
             message, status = _explained(error)
+            options = _options(self, ctx.invoked_subcommand)
             if isinstance(error, AccountingError):
-                message = _with_option(_in_options(message, self, ctx.invoked_subcommand), words)
-            _complain(_in_options(_noted(message, error), self, ctx.invoked_subcommand))
+                message = _with_option(spelled(message, options), words)
+            # What the commands add; notes of anybody else may hold anything, and are not shown.
+            notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
+            _complain(printable(spelled(": ".join([message, *notes]), options)))
             _settle_output()
             raise typer.Exit(status) from None
 
@@ -143,12 +139,44 @@ class GuardedGroup(_WithExamples, TyperGroup):
         return status
 
 
-def _in_options(message: str, group: Any, name: str | None) -> str:
-    """A message about a question, which names `max_items_per_user=`, in the options of the command that was called."""
+class Option(NamedTuple):
+    """An option as it is typed, whether it takes no value, and what turns it off, where something does."""
+
+    typed: str
+    is_flag: bool = False
+    off: str = ""
+
+
+# `name=`, perhaps with a value; not inside a call, which is Python.
+_FIELD = re.compile(r"\w\([^()]*\)|(?<![\w.-])(?:[A-Z]\w+\.)?([a-z_]+)=(True\b|False\b|[^\s,.;:)]?)")
+
+
+def fields_of(text: str) -> list[str]:
+    """The fields that `text` names as `name=`, each once."""
+    return list(dict.fromkeys(found[1] for found in _FIELD.finditer(text) if found[1]))
+
+
+def spelled(text: str, options: Mapping[str, Option]) -> str:
+    """`text` with each field of `options` that it names as `name=` spelled as its option."""
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        if name not in options:
+            return found[0]
+        if value == "False" and options[name].off:
+            return options[name].off
+        stated = "" if not value or (options[name].is_flag and value == "True") else f"={value}"
+        return options[name].typed + stated
+
+    return _FIELD.sub(option, text)
+
+
+def _options(group: Any, name: str | None) -> dict[str, Option]:
+    """The options of the command that was called, by the names that messages have for them."""
     command = group.commands[name] if name is not None and name in group.commands else None
     named = [option for option in getattr(command, "params", ()) if option.opts[0].startswith("--")]
     found = {one.name: Option(one.opts[0], getattr(one, "is_flag", False), *one.secondary_opts[:1]) for one in named}
-    return spelled(message, found | {one.typed[2:].replace("-", "_"): one for one in found.values()})
+    return found | {one.typed[2:].replace("-", "_"): one for one in found.values()}
 
 
 def _with_option(message: str, words: Sequence[str]) -> str:
@@ -164,8 +192,10 @@ def _with_option(message: str, words: Sequence[str]) -> str:
     return message
 
 
-def _explained(error: Exception) -> tuple[str, int]:
+def _explained(error: BaseException) -> tuple[str, int]:
     """One line for an error, and the exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        return ("terminated", TERMINATED) if isinstance(error, Terminated) else ("interrupted", INTERRUPTED)
     if isinstance(error, AccountingError):
         from accounting import BudgetExceeded  # help, which fails at nothing, does without the curves that it brings
 
@@ -183,12 +213,6 @@ def _explained(error: Exception) -> tuple[str, int]:
         f"internal error ({kind}); its message may hold private data and is not shown: run again with --debug, where nobody else "
         "reads along"
     ), INTERNAL
-
-
-def _noted(message: str, error: BaseException) -> str:
-    """With what the commands add; notes of anybody else may hold anything, and are not shown."""
-    notes = [note for note in getattr(error, "__notes__", ()) if isinstance(note, Note)]
-    return printable(": ".join([message, *notes]))
 
 
 class SectionedCommand(_WithExamples, TyperCommand):
