@@ -77,8 +77,11 @@ class Question:
         """
         if spec.engine == "spark" and not isinstance(source, str):
             raise InvalidRequest("engine='spark' reads one table or path, without several files")
-        # A salt is that of the default's own bound where none is stated, and not a part of how the log is read without one.
-        unsalted = {"salt": None} if _bounded_by_default(spec) else {}
+        # A salt is that of the bound that the default may bring where none is stated, and no part of how the log is read without.
+        unstated = all(one is None for one in (spec.max_items_per_user, spec.clip, spec.group, spec.value, spec.mechanism))
+        observed = spec.domain is None or spec.min_users is not None
+        whole = len(spec.periods) > 1 and spec.relation == "add_remove"
+        unsalted = {"salt": None} if unstated and observed and not whole else {}
         question = cls(source, spec, spec.reading(**unsalted), _budget(spec), spec.catalogue(), **learning_asked(spec.learn))
         if spec.clip is not None and spec.with_counts and not question.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
@@ -87,9 +90,24 @@ class Question:
                 f"min_users={spec.min_users} needs a delta, even with public items: whether an item has that many users may "
                 "rest on one of them. Choose far less than 1 / users, for example 1e-6"
             )
-        _require_learnable(question)
-        _require_a_choice(question)
+        question._require_a_choice()
         return question
+
+    def _require_a_choice(self) -> None:
+        """Refuse what is said of users for the choice of a mechanism where nothing is chosen by it, or by other numbers."""
+        spec = self.spec
+        if self.learnt is not None and (self.learn or spec.users is not None or spec.items_per_user is not None):
+            raise InvalidRequest("learn=FILE takes numbers that were learnt: leave out users= and items_per_user=")
+        wanted = self.learnt is not None or self.learn or self.learn_again
+        engine = self.learnt is not None and spec.engine != "memory"  # nothing is counted first
+        if wanted and (name := _obstacle(self)) is not None and not (engine and name == "engine="):
+            raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
+        settled = "mechanism=" if spec.kind is not None else "value=" if spec.value is not None else None
+        without_effect = ("as_set",) if self.recounted else ("as_set", "items_per_user", "users")
+        if settled is not None and spec.planned is None and (given := spec.given(*without_effect)):
+            raise InvalidRequest(
+                f"{next(iter(given))}= is about which mechanism is chosen, and {settled} settles that: leave one of them out"
+            )
 
     @property
     def k(self) -> int:
@@ -225,46 +243,6 @@ def _obstacle(question: Question) -> str | None:
         "engine=": None if spec.engine == "memory" else spec.engine,
     }
     return next((name for name, given in stated.items() if given is not None), None)
-
-
-def _require_learnable(question: Question) -> None:
-    spec = question.spec
-    if question.learnt is not None and (question.learn or spec.users is not None or spec.items_per_user is not None):
-        raise InvalidRequest("learn=FILE takes numbers that were learnt: leave out users= and items_per_user=")
-    wanted = question.learnt is not None or question.learn or question.learn_again
-    engine = question.learnt is not None and spec.engine != "memory"  # nothing is counted first
-    if wanted and (name := _obstacle(question)) is not None and not (engine and name == "engine="):
-        raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
-
-
-def _require_a_choice(question: Question) -> None:
-    """Refuse what is said of users for the choice of a mechanism where nothing is chosen by it."""
-    spec = question.spec
-    if spec.planned is not None:  # refused by the spec
-        return
-    settled = "mechanism=" if spec.kind is not None else "value=" if spec.value is not None else None
-    if settled is None:
-        return
-    without_effect = ("as_set",) if question.recounted else ("as_set", "items_per_user", "users")
-    if given := spec.given(*without_effect):
-        raise InvalidRequest(
-            f"{next(iter(given))}= is about which mechanism is chosen, and {settled} settles that: leave one of them out"
-        )
-
-
-def _bounded_by_default(spec: TopKSpec) -> bool:
-    """Whether the default may bound a user's items on its own, where no bound is stated."""
-    stated = (spec.max_items_per_user, spec.clip, spec.group, spec.value, spec.mechanism)
-    observed = spec.domain is None or spec.min_users is not None
-    whole = len(spec.periods) > 1 and spec.relation == "add_remove"
-    return observed and not whole and all(one is None for one in stated)
-
-
-def _ends(reading: Reading) -> tuple[float, float]:
-    """What a user's sum of one item is cut to."""
-    clip = reading.value_clip
-    assert clip is not None, "a reading of sums has both"
-    return clip if isinstance(clip, tuple) else (0.0, clip)
 
 
 def _name_of(stated: Any) -> str:
@@ -436,8 +414,9 @@ def _norm(question: Question) -> Norm:
 def _sensitivity(question: Question) -> Sensitivity:
     """That of the scores that the log will give."""
     reading = question.reading
-    if reading.value is not None:
-        return Sensitivity.of_sums(*_ends(reading), question.relation, reading.max_items_per_user)
+    if (ends := reading.value_clip) is not None:
+        low, high = ends if isinstance(ends, tuple) else (0.0, ends)
+        return Sensitivity.of_sums(low, high, question.relation, reading.max_items_per_user)
     if (clip := _clip(reading)) is None:
         return Sensitivity.of_counts(question.relation, reading.max_items_per_user)
     return Sensitivity.of_clipped(clip, _norm(question), question.relation, reading.max_items_per_user)
@@ -446,7 +425,12 @@ def _sensitivity(question: Question) -> Sensitivity:
 def _planned(question: Question, planned: Mechanism) -> Choice:
     """The planned mechanism, if it can do what is asked; said before a long read."""
     cells = _require_groups(question, planned)
-    _require_price(question, planned)
+    if not question.budget.admits(planned.curve):  # what is stated for a release is its ceiling, whoever chose the noise
+        stated = ", ".join(f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name)))
+        raise InvalidRequest(
+            f"mechanism= names a {type(planned).__name__} that costs more than the budget of this release ({stated}): "
+            "plan one for this budget"
+        )
     if question.spec.with_counts and not planned.releases_values:
         name = type(planned).__name__
         raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here")
@@ -463,16 +447,6 @@ def _planned(question: Question, planned: Mechanism) -> Choice:
         if look is not None:  # what no reader can do is said before the charge
             question.reading.model_copy(update={"clip": look}).contributions()
     return Choice(planned, question.reading.max_items_per_user, clip, _norm(question), again, cells=cells)
-
-
-def _require_price(question: Question, planned: Mechanism) -> None:
-    """What is stated for a release is its ceiling, whoever chose the noise."""
-    if not question.budget.admits(planned.curve):
-        stated = ", ".join(f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name)))
-        raise InvalidRequest(
-            f"mechanism= names a {type(planned).__name__} that costs more than the budget of this release ({stated}): "
-            "plan one for this budget"
-        )
 
 
 def _require_groups(question: Question, planned: Mechanism) -> bool:

@@ -211,9 +211,13 @@ class Planned:
         informed = choose_later(question, whole) if known is None else None
         if informed is not None:
             return cls(None, informed)
-        choice = choose(question, whole, known)  # which names what the budget does not pay for even so
-        if known is None:
-            _require_learnt(question)
+        choice, spec = choose(question, whole, known), question.spec  # which names what the budget does not pay for even so
+        wanted = question.learn and question.learnt is None and known is None
+        if wanted and (spec.users is None or spec.items_per_user is None):
+            raise InvalidRequest(
+                f"learn={question.learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
+                "learn=0 to learn nothing"
+            )
         return cls(choice, known=known)
 
     @property
@@ -234,17 +238,6 @@ class Planned:
         return choice.mechanism if memory is None else memory
 
 
-@final
-@dataclass(frozen=True)
-class _Drawn:
-    """A selection, and how it was drawn."""
-
-    selection: Selection
-    choice: Choice
-    salt: str | None
-    shown: Selection | None = None
-
-
 def run(
     question: Question,
     progress: ProgressCallback | None = None,
@@ -263,15 +256,13 @@ def run(
     payer = payer_of(question)
     plan = Planned.of(question, payer.session) if planned is None else planned
 
-    def answered(drawn: _Drawn, charge: PaidCharge | None) -> Answer:
+    def answered(drawn: Answer, charge: PaidCharge | None) -> Answer:
         learnt, known = None if plan.informed is None else plan.informed.item, plan.known
         try:
-            left = payer.left(drawn.choice.mechanism, None if learnt is None else learnt.curve)
+            left = payer.left(drawn.mechanism, None if learnt is None else learnt.curve)
         except acc.AccountingError:  # it is paid and drawn: kept, though the ledger cannot say now what is left
             left = None
-        entry = None if known is None else known.entry
-        made: Any = {"charge": charge, "left": left, "learnt": learnt, "shown": drawn.shown, "known_from": entry}
-        return Answer(question, drawn.selection, drawn.choice, drawn.salt, **made)
+        return replace(drawn, charge=charge, left=left, learnt=learnt, known_from=None if known is None else known.entry)
 
     def kept(answer: Answer) -> str | None:
         written = None if keep is None else keep(answer)
@@ -320,16 +311,6 @@ def payer_of(question: Question) -> Payer:
     return Payer.of(question.spec, label, time_zone=zone, pay=question.pay)
 
 
-def _require_learnt(question: Question) -> None:
-    """InvalidRequest where a stated share for learning was left out: what is asked for is done or refused."""
-    spec = question.spec
-    if question.learn and question.learnt is None and (spec.users is None or spec.items_per_user is None):
-        raise InvalidRequest(
-            f"learn={question.learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
-            "learn=0 to learn nothing"
-        )
-
-
 def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learnt | None:
     """Numbers that the ledger holds of an earlier release of the dataset; None where it holds none that were learnt of the same
     columns, catalogue and relation and about as much time, or where nothing is to be learnt, or all anew.
@@ -358,7 +339,7 @@ def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learn
 
 def stage(
     question: Question, plan: Planned, progress: ProgressCallback | None, staged: object, stack: ExitStack
-) -> Ready[_Drawn]:
+) -> Ready[Answer]:
     """Read the log: its pairs where something is to be learnt of users first, else the scores that are drawn from."""
     if plan.choice is not None:
         choice, memory = plan.remember(plan.choice)
@@ -380,7 +361,7 @@ def stage(
         likely = informed.chosen(learning.likely(items, informed.declared, groups=groups))
         ahead = _read(question, likely, stack, log=log)
 
-    def draw() -> _Drawn:
+    def draw() -> Answer:
         found = informed.chosen(learning.learn(items, informed.declared, groups=groups))
         choice, memory = plan.remember(found)
         read = _read(question, choice, stack, log=log, ahead=ahead)
@@ -389,13 +370,13 @@ def stage(
     return Ready(draw)
 
 
-def _drawn(question: Question, choice: Choice, memory: History | None, read: _Read) -> _Drawn:
+def _drawn(question: Question, choice: Choice, memory: History | None, read: _Read) -> Answer:
     if memory is None:
         found = choice.mechanism.select(read.scores)
-        return _Drawn(_named(question, read.integers, found) if choice.cells else found, choice, read.salt)
+        return Answer(question, _named(question, read.integers, found) if choice.cells else found, choice, read.salt)
     assert isinstance(read.scores, Scores)
     shown = memory.select(read.scores)
-    return _Drawn(memory.best(shown), choice, read.salt, shown)
+    return Answer(question, memory.best(shown), choice, read.salt, shown=shown)
 
 
 def _named(question: Question, integers: frozenset[str], selection: Selection) -> Selection:
@@ -421,8 +402,9 @@ def _named(question: Question, integers: frozenset[str], selection: Selection) -
 def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
     """The log, and how it is read there."""
     source, reading = question.source, question.reading
-    if staged is not None:
-        return staged, _of_parquet(reading)
+    if staged is not None:  # the part of the log that was cut out by time, as Parquet
+        whole = {"time": None, "since": None, "until": None, "time_unit": None, "table": None, "query": None}
+        return staged, reading.model_copy(update={**whole, "format": "auto", "header": None})
     if question.spec.engine == "spark":
         return spark.found(str(source), reading)
     return source, reading
@@ -455,7 +437,9 @@ def _read(
     The log is read once: `log` is what was made of it, if something was, and `ahead` what was counted of it; otherwise it is kept
     here for a second look.
     """
-    domain, relation = _domain(question, choice), question.relation
+    domain: Sequence[Label] | None = question.domain
+    if domain is not None and choice.cells:
+        domain = [cell(group, item) for group in question.reading.groups or () for item in domain]
     within = None if choice.clip is None else domain  # users are clipped within the catalogue
     look: Any = {
         "max_items_per_user": choice.max_items_per_user,
@@ -482,19 +466,12 @@ def _read(
             counts = events.read(source, reading, progress=progress)
         else:
             counts = stack.enter_context(events.hold(source, reading, progress=progress))
-        scores: Scores | Rounds = counts.scores(None if within else domain, relation=relation, clip=choice.clip)
+        scores: Scores | Rounds = counts.scores(None if within else domain, relation=question.relation, clip=choice.clip)
         ahead = _Read(look, scores, counts.salt, frozenset() if log is None else log.integers)
     second = None if log is None else _second_look(question, choice, log, {**look, "salt": ahead.salt})
     if second is None or not isinstance(ahead.scores, Scores | HeldScores):
         return ahead
     return replace(ahead, scores=ahead.scores.with_second(second))
-
-
-def _domain(question: Question, choice: Choice) -> Sequence[Label] | None:
-    """The public items; or the cells of all public groups and items."""
-    if question.domain is None or not choice.cells:
-        return question.domain
-    return [cell(group, item) for group in question.reading.groups or () for item in question.domain]
 
 
 def _counted_again(choice: Choice) -> dps.WithValues | None:
@@ -542,12 +519,6 @@ def _second_look(question: Question, choice: Choice, log: events.Pairs, first: d
     if choice.again is None:
         return SecondLook(select, Sensitivity.of_counts(relation), again, weigh if _weighed_again(choice) else None)
     return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
-
-
-def _of_parquet(reading: events.Reading) -> events.Reading:
-    """How the part of a log that was cut out by time is read."""
-    whole = {"time": None, "since": None, "until": None, "time_unit": None, "table": None, "query": None}
-    return reading.model_copy(update={**whole, "format": "auto", "header": None})
 
 
 def _in_memory(question: Question) -> bool:

@@ -33,6 +33,26 @@ T = TypeVar("T")
 Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
 
+class Behalf(TypedDict, total=False):
+    """Keywords of a session: on whose behalf and for which rows everything is charged.
+
+    Attributes:
+        period: the period(s) whose rows are read, where the dataset has a budget per period. Several under add_remove, read
+            together, are charged for counts of whole users, or at the price of replace_one.
+        actor: on whose behalf; by default the operating system's user.
+        team, purpose: whose work it is and what for, where the dataset has quotas by that.
+        time_zone: by whose clock the periods begin, "UTC" by default; it must be the dataset's.
+        override: why a release may cost more than the dataset lets a single one cost; recorded with it.
+    """
+
+    period: str | Sequence[str] | None
+    actor: str | None
+    team: str | None
+    purpose: str | None
+    time_zone: str | None
+    override: str | None
+
+
 class Notes(TypedDict, total=False):
     """Keywords of every release, written to the ledger in clear: no private data in them.
 
@@ -61,12 +81,7 @@ class Session:
     Args:
         ledger: where charges are kept.
         dataset: a dataset that the ledger declares; its relation must be that of every mechanism.
-        period: the period(s) whose rows are read, where the dataset has a budget per period. Several under add_remove, read
-            together, are charged for counts of whole users, or at the price of replace_one.
-        actor: on whose behalf; by default the operating system's user.
-        team, purpose: whose work it is and what for, where the dataset has quotas by that.
-        time_zone: by whose clock the periods begin, "UTC" by default; it must be the dataset's.
-        override: why a release may cost more than the dataset lets a single one cost; recorded with it.
+        behalf: see `Behalf`.
 
     Raises:
         InvalidRequest: ledger is not a Ledger.
@@ -82,18 +97,8 @@ class Session:
         ('zoo',)
     """
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        dataset: str,
-        *,
-        period: str | Sequence[str] | None = None,
-        actor: str | None = None,
-        team: str | None = None,
-        purpose: str | None = None,
-        time_zone: str | None = None,
-        override: str | None = None,
-    ) -> None:
+    def __init__(self, ledger: Ledger, dataset: str, **behalf: Unpack[Behalf]) -> None:
+        require_known(behalf, Behalf)
         if not isinstance(ledger, Ledger):
             raise InvalidRequest(
                 f"ledger must be an accounting.Ledger, not {type(ledger).__name__}: open one with Ledger.open(url), or use "
@@ -101,29 +106,14 @@ class Session:
             )
         self._ledger = ledger
         self._dataset = ledger.dataset(dataset)
-        self._period = period
-        self._actor = actor
-        self._behalf: Terms = {"period": period, "actor": actor, "team": team, "purpose": purpose, "override": override}
-        self._behalf |= {"across": "whole_counts", "time_zone": time_zone}  # of what `_require_covered` lets through
+        self._period, self._actor = behalf.get("period"), behalf.get("actor")
+        # Several periods are charged for whole counts: of what `_require_covered` lets through.
+        self._behalf: Terms = {"period": self._period, "actor": self._actor, **cast(Terms, behalf), "across": "whole_counts"}
 
     @classmethod
-    def open(
-        cls,
-        url: str,
-        dataset: str,
-        *,
-        period: str | Sequence[str] | None = None,
-        actor: str | None = None,
-        team: str | None = None,
-        purpose: str | None = None,
-        time_zone: str | None = None,
-        override: str | None = None,
-    ) -> Self:
+    def open(cls, url: str, dataset: str, **behalf: Unpack[Behalf]) -> Self:
         """A session on the ledger at `url`, which must exist."""
-        ledger = Ledger.open(url, create=False)
-        return cls(
-            ledger, dataset, period=period, actor=actor, team=team, purpose=purpose, time_zone=time_zone, override=override
-        )
+        return cls(Ledger.open(url, create=False), dataset, **behalf)
 
     @property
     def ledger(self) -> Ledger:

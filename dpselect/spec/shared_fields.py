@@ -177,8 +177,12 @@ class FileFields(Spec, FileOptions):
         fields = {name: getattr(self, name) for name in known if name in type(self).model_fields}
         if fields.get("groups") is not None:
             fields["groups"] = self.group_list()
-        if fields.get("group") is not None and fields.get("max_groups_per_user") is None:
-            fields["max_groups_per_user"] = ANY_GROUPS  # one norm bounds a user over all groups
+        if fields.get("group") is not None:
+            most, listed = fields.get("max_groups_per_user"), fields.get("groups")
+            if most is None:
+                fields["max_groups_per_user"] = ANY_GROUPS  # one norm bounds a user over all groups
+            elif isinstance(most, int) and listed is not None:
+                fields["max_groups_per_user"] = min(most, len(listed))  # nobody is in more groups than there are
         try:
             return Reading(**fields | stated)
         except EventLogError as error:

@@ -7,11 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import accounting as acc
 import dpselect as dps
 from dpselect.plan import Grouping, Profile, TopKRequest, default_choice, plan_runs
+from dpselect.release.question import Question, choose
+from dpselect.spec import TopKSpec
 
 # The winners of three towns, 300 users apart; one user alone is in a fourth.
 WINNERS = {"Rome": ["hit", "fair"], "Oslo": ["fair", "hit"], "Bern": ["rare", "hit"]}
@@ -74,6 +77,23 @@ def test_every_town_has_its_own_ranking(per_town: Any, towns: Path, catalogue: P
     assert "learnt" in released
     assert isinstance(mechanism, dps.PerGroup)
     assert (mechanism.discovery is None, mechanism.max_groups_per_user) == (listed, 2)
+
+
+def test_nobody_is_in_more_groups_than_are_listed() -> None:
+    """A bound beyond the length of the list is that length, which no user passes: same mechanism and price, no pair dropped."""
+    rows = [(user, item, town) for user in range(5) for item in ("a", "b") for town in ("Rome", "Oslo")]
+    log = pd.DataFrame(rows, columns=["user", "item", "town"])
+    asked: Any = {"user": "user", "item": "item", "group": "town", "k": 1, "epsilon": 1.0, "delta": 1e-6}
+    asked["mechanism"] = "limited_domain"
+    of_list = [Question.of(log, TopKSpec(**asked, groups=["Rome", "Oslo"], max_groups_per_user=most)) for most in (2, 9)]
+    discovered = Question.of(log, TopKSpec(**asked, max_groups_per_user=9))
+    first, beyond, free = (choose(question).mechanism for question in (*of_list, discovered))
+    assert first == beyond
+    assert isinstance(first, dps.PerGroup)
+    assert isinstance(free, dps.PerGroup)
+    assert (first.max_groups_per_user, free.max_groups_per_user) == (2, 9)
+    read = dps.events.read(log, of_list[1].reading)
+    assert read.counts.tolist() == [5, 5, 5, 5]
 
 
 @pytest.mark.slow
