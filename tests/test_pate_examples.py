@@ -14,7 +14,7 @@ import pate_cost
 import pate_digits
 import pate_multilabel
 import pate_votes
-from pate_teachers import Student, ballot, counted, micro_f1, ridge, split
+from pate_teachers import ballot, counted, micro_f1, ridge, split
 from sklearn.datasets import load_digits
 from sklearn.linear_model import Ridge
 from sklearn.metrics import f1_score
@@ -58,58 +58,28 @@ def test_one_private_record_changes_one_teachers_ballots(change: str) -> None:
     assert changed.tolist() == [123 % 40]
 
 
-def test_ridge_is_scikit_learns(rng: np.random.Generator) -> None:
-    """The closed form for small shards equals scikit-learn's ridge regression with an intercept."""
+def test_helpers_are_scikit_learns(rng: np.random.Generator) -> None:
+    """Ridge regression with an intercept for small shards, and micro-F1, which is 0 where nothing is said."""
     x, y = rng.normal(size=(12, 30)), rng.normal(size=(12, 4))
     weights, intercept = ridge(x, y, 2.5)
     model = Ridge(alpha=2.5).fit(x, y)
     np.testing.assert_allclose(weights, model.coef_.T, atol=1e-10)
     np.testing.assert_allclose(intercept, model.intercept_, atol=1e-10)
-
-
-def test_micro_f1_is_scikit_learns(rng: np.random.Generator) -> None:
-    """Micro-F1 equals scikit-learn's, and is 0 where nothing is said."""
     said, true = rng.random((50, 6)) < 0.3, rng.random((50, 6)) < 0.4
     assert micro_f1(said, true) == pytest.approx(f1_score(true, said, average="micro"), abs=1e-12)
     assert micro_f1(np.zeros_like(said), true) == 0
 
 
-def test_a_cut_ballot_keeps_the_best(rng: np.random.Generator) -> None:
-    """A cut ballot holds at most that many labels, each above the threshold and scored higher than any label it dropped."""
-    scores = rng.random((200, 9))
-    whole, cut = ballot(scores, 0.4), ballot(scores, 0.4, 3)
-    assert cut.sum(axis=1).max() == 3
-    np.testing.assert_array_equal(cut.sum(axis=1), np.minimum(whole.sum(axis=1), 3))
-    assert not (cut & ~whole).any()
-    dropped = whole & ~cut
-    assert (np.where(dropped, scores, -1).max(axis=1) <= np.where(cut, scores, 2).min(axis=1)).all()
-
-
-def test_counts_are_sums_of_ballots(rng: np.random.Generator) -> None:
-    """Counting teacher by teacher equals the sum over a ballot array, so that mechanisms accept both as the same votes."""
+def test_counts_are_sums_of_cut_ballots(rng: np.random.Generator) -> None:
+    """A cut ballot keeps the labels that it scores highest; counting teacher by teacher equals the sum over ballots."""
     scores = rng.random((11, 30, 5))
-    counts = counted(scores, 0.5, (None, 2))
-    for cut, found in counts.items():
+    for cut, found in counted(scores, 0.5, (None, 2)).items():
         ballots = np.stack([ballot(one, 0.5, cut) for one in scores], axis=1)
         np.testing.assert_array_equal(found, pate.Ballots(ballots, missing="allow").counts)
-
-
-def test_a_student_forgets_a_uniform_shift() -> None:
-    """Labels released at random on top of good ones shift all scores alike; the student's public label rate undoes that."""
-    rng = np.random.default_rng(1)
-    x = rng.normal(size=(900, 6))
-    true = x > 0.8
-    noisy = true[:600] | (rng.random((600, 6)) < 0.3)
-    student = Student(labels_per_item=float(6 * 0.21))
-    said = student.predict(x[:600], noisy, np.ones(600, dtype=bool), x[600:])
-    assert micro_f1(said, true[600:]) > micro_f1(noisy, true[:600]) + 0.1
-
-
-def test_a_student_without_answers_says_nothing() -> None:
-    """With nothing to learn from there is no label, rather than an error or a guess."""
-    student, x = Student(labels_per_item=2.0), np.ones((4, 3))
-    said = student.predict(x, np.ones((4, 5), dtype=bool), np.zeros(4, dtype=bool), x)
-    assert not said.any()
+    whole, best = ballot(scores[0], 0.4), ballot(scores[0], 0.4, 3)
+    np.testing.assert_array_equal(best.sum(axis=1), np.minimum(whole.sum(axis=1), 3))
+    assert not (best & ~whole).any()
+    assert (np.where(whole & ~best, scores[0], -1).max(axis=1) <= np.where(best, scores[0], 2).min(axis=1)).all()
 
 
 # -- digits ---------------------------------------------------------------------------------------------------------------
@@ -212,19 +182,6 @@ def test_the_table_shows_every_row(small: pate_multilabel.Result) -> None:
     assert small.sentence().startswith("tmc2007-500, 100 teachers: ")
 
 
-@needs_data
-def test_cached_votes_are_the_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second call reads the same votes from a file that only its owner can open."""
-    monkeypatch.setattr(pate_votes, "CACHE", tmp_path / "cache")
-    task = pate_votes.Task("yeast", 20, rounds=30, test=40, rows=500)
-    first = pate_votes.votes(task, 0)
-    monkeypatch.setattr(pate_votes, "teacher_scores", None)
-    second = pate_votes.votes(task, 0)
-    for cut in pate_votes.CUTS:
-        np.testing.assert_array_equal(first.counts[cut], second.counts[cut])
-    assert (tmp_path / "cache").stat().st_mode & 0o077 == 0
-
-
 def test_absent_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the data the script says where it looked instead of failing."""
     monkeypatch.setattr(pate_multilabel, "DATA", tmp_path / "none")
@@ -255,19 +212,6 @@ def test_a_known_ratio_is_found() -> None:
     assert "an epsilon 4.0 times that of TauVoting" in costs.sentence()
     assert [each.spread for each in found] == pytest.approx([0.0] * len(found), abs=1e-12)
     assert len(found) == len(pate_cost.LEVELS)
-
-
-def test_the_cheapest_rival_is_taken() -> None:
-    """At each level the comparison is with the tau that gets there at the least epsilon."""
-    costs = _costs(_curve("TauVoting tau=1", 2), _curve("TauVoting tau=3", 1), _curve("StableVoting", 4))
-    assert {each.rival for each in costs.comparisons("student")} == {"TauVoting tau=3"}
-
-
-def test_a_rival_off_the_grid_gives_a_lower_bound() -> None:
-    """Where the rival is above the level from the first epsilon on, the ratio is marked as a lower bound."""
-    found = _costs(_curve("TauVoting tau=3", 0.125), _curve("StableVoting", 4)).comparisons("released")
-    assert found[0].below
-    assert ">" in found[0].line()
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.95])

@@ -319,8 +319,12 @@ def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> N
     with pytest.raises(pate.InvalidBallots):
         noisy.select_many(pate.Ballots(VOTES))
     half = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(linf=0.5, relation="replace_one"))
-    with pytest.raises(SensitivityMismatch):
-        half.select_many(ballots)
+    one_way = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity())  # a record's ballot moves both ways
+    for narrow in (half, one_way):
+        with pytest.raises(SensitivityMismatch):
+            narrow.select_many(pate.Ballots(ONE_VOTE, split="identifier"))
+    both = dps.ReportNoisyMax(noise="gumbel", scale=1.0, sensitivity=dps.Sensitivity(monotone=False))
+    assert len(both.select_many(pate.Ballots(ONE_VOTE, split="identifier"))) == 7
 
 
 @pytest.mark.parametrize("make", [pate.BinaryVoting, lambda **stated: pate.TauVoting(tau=1, **stated)], ids=["binary", "tau"])

@@ -57,6 +57,14 @@ def _price(payer: dps.Session) -> acc.price.Price:
     return price_of(_total(payer).budget, MECHANISM.curve, SIZES)
 
 
+def _assert_settled(payer: dps.Session, done: Labelling) -> None:
+    """Every round cost its test, and those that were answered their winner."""
+    due = 23 * MECHANISM.test_curve + sum(answer is not None for answer in done.answers) * (acc.GaussianDP(mu=2**0.5 / 5.0))
+    assert len(done.answers) == 23
+    assert _total(payer).spent.main == pytest.approx(_total(payer).budget.price(due).main, rel=1e-9)
+    assert payer.ledger.verify().ok
+
+
 def test_a_job_costs_each_round_once(tmp_path: Path, payer: dps.Session) -> None:
     """All batches are charged before and released after, in order; the total is the price of all rounds; the ledger verifies."""
     done = _run(tmp_path / "job", payer)
@@ -70,10 +78,7 @@ def test_a_job_costs_each_round_once(tmp_path: Path, payer: dps.Session) -> None
 def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> None:
     """Rounds that abstain cost their test; a job goes on while the next batch fits, and a resumed one settles what was open."""
     done = _run(tmp_path / "job", payer, pay="spent")
-    due = 23 * MECHANISM.test_curve + sum(answer is not None for answer in done.answers) * (acc.GaussianDP(mu=2**0.5 / 5.0))
-    assert len(done.answers) == 23
-    assert _total(payer).spent.main == pytest.approx(_total(payer).budget.price(due).main, rel=1e-9)
-    assert payer.ledger.verify().ok
+    _assert_settled(payer, done)
     assert _run(tmp_path / "job", payer, resume=True, pay="spent").answers == done.answers
     with pytest.raises(JobConflict):
         _run(tmp_path / "job", payer, resume=True)
@@ -104,9 +109,7 @@ def test_an_interrupted_batch_is_settled_when_it_is_resumed(
             _run(tmp_path / "job", payer, pay="spent")
     assert _total(payer).spent == _total(payer).budget.price(5 * MECHANISM.curve)
     done = _run(tmp_path / "job", payer, resume=True, pay="spent")
-    due = 23 * MECHANISM.test_curve + sum(answer is not None for answer in done.answers) * (acc.GaussianDP(mu=2**0.5 / 5.0))
-    assert _total(payer).spent.main == pytest.approx(_total(payer).budget.price(due).main, rel=1e-9)
-    assert payer.ledger.verify().ok
+    _assert_settled(payer, done)
 
 
 def test_answers_are_those_of_the_mechanism(tmp_path: Path, payer: dps.Session) -> None:
@@ -117,18 +120,12 @@ def test_answers_are_those_of_the_mechanism(tmp_path: Path, payer: dps.Session) 
     assert job.answers == [[0], None, [1]]
 
 
-def test_resuming_a_finished_job_changes_nothing(tmp_path: Path, payer: dps.Session) -> None:
-    """A second run with resume charges nothing and gives the same labels."""
+def test_a_job_is_begun_and_paid_once(tmp_path: Path, payer: dps.Session) -> None:
+    """A finished job that is resumed keeps its labels and charges nothing; begun again it is refused, in another folder too."""
     first = _run(tmp_path / "job", payer)
     files = {path: path.read_bytes() for path in (tmp_path / "job").glob("batch-*")}
     assert _run(tmp_path / "job", payer, resume=True).answers == first.answers
     assert {path: path.read_bytes() for path in (tmp_path / "job").glob("batch-*")} == files
-    assert _total(payer).spent == _price(payer)
-
-
-def test_a_job_is_not_begun_twice(tmp_path: Path, payer: dps.Session) -> None:
-    """Without resume a folder with a job is refused; in another folder the key's charges are refused."""
-    _run(tmp_path / "job", payer)
     with pytest.raises(JobConflict, match="resume=True"):
         _run(tmp_path / "job", payer)
     with pytest.raises(acc.ledger.LedgerError, match="already paid"):
@@ -136,42 +133,27 @@ def test_a_job_is_not_begun_twice(tmp_path: Path, payer: dps.Session) -> None:
     assert _total(payer).spent == _price(payer)
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"batch_size": 4}, "batch_size"),
-        ({"key": "k"}, "key"),
-        ({"mechanism": MECHANISM.model_copy(update={"sigma": 6.0})}, "mechanism"),
-        ({"mechanism": pate.BinaryVoting(sigma=5.0, labels=3)}, "mechanism"),
-        ({"ballots": pate.Ballots(COUNTS[:22], teachers=60)}, "rounds"),
-        ({"salt": "s"}, "salt"),
-        ({"pay": "spent"}, "pay"),
-    ],
-)
-def test_a_changed_job_is_not_resumed(tmp_path: Path, payer: dps.Session, changes: dict[str, object], named: str) -> None:
-    """Whatever differs from what was begun is named and refused."""
-    _run(tmp_path / "job", payer)
-    with pytest.raises(JobConflict, match=named):
-        _run(tmp_path / "job", payer, resume=True, **changes)
-
-
-def test_a_job_is_not_resumed_by_another_payer(tmp_path: Path, payer: dps.Session) -> None:
-    """Another dataset, period or ledger would pay a second time."""
+def test_a_changed_job_is_not_resumed(tmp_path: Path, payer: dps.Session) -> None:
+    """Whatever differs from what was begun is named and refused: other votes, and another payer, who would pay a second time."""
     _run(tmp_path / "job", payer)
     payer.ledger.create_dataset("months", acc.Budget(rho=10.0), "replace_one", window="month")
     with acc.Ledger.open(f"sqlite:///{tmp_path / 'other.db'}") as ledger:
         ledger.create_dataset("teachers", acc.Budget(rho=10.0), "replace_one")
-        others = dps.Session(ledger, "teachers"), dps.Session(payer.ledger, "months", period="2026-01")
-        for other, named in zip(others, ("ledger", "dataset, period"), strict=True):
+        changes: list[tuple[str, dps.Session, dict[str, Any]]] = [
+            ("batch_size", payer, {"batch_size": 4}),
+            ("key", payer, {"key": "k"}),
+            ("mechanism", payer, {"mechanism": MECHANISM.model_copy(update={"sigma": 6.0})}),
+            ("mechanism", payer, {"mechanism": pate.BinaryVoting(sigma=5.0, labels=3)}),
+            ("rounds", payer, {"ballots": pate.Ballots(COUNTS[:22], teachers=60)}),
+            ("salt", payer, {"salt": "s"}),
+            ("pay", payer, {"pay": "spent"}),
+            ("votes", payer, {"votes": "w"}),
+            ("ledger", dps.Session(ledger, "teachers"), {}),
+            ("dataset, period", dps.Session(payer.ledger, "months", period="2026-01"), {}),
+        ]
+        for named, who, changed in changes:
             with pytest.raises(JobConflict, match=named):
-                _run(tmp_path / "job", other, resume=True)
-
-
-def test_other_votes_are_not_resumed(tmp_path: Path, payer: dps.Session) -> None:
-    """A file of votes with another digest is refused."""
-    _run(tmp_path / "job", payer)
-    with pytest.raises(JobConflict, match="votes"):
-        _run(tmp_path / "job", payer, resume=True, votes="w")
+                _run(tmp_path / "job", who, resume=True, **changed)
 
 
 def test_a_charged_batch_without_labels_is_drawn_under_its_charge(tmp_path: Path, payer: dps.Session) -> None:
@@ -271,25 +253,34 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
         pass
 
 
-def test_a_budget_that_is_too_small_draws_nothing(tmp_path: Path) -> None:
-    """All that is left to label must fit before the first batch; the error says how many rounds would."""
-    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
-    ledger.create_dataset("teachers", acc.Budget(rho=12.5 * MECHANISM.curve.rho), "replace_one")
-    payer = dps.Session(ledger, "teachers")
+def _payer(folder: Path, rounds: float) -> dps.Session:
+    """A ledger that pays for so many rounds."""
+    ledger = acc.Ledger.open(f"sqlite:///{folder / 'small.db'}")
+    ledger.create_dataset("teachers", acc.Budget(rho=rounds * MECHANISM.curve.rho), "replace_one")
+    return dps.Session(ledger, "teachers")
+
+
+def test_what_is_left_must_pay_for_all_before_a_draw(tmp_path: Path, payer: dps.Session) -> None:
+    """The budget and the team's quota are held before the first batch; the error says how many rounds would fit."""
+    small = _payer(tmp_path, 12.5)
     with pytest.raises(acc.BudgetExceeded, match="buys 12 rounds"):
-        _run(tmp_path / "job", payer)
-    assert list(ledger.entries("teachers")) == []
+        _run(tmp_path / "job", small)
+    assert list(small.ledger.entries("teachers")) == []
+    limit = acc.Budget(rho=6 * MECHANISM.curve.rho)
+    payer.ledger.quotas("teachers").declare(acc.ledger.Quota(name="vision", by="team", of="vision", limit=limit))
+    with pytest.raises(acc.BudgetExceeded, match="buys"):
+        _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="vision"))
+    assert [entry.action for entry in payer.ledger.entries("teachers")] == ["quota"]
+    _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="text"))
 
 
 def test_a_budget_that_is_spent_meanwhile_keeps_what_is_done(tmp_path: Path) -> None:
     """If somebody else spends the budget between batches, the finished ones are kept, and the error is told."""
-    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
-    ledger.create_dataset("teachers", acc.Budget(rho=24 * MECHANISM.curve.rho), "replace_one")
-    payer = dps.Session(ledger, "teachers")
+    payer = _payer(tmp_path, 24)
 
     def spend(done: int, _: int) -> None:
         if done == 10:
-            ledger.charge("teachers", 8 * MECHANISM)
+            payer.ledger.charge("teachers", 8 * MECHANISM)
 
     done = _run(tmp_path / "job", payer, progress=spend)
     assert len(done.answers) == 15
@@ -325,16 +316,6 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
         _run(tmp_path / "job", payer, mechanism=other.model_copy(update={"unit": "teacher"}), ballots=ballots)
     _run(tmp_path / "job", payer, mechanism=other, ballots=ballots)
     assert _total(payer).spent == _price(payer)
-
-
-def test_quotas_are_held_before_a_draw(tmp_path: Path, payer: dps.Session) -> None:
-    """A job is charged on behalf of its session's team: its quota must have room for all batches before the first is drawn."""
-    limit = acc.Budget(rho=6 * MECHANISM.curve.rho)
-    payer.ledger.quotas("teachers").declare(acc.ledger.Quota(name="vision", by="team", of="vision", limit=limit))
-    with pytest.raises(acc.BudgetExceeded, match="buys"):
-        _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="vision"))
-    assert [entry.action for entry in payer.ledger.entries("teachers")] == ["quota"]
-    _run(tmp_path / "job", dps.Session(payer.ledger, "teachers", team="text"))
 
 
 # -- failing at every step -------------------------------------------------------------------------------------------------
