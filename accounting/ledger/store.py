@@ -14,6 +14,7 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import fields
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, Self, final
@@ -87,36 +88,20 @@ totals: Table = Table(
     Column("failure", BigInteger, nullable=False),
 )
 
+_SIZES = {"period": 16, "action": 16, "across": 16, "at": 64, "expires": 64, "prev": 64, "hash": 64}
+
+
+def _entry_column(name: str, kind: str) -> Column[Any]:
+    """The column of an entry's field, from its annotation."""
+    stored = BigInteger() if kind == "int" else String(_SIZES[name]) if name in _SIZES else Text()
+    return Column(name, stored, nullable="None" in kind, primary_key=name == "seq", autoincrement=False)
+
+
 entries: Table = Table(
     "dpledger_entries",
     metadata,
     Column("dataset_id", Integer, ForeignKey(datasets.c.id), primary_key=True, autoincrement=False),
-    Column("seq", BigInteger, primary_key=True, autoincrement=False),
-    Column("period", String(16), nullable=False),
-    Column("action", String(16), nullable=False),
-    Column("key", Text, nullable=False),
-    Column("curve", Text),
-    Column("mechanism", Text),
-    Column("count", BigInteger, nullable=False),
-    Column("main", BigInteger, nullable=False),
-    Column("failure", BigInteger, nullable=False),
-    Column("spent_main", BigInteger, nullable=False),
-    Column("spent_failure", BigInteger, nullable=False),
-    Column("label", Text),
-    Column("actor", Text, nullable=False),
-    Column("host", Text, nullable=False),
-    Column("at", String(64), nullable=False),
-    Column("package", Text, nullable=False),
-    Column("team", Text),
-    Column("purpose", Text),
-    Column("fingerprint", Text),
-    Column("salt", Text),
-    Column("expires", String(64)),
-    Column("quota", Text),
-    Column("across", String(16)),
-    Column("override", Text),
-    Column("prev", String(64), nullable=False),
-    Column("hash", String(64), nullable=False),
+    *(_entry_column(field.name, str(field.type)) for field in fields(Entry)[1:]),
     # One step of a charge happens once; a retried one finds itself here.
     Index("dpledger_entries_key", "dataset_id", "key", "period", "action", unique=True),
     # A charge holds a period's total against the last entry of it.

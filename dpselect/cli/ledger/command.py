@@ -16,7 +16,6 @@ from typer import Argument, Exit, Typer, echo
 
 import dpselect as dps
 from accounting import AccountingError, Budget, Curve
-from accounting.address import masked
 from accounting.arguments import Relation
 from accounting.curves.base import CURVES
 from accounting.errors import InvalidBudget
@@ -106,9 +105,7 @@ def _quota(
             text.screen(highlight=True).print(*lines, sep="\n", highlight=False)
             return
         if spec.name is None:
-            raise dps.errors.InvalidRequest(
-                "name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are"
-            )
+            raise InvalidRequest("name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are")
         if spec.withdraw:
             entry = quotas.withdraw(spec.name, actor=spec.actor)
         else:
@@ -120,19 +117,14 @@ def _quota(
     echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
 
 
-def _commit(spec: CommitSpec) -> None:
+def _follow(spec: CommitSpec) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
-        _echo_receipt(ledger.commit(spec.dataset, spec.key))
-
-
-def _release(spec: ReleaseSpec) -> None:
-    with Ledger.open(spec.ledger, create=False) as ledger:
-        _echo_receipt(ledger.release(spec.dataset, spec.key))
-
-
-def _void(spec: VoidSpec) -> None:
-    with Ledger.open(spec.ledger, create=False) as ledger:
-        _echo_receipt(ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason))
+        if isinstance(spec, VoidSpec):
+            receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
+        else:
+            step = ledger.release if isinstance(spec, ReleaseSpec) else ledger.commit
+            receipt = step(spec.dataset, spec.key)
+    _echo_receipt(receipt)
 
 
 def _show(spec: StandingSpec, json: options.Json = False) -> None:
@@ -246,9 +238,9 @@ _COMMANDS: dict[str, tuple[type[Spec], Callable[..., None]]] = {
     "show": (StandingSpec, _show),
     "affordable": (AffordableSpec, _affordable),
     "quota": (QuotaSpec, _quota),
-    "commit": (CommitSpec, _commit),
-    "release": (ReleaseSpec, _release),
-    "void": (VoidSpec, _void),
+    "commit": (CommitSpec, _follow),
+    "release": (ReleaseSpec, _follow),
+    "void": (VoidSpec, _follow),
     "keygen": (KeygenSpec, _keygen),
     "verify": (AuditSpec, _verify),
     "heads": (HeadsSpec, _heads),
@@ -284,26 +276,25 @@ def _in_unit(spec: InitSpec) -> Budget:
         number = order.replace(".", "", 1).isdigit()
         return Budget(**stated, order=float(order) if number else order)  # Budget says what it takes
     if only is not None:
-        return Budget(**stated, release=_curve_of(only))
+        release = _stated("--only", only)
+        return Budget(**stated, release=release if isinstance(release, Curve) else release.curve)
     if mostly is None:
         return budget
     if budget.form != "approximate":
         raise InvalidRequest("mostly= chooses how (epsilon, delta) is added up: give epsilon= and delta=")
-    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=_curve_of(mostly))
+    return Budget.for_workload(epsilon=budget.limit, delta=budget.delta, curve=_stated("--mostly", mostly))
 
 
-def _curve_of(argument: str) -> Curve:
-    """The curve that JSON, or the file of an @FILE, states: its own, or that of a mechanism."""
-    stated = _text_of(argument)
+def _stated(option: str, argument: str) -> Any:
+    """The curve, or the mechanism, that JSON or the file of an @FILE states."""
+    stated = read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
     try:
         kind = read_json(stated).get("kind")
     except InvalidEntry as error:
-        raise InvalidRequest(f"{masked(argument)} states no curve ({error}): write what Curve.to_json gives, or @FILE") from None
-    if kind in CURVES.members():
+        raise InvalidRequest(f"{option}: {error}; pass what its to_json wrote, or @FILE") from None
+    if option == "--curve" or (option != "--mechanism" and kind in CURVES.members()):
         return Curve.from_json(stated)
-    from dpselect import Mechanism  # knows every mechanism, which a ledger does without
-
-    return Mechanism.from_json(stated).curve
+    return dps.Mechanism.from_json(stated)
 
 
 def _mode(stated: str) -> int:
@@ -311,11 +302,6 @@ def _mode(stated: str) -> int:
     if not re.fullmatch("0?[0-7]{3}", stated):
         raise InvalidRequest(f"mode={stated[:20]!r} states no permissions: give three octal digits, 640 for example")
     return int(stated, 8)
-
-
-def _text_of(argument: str) -> str:
-    """An argument, or what the file of an @FILE holds."""
-    return read_text(Path(argument[1:]), InvalidEntry) if argument.startswith("@") else argument
 
 
 # -- charge, quota and affordable: charges for what runs elsewhere, what limits charges, what still fits -------------------
@@ -354,24 +340,27 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
         try:
             if line.strip():
                 data = read_json(line)
-                what = [data.pop(name, None) for name in ("curve", "mechanism")]
+                what = {f"--{name}": data.pop(name, None) for name in ("curve", "mechanism")}
                 require_known(data, Terms)
                 if not isinstance(data.get("key"), str):
                     raise InvalidEntry(
                         "a key is missing: without one a batch whose outcome is unknown could not be repeated safely"
                     )
-                curve, mechanism = (None if part is None else jsonlib.dumps(part) for part in what)
+                stated = [(option, jsonlib.dumps(part)) for option, part in what.items() if part is not None]
+                if len(stated) != 1:
+                    raise InvalidRequest("give either --curve or --mechanism: what is charged")
                 terms: Any = {**common, **data}  # the ledger refuses what it does not know
-                yield _item(curve, mechanism), terms
+                yield _stated(*stated[0]), terms
         except AccountingError as error:
             raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
 
 
 def _charged(spec: ChargeSpec | AffordableSpec, relation: Relation | None) -> Any:
     """What the options say runs elsewhere; an event is priced under this relation."""
-    mechanism = spec.mechanism if isinstance(spec, ChargeSpec) else None
-    if spec.curve is not None or mechanism is not None:
-        return _item(spec.curve, mechanism)
+    stated = {"--curve": spec.curve, "--mechanism": spec.mechanism if isinstance(spec, ChargeSpec) else None}
+    for option, argument in stated.items():
+        if argument is not None:
+            return _stated(option, argument)
     from accounting import dp_events  # loads dp-accounting, which no other charge needs
 
     if spec.event is not None:
@@ -381,18 +370,6 @@ def _charged(spec: ChargeSpec | AffordableSpec, relation: Relation | None) -> An
     assert spec.sampling_rate is not None
     assert spec.steps is not None
     return dp_events.from_dp_event(dp_events.dp_sgd(spec.noise_multiplier, spec.sampling_rate, spec.steps), relation)
-
-
-def _item(curve: str | None, mechanism: str | None) -> Any:
-    if (curve is None) == (mechanism is None):
-        raise dps.errors.InvalidRequest("give either --curve or --mechanism: what is charged")
-    option, argument = ("--mechanism", mechanism or "") if curve is None else ("--curve", curve)
-    stated = _text_of(argument)
-    try:
-        read_json(stated)
-    except InvalidEntry as error:
-        raise dps.errors.InvalidRequest(f"{option}: {error}; pass what its to_json wrote, or @FILE") from None
-    return dps.Mechanism.from_json(stated) if curve is None else Curve.from_json(stated)
 
 
 def _found(session: dps.Session, release: dps.Mechanism | Curve) -> dict[str, Any]:
