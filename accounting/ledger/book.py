@@ -208,7 +208,6 @@ class Book:
     def _charge(self, request: Request, origin: Origin) -> Receipt:
         name, said = self.dataset.name, request.said
         item, periods = self.due(request)
-        common_relation(self.dataset.relation, item.relation, begun=True)
         if earlier := self.steps(request.key):
             return self._replay(request, item, periods, earlier)
         held = self.require_room(item, periods, Who(origin.actor, said["team"], said["purpose"]), said["override"])
@@ -224,10 +223,12 @@ class Book:
         return Receipt(name, request.key, state_of(written), tuple(written), replayed=False)
 
     def due(self, request: Request) -> tuple[Item, tuple[str, ...]]:
-        """What a request is charged for in this dataset, and the periods whose rows it reads."""
+        """What a request is charged for in this dataset, if that is proved for its relation, and the periods whose rows it reads."""
         periods = self.periods(request.period, request.time_zone)
         request.item.require_unit(self.dataset.unit, self.dataset.relation)
-        return request.item.over(periods, self.dataset.relation, request.across), periods
+        item = request.item.over(periods, self.dataset.relation, request.across)
+        common_relation(self.dataset.relation, item.relation, begun=True)
+        return item, periods
 
     def periods(self, period: str | Iterable[str] | None, time_zone: str) -> tuple[str, ...]:
         """The periods whose rows a charge reads, by the clock of the dataset's time zone."""

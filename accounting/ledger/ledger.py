@@ -20,7 +20,6 @@ from accounting.budget import Budget
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, InvalidBudget
 from accounting.files import PRIVATE
-from accounting.guarantee import common_relation
 from accounting.ledger.book import Step, openings, reading, state_of, writing
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.export import export_lines, import_lines
@@ -210,9 +209,7 @@ class Ledger:
         """
         (request,) = Request.read_all("charge", [(item, {**terms, "count": 1})], None, self._clock())
         with reading(self._store, dataset) as book:
-            priced, _ = book.due(request)
-            common_relation(book.dataset.relation, priced.relation, begun=True)
-        return priced.curve
+            return book.due(request)[0].curve
 
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
         """State that data are about to be read for a reservation: from here on it cannot be voided.

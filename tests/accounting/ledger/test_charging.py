@@ -11,38 +11,17 @@ import pytest
 import accounting as acc
 from accounting.budget import Price
 from accounting.ledger import (
-    DatasetExists,
     InvalidEntry,
+    InvalidTransition,
     KeyConflict,
     Ledger,
     Quota,
-    SharedRows,
     Terms,
-    UnknownDataset,
 )
 
 HALF = acc.PureDP(epsilon=0.5)
 UNITS = 10**12
-
-
-class Toy:
-    """Anything with a curve, a relation and JSON is charged like a mechanism."""
-
-    relation = "replace_one"
-    curve = acc.PureDP(epsilon=0.25)
-
-    def to_json(self) -> str:
-        return '{"kind": "toy", "k": 3}'
-
-
-def test_charges_add_up_to_the_budget_and_no_further(ledger: Ledger) -> None:
-    """Two halves are one whole, exactly, and a third is refused and leaves no entry."""
-    ledger.charge("clicks", HALF, relation="add_remove")
-    ledger.charge("clicks", HALF, relation="add_remove")
-    with pytest.raises(acc.BudgetExceeded):
-        ledger.charge("clicks", acc.PureDP(epsilon=1e-12), relation="add_remove")
-    assert ledger.total("clicks").spent == Price(UNITS, 0)
-    assert len(list(ledger.entries("clicks"))) == 2
+OURS = {"relation": "add_remove"}
 
 
 def test_a_refusal_says_what_would_fit(ledger: Ledger) -> None:
@@ -64,6 +43,36 @@ def test_check_charges_nothing(ledger: Ledger) -> None:
     assert list(ledger.entries("clicks")) == []
 
 
+@pytest.mark.parametrize(
+    ("item", "terms", "error", "words"),
+    [
+        *((HALF, {**OURS, "count": count}, InvalidEntry, "count") for count in (0, True, 1.0, 10**13, "2", [1])),
+        *((HALF, {keyword: "x"}, acc.errors.InvalidArgument, keyword) for keyword in ("perod", "counts", "Label")),
+        (HALF, {"relation": "add_remove", "period": "2024-01"}, InvalidEntry, "left out"),
+        (HALF, {"relation": "add_remove", "expires_in": 0}, acc.errors.InvalidArgument, "expires_in"),
+        (HALF, {"relation": "replace_one"}, acc.RelationMismatch, "replace_one"),
+        (acc.GaussianDP(mu=0.1), {"relation": "add_remove"}, acc.errors.Unaffordable, "pure"),
+        (0.5, {"relation": "add_remove"}, acc.AccountingError, "cannot charge"),
+    ],
+)
+def test_what_is_asked_wrongly_is_refused(
+    ledger: Ledger, item: Any, terms: dict[str, Any], error: type[Exception], words: str
+) -> None:
+    """Values outside of their domains, mistyped keywords, other relations, and what no budget of the form pays for."""
+    for call in (ledger.charge, ledger.check):
+        with pytest.raises(error, match=words):
+            call("clicks", item, **terms)
+    assert ledger.total("clicks").spent == Price(0, 0)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "60", True])
+def test_a_reservation_expires_after_some_time(ledger: Ledger, seconds: object) -> None:
+    """A time that is none is refused, and nothing is reserved."""
+    with pytest.raises(InvalidEntry, match="expires_in"):
+        ledger.reserve("clicks", HALF, relation="add_remove", expires_in=seconds)  # type: ignore[arg-type]
+    assert ledger.total("clicks").spent == Price(0, 0)
+
+
 def test_runs_are_priced_as_one_composition(url: str) -> None:
     """`count` runs cost what their composition costs, not `count` prices that were rounded one by one."""
     third = acc.ZCDP(rho=1e-13 * 2.5)
@@ -74,41 +83,7 @@ def test_runs_are_priced_as_one_composition(url: str) -> None:
         )
 
 
-def test_a_key_charges_once(ledger: Ledger) -> None:
-    """A retried charge finds the first one's entry, also when the budget would not allow a second."""
-    first = ledger.charge("clicks", HALF, relation="add_remove", count=2, key="job 7", label="first")
-    again = ledger.charge("clicks", HALF, relation="add_remove", count=2, key="job 7", label="second")
-    assert (first.replayed, again.replayed) == (False, True)
-    assert again.entries == first.entries
-    assert ledger.find("clicks", "job 7") == again
-    assert ledger.find("clicks", "job 8") is None
-
-
-@pytest.mark.parametrize("other", [(acc.PureDP(epsilon=0.1), 1), (HALF, 2)])
-def test_a_key_is_for_one_charge(ledger: Ledger, other: tuple[acc.Curve, int]) -> None:
-    """The same key with another curve or count is an error, not a free charge."""
-    ledger.charge("clicks", HALF, relation="add_remove", key="job 7")
-    with pytest.raises(KeyConflict, match="job 7"):
-        ledger.charge("clicks", other[0], relation="add_remove", count=other[1], key="job 7")
-
-
 TENTH = acc.PureDP(epsilon=0.1)
-
-
-def test_a_batch_is_charged_whole(ledger: Ledger) -> None:
-    """Several charges are one transaction and one sound chain; a retry under the same keys gives the same entries back."""
-    batch: list[tuple[acc.Curve, Terms]] = [
-        (TENTH, {"relation": "add_remove", "key": f"job {n}", "count": n, "label": "batch"}) for n in (1, 2, 3)
-    ]
-    receipts = ledger.charge_all("clicks", batch)
-    assert [receipt.seq for receipt in receipts] == [1, 2, 3]
-    assert ledger.total("clicks").remaining.main == pytest.approx(0.4)
-    again = ledger.charge_all("clicks", batch)
-    assert [one.entries for one in again] == [one.entries for one in receipts]
-    assert all(one.replayed for one in again)
-    ledger.charge("clicks", TENTH, relation="add_remove")
-    assert ledger.verify().ok
-    assert ledger.charge_all("clicks", []) == []
 
 
 @pytest.mark.parametrize(
@@ -151,64 +126,49 @@ class Described:
         return self._text
 
 
-def test_a_retry_is_the_same_charge_after_an_upgrade(ledger: Ledger) -> None:
-    """A later version of the mechanism writes a new field with its default: the key finds what it has paid for."""
-    first = ledger.charge("clicks", Described('{"kind": "toy", "k": 3}'), key="job 7")
-    again = ledger.charge("clicks", Described('{"kind": "toy", "k": 3, "ties": "random"}'), key="job 7")
-    assert again.replayed
-    assert again.entries == first.entries
-
-
-def test_a_key_is_for_one_binding(ledger: Ledger) -> None:
-    """A description that binds its charge to one job's draw pays for no other job."""
-    ledger.charge("clicks", Described('{"kind": "batch", "binding": "a"}'), key="job 7")
-    assert ledger.charge("clicks", Described('{"kind": "batch", "binding": "a", "new": 1}'), key="job 7").replayed
-    for other in ('{"kind": "batch", "binding": "b"}', '{"kind": "batch"}'):
+def test_a_retry_is_of_the_same_binding_and_survives_an_upgrade(ledger: Ledger) -> None:
+    """A later version of the mechanism writes a new field: the key finds what it has paid for, but for another job's draw."""
+    first = ledger.charge("clicks", Described('{"kind": "toy", "k": 3, "binding": "a"}'), key="job 7")
+    again = ledger.charge("clicks", Described('{"kind": "toy", "k": 3, "ties": "random", "binding": "a"}'), key="job 7")
+    assert (again.replayed, again.entries) == (True, first.entries)
+    for other in ('{"kind": "toy", "k": 3, "binding": "b"}', '{"kind": "toy", "k": 3}'):
         with pytest.raises(KeyConflict, match="job 7"):
             ledger.charge("clicks", Described(other), key="job 7")
+
+
+def test_steps_say_what_is_needed_and_a_void_who_took_it(ledger: Ledger) -> None:
+    """A void has a name and a reason and appends what it gives back; a step that may not follow is refused with the rule."""
+    for actor, reason in (("", "why"), ("ada", ""), ("ada", " ")):
+        with pytest.raises(InvalidEntry):
+            ledger.void("clicks", "plan", actor=actor, reason=reason)
+    ledger.reserve("clicks", HALF, relation="add_remove", key="plan")
+    ledger.charge("clicks", HALF, relation="add_remove", key="made")
+    for call, words in (
+        (lambda: ledger.release("clicks", "plan"), "commit it before"),
+        (lambda: ledger.commit("clicks", "another"), "no charge"),
+        (lambda: ledger.void("clicks", "made", actor="ada", reason="failed"), "stays charged"),
+    ):
+        with pytest.raises(InvalidTransition, match=words):
+            call()
+    receipt = ledger.void("clicks", "plan", actor="ada", reason="cancelled")
+    assert (receipt.state, receipt.price) == ("void", Price(-UNITS // 2, 0))
+    assert (receipt.entries[0].actor, receipt.entries[0].label) == ("ada", "cancelled")
+    with pytest.raises(KeyConflict, match="voided"):
+        ledger.reserve("clicks", HALF, relation="add_remove", key="plan")
+    assert ledger.verify().ok
 
 
 def test_a_mechanism_is_stored_as_provenance(url: str) -> None:
     """A mechanism's JSON, relation and curve go into the entry, with who, where, when and with which version."""
     now = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
     with Ledger.open(url, clock=lambda: now) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "replace_one", unit="teacher")
-        entry = ledger.charge("clicks", Toy(), label="week 1", actor="ada", salt="s1").entries[0]
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove", unit="teacher")
+        entry = ledger.charge("clicks", Described('{"kind": "toy", "k": 3}'), label="week 1", actor="ada", salt="s1").entries[0]
     assert (entry.mechanism, entry.count, entry.action, entry.salt) == ('{"kind": "toy", "k": 3}', 1, "charge", "s1")
-    assert acc.Curve.from_json(entry.curve or "") == Toy.curve
+    assert acc.Curve.from_json(entry.curve or "") == HALF
     assert (entry.actor, entry.label, entry.at) == ("ada", "week 1", "2024-05-06T07:08:09.000000+00:00")
     assert entry.host
     assert entry.package
-
-
-def test_relations_are_not_mixed(ledger: Ledger) -> None:
-    """A guarantee for another relation than the dataset's is refused, from a mechanism or stated with a curve."""
-    with pytest.raises(acc.RelationMismatch):
-        ledger.charge("clicks", Toy())
-    with pytest.raises(acc.RelationMismatch):
-        ledger.charge("clicks", HALF, relation="replace_one")
-    assert ledger.total("clicks").spent == Price(0, 0)
-
-
-def test_what_no_budget_of_this_form_can_pay_for_is_refused(ledger: Ledger) -> None:
-    """A curve without a pure epsilon cannot be charged to a pure budget, and the error is not BudgetExceeded."""
-    with pytest.raises(acc.errors.InvalidBudget):
-        ledger.charge("clicks", acc.GaussianDP(mu=0.1), relation="add_remove")
-
-
-@pytest.mark.parametrize("count", [0, -1, True, 1.0, 10**13, "2", [1]])
-def test_counts_are_positive_integers(ledger: Ledger, count: object) -> None:
-    """A count that is no integer from 1 to 10^12 is refused."""
-    with pytest.raises(InvalidEntry, match="count"):
-        ledger.charge("clicks", HALF, relation="add_remove", count=count)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("keyword", ["perod", "counts", "Label", "sensitivity"])
-def test_a_mistyped_keyword_is_refused(ledger: Ledger, keyword: str) -> None:
-    """A keyword that is not one is never ignored."""
-    for call in (ledger.charge, ledger.reserve, ledger.check):
-        with pytest.raises(acc.errors.InvalidArgument, match=keyword):
-            call("clicks", HALF, **{keyword: "x"})  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("curve", [acc.PureDP(epsilon=1e308), acc.PureDP(epsilon=5e-324), acc.ZCDP(rho=1e-300)], ids=str)
@@ -224,43 +184,6 @@ def test_extreme_curves_are_charged_or_refused(url: str, curve: acc.Curve) -> No
         assert ledger.verify().ok
 
 
-def test_what_has_no_curve_is_not_charged(ledger: Ledger) -> None:
-    """A number, or a mechanism's class instead of a mechanism, is refused."""
-    with pytest.raises(acc.AccountingError, match="cannot charge"):
-        ledger.charge("clicks", 0.5)  # type: ignore[arg-type]
-
-
-def test_declarations_stay(ledger: Ledger) -> None:
-    """A dataset cannot be declared twice, so its budget cannot be refreshed under its name."""
-    with pytest.raises(DatasetExists):
-        ledger.create_dataset("clicks", acc.Budget(epsilon=2.0), "add_remove")
-    assert ledger.dataset("clicks").budget == acc.Budget(epsilon=1.0)
-
-
-def test_an_undeclared_dataset_has_no_budget(ledger: Ledger) -> None:
-    """A misspelt name is an error, never a fresh budget."""
-    for call in (
-        ledger.total,
-        ledger.dataset,
-        ledger.summary,
-        ledger.latest,
-        lambda name: ledger.charge(name, HALF, relation="add_remove"),
-    ):
-        with pytest.raises(UnknownDataset, match="click"):
-            call("click")
-
-
-def test_the_same_rows_have_one_budget(ledger: Ledger) -> None:
-    """Rows that were charged to one dataset are refused under another name; rows that are not named are not checked."""
-    ledger.create_dataset("copy of clicks", acc.Budget(epsilon=1.0), "add_remove")
-    ledger.charge("clicks", HALF, relation="add_remove", fingerprint="snapshot-7")
-    ledger.charge("clicks", HALF, relation="add_remove", fingerprint="snapshot-7")
-    with pytest.raises(SharedRows):
-        ledger.charge("copy of clicks", HALF, relation="add_remove", fingerprint="snapshot-7")
-    ledger.charge("copy of clicks", HALF, relation="add_remove", fingerprint="snapshot-8")
-    assert ledger.verify().ok
-
-
 @pytest.mark.slow
 def test_clocks_apart_do_not_break_order(url: str) -> None:
     """Two hosts whose clocks are a year apart append to one chain: entries are ordered by number, and all of it verifies."""
@@ -274,16 +197,6 @@ def test_clocks_apart_do_not_break_order(url: str) -> None:
     assert [entry.at for entry in entries] != sorted(entry.at for entry in entries)
     assert [entry.spent_main for entry in entries] == [n * UNITS // 10 for n in range(1, 7)]
     assert hosts[1].verify().ok
-
-
-def test_a_ledger_is_reopened_where_it_was(url: str) -> None:
-    """Charges outlive the object that made them."""
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.charge("clicks", HALF, relation="add_remove")
-    with Ledger.open(url, create=False) as ledger:
-        assert ledger.total("clicks").spent == Price(UNITS // 2, 0)
-        assert [dataset.name for dataset in ledger.datasets()] == ["clicks"]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -62,15 +62,6 @@ def test_a_charge_passes_every_scope_or_none(ledger: Ledger) -> None:
     assert ledger.verify().ok
 
 
-def test_a_quota_allows_nothing_that_the_budget_does_not(ledger: Ledger) -> None:
-    """However large, it is a limit and no allowance."""
-    ledger.quotas("clicks").declare(limited("generous", 100.0, by="purpose"))
-    charge(ledger, curve=acc.PureDP(epsilon=1.0), purpose="research")
-    with pytest.raises(acc.BudgetExceeded) as refused:
-        charge(ledger, purpose="research")
-    assert "quota" not in str(refused.value)
-
-
 def test_a_quota_need_not_be_able_to_pay_for_what_others_charge(sqlite_url: str) -> None:
     """One team's limit in pure epsilon leaves another's charge with a delta alone, and verify finds nothing wrong."""
     with Ledger.open(sqlite_url) as ledger:
@@ -103,20 +94,6 @@ def test_every_thirty_days_hold_their_limit(daily: Ledger) -> None:
     assert daily.verify().ok
 
 
-def test_rolling_sums_are_those_of_a_slow_count(daily: Ledger) -> None:
-    """Every account is the sum of the charges that touch its 30 days, each once."""
-    daily.quotas("visits").declare(limited("month", 9.0, rolling=30))
-    start, charges = date(2024, 1, 20), []
-    for number in range(12):
-        days = {start + timedelta(days=step) for step in (number * 5, number * 5 + number % 4, number * 9 % 40)}
-        charges.append(days)
-        charge(daily, "visits", TENTH, period=[day.isoformat() for day in days])
-    for account, tenths in ((account, tenths) for (_, account), tenths in spent(daily, "visits").items()):
-        first = date.fromisoformat(account.removeprefix("30 periods from "))
-        window = {first + timedelta(days=step) for step in range(30)}
-        assert tenths == sum(1 for days in charges if days & window), account
-
-
 @pytest.mark.parametrize(
     ("window", "wider", "period", "expected"),
     [
@@ -145,23 +122,6 @@ def test_calendar_windows_within_a_budget_per_day(daily: Ledger) -> None:
     charge(daily, "visits", HALF, period="2024-02-01")
     with pytest.raises(acc.BudgetExceeded, match=r"quota='ever' \(all rows\)"):
         charge(daily, "visits", HALF, period="2024-03-01")
-
-
-def test_what_was_charged_before_counts(ledger: Ledger) -> None:
-    """A quota that is declared late starts with what its scope has spent, reservations included and voided ones not."""
-    charge(ledger, actor="ada")
-    charge(ledger, actor="bob")
-    ledger.reserve("clicks", TENTH, relation="add_remove", actor="ada", key="open")
-    ledger.reserve("clicks", TENTH, relation="add_remove", actor="ada", key="gone")
-    ledger.void("clicks", "gone", actor="eve", reason="no data")
-    ledger.quotas("clicks").declare(limited(by="actor", of="ada"), actor="dpo")
-    assert spent(ledger) == {("limit", "ada"): 2.0}
-    ledger.void("clicks", "open", actor="eve", reason="no data")
-    assert spent(ledger) == {("limit", "ada"): 1.0}
-    charge(ledger, actor="ada")
-    with pytest.raises(acc.BudgetExceeded, match="quota"):
-        charge(ledger, actor="ada")
-    assert ledger.verify().ok
 
 
 def test_a_quota_is_replaced_and_withdrawn_on_record(ledger: Ledger) -> None:
@@ -289,14 +249,6 @@ def test_periods_that_can_be_read_once_are_charged_after_a_lapse(url: str) -> No
         now[0] += timedelta(seconds=60)
         receipt = ledger.charge("views", HALF, relation="replace_one", period=iter(["2024-02", "2024-01"]))
         assert [entry.period for entry in receipt.entries] == ["2024-01", "2024-02"]
-
-
-@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf"), "60", True])
-def test_a_reservation_expires_after_some_time(ledger: Ledger, seconds: object) -> None:
-    """A time that is none is refused, and nothing is reserved."""
-    with pytest.raises(InvalidEntry, match="expires_in"):
-        ledger.reserve("clicks", TENTH, relation="add_remove", expires_in=seconds)  # type: ignore[arg-type]
-    assert ledger.total("clicks").spent == NOTHING
 
 
 @pytest.fixture

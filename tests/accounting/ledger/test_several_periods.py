@@ -88,19 +88,14 @@ def test_only_what_rests_on_linf_claims_whole_counts(monthly: Ledger, item: acc.
 
 
 def test_a_guarantee_of_replace_one_pays_for_several_months_and_not_for_one(monthly: Ledger) -> None:
-    """It covers the exchange; for one month the dataset's own relation is asked for."""
-    curve = acc.PureDP(epsilon=0.5)
-    assert charged(monthly.charge("visits", curve, relation="replace_one", period=MONTHS)) == (curve, "exchange")
-    with pytest.raises(acc.RelationMismatch):
-        monthly.charge("visits", curve, relation="replace_one", period=MONTHS[:1])
-
-
-def test_one_month_and_replace_one_datasets_pay_as_ever(monthly: Ledger) -> None:
-    """Nothing changes where one period is read, or where a user's rows are exchanged anyway."""
+    """It covers the exchange; one month asks for the dataset's relation, and costs no more; an exchanged user's never does."""
     curve = acc.PureDP(epsilon=0.5)
     assert charged(monthly.charge("visits", curve, relation="add_remove", period=MONTHS[:1])) == (curve, None)
     monthly.create_dataset("exchanged", acc.Budget(epsilon=1.0), "replace_one", window="month")
     assert charged(monthly.charge("exchanged", curve, relation="replace_one", period=MONTHS)) == (curve, None)
+    assert charged(monthly.charge("visits", curve, relation="replace_one", period=MONTHS)) == (curve, "exchange")
+    with pytest.raises(acc.RelationMismatch):
+        monthly.charge("visits", curve, relation="replace_one", period=MONTHS[:1])
 
 
 def test_each_way_of_charging_prices_the_exchange(monthly: Ledger) -> None:
