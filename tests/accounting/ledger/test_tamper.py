@@ -518,9 +518,9 @@ def test_a_field_of_another_type_is_found(sqlite_url: str, column: Column[object
             wrong = "'many'" if isinstance(column.type, Integer) else "x'00ff'"
             connection.exec_driver_sql(f"UPDATE {column.table.name} SET {column.name} = {wrong}")
         assert kinds(ledger)
+        of_entry = column.table is entries
         with pytest.raises(LedgerCorrupt):
-            ledger.charge("clicks", acc.zero(), relation="add_remove")
-            list(ledger.entries("clicks"))
+            list(ledger.entries("clicks")) if of_entry else ledger.charge("clicks", acc.zero(), relation="add_remove")
 
 
 def test_heads_of_another_ledger_are_found(kept: Ledger) -> None:
