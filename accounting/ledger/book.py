@@ -223,7 +223,7 @@ class Book:
         return Receipt(name, request.key, state_of(written), tuple(written), replayed=False)
 
     def due(self, request: Request) -> tuple[Item, tuple[str, ...]]:
-        """What a request is charged for here, if that is proved for the dataset's relation, and the periods whose rows it reads."""
+        """What a request is charged for, if it is proved for the dataset's relation, and the periods whose rows it reads."""
         periods = self.periods(request.period, request.time_zone)
         request.item.require_unit(self.dataset.unit, self.dataset.relation)
         item = request.item.over(periods, self.dataset.relation, request.across)
