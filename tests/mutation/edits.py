@@ -1613,7 +1613,7 @@ EDITS = [
         "dpselect/cli/guard.py",
         'kind += f": {os.strerror(error.errno)}"',
         'kind += f": {error}"',
-        "tests/dpselect/cli/test_guard.py::test_an_error_of_the_system_is_told_by_its_number",
+        "tests/dpselect/cli/test_guard.py::test_an_error_is_one_line_that_quotes_nothing",
     ),
     Edit(
         "accounting/convert/pld/loss.py",

@@ -22,19 +22,6 @@ def refused(result: Any, status: int, *words: str) -> None:
     assert not re.search(r"(?<![\w-])(613|419|2066|1033)", line)  # but in the name of pytest's folder, which counts its runs
 
 
-@pytest.mark.slow
-def test_missing_file(run: Any, tmp_path: Path) -> None:
-    """A missing log is named."""
-    refused(run("topk", tmp_path / "none.csv", "--user", "a", "--item", "b", *GOOD), 1, "none.csv", "does not exist")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("user", "item", "wrong"), [("who", "shop", "user='who'"), ("person", "what", "item='what'")])
-def test_wrong_column(run: Any, log: Path, user: str, item: str, wrong: str) -> None:
-    """A wrong column is named, together with the columns that there are."""
-    refused(run("topk", log, "--user", user, "--item", item, *GOOD), 1, wrong, "'person'", "'shop'", "'note'")
-
-
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("content", ["", "person,shop\n", "person,shop\n,x\n"])
 def test_empty_log(run: Any, tmp_path: Path, content: str) -> None:
@@ -45,7 +32,14 @@ def test_empty_log(run: Any, tmp_path: Path, content: str) -> None:
 
 
 SUM = ("--value", "visits", "--max-items-per-user", "3", "--value-clip")
+ALL = ("--k", "2", "--epsilon", "1", "--domain", "CATALOGUE", "--domain-column", "shop")
+GAUSSIAN = ("--mechanism", "oneshot_top_k", "--noise", "gaussian")
 OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "k beyond the catalogue": (("--k", "5", *ALL[2:]), ("k=5", "catalogue of 4")),
+    "kbar with a catalogue": ((*ALL, "--kbar", "9"), ("kbar",)),
+    "Gaussian noise under a pure budget": ((*ALL, *GAUSSIAN), ("OneshotTopK", "gaussian", "delta")),
+    "a column of no catalogue": ((*GOOD, "--domain-column", "shop"), ("--domain-column", "--domain")),
+    "a salt that chooses nothing": ((*ALL, "--salt", "pepper"), ("--salt", "--max-items-per-user")),
     "epsilon zero": (("--k", "2", "--epsilon", "0", "--delta", "1e-6"), ("--epsilon=0", "above 0")),
     "epsilon negative": (("--k", "2", "--epsilon", "-1", "--delta", "1e-6"), ("--epsilon=-1", "above 0")),
     "epsilon nan": (("--k", "2", "--epsilon", "nan", "--delta", "1e-6"), ("--epsilon=nan", "finite")),
@@ -80,47 +74,26 @@ OPTIONS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "a sum's clip the wrong way round": ((*GOOD, *SUM, "5,-5"), ("--value-clip", "5.0,-5.0", "low <= 0 < high")),
     "no such option": ((*GOOD, "--speed"), ("--speed", "--help")),
 }
+# Of files that are there or not, and of columns: found by reading, with status 1.
+READ: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "no such catalogue": ((*GOOD, "--domain", "none.csv"), ("none.csv",)),
+    "no such column of the catalogue": ((*ALL, "--domain-column", "city"), ("'city'", "'shop'", "'town'")),
+    "a catalogue of other columns": ((*ALL[:-2], "--item", "note"), ("'shop'", "'town'")),
+    "no such user column": ((*GOOD, "--user", "who"), ("--user='who' is not a column", "'person'", "'shop'", "'note'")),
+}
 
 
-@pytest.mark.parametrize("name", OPTIONS)
-def test_bad_options(ask: Any, name: str) -> None:
-    """What is asked wrongly is named with its value and a remedy, and the status is that of wrong usage."""
-    arguments, words = OPTIONS[name]
-    refused(ask(*arguments), 2, *words)
+@pytest.mark.parametrize("name", [*OPTIONS, *READ])
+def test_bad_options(ask: Any, catalogue: Path, name: str) -> None:
+    """What is asked wrongly is named with its value and a remedy, and the status is that of wrong usage or of what was read."""
+    arguments, words = {**OPTIONS, **READ}[name]
+    refused(ask(*(str(catalogue) if word == "CATALOGUE" else word for word in arguments)), 1 if name in READ else 2, *words)
 
 
-def test_k_beyond_the_catalogue(ask: Any, catalogue: Path) -> None:
-    """More items than the catalogue has cannot be asked for."""
-    options = ("--k", "5", "--epsilon", "1", "--domain", catalogue, "--domain-column", "shop")
-    refused(ask(*options), 2, "k=5", "catalogue of 4")
-
-
-def test_kbar_with_a_catalogue(ask: Any, catalogue: Path) -> None:
-    """An option that would have no effect is refused."""
-    refused(ask(*GOOD, "--domain", catalogue, "--domain-column", "shop", "--kbar", "9"), 2, "kbar")
-
-
-def test_no_pure_guarantee(ask: Any, catalogue: Path) -> None:
-    """Gaussian noise under a pure budget is refused, whatever its amount."""
-    domain = ("--domain", catalogue, "--domain-column", "shop")
-    options = ("--k", "2", "--epsilon", "1", *domain, "--mechanism", "oneshot_top_k", "--noise", "gaussian")
-    refused(ask(*options), 2, "OneshotTopK", "gaussian", "delta")
-
-
-def test_bad_catalogue(ask: Any, catalogue: Path, tmp_path: Path) -> None:
-    """A catalogue that is missing, or whose column is not told, is refused."""
-    refused(ask(*GOOD, "--domain", tmp_path / "none.csv"), 1, "none.csv")
-    renamed = tmp_path / "renamed.csv"
-    renamed.write_text(catalogue.read_text().replace("shop", "store", 1))
-    refused(ask(*GOOD, "--domain", renamed), 1, "'store'", "'town'")
-    refused(ask(*GOOD, "--domain", catalogue, "--domain-column", "city"), 1, "'city'", "'shop'", "'town'")
-
-
-def test_options_without_effect(ask: Any, tmp_path: Path) -> None:
-    """A column of no catalogue, and a salt where nobody's items are chosen from, are refused."""
-    (tmp_path / "shops.csv").write_text("shop\nzoo\n")
-    refused(ask(*GOOD, "--domain-column", "shop"), 2, "--domain-column", "--domain")
-    refused(ask(*GOOD, "--domain", tmp_path / "shops.csv", "--salt", "pepper"), 2, "--salt", "--max-items-per-user")
+def test_a_log_or_an_item_column_that_is_not_there_is_named(run: Any, log: Path, tmp_path: Path) -> None:
+    """By the name of the file, or by its option with the columns that there are."""
+    refused(run("topk", tmp_path / "none.csv", "--user", "a", "--item", "b", *GOOD), 1, "none.csv", "does not exist")
+    refused(run("topk", log, "--user", "person", "--item", "what", *GOOD), 1, "--item='what' is not a column", "'shop'")
 
 
 def test_unknown_commands(run: Any) -> None:
@@ -128,14 +101,6 @@ def test_unknown_commands(run: Any) -> None:
     refused(run("topkk"), 2, "'topkk'", "--help")
     refused(run("mechanisms", "magic"), 2, "'magic'", "limited_domain")
     refused(run("--speed"), 2, "--speed")
-
-
-@pytest.mark.parametrize("name", ["user", "item"])
-def test_a_column_that_is_missing_is_named_by_its_option(run: Any, log: Path, name: str) -> None:
-    """Errors that the library finds in a log speak of --user, not of user=."""
-    columns = {"user": "person", "item": "shop"} | {name: "nope"}
-    words = [f"--{option}={column}" for option, column in columns.items()]
-    assert f"error: --{name}='nope' is not a column" in run("topk", log, *words, "--k=1", "--epsilon=1", "--delta=1e-6").stderr
 
 
 @pytest.mark.parametrize(

@@ -28,24 +28,29 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Any:
     return fail
 
 
-@pytest.mark.slow
-def test_a_defect_shows_no_message(ask: Any, failing: Any) -> None:
-    """The message of an unexpected exception may quote data, so its kind alone is told, with status 70."""
-    failing(ValueError("user alice bought 4711"))
-    result = ask(*GOOD)
-    assert result.exit_code == 70
-    assert "alice" not in result.output
-    assert "4711" not in result.output
-    assert "ValueError" in result.stderr
-    assert "--debug" in result.stderr
+LINE = "column 'a\nb\x1b[31m' is not there"
+ERRORS: list[tuple[BaseException, int, str]] = [
+    (OSError(28, "row of user alice", "/home/alice/4711.csv"), 70, "OSError: No space left on device"),
+    (
+        ValueError("user alice bought 4711"),
+        70,
+        "ValueError); its message may hold private data and is not shown",
+    ),
+    (KeyboardInterrupt(), 130, "error: interrupted: nothing was charged: no ledger is named\n"),
+    (EventLogError(LINE), 1, "error: column 'a\\nb\\x1b[31m' is not there\n"),
+]
 
 
-def test_an_error_of_the_system_is_told_by_its_number(ask: Any, failing: Any) -> None:
-    """In the system's own words: what it was raised with may name a file, or quote one."""
-    failing(OSError(28, "row of user alice", "/home/alice/4711.csv"))
+@pytest.mark.fast(1)
+@pytest.mark.parametrize(("error", "status", "said"), ERRORS)
+def test_an_error_is_one_line_that_quotes_nothing(ask: Any, failing: Any, error: BaseException, status: int, said: str) -> None:
+    """Of a defect its kind alone, of the system its own words: what was raised may quote data; also after a run with --debug."""
+    failing(error)
+    if isinstance(error, ValueError):
+        ask(*GOOD, "--debug")
     result = ask(*GOOD)
-    assert result.exit_code == 70
-    assert "No space left on device" in result.stderr
+    assert (result.exit_code, result.stdout, result.stderr.count("\n")) == (status, "", 1)
+    assert said in result.stderr
     assert "alice" not in result.output
     assert "4711" not in result.output
 
@@ -72,31 +77,6 @@ def test_debug_lets_the_exception_through(run: Any, log: Any, failing: Any, erro
     verb = ("topk", log, "--user", "person", "--item", "shop", *GOOD)
     result = run("--debug", *verb) if where == "before" else run(*verb, "--debug")
     assert result.exception is error
-
-
-@pytest.mark.slow
-def test_debug_does_not_outlive_its_run(run: Any, ask: Any, failing: Any) -> None:
-    """A run with --debug leaves the next one guarded."""
-    failing(ValueError("the cause"))
-    ask(*GOOD, "--debug")
-    assert ask(*GOOD).exit_code == 70
-
-
-@pytest.mark.slow
-def test_an_interrupt_ends_cleanly(ask: Any, failing: Any) -> None:
-    """Ctrl-C leaves one line and status 130."""
-    failing(KeyboardInterrupt())
-    result = ask(*GOOD)
-    assert result.exit_code == 130
-    assert result.stderr == "error: interrupted: nothing was charged: no ledger is named\n"
-    assert result.stdout == ""
-
-
-@pytest.mark.slow
-def test_a_line_stays_one_line(ask: Any, failing: Any) -> None:
-    """A message with line breaks or escapes, from a column name for example, is shown as one harmless line."""
-    failing(EventLogError("column 'a\nb\x1b[31m' is not there"))
-    assert ask(*GOOD).stderr == "error: column 'a\\nb\\x1b[31m' is not there\n"
 
 
 @pytest.mark.slow

@@ -15,7 +15,6 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
 from dpselect.cli.ledger.command import app
-from dpselect.release.session import Session
 
 PURE = acc.PureDP(epsilon=0.4).to_json()
 BARE = ("--curve", PURE, "--relation", "add_remove")
@@ -331,40 +330,6 @@ def _unsigned(shell: Shell, folder: Path) -> Path:
     path = folder / "unsigned"
     shell.run("heads", "--output", str(path))
     return path
-
-
-def test_open_session_is_the_door_for_other_verbs(shell: Shell) -> None:
-    """`dpselect topk --ledger URL --dataset NAME` gets its session here."""
-    session = Session.open(shell.url, "clicks")
-    session.select(
-        dps.ExponentialMechanism(epsilon=0.5, sensitivity=dps.Sensitivity()), dps.Scores([1, 2], sensitivity=dps.Sensitivity())
-    )
-    assert shown(shell)["periods"][0]["remaining"]["main"] == 0.5
-
-
-@pytest.mark.parametrize(
-    "verb",
-    [
-        "init",
-        "charge",
-        "commit",
-        "release",
-        "void",
-        "show",
-        "affordable",
-        "keygen",
-        "verify",
-        "heads",
-        "export",
-        "import",
-        "report",
-    ],
-)
-def test_every_verb_has_help(verb: str) -> None:
-    """Each verb explains itself and each of its options."""
-    done = CliRunner().invoke(app, [verb, "--help"])
-    assert done.exit_code == 0
-    assert verb == "keygen" or "--ledger" in done.output
 
 
 @pytest.mark.slow

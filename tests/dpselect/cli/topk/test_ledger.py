@@ -40,14 +40,6 @@ def test_releases_are_charged_until_the_budget_is_spent(topk: list[str], tmp_pat
         assert ledger.verify().ok
 
 
-def test_a_key_releases_once(topk: list[str]) -> None:
-    """The same idempotency key never draws twice."""
-    assert CliRunner().invoke(app, [*topk, "--key", "monday"]).exit_code == 0
-    again = CliRunner().invoke(app, [*topk, "--key", "monday"])
-    assert again.exit_code != 0
-    assert again.stdout == ""
-
-
 def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
     """With --key and the --output of before the recorded answer is printed again, as text or JSON: nothing is charged or drawn.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,6 @@ def data(result: Any) -> Any:
 
 def _refused(name: str) -> None:
     raise AssertionError(f"{name} is not JSON")
-
-
-def test_releases_the_most_popular_items(ask: Any) -> None:
-    """Items come in order of distinct users, each row counting once per user."""
-    assert data(ask("--k", 2, *CERTAIN, "--json"))["selection"] == {
-        "labels": ["hit", "fair"],
-        "values": None,
-        "ordered": True,
-        "requested": 2,
-        "complete": True,
-        "reason": None,
-    }
 
 
 @pytest.mark.slow
@@ -89,22 +78,12 @@ def test_the_price_is_the_budget(ask: Any, catalogue: Path, budget: tuple[str, .
     stated = acc.Budget(**{name.removeprefix("--"): float(value) for name, value in zip(budget[::2], budget[1::2], strict=True)})
     curve = dps.Mechanism.from_json(json.dumps(released["mechanism"])).curve
     assert curve == acc.Curve.from_json(json.dumps(released["curve"]))
+    told = released["guarantee"]
+    assert (told["rho"], told["delta0"]) == (None if curve.rho == math.inf else curve.rho, curve.delta0)
+    assert all(point["epsilon"] == curve.epsilon(point["delta"]) for point in told["points"])
     assert stated.admits(curve)
     # Exponential noise keeps to epsilon without any delta, and so leaves a little over where delta is large.
     assert stated.cost(curve) >= 0.98 * stated.limit
-
-
-@pytest.mark.slow
-def test_the_guarantee_is_read_off_the_curve(ask: Any) -> None:
-    """Every number of the guarantee is what the curve of the mechanism says."""
-    released = data(ask("--k", 3, "--epsilon", 1, "--delta", "1e-6", "--json"))
-    curve, stated = acc.Curve.from_json(json.dumps(released["curve"])), released["guarantee"]
-    assert stated["pure_epsilon"] is None
-    assert stated["rho"] == curve.rho
-    assert stated["delta0"] == curve.delta0
-    (point,) = stated["points"]
-    assert (point["delta"], point["epsilon"]) == (1e-6, curve.epsilon(1e-6))
-    assert stated["budget"] == {"epsilon": 1.0, "delta": 1e-6}
 
 
 @pytest.mark.parametrize("named", [(), ("--mechanism", "report_noisy_max", "--noise", "exponential")])
@@ -133,11 +112,6 @@ def test_the_salt_is_reported_where_it_chose(ask: Any) -> None:
     assert "'pepper'" in ask(*bounded, "--salt", "pepper").stdout
 
 
-def test_a_bound_lowers_the_threshold(ask: Any) -> None:
-    """A bound of one item per user is known to LimitedDomain."""
-    assert data(ask("--k", 1, *CERTAIN, "--max-items-per-user", 1, "--json"))["mechanism"]["l0"] == 1
-
-
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("noise", ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"])
 def test_any_noise_can_be_asked_for(ask: Any, catalogue: Path, noise: str) -> None:
@@ -156,23 +130,6 @@ def test_without_a_header_columns_are_numbers(run: Any, tmp_path: Path) -> None:
     assert released["selection"]["labels"] == ["hit"]
 
 
-@pytest.mark.slow
-def test_text_names_the_price(ask: Any) -> None:
-    """The text says what was released, whom the guarantee protects, what it costs and that no ledger knows of it."""
-    shown = " ".join(ask("--k", 2, "--epsilon", 100, "--delta", "1e-6").stdout.split())
-    for words in (
-        "1 hit 2 fair",
-        "Released 2 of the 2 asked for, in order of rank.",
-        "adding or removing any one user",
-        "budget epsilon 100, delta 1e-6, for this whole release",
-        "pure epsilon none",
-        "LimitedDomain (k=2, kbar=1000, epsilon=",
-        "rows with a null user or item were left out by rule",
-        "nothing was recorded in a ledger",
-    ):
-        assert words in shown, words
-
-
 def test_sets_are_not_ranked(ask: Any, catalogue: Path) -> None:
     """Where only the set is released the text shows no rank."""
     domain = ("--domain", catalogue, "--domain-column", "shop")
@@ -180,12 +137,6 @@ def test_sets_are_not_ranked(ask: Any, catalogue: Path) -> None:
     assert "as a set" in result.stdout
     assert not re.search(r"\brank\b", result.stdout)
     assert re.findall(r"- +(\w+)", result.stdout) == ["fair", "hit"]
-
-
-@pytest.mark.slow
-def test_lines_fit_eighty_columns(ask: Any) -> None:
-    """The text is readable in a terminal of 80 columns."""
-    assert max(len(line) for line in ask("--k", 2, *CERTAIN).stdout.splitlines()) <= 80
 
 
 @pytest.mark.slow
