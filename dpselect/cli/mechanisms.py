@@ -5,14 +5,11 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic.fields import FieldInfo
 from rich.text import Text
 from typer import Argument, echo
 
-from accounting.arguments import Relation
 from accounting.frozen import kind_of
 from dpselect import Sensitivity
 from dpselect.cli import options, text
@@ -23,31 +20,6 @@ from dpselect.plan.candidates import not_planned
 from dpselect.plan.fit import mechanism_class, supports
 
 
-@dataclass(frozen=True)
-class _Parameter:
-    """One field of a mechanism. `default` is its JSON-ready value, None where there is none or it is None."""
-
-    name: str
-    description: str
-    required: bool
-    default: str | None
-
-
-@dataclass(frozen=True)
-class Description:
-    """What a mechanism is, read off its class and its docstring."""
-
-    kind: str
-    name: str
-    summary: str
-    guarantee: str
-    domain: str
-    relations: tuple[Relation, ...]
-    topk: bool
-    planned: bool
-    parameters: tuple[_Parameter, ...]
-
-
 def mechanisms(
     kind: Annotated[str | None, Argument(help="One mechanism, by its kind or its class. Default: a list of all.")] = None,
     json: options.Json = False,
@@ -56,37 +28,45 @@ def mechanisms(
     """List the mechanisms; of one, say what it takes and what it guarantees."""
     chosen = [describe(member) for member in ([mechanism_class(kind)] if kind else dict(sorted(members().items())).values())]
     if json:
-        echo(text.json_text([asdict(description) for description in chosen]))
+        echo(text.json_text(chosen))
         return
     console = text.screen()
     if kind is None:
-        console.print(text.facts([(description.kind, description.summary) for description in chosen]))
+        console.print(text.facts([(description["kind"], description["summary"]) for description in chosen]))
         console.print("\ndpselect mechanisms NAME says what one takes and guarantees.")
         return
-    for description in chosen:
-        console.print(Text.assemble((description.name, "bold"), f"  --mechanism {description.kind}" if description.topk else ""))
-        pairs = [("what", description.summary), ("guarantee", description.guarantee), ("domain", description.domain)]
-        pairs.append(("relations", ", ".join(description.relations)))
-        console.print(text.facts([*pairs, *((parameter.name, _words(parameter)) for parameter in description.parameters)]))
+    for said in chosen:
+        console.print(Text.assemble((said["name"], "bold"), f"  --mechanism {said['kind']}" if said["topk"] else ""))
+        pairs = [("what", said["summary"]), *((name, said[name]) for name in ("guarantee", "domain"))]
+        pairs.append(("relations", ", ".join(said["relations"])))
+        for one in said["parameters"]:
+            default = "" if one["required"] else f" (default: {one['default'] or 'none'})"
+            pairs.append((one["name"], f"{one['description']}{default}"))
+        console.print(text.facts(pairs))
 
 
-def describe(member: type[Mechanism]) -> Description:
+def describe(member: type[Mechanism]) -> dict[str, Any]:
+    """What a mechanism is, as plain data read off its class and its docstring; defaults as text."""
     # Summary, what stands between it and the arguments, and the arguments of a docstring.
-    text = inspect.cleandoc(member.__doc__ or "")
-    prose, _, arguments = text.partition("\nArgs:\n")
+    prose, _, arguments = inspect.cleandoc(member.__doc__ or "").partition("\nArgs:\n")
     first, _, rest = prose.partition("\n\n")
-    summary, guarantee, explained = (_line(first), _line(rest).removeprefix("Guarantee: "), dict(_arguments(arguments)))
-    return Description(
-        kind=kind_of(member),
-        name=member.__name__,
-        summary=summary,
-        guarantee=guarantee,
-        domain="public" if member.traits.domain == "public" else "unknown or public",
-        relations=member.traits.relations,
-        topk=_for_topk(member),
-        planned=kind_of(member) not in not_planned(),
-        parameters=tuple(_parameter(name, field, explained) for name, field in member.model_fields.items() if name != "kind"),
-    )
+    explained, parameters = dict(_arguments(arguments)), []
+    for name, field in member.model_fields.items():
+        shown, required = field.alias or name, field.is_required()
+        default = None if required or field.default is None else str(field.default)
+        words = explained.get(shown, field.description or "")
+        parameters.append({"name": shown, "description": words, "required": required, "default": default})
+    return {
+        "kind": kind_of(member),
+        "name": member.__name__,
+        "summary": _line(first),
+        "guarantee": _line(rest).removeprefix("Guarantee: "),
+        "domain": "public" if member.traits.domain == "public" else "unknown or public",
+        "relations": member.traits.relations,
+        "topk": _for_topk(member),
+        "planned": kind_of(member) not in not_planned(),
+        "parameters": [one for one in parameters if one["name"] != "kind"],
+    }
 
 
 def _arguments(section: str) -> Iterator[tuple[str, str]]:
@@ -101,12 +81,6 @@ def _line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _parameter(name: str, field: FieldInfo, explained: dict[str, str]) -> _Parameter:
-    shown = field.alias or name
-    default = None if field.is_required() or field.default is None else str(field.default)
-    return _Parameter(shown, explained.get(shown, field.description or ""), field.is_required(), default)
-
-
 def _for_topk(member: type[Mechanism]) -> bool:
     """Whether `topk` can configure it: it releases a top k, and nothing is needed that only the library can say."""
     try:
@@ -114,9 +88,3 @@ def _for_topk(member: type[Mechanism]) -> bool:
         return supports(kind_of(member), example)
     except InvalidRequest:
         return False
-
-
-def _words(parameter: _Parameter) -> str:
-    if parameter.required:
-        return parameter.description
-    return f"{parameter.description} (default: {parameter.default or 'none'})"

@@ -18,7 +18,7 @@ import accounting as acc
 import dpselect as dps
 from accounting import Budget, Curve, best_epsilon
 from accounting.arguments import WORDS, Relation
-from accounting.convert.bounds import Bound, Route
+from accounting.convert.bounds import Route
 from accounting.page.wording import rounded_up
 from accounting.risk import Risk
 from dpselect.errors import Note, printable
@@ -122,8 +122,11 @@ def promise(item: Chargeable, budget: Budget) -> Promise:
 
 @lru_cache(maxsize=16)
 def _promised(curve: Curve, relation: Relation, budget: Budget) -> Promise:
-    points = tuple(_point(delta, best_epsilon(curve, delta, thorough=True)) for delta in _deltas(budget, curve.delta0))
-    return Promise(relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
+    points = []
+    for delta in _deltas(budget, curve.delta0):
+        bound = best_epsilon(curve, delta, thorough=True)
+        points.append(ProvenEpsilon(delta, _finite(bound.value), bound.route, bound.order))
+    return Promise(relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, tuple(points), Risk.of(curve))
 
 
 def _finite(value: float) -> float | None:
@@ -138,10 +141,6 @@ def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:
         return (_CUSTOMARY_DELTA,)
     # The failure may use up all of delta: only beyond it is there room for a conversion.
     return (budget.delta, 2 * budget.delta) if delta0 and budget.delta < 0.5 else (budget.delta,)
-
-
-def _point(delta: float, bound: Bound) -> ProvenEpsilon:
-    return ProvenEpsilon(delta, _finite(bound.value), bound.route, bound.order)
 
 
 # -- what was released --------------------------------------------------------------------------------------------------
@@ -244,7 +243,7 @@ class Answer:
     @property
     def cautions(self) -> list[str]:
         """What to beware of in the question, and in what was released."""
-        return [*cautions(self.question), *doubts(self.question, self.choice, self.selection, self.learnt)]
+        return [*cautions(self.question), *doubts(self)]
 
     @property
     def claim(self) -> str:
@@ -342,47 +341,33 @@ _LOOK = "'dpselect check' says how the log is read and how many listed items occ
 _LIKELY = 0.5  # the share of the top k that a plan expected, from which on finding nothing is no matter of the budget
 
 
-def doubts(question: Question, choice: Choice, selection: Selection, learnt: LearnThenSelect | None) -> list[str]:
+def doubts(answer: Answer) -> Iterator[str]:
     """Warnings of an answer, made of what is released with it and of nothing else.
 
     Few users hold a listed item where so many were learnt as noise alone may make, or where no number shown is beyond noise;
     where nothing is shown, what a plan expected among such users says whether the budget or the reading is to be looked at.
     """
-    return [*_unmatched(question, choice, selection, learnt), *_nothing(question, choice, selection, learnt)]
-
-
-def _unmatched(question: Question, choice: Choice, selection: Selection, learnt: LearnThenSelect | None) -> Iterator[str]:
-    if question.domain is None:
-        return
+    question, choice, selection, learnt = answer.question, answer.choice, answer.selection, answer.learnt
+    profile, by_noise = choice.profile, None  # that so few users were learnt that there may be none
+    counted = None if learnt is None or profile is None or not learnt.learning.users else Learnt(profile, learnt.learning)
+    if counted is not None and counted.at("low").users == 1:
+        by_noise = f"about {counted.profile.users:,.0f} were learnt, which noise alone may have made"
     alike = f"are ids written alike in log and catalogue? {_LOOK}"
-    if learnt is not None and learnt.learning.users and choice.profile is not None:
-        if found := _by_noise(choice, learnt):
-            yield f"few users hold a listed item ({found}): {alike}"
-        return
     around = interval(choice.mechanism) if choice.clip is None or question.recounted else None
-    if around is not None and selection.values and max(selection.values) <= around.half_width:
+    if question.domain is not None and counted is not None:
+        if by_noise:
+            yield f"few users hold a listed item ({by_noise}): {alike}"
+    elif question.domain is not None and around and selection.values and max(selection.values) <= around.half_width:
         yield f"no number shown is beyond what noise alone makes, so that few users hold a listed item: {alike}"
-
-
-def _by_noise(choice: Choice, learnt: LearnThenSelect | None) -> str | None:
-    """That so few users were learnt that there may be none, in words; None where there are some."""
-    if learnt is None or not learnt.learning.users or choice.profile is None:
-        return None
-    if Learnt(choice.profile, learnt.learning).at("low").users != 1:
-        return None
-    return f"about {choice.profile.users:,.0f} were learnt, which noise alone may have made"
-
-
-def _nothing(question: Question, choice: Choice, selection: Selection, learnt: LearnThenSelect | None) -> Iterator[str]:
-    if len(selection) or choice.profile is None or question.reading.group is not None or question.reading.value is not None:
+    if len(selection) or profile is None or question.reading.group is not None or question.reading.value is not None:
         return
-    if found := _by_noise(choice, learnt):
+    if by_noise:
         if question.domain is None:
             looked = "the conditions and the times" if question.reading.where else "the columns and the times"
-            yield f"nothing was found, and few users may be there ({found}): are {looked} those meant? {_LOOK}"
+            yield f"nothing was found, and few users may be there ({by_noise}): are {looked} those meant? {_LOOK}"
         return
-    recalls = Candidates(request_of(question, None), (choice,)).recalls(choice, choice.profile)
-    expected, among = float(np.mean(recalls)), choice.profile.in_words()
+    recalls = Candidates(request_of(question, None), (choice,)).recalls(choice, profile)
+    expected, among = float(np.mean(recalls)), profile.in_words()
     if expected >= _LIKELY:
         look = "are the columns, the times and the delimiter those meant? "
         yield f"nothing was found, and a plan expects {expected:.0%} of the top {question.k} among {among}: {look}{_LOOK}"

@@ -49,7 +49,7 @@ SOURCE_EDITS = [
         f"{FILES}::test_labels_that_were_written_alike_stay_as_they_are",
     ),
     Edit("dpselect/events/catalogue.py", "written_alike(listed(catalogue, what), normalize)", "listed(catalogue, what)", LISTS),
-    Edit("dpselect/release/answer.py", ".users != 1:", ".users != 0:", DOUBTS),
+    Edit("dpselect/release/answer.py", ".users == 1:", ".users == 0:", DOUBTS),
     Edit("dpselect/release/answer.py", "<= around.half_width", "<= 0", DOUBTS),
     Edit("dpselect/events/log_check.py", "ANTI JOIN seen", "SEMI JOIN seen", LISTED),
 ]

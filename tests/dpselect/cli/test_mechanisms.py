@@ -17,11 +17,11 @@ MEMBERS = members()
 def test_every_mechanism_is_described(run: Any, kind: str) -> None:
     """Each has a summary, a guarantee, and a meaning for every parameter."""
     description = describe(MEMBERS[kind])
-    assert len(description.summary) > 20
-    assert len(description.guarantee) > 20
-    assert [parameter.name for parameter in description.parameters if not parameter.description] == []
+    assert len(description["summary"]) > 20
+    assert len(description["guarantee"]) > 20
+    assert [parameter["name"] for parameter in description["parameters"] if not parameter["description"]] == []
     fields = {field.alias or name for name, field in MEMBERS[kind].model_fields.items()} - {"kind"}
-    assert {parameter.name for parameter in description.parameters} == fields
+    assert {parameter["name"] for parameter in description["parameters"]} == fields
     shown = run("mechanisms", kind)
     assert shown.exit_code == 0
     assert MEMBERS[kind].__name__ in shown.stdout
@@ -30,15 +30,15 @@ def test_every_mechanism_is_described(run: Any, kind: str) -> None:
 def test_what_is_said_is_true() -> None:
     """Domain and relations are those that the mechanism itself enforces."""
     limited = describe(MEMBERS["limited_domain"])
-    assert (limited.domain, limited.relations) == ("unknown or public", ("add_remove",))
+    assert (limited["domain"], limited["relations"]) == ("unknown or public", ("add_remove",))
     peeling = describe(MEMBERS["peeling_top_k"])
-    assert (peeling.domain, peeling.relations) == ("public", ("add_remove", "replace_one"))
-    assert limited.topk
-    assert peeling.topk
-    assert peeling.planned
+    assert (peeling["domain"], peeling["relations"]) == ("public", ("add_remove", "replace_one"))
+    assert limited["topk"]
+    assert peeling["topk"]
+    assert peeling["planned"]
     gap = describe(MEMBERS["large_gap"])
-    assert (gap.topk, gap.planned) == (False, False)
-    required = {parameter.name for parameter in limited.parameters if parameter.required}
+    assert (gap["topk"], gap["planned"]) == (False, False)
+    required = {parameter["name"] for parameter in limited["parameters"] if parameter["required"]}
     assert required == {"k", "kbar", "epsilon", "delta"}
 
 
