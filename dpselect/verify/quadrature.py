@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final, NamedTuple, final
 
@@ -46,41 +46,23 @@ _LARGEST_SCORE: Final = 1e300
 
 
 def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> FloatArray:
-    """P[candidate i has the largest noisy score], shape (m,), for scores of shape (m,) in score units."""
-    return np.asarray(argmax_probabilities_many(noise, scale, _checked(scores, 1, scale)[None])[0])
+    """P[candidate i has the largest noisy score], for scores of shape (m,) in score units, or (rows, m) for every row.
 
-
-def argmax_probabilities_many(noise: Noise, scale: float, matrix: ArrayLike) -> FloatArray:
-    """`argmax_probabilities` of every row of a (rows, m) matrix; rows equal up to shift and order cost one.
-
-    Raises `InvalidNoiseArgument` for a scale that is not positive or scores that are not finite,
-    `QuadratureError` if the accuracy is not reached.
+    Rows that are equal up to shift and order cost one. Raises `InvalidNoiseArgument` for a scale that is not positive or scores
+    that are not finite, `QuadratureError` if the accuracy is not reached.
     """
-    scores = _checked(matrix, 2, scale)
+    array = _checked(scores, scale, dimensions=(1, 2))
+    matrix = np.atleast_2d(array)
     if noise.name == "gumbel":
-        return gumbel_softmax(scores, scale)
-    if scores.shape[1] == 1 or not len(scores):
-        return np.ones_like(scores)
-    order = np.argsort(scores, axis=1, kind="stable")
-    ascending = np.take_along_axis(scores, order, axis=1)
+        return gumbel_softmax(array, scale)
+    if matrix.shape[1] == 1 or not len(matrix):
+        return np.ones_like(array)
+    order = np.argsort(matrix, axis=1, kind="stable")
+    ascending = np.take_along_axis(matrix, order, axis=1)
     _, first, row = np.unique(ascending - ascending[:, -1:], axis=0, return_index=True, return_inverse=True)
-    found, result = _integrate(noise, scale, ascending[first], 1, _argmax_kernel, scores.shape[1]), np.empty_like(scores)
+    found, result = _integrate(noise, scale, ascending[first], 1, _argmax_kernel, matrix.shape[1]), np.empty_like(matrix)
     np.put_along_axis(result, order, found.T[row.ravel()], axis=1)
-    return result
-
-
-def subset_probability(noise: Noise, scale: float, scores: ArrayLike, subset: Collection[int]) -> float:
-    """P[the len(subset) largest noisy scores are exactly those of `subset`], for scores of shape (m,)."""
-    vector, k = _checked(scores, 1, scale), len(subset)
-    if len(set(subset)) != k or not all(0 <= i < vector.size for i in subset):
-        raise InvalidNoiseArgument(f"subset: indices must be distinct and lie in 0..{vector.size - 1}")
-    if k in (0, vector.size):
-        return 1.0
-    if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
-        return _gumbel_top_sets(vector, scale, subset, k)[frozenset(subset)]
-    order = np.argsort(vector, kind="stable")
-    positions = np.flatnonzero(np.isin(order, list(subset))).tolist()
-    return float(_integrate(noise, scale, vector[order][None], k, _set_kernel(positions), 1)[0, 0])
+    return result.reshape(array.shape)
 
 
 def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int) -> dict[frozenset[int], float]:
@@ -88,12 +70,12 @@ def top_set_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
 
     Raises `InvalidNoiseArgument` for more than 100000 sets, or k outside 1..m.
     """
-    vector = _checked(scores, 1, scale)
+    vector = _checked(scores, scale)
     _check_k(k, vector.size, math.comb(vector.size, max(k, 0)))
     if k == vector.size:
         return {frozenset(range(k)): 1.0}
     if noise.name == "gumbel" and k <= _CLOSED_FORM_K:
-        return _gumbel_top_sets(vector, scale, range(vector.size), k)
+        return _gumbel_top_sets(vector, scale, k)
     order = np.argsort(vector, kind="stable")
     sets = [frozenset(order[list(s)].tolist()) for s in itertools.combinations(range(vector.size), k)]
     values = _integrate(noise, scale, vector[order][None], k, _all_sets_kernel(k), len(sets))[:, 0]
@@ -106,7 +88,7 @@ def ordered_probabilities(noise: Noise, scale: float, scores: ArrayLike, k: int)
 
     Raises `InvalidNoiseArgument` for more than 100000 sequences, or k outside 1..m.
     """
-    vector = _checked(scores, 1, scale)
+    vector = _checked(scores, scale)
     _check_k(k, vector.size, math.perm(vector.size, max(k, 0)))
     if k == 1:
         return {(i,): p for i, p in enumerate(argmax_probabilities(noise, scale, vector).tolist())}
@@ -143,10 +125,11 @@ def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: K
     return np.concatenate([chunk(scores[i : i + _ROWS]) for i in range(0, len(scores), _ROWS)], axis=1)
 
 
-def _checked(scores: ArrayLike, dimensions: int, scale: float) -> FloatArray:
+def _checked(scores: ArrayLike, scale: float, dimensions: tuple[int, ...] = (1,)) -> FloatArray:
     array = np.asarray(scores, dtype=np.float64)
-    if array.ndim != dimensions or array.shape[-1] == 0:
-        raise InvalidNoiseArgument(f"scores: shape {array.shape}, but a non-empty array of {dimensions} dimension(s) is needed")
+    if array.ndim not in dimensions or array.shape[-1] == 0:
+        needed = " or ".join(map(str, dimensions))
+        raise InvalidNoiseArgument(f"scores: shape {array.shape}, but a non-empty array of {needed} dimension(s) is needed")
     if not np.all(np.abs(array) <= _LARGEST_SCORE):
         raise InvalidNoiseArgument(f"scores: every score must be finite, of size at most {_LARGEST_SCORE:g}")
     if not (math.isfinite(scale) and scale > 0.0):
@@ -158,10 +141,7 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
     if not 1 <= k <= candidates:
         raise InvalidNoiseArgument(f"k: {k!r} must lie in 1..{candidates}, the number of scores")
     if outcomes > _OUTCOMES:
-        raise InvalidNoiseArgument(
-            f"k: {k} of {candidates} scores has {outcomes} outcomes, more than the {_OUTCOMES} enumerated; "
-            "ask for one set with subset_probability"
-        )
+        raise InvalidNoiseArgument(f"k: {k} of {candidates} scores has {outcomes} outcomes, more than the {_OUTCOMES} enumerated")
 
 
 # Closed forms for Gumbel noise: every pick is the exponential mechanism on what is left (Durfee-Rogers).
@@ -199,16 +179,15 @@ def _gumbel_ordered(scores: FloatArray, scale: float, k: int) -> dict[tuple[int,
     return {done: math.exp(log) for done, log in logs.items()}
 
 
-def _gumbel_top_sets(scores: FloatArray, scale: float, universe: Iterable[int], k: int) -> dict[frozenset[int], float]:
-    """Probability that the first k picks are exactly S, for the k-sets S of `universe`: sums over the last pick."""
-    chosen = sorted(universe)
+def _gumbel_top_sets(scores: FloatArray, scale: float, k: int) -> dict[frozenset[int], float]:
+    """Probability that the first k picks are exactly S, for all k-sets S: sums over the last pick."""
     items = frozenset(range(len(scores)))
     logs = {frozenset[int](): 0.0}
     for size in range(1, k + 1):
         picks = {done: _log_pick(scores, scale, sorted(items - done)) for done in logs}
         logs = {
             target: float(scipy.special.logsumexp([logs[target - {i}] + picks[target - {i}][i] for i in target]))
-            for target in map(frozenset, itertools.combinations(chosen, size))
+            for target in map(frozenset, itertools.combinations(sorted(items), size))
         }
     return {target: math.exp(log) for target, log in logs.items()}
 
@@ -256,19 +235,6 @@ def _argmax_kernel(noise: Noise, z: FloatArray) -> FloatArray:
     result[1:] *= np.cumprod(cdf[:-1], axis=0)
     result[:-1] *= np.cumprod(cdf[:0:-1], axis=0)[::-1]
     return result
-
-
-def _set_kernel(members: Sequence[int]) -> Kernel:
-    """The one set with these positions."""
-
-    def kernel(noise: Noise, z: FloatArray) -> FloatArray:
-        above = np.prod(noise.cdf(np.delete(z, members, axis=0)), axis=0)
-        smallest = np.zeros_like(above)
-        for pdf, sf in zip(noise.pdf(z[members]), noise.sf(z[members]), strict=True):
-            above, smallest = above * sf, smallest * sf + above * pdf
-        return np.stack([smallest])
-
-    return kernel
 
 
 def _all_sets_kernel(k: int) -> Kernel:

@@ -17,10 +17,8 @@ from dpselect.noise import InvalidNoiseArgument, LipschitzNoise, NoiseError, Qua
 from dpselect.verify import quadrature
 from dpselect.verify.quadrature import (
     argmax_probabilities,
-    argmax_probabilities_many,
     ordered_probabilities,
     refine,
-    subset_probability,
     top_set_probabilities,
 )
 
@@ -103,7 +101,7 @@ def test_wide_gaps_match_extended_precision(name, set_probability, gap):
 def test_probability_of_one_in_a_million_million(set_probability):
     """A set of probability about 1e-12 under Laplace noise is known to 13 digits."""
     scores = [0.0, 14.0, 13.5, 1.0, 13.0]
-    p = subset_probability(by_name("laplace"), 0.5, scores, [0, 2])
+    p = top_set_probabilities(by_name("laplace"), 0.5, scores, 2)[frozenset({0, 2})]
     exact = set_probability("laplace", [2.0 * s for s in scores], [0, 2])
     assert 1e-13 < p < 1e-10
     assert abs(p / float(exact) - 1.0) < 5e-14
@@ -173,24 +171,6 @@ def test_reordering_candidates_reorders_probabilities(name):
     assert math.isclose(plain[0], plain[2], rel_tol=1e-13)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3, 4, 5])
-def test_one_set_agrees_with_all_sets(name, k):
-    """subset_probability is the entry of top_set_probabilities, and argmax is its k = 1."""
-    noise, scores = by_name(name), random_scores(11, 5, 3.0)
-    found = top_set_probabilities(noise, 0.7, scores, k)
-    for subset, p in found.items():
-        assert math.isclose(subset_probability(noise, 0.7, scores, subset), p, rel_tol=1e-13)
-    if k == 1:
-        np.testing.assert_allclose(list(found.values()), argmax_probabilities(noise, 0.7, scores), rtol=1e-13)
-
-
-def test_sure_sets(name):
-    """The empty set and the set of all candidates have probability one."""
-    assert subset_probability(by_name(name), 1.0, [1.0, 2.0, 3.0], []) == 1.0
-    assert subset_probability(by_name(name), 1.0, [1.0, 2.0, 3.0], [2, 0, 1]) == 1.0
-    assert argmax_probabilities(by_name(name), 1.0, [4.0]).tolist() == [1.0]
-
-
 @pytest.mark.parametrize("member", ["gaussian", "laplace", "logistic"])
 def test_symmetric_noise_complement(member):
     """Under symmetric noise, S is the top set of s exactly as often as its complement is the top set of -s."""
@@ -225,15 +205,15 @@ def test_many_rows_agree_with_single_calls(name, m):
     noise, rng = by_name(name), np.random.default_rng(7)
     matrix = np.concatenate([rng.integers(0, 4, size=(60, m)), rng.normal(size=(40, m)) * 30.0])
     single = np.stack([argmax_probabilities(noise, 1.7, row) for row in matrix])
-    np.testing.assert_allclose(argmax_probabilities_many(noise, 1.7, matrix), single, rtol=2e-13, atol=1e-290)
+    np.testing.assert_allclose(argmax_probabilities(noise, 1.7, matrix), single, rtol=2e-13, atol=1e-290)
 
 
 def worst_log_ratio(member: str, base: np.ndarray) -> float:
     """The largest log-probability ratio over all count vectors and all monotone unit changes of them."""
     noise, m = by_name(member), base.shape[1]
-    before = np.log(argmax_probabilities_many(noise, 1.0, base))
+    before = np.log(argmax_probabilities(noise, 1.0, base))
     steps = np.array(list(itertools.product([0.0, 1.0], repeat=m)))
-    return max(float(np.abs(np.log(argmax_probabilities_many(noise, 1.0, base + d)) - before).max()) for d in steps)
+    return max(float(np.abs(np.log(argmax_probabilities(noise, 1.0, base + d)) - before).max()) for d in steps)
 
 
 # Theory sheet, section 3: the share of R / b that each noise reaches over all count pairs.
@@ -352,7 +332,6 @@ def test_scale_must_be_positive_and_finite(scale):
     scores = [1.0, 2.0]
     for call in (
         lambda: argmax_probabilities(LAPLACE, scale, scores),
-        lambda: subset_probability(LAPLACE, scale, scores, [0]),
         lambda: top_set_probabilities(LAPLACE, scale, scores, 1),
         lambda: ordered_probabilities(LAPLACE, scale, scores, 1),
     ):
@@ -369,17 +348,11 @@ def test_scores_must_be_finite_and_are_not_printed(bad):
     assert str(bad) not in str(caught.value).replace("finite", "")
 
 
-@pytest.mark.parametrize("scores", [[], [[1.0, 2.0]], 3.0])
+@pytest.mark.parametrize("scores", [[], [[[1.0, 2.0]]], 3.0])
 def test_one_score_vector_is_one_dimensional(scores):
-    """Anything but a non-empty vector is refused."""
+    """Anything but a non-empty vector, or rows of them, is refused."""
     with pytest.raises(InvalidNoiseArgument, match="shape"):
         argmax_probabilities(LAPLACE, 1.0, scores)
-
-
-def test_many_needs_a_matrix():
-    """The batch refuses a vector."""
-    with pytest.raises(InvalidNoiseArgument, match=r"shape.*2 dimension"):
-        argmax_probabilities_many(LAPLACE, 1.0, [1.0, 2.0])
 
 
 @pytest.mark.parametrize("k", [-1, 0, 4])
@@ -392,17 +365,10 @@ def test_k_must_be_possible(k):
 
 def test_too_many_outcomes_are_refused():
     """Enumerations beyond 100000 outcomes are refused rather than attempted."""
-    with pytest.raises(InvalidNoiseArgument, match="subset_probability"):
+    with pytest.raises(InvalidNoiseArgument, match="outcomes"):
         top_set_probabilities(LAPLACE, 1.0, np.zeros(40), 20)
     with pytest.raises(InvalidNoiseArgument, match="outcomes"):
         ordered_probabilities(LAPLACE, 1.0, np.zeros(12), 6)
-
-
-@pytest.mark.parametrize("subset", [[0, 0], [-1], [3]])
-def test_subset_must_name_candidates_once(subset):
-    """Repeated or out-of-range indices are refused."""
-    with pytest.raises(InvalidNoiseArgument, match="subset"):
-        subset_probability(LAPLACE, 1.0, [1.0, 2.0, 3.0], subset)
 
 
 def test_unsettled_quadrature_raises():
