@@ -22,7 +22,7 @@ from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerab
 from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import blocks, first, margins, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.noise import by_name
+from dpselect.noise import ThresholdNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
@@ -70,9 +70,7 @@ class AboveThreshold(Mechanism):
     scale: Positive = Field(description="a finite scale > 0, in score units")
     answer_scale: Positive | None = Field(default=None, description="a finite scale > 0 in score units, or None")
     c: Count = Field(default=1, description="an integer >= 1")
-    noise: Literal["laplace", "exponential", "gaussian"] = Field(
-        default="laplace", description="laplace, exponential or gaussian"
-    )
+    noise: ThresholdNoise = Field(default="laplace", description=in_words(ThresholdNoise))
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
     candidates: Count | None = Field(default=None, description="a public number of queries, or None")
 
@@ -85,10 +83,6 @@ class AboveThreshold(Mechanism):
         if _log_patterns(self.candidates, self.c) > _MOST_LOG_PATTERNS:
             raise ValueError(f"c={self.c} of candidates={self.candidates} is too much for the gaussian guarantee: use laplace")
         return self
-
-    @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
 
     @property
     def curve(self) -> Curve:

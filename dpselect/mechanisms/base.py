@@ -8,7 +8,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, final, get_args
+from functools import partial
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, cast, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,11 +22,10 @@ from accounting.arguments import Relation
 from accounting.frozen import Frozen, Registry
 from accounting.guarantee import Summable
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
-from dpselect.noise import Norm
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity
+from dpselect.sensitivity import Norm, Sensitivity
 
 T = TypeVar("T")
 M = TypeVar("M", default=Any)  # the mechanisms that may draw: they know what rounds are, so rounds cannot know them
@@ -219,9 +219,10 @@ class Mechanism(Frozen, Summable, ABC):
     traits: ClassVar[Traits]
 
     @property
-    @abstractmethod
     def covers(self) -> Sensitivity:
-        """The widest sensitivity that the guarantee covers."""
+        """The widest sensitivity that the guarantee covers: the field `sensitivity`, where a member says nothing else."""
+        stated: Sensitivity = cast(Any, self).sensitivity
+        return stated
 
     @property
     @abstractmethod
@@ -468,7 +469,10 @@ class Mechanism(Frozen, Summable, ABC):
 def _require_whole(member: type[BaseModel]) -> None:
     """Refuse a class that is not all of a mechanism."""
     where = f"{member.__module__}.{member.__name__}"
-    if lacking := sorted(getattr(member, "__abstractmethods__", ())):
+    lacking = sorted(getattr(member, "__abstractmethods__", ()))
+    if "sensitivity" not in member.model_fields and getattr(member, "covers", None) is Mechanism.covers:
+        lacking.append("covers")
+    if lacking:
         raise TypeError(f"{where} lacks {', '.join(lacking)}: every mechanism defines them")
     traits = getattr(member, "traits", None)
     if not isinstance(traits, Traits):
@@ -509,6 +513,17 @@ def enumerable(outcomes: float, limit: float = 2e5) -> None:
     """Raise NoClosedForm where a law has more outcomes than can be listed."""
     if outcomes > limit:
         raise NoClosedForm(f"this law has more than {limit:.0f} outcomes: exact probabilities are for small domains")
+
+
+around_traits: partial[Traits] = partial(
+    Traits,
+    noise=None,
+    domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
+    values=lambda mechanism: mechanism.mechanism.releases_values,
+    zeros=lambda mechanism: mechanism.mechanism._counts_only,
+    groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
+)
+"""What an `Around` is, but for what it answers and how many."""
 
 
 class Around(Mechanism, ABC):

@@ -37,7 +37,7 @@ from accounting import BoundedRange, Curve, LaplaceDP
 from accounting.frozen import Count, Positive, Real
 from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
-from dpselect.mechanisms.noise_curves import ratio_up
+from dpselect.mechanisms.noise_curves import epsilon_curve, ratio_up
 from dpselect.mechanisms.ranks import Ranked, centred, draw_sequences, half_below, ranked_rows
 from dpselect.mechanisms.release import release
 from dpselect.noise import LipschitzNoise, Noise, by_name, in_words, log1mexp
@@ -103,13 +103,8 @@ class CanonicalTopK(Mechanism):
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
-
-    @property
     def curve(self) -> BoundedRange | LaplaceDP:
-        ranged = by_name(self.noise).winner_price == "bounded_range"
-        return BoundedRange(epsilon=self.epsilon) if ranged else LaplaceDP(epsilon=self.epsilon)
+        return epsilon_curve(self.noise, self.epsilon)
 
     @property
     def shared_group_curve(self) -> Curve | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 import numpy as np
@@ -181,6 +182,12 @@ class WidestGap(Mechanism, ABC):
         return gaps if self.regularizer is None else favoured(gaps, self.regularizer.first(gaps.shape[-1]))
 
 
+gap_traits: partial[Traits] = partial(
+    Traits, answers="gap", ordered=True, most=1, domain="unknown", reads=lambda mechanism: mechanism.kbar + 1
+)
+"""What a `GapRank` is, but for its noise."""
+
+
 class GapRank(WidestGap, ABC):
     """What releases that rank: how many items lie above the gap."""
 
@@ -220,9 +227,7 @@ class LargeGap(GapRank):
     """
 
     kind: Literal["large_gap"] = "large_gap"
-    traits: ClassVar[Traits] = Traits(
-        answers="gap", noise=EPSILON, ordered=True, most=1, domain="unknown", reads=lambda mechanism: mechanism.kbar + 1
-    )
+    traits: ClassVar[Traits] = gap_traits(noise=EPSILON)
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
 
     @property
@@ -254,9 +259,7 @@ class GaussianGap(GapRank):
     """
 
     kind: Literal["gaussian_gap"] = "gaussian_gap"
-    traits: ClassVar[Traits] = Traits(
-        answers="gap", noise=SCALE, ordered=True, most=1, domain="unknown", reads=lambda mechanism: mechanism.kbar + 1
-    )
+    traits: ClassVar[Traits] = gap_traits(noise=SCALE)
     scale: Positive = Field(description="a finite scale > 0, in counts")
 
     @property

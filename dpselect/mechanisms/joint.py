@@ -65,10 +65,6 @@ class JointTopK(Mechanism):
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
-
-    @property
     def curve(self) -> BoundedRange:
         return BoundedRange(epsilon=self.epsilon)
 

@@ -10,7 +10,7 @@ from typing import get_args
 from accounting import BoundedRange, Curve, GaussianDP, LaplaceDP, tighter
 from accounting.curves import GaussianMax
 from dpselect.errors import InvalidMechanism
-from dpselect.noise import VECTOR_NORMS, NoiseName, VectorNoise, WinnerPrice, by_name, in_words
+from dpselect.noise import VECTOR_NORMS, LipschitzNoise, NoiseName, VectorNoise, WinnerPrice, by_name, in_words
 from dpselect.sensitivity import Sensitivity, fraction_up, sqrt_up
 
 
@@ -46,8 +46,12 @@ def winner_curve(noise: NoiseName, scale: float, sensitivity: Sensitivity, candi
     if price == "gaussian":
         union = [] if candidates is None else [GaussianMax(mu=ratio_up(sensitivity.range, scale), candidates=candidates)]
         return tighter(*union, centred_gaussian(scale, sensitivity, candidates))
-    epsilon = ratio_up(sensitivity.range, scale)
-    return BoundedRange(epsilon=epsilon) if price == "bounded_range" else LaplaceDP(epsilon=epsilon)
+    return epsilon_curve(noise, ratio_up(sensitivity.range, scale))
+
+
+def epsilon_curve(noise: LipschitzNoise, epsilon: float) -> BoundedRange | LaplaceDP:
+    """The largest of scores with noise of scale range / epsilon. Theorems C8 and N7."""
+    return BoundedRange(epsilon=epsilon) if by_name(noise).winner_price == "bounded_range" else LaplaceDP(epsilon=epsilon)
 
 
 def vector(noise: NoiseName, scale: float, sensitivity: Sensitivity, candidates: int | None) -> Curve:

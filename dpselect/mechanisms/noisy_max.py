@@ -10,7 +10,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, final, get_args
+from typing import Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,7 +21,7 @@ from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
 from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerable
-from dpselect.mechanisms.noise_curves import centred_gaussian, ratio_up, shared_vector, vector, winner_curve
+from dpselect.mechanisms.noise_curves import centred_gaussian, epsilon_curve, ratio_up, shared_vector, vector, winner_curve
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, expanded, half_width, largest, public_grid, release, with_values
 from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, by_name, in_words
@@ -57,17 +57,10 @@ winner_traits: partial[Traits] = partial(Traits, answers="one_item", ordered=Tru
 class NoisyWinner(Mechanism, ABC):
     """One candidate: the position of the largest of scores + scale * noise. A member has a `sensitivity`."""
 
-    if TYPE_CHECKING:
-        sensitivity: Sensitivity
-
     @property
     @abstractmethod
     def _noise(self) -> tuple[Noise, float]:
         """The noise on every score and its scale, in score units."""
-
-    @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
 
     def _check_stated(self) -> None:
         _ = self._noise  # refused before a charge, not at the draw
@@ -83,12 +76,17 @@ class NoisyWinner(Mechanism, ABC):
 
 
 class EpsilonWinner(NoisyWinner, ABC):
-    """The winner under noise whose scale is the range over epsilon. A member names the noise, and states what that costs."""
+    """The winner under noise whose scale is the range over epsilon. A member names the noise."""
 
     noise_name: ClassVar[NoiseName]
     kind: str
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
     sensitivity: Sensitivity = Field(default=Sensitivity(), description="a Sensitivity")
+
+    @final
+    @property
+    def curve(self) -> BoundedRange | LaplaceDP:
+        return epsilon_curve(self.noise_name, self.epsilon)
 
     @property
     def shared_group_curve(self) -> Curve | None:
@@ -126,11 +124,6 @@ class NoisyTopK(Mechanism, ABC):
         if self.candidates is not None and self.candidates < self.k:
             raise ValueError(f"candidates={self.candidates} is less than k={self.k}: ask for fewer items")
         return self
-
-    @final
-    @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
 
 
 @final
@@ -207,10 +200,6 @@ class ExponentialMechanism(EpsilonWinner):
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
     noise_name: ClassVar[NoiseName] = "gumbel"
 
-    @property
-    def curve(self) -> BoundedRange:
-        return BoundedRange(epsilon=self.epsilon)
-
 
 @final
 class PermuteAndFlip(EpsilonWinner):
@@ -233,10 +222,6 @@ class PermuteAndFlip(EpsilonWinner):
     kind: Literal["permute_and_flip"] = "permute_and_flip"
     traits: ClassVar[Traits] = winner_traits(noise=EPSILON)
     noise_name: ClassVar[NoiseName] = "exponential"
-
-    @property
-    def curve(self) -> LaplaceDP:
-        return LaplaceDP(epsilon=self.epsilon)
 
 
 @final

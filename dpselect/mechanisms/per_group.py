@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, SensitivityMismatch
-from dpselect.mechanisms.base import AnyMechanism, Around, Rounds, Traits, enumerable
+from dpselect.mechanisms.base import AnyMechanism, Around, Rounds, Traits, around_traits, enumerable
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
@@ -230,16 +230,11 @@ class PerGroup(Around):
     """
 
     kind: Literal["per_group"] = "per_group"
-    traits: ClassVar[Traits] = Traits(
+    traits: ClassVar[Traits] = around_traits(
         answers="groups",
-        noise=None,
         ordered=lambda mechanism: mechanism.mechanism.ordered,
         most=None,  # as many as there are groups
         each=lambda mechanism: mechanism.mechanism.most_released,
-        domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
-        values=lambda mechanism: mechanism.mechanism.releases_values,
-        zeros=lambda mechanism: mechanism.mechanism._counts_only,
-        groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
     )
     mechanism: AnyMechanism = Field(description="a selection by scores")
     max_groups_per_user: Count = Field(description="an integer >= 1")

@@ -92,10 +92,6 @@ class SparseHistogram(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
-
-    @property
     def curve(self) -> Approximate:
         return Approximate(curve=vector(self.noise, self.scale, self.sensitivity, None), delta0=self.delta)
 

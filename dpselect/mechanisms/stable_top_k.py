@@ -32,7 +32,7 @@ from dpselect.mechanisms.gaps import (
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.ranks import centred, columns, count_blocks, highest, joined, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.noise import VECTOR_NORMS, NoiseName, VectorNoise, by_name, in_words
+from dpselect.noise import VECTOR_NORMS, GapNoise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Flags, Floats, Indices
 from dpselect.scores import Numbers, Scores
@@ -262,7 +262,7 @@ class StableTopK(WidestGap):
     )
     rho: Positive = Field(description="a finite rho > 0, in nats")
     failure_delta: Probability = Field(description="a probability in (0, 1)")
-    gap_noise: Literal["gumbel", "gaussian"] = Field(default="gumbel", description="gumbel or gaussian")
+    gap_noise: GapNoise = Field(default="gumbel", description=in_words(GapNoise))
 
     @property
     def curve(self) -> Curve:

@@ -14,7 +14,7 @@ from accounting import Curve
 from accounting.frozen import Count
 from dpselect.cells import parts_of
 from dpselect.errors import InvalidScores, NoClosedForm
-from dpselect.mechanisms.base import AnyMechanism, Around, Traits
+from dpselect.mechanisms.base import AnyMechanism, Around, Traits, around_traits
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Label, Selection, Selections, label_key
@@ -49,16 +49,11 @@ class TopOfGroups(Around):
     """
 
     kind: Literal["top_of_groups"] = "top_of_groups"
-    traits: ClassVar[Traits] = Traits(
+    traits: ClassVar[Traits] = around_traits(
         answers="groups",
-        noise=None,
         ordered=True,
         most=None,  # as many as there are groups
         each=lambda mechanism: mechanism.k,
-        domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
-        values=lambda mechanism: mechanism.mechanism.releases_values,
-        zeros=lambda mechanism: mechanism.mechanism._counts_only,
-        groups=lambda mechanism: mechanism.mechanism.traits.of("groups", mechanism.mechanism),
     )
     k: Count = Field(description="an integer >= 1")
     mechanism: AnyMechanism = Field(description="a selection by scores that releases an order")

@@ -128,10 +128,6 @@ class TwoRoundHistogram(Mechanism):
         return self
 
     @property
-    def covers(self) -> Sensitivity:
-        return self.sensitivity
-
-    @property
     def scales(self) -> tuple[float, float]:
         """Standard deviations of the noise of both rounds, score units."""
         return self.scale / math.sqrt(self.share), self.scale / math.sqrt(1 - self.share) * self.norm / self._one_user

@@ -13,14 +13,14 @@ from pydantic import Field, model_validator
 from accounting import Curve, zero
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import AnyMechanism, Around, Traits, enumerable
+from dpselect.mechanisms.base import AnyMechanism, Around, Traits, around_traits, enumerable
 from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
-from dpselect.noise import VECTOR_NORMS, Norm, VectorNoise, in_words
+from dpselect.noise import VECTOR_NORMS, VectorNoise, in_words
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
-from dpselect.sensitivity import Sensitivity, fraction_up
+from dpselect.sensitivity import Norm, Sensitivity, fraction_up
 
 
 @final
@@ -55,14 +55,11 @@ class WithValues(Around):
     """
 
     kind: Literal["with_values"] = "with_values"
-    traits: ClassVar[Traits] = Traits(
+    traits: ClassVar[Traits] = around_traits(
         answers="top_k",
-        noise=None,
         ordered=lambda mechanism: mechanism.mechanism.ordered,
         most=lambda mechanism: mechanism.mechanism.most_released,
-        domain=lambda mechanism: "unknown" if mechanism.mechanism.takes_observed else "public",
         values=True,
-        zeros=lambda mechanism: mechanism.mechanism._counts_only,
         groups=lambda mechanism: mechanism.clip is None and mechanism.mechanism.traits.of("groups", mechanism.mechanism),
         reads=lambda mechanism: mechanism.mechanism.traits.of("reads", mechanism.mechanism),
     )

@@ -56,7 +56,7 @@ def test_a_class_without_traits_is_refused_when_it_is_made() -> None:
 
 def test_a_class_without_a_method_is_refused_when_it_is_made() -> None:
     """All that is missing is named."""
-    with pytest.raises(TypeError, match=r"Idle lacks _probabilities, _select, _select_many, covers, curve"):
+    with pytest.raises(TypeError, match=r"Idle lacks _probabilities, _select, _select_many, curve, covers"):
 
         class Idle(Mechanism):
             kind: Literal["idle"] = "idle"
