@@ -23,6 +23,7 @@ RATE = f"{DRAWS}::test_joint_levels_are_drawn_at_the_configured_rate"
 WITHIN = f"{DRAWS}::test_joint_levels_fall_at_the_rate_within_their_cell"
 COMPETITORS = "tests/laws/test_mutants_laws.py::test_the_number_of_competitors_is_a_softmax"
 TESTED = "tests/laws/test_mutants_prices.py::test_a_gaussian_comparison_attains_the_price"
+WINNERS = "tests/laws/test_noisy_max_laplace.py"
 PLAIN = f"{DRAWS}::test_simulations_add_the_noise_at_its_scale"
 TAIL = "tests/dpselect/sampling/test_decisions.py::test_exceeding_a_level_has_the_chance_of_the_tail"
 INSIDE = "tests/dpselect/sampling/test_decisions.py::test_a_level_inside_the_first_word_is_refined"
@@ -66,7 +67,11 @@ NOISE_EDITS = [
     cut(LIMITED, "gumbel_softmax(self._preferences(floors), @1 / self.epsilon", COMPETITORS),
     cut(CANONICAL, "return @ratio_up(self.sensitivity.range, self.epsilon)", SPENT),
     cut(CANONICAL, "epsilon_curve(self.noise, @self.epsilon)", SPENT),
-    cut(f"{MECHANISMS}/noisy_max.py", "epsilon_curve(self.noise_name, @self.epsilon)", "tests/laws/test_noisy_max_laplace.py"),
+    cut(
+        f"{MECHANISMS}/noisy_max.py",
+        "epsilon_curve(self.noise_name, @self.epsilon)",
+        f"{WINNERS}::test_exponential_noise_attains_the_laplace_profile",
+    ),
     cut(CANONICAL, "self.top_set), by_name(self.noise), @self.scale, source)", CLASSES),
     cut(CANONICAL, "RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), @self.scale)", CLASSES),
     cut(CANONICAL, "argmax_probabilities(by_name(self.noise), @self.scale, utility)", LAW),
