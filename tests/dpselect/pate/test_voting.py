@@ -43,6 +43,9 @@ def test_extreme_levels_have_laws_and_draws(sigma: float, threshold: float) -> N
         likely = {outcome for outcome, chance in law.items() if chance > 1e-30}
         assert frozenset(mechanism.select_many(ballots)[0].indices) in likely
         assert frozenset(mechanism.select(ballots).indices) in likely
+    many = np.random.default_rng(8).permuted(np.tile(np.arange(20), (30, 1)), axis=1)
+    winners = pate.GNMax(sigma=sigma, labels=20).select_many(pate.Ballots(many, teachers=190)).indices[:, 0]
+    assert np.array_equal(winners, many.argmax(axis=1)) if sigma < 1e-10 else len(set(winners.tolist())) > 1
 
 
 @pytest.mark.parametrize(("level", "sigma"), [(2.5, 5.0), (7.0, 0.05), (1e3, 400.0), (0.1, 1e-3), (3.0, 1e300), (3.0, 1e-300)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,38 +30,30 @@ def _smoothing_holds(beta: float) -> bool:
     return all(abs(cost[a] - cost[b]) <= smooth[a] <= math.exp(beta) * smooth[b] * (1 + 1e-12) for a, b in pairs)
 
 
-def test_the_laws_hold() -> None:
-    """Without a bug the checks below pass."""
+BUGS: dict[str, tuple[Any, str, Any]] = {
+    "a bound on D(P||Q) alone": (
+        unsanitised,
+        "_excess",
+        lambda true: lambda *args: true(*args) if args[4] == 0.0 else np.full_like(args[1], -np.inf),
+    ),
+    "the noise of add_remove": (
+        unsanitised,
+        "_censored",
+        lambda true: lambda order, shift, log_q: true(order, shift / math.sqrt(2), log_q),
+    ),
+    "gaps that move by one vote": (Lattice, "reach", lambda _: property(lambda self: self.per_move // 2)),
+    "the local sensitivity": (LossProfile, "smooth", lambda _: lambda self, states, beta: self.local(states, 0)),  # noqa: ARG005
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_bug_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it the laws hold."""
+    owner, attribute, mutant = BUGS[name]
     assert _bound_holds()
     assert _smoothing_holds(0.02)
-
-
-def test_one_direction_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bound on D(P||Q) alone does not pass."""
-    original = unsanitised._excess
-    monkeypatch.setattr(
-        unsanitised, "_excess", lambda *args: original(*args) if args[4] == 0.0 else np.full_like(args[1], -np.inf)
-    )
-    assert not _bound_holds()
-
-
-def test_half_the_shift_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The noise of add_remove, a pair at distance 1/sigma, does not pass."""
-    original = unsanitised._censored
-    monkeypatch.setattr(unsanitised, "_censored", lambda order, shift, log_q: original(order, shift / math.sqrt(2), log_q))
-    assert not _bound_holds()
-
-
-def test_a_short_reach_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Gaps that are taken to move by one vote, as under add_remove, do not pass."""
-    monkeypatch.setattr(Lattice, "reach", property(lambda self: self.per_move // 2))
-    assert not _smoothing_holds(0.02)
-
-
-def test_a_fixed_local_sensitivity_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The local sensitivity in place of the smooth one does not pass."""
-    monkeypatch.setattr(LossProfile, "smooth", lambda self, states, _: self.local(states, 0))
-    assert not _smoothing_holds(0.02)
+    monkeypatch.setattr(owner, attribute, mutant(getattr(owner, attribute)))
+    assert not (_bound_holds() if owner is unsanitised else _smoothing_holds(0.02))
 
 
 def test_a_forgotten_quantile_is_noticed() -> None:

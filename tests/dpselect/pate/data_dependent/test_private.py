@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,41 +29,31 @@ def private() -> pate.UnsanitisedPrivacy:
     return pate.data_dependent(COUNTS, MECHANISM, teachers=40)
 
 
-def test_it_is_no_curve_and_no_mechanism(private: pate.UnsanitisedPrivacy) -> None:
-    """It has neither curve nor kind nor JSON, and is no number."""
+def test_it_is_no_curve_no_number_and_no_text(private: pate.UnsanitisedPrivacy) -> None:
+    """It has neither curve nor kind nor JSON; text shows public numbers only; it is neither pickled, copied nor looked into."""
     assert not isinstance(private, acc.Curve | dps.Mechanism)
     assert not {"curve", "kind", "to_json", "relation", "__float__", "__dict__"} & set(dir(private))
-
-
-def test_text_shows_no_value(private: pate.UnsanitisedPrivacy) -> None:
-    """repr, str and format show public numbers only; a format for numbers is refused."""
     other = pate.data_dependent(COUNTS[::-1] * 0 + [14, 13, 13], MECHANISM, teachers=40)
     assert repr(private) == str(private) == f"{private}" == repr(other)
-    with pytest.raises(TypeError):
-        format(private, ".3f")
-
-
-@pytest.mark.parametrize("take", [pickle.dumps, copy.copy, copy.deepcopy, json.dumps, float, vars, iter])
-def test_it_is_not_copied_out(private: pate.UnsanitisedPrivacy, take: object) -> None:
-    """Pickling, copying, JSON, conversion to a number and a look at its attributes are refused."""
-    with pytest.raises(TypeError):
-        take(private)  # type: ignore[operator]
+    takes: tuple[Callable[[Any], object], ...] = (pickle.dumps, copy.copy, copy.deepcopy, json.dumps, float, vars, iter)
+    for take in (*takes, lambda private: format(private, ".3f")):
+        with pytest.raises(TypeError):
+            take(private)
 
 
 def test_a_release_that_leaves_no_delta_is_refused_before_it_is_charged(private: pate.UnsanitisedPrivacy, tmp_path: Path) -> None:
     """A failure that takes all of delta leaves nothing to state an epsilon at: refused before the charge, so nothing is lost."""
-    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
-    ledger.create_dataset("votes", acc.Budget(epsilon=50.0, delta=1e-2), "replace_one")
-    with pytest.raises(InvalidRequest, match="must exceed the release's failure"):
-        private.sanitised(order=8.0, delta=1e-5, failure=1e-5, session=dps.Session(ledger, "votes"))
-    assert list(ledger.entries("votes")) == []
+    session = _votes(tmp_path, acc.Budget(epsilon=50.0, delta=1e-2))
+    for failure in (1e-5, 1e-3):
+        with pytest.raises(InvalidRequest, match="must exceed the release's failure"):
+            private.sanitised(order=8.0, delta=1e-5, failure=failure, session=session)
+    assert list(session.ledger.entries("votes")) == []
 
 
 def test_accounting_refuses_it(private: pate.UnsanitisedPrivacy, tmp_path: Path) -> None:
     """Ledgers, sessions, accountants, budgets, calibration and curves take neither it nor the number that is published of it."""
-    ledger = acc.Ledger.open(f"sqlite:///{tmp_path / 'l.db'}")
-    ledger.create_dataset("votes", acc.Budget(epsilon=5.0, delta=1e-5), "replace_one")
-    session = dps.Session(ledger, "votes")
+    session = _votes(tmp_path, acc.Budget(epsilon=5.0, delta=1e-5))
+    ledger = session.ledger
     published = private.sanitised(order=8.0, delta=1e-5, rng=np.random.default_rng(1))
     for value in (private, published):
         for attempt in (
@@ -157,22 +149,16 @@ def test_ballots_and_counts_agree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "error"),
+    ("mechanism", "orders", "error"),
     [
-        (pate.BinaryVoting(sigma=5.0, labels=3), InvalidMechanism),
-        (pate.GNMax(sigma=5.0, labels=3, relation="add_remove", unit="teacher"), acc.RelationMismatch),
-        (pate.GNMax(sigma=5.0, labels=1), InvalidMechanism),
-        (pate.GNMax(sigma=5.0, labels=4), InvalidRequest),
+        (pate.BinaryVoting(sigma=5.0, labels=3), (2.0,), InvalidMechanism),
+        (pate.GNMax(sigma=5.0, labels=3, relation="add_remove", unit="teacher"), (2.0,), acc.RelationMismatch),
+        (pate.GNMax(sigma=5.0, labels=1), (2.0,), InvalidMechanism),
+        (pate.GNMax(sigma=5.0, labels=4), (2.0,), InvalidRequest),
+        *((MECHANISM, orders, acc.errors.InvalidArgument) for orders in ((), (1.0,), (2.0, float("nan")), (float("inf"),))),
     ],
 )
-def test_only_what_is_proved(mechanism: dps.Mechanism, error: type[Exception]) -> None:
-    """Other mechanisms, other relations, a single label and other numbers of labels are refused."""
+def test_only_what_is_proved(mechanism: Any, orders: tuple[float, ...], error: type[Exception]) -> None:
+    """Other mechanisms, other relations, a single label, other numbers of labels, and orders that are none are refused."""
     with pytest.raises(error):
-        pate.data_dependent(COUNTS if mechanism.labels > 1 else COUNTS[:, :1], mechanism, teachers=40)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize("orders", [(), (1.0,), (2.0, float("nan")), (float("inf"),)])
-def test_orders_are_checked(orders: tuple[float, ...]) -> None:
-    """Orders are finite and above 1."""
-    with pytest.raises(acc.errors.InvalidArgument, match="orders"):
-        pate.data_dependent(COUNTS, MECHANISM, teachers=40, orders=orders)
+        pate.data_dependent(COUNTS if mechanism.labels > 1 else COUNTS[:, :1], mechanism, teachers=40, orders=orders)
