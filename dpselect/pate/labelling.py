@@ -149,16 +149,13 @@ class Labelling:
 
     Args:
         session: who pays, under the keys `key`/0, `key`/1 and so on.
-        mechanism: a mechanism for ballots.
-        ballots: as the mechanism needs them: every round is labelled once.
+        mechanism, ballots: every round is labelled once.
         folder: where the job keeps its state.
-        key: 1 to 150 characters, the job's name in the ledger.
-        batch_size: rounds that are charged, drawn and kept together, >= 1.
+        key, batch_size, label: see `LabelSpec`; a key has at most 150 characters.
         pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
         salt: public text by which ballots were cut.
         votes: digest of what the ballots were read from: a job is resumed with the same votes.
         own: the file of the session's ledger, where it was made for this job and lies in its folder.
-        label: what the ledger writes down of every batch.
 
     Attributes:
         answers: of the rounds that are labelled, in order from the first.

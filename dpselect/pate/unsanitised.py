@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple, NoReturn, Self, Unpack, final
 
 import numpy as np
@@ -96,12 +96,6 @@ def data_dependent(
     return UnsanitisedPrivacy(cast, mechanism, tuple(found))
 
 
-@lru_cache(maxsize=8)
-def _profile(order: float, lattice: Lattice, threshold: Threshold | None) -> LossProfile:
-    """With its tables, which depend on configuration only."""
-    return LossProfile(order, lattice, threshold)
-
-
 @final
 class UnsanitisedPrivacy:
     """The cost of labels on the votes at hand, at several orders. PRIVATE: it tells about the votes.
@@ -110,7 +104,7 @@ class UnsanitisedPrivacy:
     copied, pickled nor serialised. `sanitised` makes something that may be published. `data_dependent` makes one.
     """
 
-    __slots__ = ("_lattice", "_orders", "_plain", "_relation", "_rounds", "_smooth", "_states", "_threshold")
+    __slots__ = ("_found", "_lattice", "_orders", "_plain", "_relation", "_rounds", "_states", "_threshold")
 
     def __init__(self, ballots: Ballots, mechanism: GNMax | ConfidentGNMax, orders: tuple[float, ...]) -> None:
         counts = np.asarray(ballots.counts, dtype=np.int64)
@@ -122,7 +116,7 @@ class UnsanitisedPrivacy:
         self._states = States(counts.max(axis=1), self._lattice.steps(counts))
         self._orders, self._rounds, self._relation = orders, len(counts), mechanism.relation
         self._plain = len(counts) * mechanism.curve
-        self._smooth: dict[tuple[float, float], float] = {}
+        self._found: dict[tuple[float, float], tuple[float, float]] = {}
 
     @property
     def orders(self) -> tuple[float, ...]:
@@ -201,12 +195,12 @@ class UnsanitisedPrivacy:
         return SanitisedEpsilon.of(self._released(release, rng), release, delta, self._rounds, self._plain)
 
     def _released(self, release: SmoothRelease, rng: np.random.Generator | None) -> float:
-        profile = _profile(release.order, self._lattice, self._threshold)
-        asked = release.order, release.beta
-        if asked not in self._smooth:
-            self._smooth[asked] = profile.smooth(self._states, release.beta)
-        scale = self._smooth[asked] * release.sigma
-        centre = profile.total(self._states) + release.quantile * scale
+        profile, asked = LossProfile(release.order, self._lattice, self._threshold), (release.order, release.beta)
+        if asked not in self._found:  # its tables take long, and a simulation draws often
+            self._found[asked] = profile.total(self._states), profile.smooth(self._states, release.beta)
+        total, smooth = self._found[asked]
+        scale = smooth * release.sigma
+        centre = total + release.quantile * scale
         most = profile.plain * self._rounds
         grid = 2.0 ** np.floor(np.log2(most * _GRID))
         # Rounded to a public grid, exactly (Theorem X7), and then up: the low bits of a float64 sum would show the noise.

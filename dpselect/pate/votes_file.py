@@ -15,7 +15,7 @@ import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NoReturn, Self, Unpack
+from typing import Any, NoReturn, Self, Unpack
 
 import numpy as np
 import scipy
@@ -80,7 +80,7 @@ class VotesFile:
         """
         content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
         try:
-            arrays = {"votes": _plain(content)} if content.startswith(_NPY) else _arrays(io.BytesIO(content))
+            arrays = {"votes": _array(content, "votes")} if content.startswith(_NPY) else _arrays(content)
             if "votes" in arrays and labels is not None:
                 arrays["classes"] = arrays.pop("votes")
             votes: Any = _sparse(arrays) if not {"votes", "classes"} & set(arrays) else arrays.get("votes")
@@ -110,7 +110,7 @@ class VotesFile:
         content, arrays = read_bytes(path, VotesFileError, "votes", MOST_BYTES), dict[str, Any]()
         if not content.startswith(_NPY):
             with contextlib.suppress(VotesFileError, *_UNREADABLE, *_NO_VOTES):  # which `read` explains
-                arrays = _arrays(io.BytesIO(content))
+                arrays = _arrays(content)
         truth = arrays.get("truth")
         labels = truth.shape[1] if "classes" in arrays and truth is not None and truth.ndim == 2 else None
         votes = cls.read(path, labels=labels, missing="allow").ballots
@@ -163,33 +163,25 @@ def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotT
     return Ballots(votes, teachers=teachers, **declared)
 
 
-def _plain(content: bytes) -> Any:
-    """The array of an .npy file; what its header claims is held against the size of the file."""
-    return _checked(io.BytesIO(content), io.BytesIO(content), "votes", len(content))
-
-
-def _arrays(content: io.BytesIO) -> dict[str, Any]:
-    with zipfile.ZipFile(content) as archive:
+def _arrays(content: bytes) -> dict[str, Any]:
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
         members = archive.infolist()
         if len(members) > _MOST_ARRAYS or sum(member.file_size for member in members) > MOST_BYTES:
             _refuse(f"it unpacks to more than {MOST_BYTES >> 20} MiB: save counts or a sparse matrix, or label it in parts")
         if len({member.filename for member in members}) < len(members):
             _refuse("it holds two arrays of one name: save it anew")
-        found = {}
-        for member in members:  # what its header claims is held against its size, which bounds what is unpacked
-            with archive.open(member) as first, archive.open(member) as again:
-                found[member.filename.removesuffix(".npy")] = _checked(first, again, member.filename, member.file_size)
-        return found
+        return {one.filename.removesuffix(".npy"): _array(archive.read(one), one.filename) for one in members}
 
 
-def _checked(first: IO[bytes], again: IO[bytes], name: str, size: int) -> Any:
-    """An array, read `again` from a stream whose header was checked on the `first` of two."""
-    shape, _, dtype = _HEADERS[np.lib.format.read_magic(first)](first)
+def _array(content: bytes, name: str) -> Any:
+    """The array of an .npy file; what its header claims is held against its size."""
+    stream = io.BytesIO(content)
+    shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
     if dtype.hasobject:
         _refuse("it holds a pickle, which could run code: save plain numbers")
-    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != size - first.tell():
+    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():
         _refuse(f"the header of {name!r} claims another size than the file has: save it anew")
-    return np.lib.format.read_array(again, allow_pickle=False)
+    return np.frombuffer(content, dtype, offset=stream.tell()).reshape(shape, order="F" if fortran else "C")
 
 
 def _sparse(arrays: dict[str, Any]) -> Any:
