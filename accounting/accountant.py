@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from accounting.arguments import Relation, checked_integer, same_relation
 from accounting.convert import bounds
-from accounting.convert.adaptive_composition import AdaptiveBound, adaptive_composition
 from accounting.convert.bounds import Bound, Bounded, Route
 from accounting.curves import Composed, Curve, GaussianDP
 from accounting.curves.base import Floats, OneParameter
@@ -127,7 +126,7 @@ class Accountant:
         return pool.curve() if sum(len(family.parameters) for family in pool.families) <= _FEW else pool
 
     def epsilon(self, delta: float) -> float:
-        """The smallest proved epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs; `adaptive` may be smaller."""
+        """The smallest proved epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs."""
         return bounds.announced(self._won(delta))
 
     def _won(self, delta: float) -> Bound:
@@ -143,14 +142,6 @@ class Accountant:
         won = self._won(delta)
         shares = tuple(self._share(label, won.order) for label in dict.fromkeys(self._labels))
         return Breakdown(won.value, delta, won.route, won.order, self._relation, shares)
-
-    def adaptive(self, delta: float, *, tolerance: float = 1e-3, interval: float | None = None) -> AdaptiveBound:
-        """Optimal adaptive composition of the plan, in the order in which it was composed; slower than `epsilon`.
-
-        See `adaptive_composition` for the arguments and for the errors that it raises.
-        """
-        steps = list(zip(self._curves, self._counts, strict=True))
-        return adaptive_composition(steps, delta, tolerance=tolerance, interval=interval)
 
     def __repr__(self) -> str:
         return f"Accountant(relation={self._relation!r}, labels={len(set(self._labels))})"

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
-import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting import rdp
 from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,60 +49,13 @@ def test_a_pure_plan_is_charged_purely() -> None:
     assert (told.epsilon, told.route) == (0.3, "pure")
 
 
-def test_an_empty_plan_costs_nothing() -> None:
-    """Nothing composed, nothing spent, at any delta."""
-    assert acc.Accountant().epsilon(0) == 0
-    assert acc.Accountant().delta(0) == 0
-
-
-@pytest.mark.parametrize("count", [-1, 1.5, True, "2"])
-def test_wrong_counts_are_refused(count: object) -> None:
-    """A count is an integer >= 0."""
-    with pytest.raises(acc.errors.InvalidArgument):
-        acc.Accountant().compose(acc.PureDP(epsilon=1), count)  # type: ignore[arg-type]
-
-
-def test_only_curves_and_mechanisms_are_composed() -> None:
-    """Anything without a curve is refused."""
-    with pytest.raises(acc.errors.InvalidArgument):
-        acc.Accountant().compose(0.5)  # type: ignore[arg-type]
-
-
-def test_relations_are_not_mixed() -> None:
-    """A relation that is stated once binds the whole plan."""
-    with pytest.raises(acc.RelationMismatch):
-        acc.Accountant("replace_one").compose(dps.ExponentialMechanism(epsilon=1))
-    with pytest.raises(acc.RelationMismatch):
-        acc.Accountant().compose(acc.PureDP(epsilon=1), relation="add_remove").compose(
-            acc.PureDP(epsilon=1), relation="replace_one"
-        )
-
-
-@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
-def test_no_looser_than_dp_accounting(delta: float) -> None:
-    """On Gaussian, Laplace and zCDP plans our epsilon is at most that of dp-accounting's Renyi accountant."""
-    theirs = rdp.RdpAccountant()
-    theirs.compose(dp_accounting.GaussianDpEvent(5.0), 10)
-    theirs.compose(dp_accounting.LaplaceDpEvent(20.0), 7)
-    theirs.compose(dp_accounting.ZCDpEvent(0.001), 3)
-    ours = acc.Accountant().compose(acc.GaussianDP(mu=0.2), 10).compose(acc.LaplaceDP(epsilon=0.05), 7)
-    ours.compose(acc.ZCDP(rho=0.001), 3)
-    assert ours.epsilon(delta) <= theirs.get_epsilon(delta) * (1 + 1e-9)
-
-
-@given(st.integers(1, 1000), st.decimals(min_value="0.001", max_value=10, places=3))
-def test_decimal_charges_add_up_as_people_expect(count: int, charge: object) -> None:
-    """n charges of a decimal cost exactly n times it, to the float nearest above."""
-    total = decimal_sum([(count, float(charge))])  # type: ignore[arg-type]
-    assert total == float(count * charge)  # type: ignore[operator]
-
-
 @given(st.lists(st.tuples(st.integers(1, 10**6), st.floats(0, 1e3)), max_size=8))
 def test_sums_never_round_down(terms: list[tuple[int, float]]) -> None:
-    """A decimal sum is never below the exact sum of the decimals its floats stand for."""
+    """A decimal sum is the least float that is not below the exact sum of the decimals its floats stand for."""
     exact = sum((Fraction(count) * Fraction(repr(value)) for count, value in terms), Fraction(0))
     total = decimal_sum(terms)
     assert Fraction(repr(total)) >= exact
+    assert total == 0 or Fraction(repr(math.nextafter(total, 0.0))) < exact
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-9, 1e-300])

@@ -51,6 +51,8 @@ EVENTS: list[dp_event.DpEvent] = [
     dp_event.DiscreteLaplaceDpEvent(0.1, 7),
     dp_event.SelfComposedDpEvent(GAUSS, 10),
     dp_event.SelfComposedDpEvent(LAPLACE, 10),
+    dp_event.SelfComposedDpEvent(dp_event.GaussianDpEvent(40.0), 600),
+    dp_event.SelfComposedDpEvent(dp_event.LaplaceDpEvent(20.0), 200),
     dp_event.ComposedDpEvent([GAUSS, LAPLACE, dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([LAPLACE, GAUSS]), 3)]),
     dp_event.ComposedDpEvent([GAUSS, dp_event.SelfComposedDpEvent(dp_event.ZCDpEvent(0.01), 4)]),
     dp_event.ComposedDpEvent([]),
@@ -169,6 +171,13 @@ def test_their_tiny_deltas_are_infinite() -> None:
     assert from_dp_event(LAPLACE, "add_remove").epsilon(1e-20) <= 1 / 3 * (1 + 1e-12)
     assert accounted(PLDAccountant, GAUSS, ADD, 1e-20) == math.inf
     assert from_dp_event(GAUSS, "add_remove").epsilon(1e-20) < 6
+
+
+def test_their_bounds_below_an_ulp_fail() -> None:
+    """dp-accounting's compute_delta fails on a Renyi bound below 1e-16; here it is a tiny, positive, sound delta."""
+    with pytest.raises(ValueError, match="domain"):
+        RdpAccountant().compose(dp_event.ZCDpEvent(1e-30)).get_delta(0.0)
+    assert 0 < ZCDP(rho=1e-30).delta(0.0) < 1.1e-15
 
 
 # -- what is refused --------------------------------------------------------------------------------------------------

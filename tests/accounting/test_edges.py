@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 import accounting as acc
-from accounting.arguments import same_relation
 from accounting.convert.pld.compose import pld_delta, pld_epsilon
-
-BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
 
 
 def gaussian_delta(n: int, step: float, epsilon: float) -> float:
@@ -85,42 +80,3 @@ def test_profile_points_beyond_the_exponent_of_floats() -> None:
     assert 1.0 <= table.epsilon(0.01) <= 1.0 + 1e-9
     assert 0 < table.rho < math.inf
     assert np.all(np.isfinite(table.rdp([1.5, 2.0, 100.0])))
-
-
-def nested(depth: int, kind: str) -> str:
-    """JSON of a curve inside `depth` others."""
-    head = {"approximate": '{"kind":"approximate","delta0":0.0,"curve":', "composed": '{"kind":"composed","parts":[[1,'}[kind]
-    tail = {"approximate": "}", "composed": "]]}"}[kind]
-    return head * depth + json.dumps({"kind": "pure_dp", "epsilon": 1.0}) + tail * depth
-
-
-HUGE = 10**400
-BAD: dict[str, tuple[Callable[[], Any], type[acc.AccountingError]]] = {
-    "composed": (lambda: acc.curves.Composed(parts=[(HUGE, acc.PureDP(epsilon=1.0))]), acc.InvalidCurve),
-    "product": (lambda: 10**20 * acc.PureDP(epsilon=1e-9), acc.errors.InvalidArgument),
-    "nested product": (lambda: 10**10 * (10**10 * acc.PureDP(epsilon=1e-9)), acc.InvalidCurve),
-    "compose": (lambda: acc.Accountant().compose(acc.PureDP(epsilon=1.0), 10**25), acc.errors.InvalidArgument),
-    "candidates": (lambda: acc.curves.GaussianMax(mu=1.0, candidates=HUGE), acc.InvalidCurve),
-    "delta": (lambda: acc.PureDP(epsilon=1.0).epsilon(HUGE), acc.errors.InvalidArgument),
-    "epsilon": (lambda: acc.PureDP(epsilon=1.0).delta(HUGE), acc.errors.InvalidArgument),
-    "deep approximate": (lambda: acc.Curve.from_json(nested(900, "approximate")), acc.InvalidCurve),
-    "deep composed": (lambda: acc.Curve.from_json(nested(900, "composed")), acc.InvalidCurve),
-    "no text": (lambda: acc.Curve.from_json(None), acc.InvalidCurve),  # type: ignore[arg-type]
-    "order text": (lambda: acc.PureDP(epsilon=1.0).rdp(["a"]), acc.errors.InvalidArgument),
-    "order huge": (lambda: acc.PureDP(epsilon=1.0).rdp([HUGE]), acc.errors.InvalidArgument),
-    "no curve": (lambda: acc.calibrate(lambda _: object(), BUDGET), acc.errors.InvalidArgument),  # type: ignore[arg-type,return-value]
-    "no budget": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), 0.5), acc.errors.InvalidArgument),  # type: ignore[arg-type]
-    "text bracket": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), BUDGET, ("a", 1)), acc.errors.InvalidArgument),  # type: ignore[arg-type]
-    "short bracket": (lambda: acc.calibrate(lambda x: acc.PureDP(epsilon=x), BUDGET, (1,)), acc.errors.InvalidArgument),  # type: ignore[arg-type]
-    "count of no curve": (lambda: acc.calibration.calibrate_count(lambda _: object(), BUDGET), acc.errors.InvalidArgument),  # type: ignore[arg-type,return-value]
-    "accountant relation": (lambda: acc.Accountant(relation="bogus"), acc.errors.InvalidArgument),  # type: ignore[arg-type]
-    "relation": (lambda: same_relation("add_remove", "bogus"), acc.errors.InvalidArgument),  # type: ignore[arg-type]
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_malformed_arguments_raise_this_library_s_errors(name: str) -> None:
-    """Values outside the domain are refused with the documented class, never with a raw Python error."""
-    call, error = BAD[name]
-    with pytest.raises(error):
-        call()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from fractions import Fraction
@@ -14,22 +13,9 @@ from hypothesis import strategies as st
 import dpselect as dps
 from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import ZCDP, Approximate, Curve, GaussianDP, PureDP
-from accounting.errors import InvalidArgument, RelationMismatch, Unaffordable
+from accounting.errors import RelationMismatch
 from accounting.filter import PrivacyFilter
 from accounting.remaining import BudgetExceeded
-
-
-def test_charges_until_the_budget_is_spent() -> None:
-    """Three charges of 0.1 fit into 0.3 and the fourth is refused, leaving the filter as it was."""
-    spender = PrivacyFilter(Budget(epsilon=0.3))
-    for _ in range(3):
-        spender.charge(PureDP(epsilon=0.1))
-    before = spender.spent, spender.charges
-    with pytest.raises(BudgetExceeded, match="Nothing was charged"):
-        spender.charge(PureDP(epsilon=0.1))
-    assert (spender.spent, spender.charges) == before
-    assert spender.remaining.main == 0
-    assert spender.spent == spender.budget.capacity
 
 
 def test_a_refusal_carries_the_numbers() -> None:
@@ -169,27 +155,3 @@ def test_epsilon_reads_the_charges_as_a_plan() -> None:
     spender.charge(PureDP(epsilon=0.2))
     assert spender.epsilon(1e-6) == (4 * GaussianDP(mu=0.1) + PureDP(epsilon=0.2)).epsilon(1e-6) <= 2.0
     assert [charge.label for charge in spender.charges] == ["votes", None]
-
-
-@pytest.mark.parametrize("count", [0, -1, 1.0, True, math.inf])
-def test_counts_are_positive_integers(count: object) -> None:
-    """A count that is no integer >= 1 raises instead of charging nothing."""
-    with pytest.raises(InvalidArgument, match="integer >= 1"):
-        PrivacyFilter(Budget(epsilon=1.0)).charge(PureDP(epsilon=0.1), count=count)  # type: ignore[arg-type]
-
-
-def test_what_is_no_curve_is_refused() -> None:
-    """An object without a curve cannot be charged."""
-    with pytest.raises(InvalidArgument, match="cannot charge a float"):
-        PrivacyFilter(Budget(epsilon=1.0)).charge(0.1)  # type: ignore[arg-type]
-
-
-def test_unaffordable_curves_never_become_affordable() -> None:
-    """A curve outside the budget's form raises Unaffordable from charge and how_many, and can_afford is False."""
-    spender = PrivacyFilter(Budget(epsilon=1.0))
-    with pytest.raises(Unaffordable):
-        spender.charge(GaussianDP(mu=0.1))
-    with pytest.raises(Unaffordable):
-        spender.how_many(GaussianDP(mu=0.1))
-    assert not spender.can_afford(GaussianDP(mu=0.1))
-    assert spender.spent == NOTHING

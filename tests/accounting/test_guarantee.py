@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from dp_accounting import dp_event
 
 import accounting as acc
 import dpselect as dps
@@ -93,37 +92,6 @@ def test_arithmetic_keeps_the_relation() -> None:
         assert total.delta(0.5) == total.curve.delta(0.5)
     assert (np.int64(5) * ADDED).curve == 5 * ADDED.curve
     assert sum([ADDED]).curve == ADDED.curve  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("make", "error"),
-    [
-        (lambda: ADDED + REPLACED, acc.RelationMismatch),
-        (lambda: 2 * ADDED + 3 * REPLACED, acc.RelationMismatch),
-        (lambda: ADDED + ADDED.curve, acc.RelationMismatch),
-        (lambda: ADDED.curve + ADDED, acc.RelationMismatch),
-        (lambda: ADDED.curve + 2 * ADDED, acc.RelationMismatch),
-        (lambda: acc.guarantee.Guarantee.of([(1, ADDED.curve), (1, ADDED)]), acc.RelationMismatch),  # type: ignore[list-item]
-        (lambda: acc.guarantee.Guarantee.of([(1, ADDED.curve)]), acc.errors.InvalidArgument),  # type: ignore[list-item]
-        (lambda: acc.guarantee.Guarantee.of([]), acc.errors.InvalidArgument),
-        (lambda: acc.guarantee.Guarantee(ADDED.curve, None), acc.errors.InvalidArgument),  # type: ignore[arg-type]
-        (lambda: acc.guarantee.Guarantee(ADDED.curve, "both"), acc.errors.InvalidArgument),  # type: ignore[arg-type]
-        (lambda: acc.guarantee.Guarantee(ADDED, "add_remove"), acc.errors.InvalidArgument),  # type: ignore[arg-type]
-        (lambda: 0 * ADDED, acc.errors.InvalidArgument),
-        (lambda: 1.5 * ADDED, acc.errors.InvalidArgument),
-        (lambda: ADDED + 1, acc.errors.InvalidArgument),
-        (lambda: acc.from_dp_event(dp_event.GaussianDpEvent(1.0)), acc.errors.InvalidArgument),
-        (lambda: acc.poisson_sampled(acc.PureDP(epsilon=1.0), 0.1), acc.errors.NoEquivalent),  # type: ignore[call-overload]
-        (lambda: acc.poisson_sampled(REPLACED, 0.1), acc.errors.NoEquivalent),
-        (lambda: acc.poisson_sampled(ADDED, 0.1, relation="replace_one"), acc.RelationMismatch),
-        (lambda: acc.poisson_sampled(ADDED, "0.1"), acc.errors.InvalidArgument),  # type: ignore[call-overload]
-        (lambda: acc.group_privacy("curve", 2), acc.errors.InvalidArgument),  # type: ignore[call-overload]
-    ],
-)
-def test_what_has_no_common_relation_is_refused(make: Callable[[], object], error: type[Exception]) -> None:
-    """Mixed, unstated and unknown relations, and what is no composition, raise a clear error."""
-    with pytest.raises(error):
-        make()
 
 
 def test_conversions_keep_the_relation_of_a_mechanism() -> None:

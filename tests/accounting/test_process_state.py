@@ -169,20 +169,3 @@ def test_threads_do_not_mix_up_a_plan() -> None:
 
     _together(work)
     assert plan.curve == 8 * sum((count * curve for count, curve in enumerate(curves, 1)), acc.zero())
-
-
-def test_an_interrupted_charge_leaves_the_old_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A filter that is interrupted after it wrote its line and before it counted the price forgets the line."""
-    spending = _filter()
-    spending.charge(acc.PureDP(epsilon=0.25))
-
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("accounting.filter.Price.plus", interrupt, raising=False)
-        with pytest.raises(KeyboardInterrupt):
-            spending.charge(acc.PureDP(epsilon=0.125))
-    assert len(spending.charges) == 1
-    spending.charge(acc.PureDP(epsilon=0.5))
-    assert [charge.curve.pure_epsilon for charge in spending.charges] == [0.25, 0.5]

@@ -79,11 +79,6 @@ def test_a_gaussian_release_of_the_mu_left_fits(budget: acc.Budget, share: float
     assert Remaining(budget, budget.capacity).mu_left == 0
 
 
-def test_pure_epsilon_has_no_mu() -> None:
-    """No Gaussian release has a pure epsilon."""
-    assert Remaining(acc.Budget(epsilon=1.0), NOTHING).mu_left is None
-
-
 @given(st.integers(0, 8 * 10**18), st.integers(0, 5 * 10**17))
 def test_what_is_left_is_never_more_than_what_is_left(main: int, failure: int) -> None:
     """Both floats stand for at most the whole units that are left, and the next float for more."""

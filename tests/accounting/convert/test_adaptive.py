@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import accounting as acc
 from accounting.convert import recursion
-from accounting.convert.adaptive_composition import GridTooCoarse, _reach, _read_plan, _solve, adaptive_composition
+from accounting.convert.adaptive_composition import _reach, _read_plan, _solve, adaptive_composition
 from accounting.convert.bounds import best_epsilon
 from accounting.convert.pld.loss import Banded, Law, Normal
 from accounting.convert.recursion import RangeOperator, pair_operator
@@ -59,14 +59,6 @@ def test_brackets_of_the_theory_sheet() -> None:
         assert found.epsilon_lower <= renyi
 
 
-def test_the_other_columns_of_the_theory_sheet() -> None:
-    """zCDP 2.419 and exact Renyi 2.400 for (0.1, 100); Renyi 7.770 for (1, 10), 2.909 for (1, 3), 16.86 for (2, 10)."""
-    assert acc.ZCDP(rho=100 * 0.01 / 8).epsilon(1e-6) == pytest.approx(2.419, abs=5e-4)
-    for e, k, printed in ((0.1, 100, 2.400), (1.0, 10, 7.770), (1.0, 3, 2.909), (2.0, 10, 16.86)):
-        renyi = acc.convert.renyi.rdp_to_epsilon((k * acc.BoundedRange(epsilon=e)).rdp, 1e-6).value
-        assert renyi == pytest.approx(printed, abs=5e-4)
-
-
 def deltas(steps: list[acc.Curve], epsilon: float, interval: float) -> tuple[float, float]:
     """(lower, upper) delta of steps in this order, on a grid of this interval."""
     plan = _read_plan(steps)
@@ -103,12 +95,10 @@ def test_mixed_steps_in_their_true_order(first_is_range: bool) -> None:
 
 
 def test_order_matters() -> None:
-    """Bounded-range and Gaussian steps do not commute, and an unknown order costs what the dearer one does."""
+    """Bounded-range and Gaussian steps do not commute."""
     pick, noise = acc.BoundedRange(epsilon=1.0), acc.GaussianDP(mu=0.8)
     forth, back = (adaptive_composition(s, 1e-6, tolerance=2e-4) for s in ([pick, noise], [noise, pick]))
     assert abs(forth.epsilon_upper - back.epsilon_upper) > 1e-3
-    unknown = adaptive_composition([pick + noise], 1e-6, tolerance=2e-4)
-    assert unknown.epsilon_upper == pytest.approx(max(forth.epsilon_upper, back.epsilon_upper), rel=1e-3)
 
 
 @pytest.mark.parametrize("count", [1, 5, 50])
@@ -157,28 +147,6 @@ def test_finer_grids_tighten_both_bounds() -> None:
     assert found[-1].gap < found[0].gap / 10
 
 
-def test_never_looser_than_other_routes() -> None:
-    """The lower bound is below every other valid bound, and below the pure-DP programme of the same widths."""
-    for e, k in ((0.3, 20), (1.0, 5), (0.05, 60)):
-        curve = k * acc.BoundedRange(epsilon=e)
-        found = adaptive_composition([curve], 1e-6)
-        assert found.epsilon_lower <= curve.epsilon(1e-6)
-        fixed = adaptive_composition([k * acc.PureDP(epsilon=e)], 1e-6, tolerance=0.01)
-        assert found.epsilon_lower <= fixed.epsilon_upper
-
-
-def test_monotone_in_count_width_and_delta() -> None:
-    """More steps, wider steps and smaller deltas cost more: no upper bound lies below the lower bound of a smaller plan."""
-
-    def bound(e: float, k: int, delta: float) -> tuple[float, float]:
-        found = adaptive_composition([(acc.BoundedRange(epsilon=e), k)], delta)
-        return found.epsilon_lower, found.epsilon_upper
-
-    base = bound(0.2, 10, 1e-6)
-    for more in (bound(0.2, 11, 1e-6), bound(0.21, 10, 1e-6), bound(0.2, 10, 1e-7)):
-        assert more[0] > base[1]
-
-
 def test_bad_events_and_edges() -> None:
     """delta0 is taken off delta first; no steps cost nothing; delta 0 gives the pure sum; delta0 above delta gives infinity."""
     assert adaptive_composition([], 1e-6).epsilon_upper == 0
@@ -191,38 +159,11 @@ def test_bad_events_and_edges() -> None:
     assert shifted.epsilon_upper == pytest.approx(plain.epsilon_upper, rel=1e-9)
 
 
-def test_what_is_refused() -> None:
-    """No dominating pair, an unknown order that matters, a step without a lower bound, and bad arguments raise with a remedy."""
-    with pytest.raises(acc.errors.InvalidArgument, match=r"Curve\.epsilon"):
-        adaptive_composition([acc.ZCDP(rho=0.1)], 1e-6)
-    with pytest.raises(acc.errors.InvalidArgument, match="one by one"):
-        adaptive_composition([10 * (acc.BoundedRange(epsilon=0.1) + acc.GaussianDP(mu=0.1))], 1e-6)
-    with pytest.raises(GridTooCoarse, match=r"math\.inf"):
-        adaptive_composition([acc.curves.GaussianMax(mu=0.5, candidates=5)], 1e-6)
-    with pytest.raises(GridTooCoarse, match="smaller interval"):
-        adaptive_composition([(PICK, 10)], 1e-6, interval=PICK.epsilon0 / 2)
-    with pytest.raises(acc.errors.InvalidArgument, match="interval"):
-        adaptive_composition([PICK], 1e-6, interval=-1.0)
-    with pytest.raises(acc.errors.InvalidArgument, match="delta"):
-        adaptive_composition([PICK], 1e-300)
-    with pytest.raises(acc.errors.InvalidArgument, match="Curve"):
-        adaptive_composition([PICK, "a"], 1e-6)  # type: ignore[list-item]
-    with pytest.raises(acc.errors.InvalidArgument, match="count"):
-        adaptive_composition([(PICK, -1)], 1e-6)
-
-
 def test_a_hull_may_be_accepted_without_a_lower_bound() -> None:
     """With an infinite tolerance a step that is known by its profile only still has a sound upper bound."""
     curve = acc.curves.GaussianMax(mu=0.5, candidates=5)
     found = adaptive_composition([curve], 1e-6, tolerance=math.inf)
     assert curve.epsilon(1e-6) * (1 - 1e-9) <= found.epsilon_upper <= curve.epsilon(1e-6) * 1.01
-
-
-def test_the_accountant_keeps_the_order() -> None:
-    """Accountant.adaptive runs the programme on the plan in the order in which it was composed."""
-    plan = acc.Accountant().compose(PICK).compose(TEST).compose(PICK, 2)
-    assert plan.adaptive(1e-6) == adaptive_composition([PICK, TEST, (PICK, 2)], 1e-6)
-    assert plan.adaptive(1e-6).epsilon_upper <= plan.epsilon(1e-6)
 
 
 PLANS: list[tuple[list[tuple[acc.Curve, int]], float]] = [

@@ -10,7 +10,6 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting import pld as dp_pld
-from dp_accounting.pld import privacy_loss_distribution
 from spread import spread
 
 import accounting as acc
@@ -133,12 +132,6 @@ def test_dp_accounting_objects_are_pessimistic_and_count(curve: acc.Curve, inter
     assert thrice.get_delta_for_epsilon(0.5) == pytest.approx(one_by_one, rel=1e-6, abs=1e-12)
 
 
-def test_pure_objects_survive_large_epsilon() -> None:
-    """A pure curve beyond the range of exp still has a dp-accounting object, with the right pure epsilon."""
-    pld = acc.PureDP(epsilon=800.0).pld(1e-2)
-    assert pld.get_epsilon_for_delta(1e-9) == pytest.approx(800.0, rel=1e-4)
-
-
 @pytest.mark.parametrize(("mu", "count"), spread([(1.0, 1), (0.1, 100), (0.0257, 600), (1e-3, 10**6), (5.0, 3), (30.0, 1)], 3))
 @pytest.mark.parametrize("delta", [0.3, 1e-6, 1e-20, 1e-100, 1e-250])
 def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: float) -> None:
@@ -218,12 +211,6 @@ def test_the_route_is_named_and_its_error_is_stated() -> None:
     assert acc.best_epsilon(many, 1e-6).route == "pld"
 
 
-def test_all_members_with_a_distribution_have_a_loss() -> None:
-    """A curve that gives dp-accounting an object also gives the composed route its loss."""
-    for curve in DOMINATED:
-        assert curve.losses() is not None
-
-
 def test_tiny_charges_are_not_inflated() -> None:
     """Ten Laplace charges of 1e-5 cost less than their pure sum; dp-accounting's default grid reports five times as much."""
     curve = 10 * acc.LaplaceDP(epsilon=1e-5)
@@ -231,15 +218,6 @@ def test_tiny_charges_are_not_inflated() -> None:
     assert accountant.get_epsilon(1e-9) > 4.5e-4
     assert curve.epsilon(1e-9) <= 1e-4
     assert curve.epsilon(1e-6) < 0.5e-4
-
-
-def test_a_tiny_delta_has_a_finite_epsilon() -> None:
-    """At delta 1e-20 a hundred Laplace charges have a finite epsilon near the Renyi bound, where dp-accounting says infinity."""
-    reference = privacy_loss_distribution.from_laplace_mechanism(10.0).self_compose(100)
-    assert reference.get_epsilon_for_delta(1e-20) == math.inf
-    curve = 100 * acc.LaplaceDP(epsilon=0.1)
-    renyi = acc.convert.renyi.rdp_to_epsilon(curve.rdp, 1e-20).value
-    assert 0.9 * renyi < curve.epsilon(1e-20) < renyi
 
 
 @pytest.mark.slow
