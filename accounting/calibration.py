@@ -218,26 +218,23 @@ def _outward(probes: _Probes) -> None:
     for decade in range(1, _DECADES + 1):
         if (ends := probes.ends()) and ends[1] is not None:
             return
-        nudges = (1.0,) if probes.towards_cost() else (1.0, _NUDGE)
-        for start in [10.0 ** (side * decade) for side in _open_sides(probes)]:
-            probes.add(*(nudge * start for nudge in nudges))
+        tried, rising = probes.tried(), probes.rising()
+        nudges = [1.0, _NUDGE] if rising is None else [1.0]
+        sides = [1, -1]
+        if rising is not None:
+            sides = [1 if rising == probes.admits((max if rising else min)(probes.costs)) else -1]
+        for side in sides:
+            if not probes.costs or tried[-1 if side > 0 else 0] in probes.costs:  # not beyond an edge of the domain
+                probes.add(*(nudge * 10.0 ** (side * decade) for nudge in nudges))
     if (ends := probes.ends()) and ends[1] is None:
         raise _in_vain(probes, _NO_COSTLIEST)
-
-
-def _open_sides(probes: _Probes) -> list[int]:
-    """1 for up and -1 for down, unless the costs tell which; none beyond an edge of the domain."""
-    sides, tried, rising = [1, -1], probes.tried(), probes.rising()
-    if rising is not None:
-        sides = [1 if rising == probes.admits((max if rising else min)(probes.costs)) else -1]
-    return [side for side in sides if not probes.costs or tried[-1 if side > 0 else 0] in probes.costs]
 
 
 def _from_the_edge(probes: _Probes, inside: float) -> tuple[float, float] | None:
     """Where the cheap side of the domain ends before `inside`, its cheapest probe, an admitted parameter next to that edge."""
     towards = probes.towards_cost()
     outside = towards[max(0, towards.index(inside) - 1)]
-    while not _near_enough(outside, inside):
+    while _apart(outside, inside) > _RELATIVE:
         middle = math.sqrt(outside) * math.sqrt(inside)
         if probes.admits(middle):
             return middle, inside
@@ -268,35 +265,26 @@ def _safe_end(probes: _Probes) -> float:
 def _close(probes: _Probes, bracket: _Bracket) -> float:
     """The safe end; round numbers win ties. A cost that wavers is followed to where it stays above the limit nearby."""
     bracket = _shrunk(probes, bracket)
-    step = math.copysign(_BEYOND, bracket.unsafe - bracket.safe)
-    while probes.admits(further := bracket.safe * math.exp(step)):
-        bracket = _shrunk(probes, _stride(probes, further, step))
+    beyond = math.copysign(_BEYOND, bracket.unsafe - bracket.safe)
+    while probes.admits(further := bracket.safe * math.exp(beyond)):
+        safe, step = further, beyond
+        while probes.admits(further := safe * math.exp(step)):  # in strides that double until they lead out of the budget
+            if not (abs(step) <= _FARTHEST and sys.float_info.min <= further * math.exp(2 * step) < math.inf):
+                raise _in_vain(probes, _NOT_MONOTONE)
+            safe, step = further, 2 * step
+        bracket = _shrunk(probes, _Bracket(safe, further))
     probes.rising(_SLACK_NEARBY)
     return bracket.narrowed(probes, [float(f"{bracket.safe:.{digits}g}") for digits in (9, 6)]).safe
 
 
-def _stride(probes: _Probes, safe: float, step: float) -> _Bracket:
-    """Double the step until it leads out of the budget."""
-    while probes.admits(further := safe * math.exp(step)):
-        if not (abs(step) <= _FARTHEST and sys.float_info.min <= further * math.exp(2 * step) < math.inf):
-            raise _in_vain(probes, _NOT_MONOTONE)
-        safe, step = further, 2 * step
-    return _Bracket(safe, further)
-
-
 def _shrunk(probes: _Probes, bracket: _Bracket) -> _Bracket:
     """Bring the two ends together; every round at least halves the logarithm of their ratio."""
-    while not _near_enough(*bracket):
+    while _apart(*bracket) > _RELATIVE:
         left = bracket.narrowed(probes, _guesses(probes, bracket))
         if _apart(*left) > _apart(*bracket) / 2:
             left = left.narrowed(probes, [left.at(0.5)])
         bracket = left
     return bracket
-
-
-def _near_enough(one: float, other: float) -> bool:
-    """Whether the search between two ends stops."""
-    return _apart(one, other) <= _RELATIVE
 
 
 def _apart(one: float, other: float) -> float:

@@ -75,7 +75,9 @@ def new_file(
         require_new(path, what)
     scratch = path.with_name(f".dpselect-{uuid.uuid4().hex}")
     try:
-        with _stream(scratch, mode, encoding) as stream:
+        handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        kind, newline = ("wb", None) if encoding is None else ("w", "\n")
+        with os.fdopen(handle, kind, encoding=encoding, newline=newline) as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
@@ -122,11 +124,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def _stream(path: Path, mode: int, encoding: str | None) -> IO[Any]:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    return os.fdopen(handle, "wb" if encoding is None else "w", encoding=encoding, newline=None if encoding is None else "\n")
 
 
 def _named(scratch: Path, path: Path) -> None:

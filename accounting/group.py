@@ -59,10 +59,6 @@ def _times(size: int, value: float) -> float:
     return decimal_sum([(size, value)])
 
 
-def _composed(curve: curves.Composed, size: int) -> Curve:
-    return curves.Composed.of([(count, group_privacy(part, size)) for count, part in curve.parts])
-
-
 def _general(curve: Curve, size: int) -> Curve:
     """Any curve: by Renyi divergences and the pure epsilon if it has no bad event, else by its (epsilon, delta) guarantees."""
     if curve.delta0 > 0:
@@ -146,7 +142,7 @@ _GROUPS: dict[type[Curve], Callable[[Any, int], Curve]] = {
     curves.ChosenAfter: lambda curve, size: curves.ChosenAfter(
         first=group_privacy(curve.first, size), options=tuple(group_privacy(option, size) for option in curve.options)
     ),
-    curves.Composed: _composed,
+    curves.Composed: lambda curve, size: curves.Composed.of([(n, group_privacy(part, size)) for n, part in curve.parts]),
     curves.ProvedFor: lambda curve, size: group_privacy(curve.curve, size),
     curves.SampledGaussianDP: _sampled,
     curves.SampledNoiseDP: _sampled,

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from accounting.ledger import Ledger
-    from accounting.ledger.summary import Summary
 
 MOST_PERIODS = 60
 _COLOURS = ("#0072B2", "#D55E00", "#009E73")  # of Okabe and Ito, for any colour vision
@@ -45,30 +44,23 @@ def plot_ledger(ledger: Ledger, dataset: str | None = None, *, ax: Axes | None =
         ax = pyplot.subplots(figsize=(6.4, 4.2), layout="constrained")[1]
     axes: Axes = ax
     if summary.dataset.window == "whole":
-        _draw_entries(axes, summary)
+        places = [0, *(point.seq for point in summary.points)]
+        tops = np.array([(0.0, 0.0), *(Remaining(summary.dataset.budget, point.spent).used for point in summary.points)])
+        axes.step(places, 100 * tops[:, 0], where="post", color=_COLOURS[0], linewidth=1.8, label="spent")
+        if summary.dataset.budget.capacity.failure:
+            axes.step(
+                places, 100 * tops[:, 1], where="post", color=_COLOURS[2], linestyle="--", label="of the failure probability"
+            )
+        axes.set(xlabel="entry")
     else:
-        _draw_periods(axes, summary)
+        totals = summary.totals[-MOST_PERIODS:]
+        axes.bar(range(len(totals)), [100 * max(total.remaining.used) for total in totals], color=_COLOURS[0], label="spent")
+        shown = range(0, len(totals), max(1, -(-len(totals) // 8)))
+        axes.set_xticks(list(shown), [totals[place].period for place in shown], rotation=30, ha="right")
+        axes.set(xlabel=f"{summary.dataset.window} of the data")
     axes.axhline(100, color=_COLOURS[1], linewidth=1.2, linestyle=(0, (5, 3)), label="budget")
     axes.set(title=summary.dataset.name, ylabel="spent (% of the budget)", ylim=(0, 105))
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)
     return axes
-
-
-def _draw_entries(axes: Axes, summary: Summary) -> None:
-    places = [0, *(point.seq for point in summary.points)]
-    tops = np.array([(0.0, 0.0), *(Remaining(summary.dataset.budget, point.spent).used for point in summary.points)])
-    axes.step(places, 100 * tops[:, 0], where="post", color=_COLOURS[0], linewidth=1.8, label="spent")
-    if summary.dataset.budget.capacity.failure:
-        axes.step(places, 100 * tops[:, 1], where="post", color=_COLOURS[2], linestyle="--", label="of the failure probability")
-    axes.set(xlabel="entry")
-
-
-def _draw_periods(axes: Axes, summary: Summary) -> None:
-    totals = summary.totals[-MOST_PERIODS:]
-    spent = [100 * max(total.remaining.used) for total in totals]
-    axes.bar(range(len(totals)), spent, color=_COLOURS[0], label="spent")
-    places = range(0, len(totals), max(1, -(-len(totals) // 8)))
-    axes.set_xticks(list(places), [totals[place].period for place in places], rotation=30, ha="right")
-    axes.set(xlabel=f"{summary.dataset.window} of the data")

@@ -176,17 +176,6 @@ class Remaining:
         return _shares(self._left, self.budget.capacity)
 
     @property
-    def each(self) -> tuple[float, float]:
-        """The shares that one release like `curve` takes; above 1 where it never fits.
-
-        Raises:
-            Unaffordable: no budget of this form pays for it.
-        """
-        price = NOTHING if self.curve is None else self.budget.price(self.curve)
-        main, failure = (part / of if of else 0.0 for part, of in zip(price, self.budget.capacity, strict=True))
-        return main, failure
-
-    @property
     def epsilon(self) -> float | None:
         """Nats; with probability at least 1 - `delta` the loss of all charges so far is at most this, whenever one looks.
 

@@ -189,7 +189,7 @@ def test_more_failures_than_certain_ones_do_not_fit() -> None:
     budget, curve = acc.Budget(epsilon=1.0, delta=1e-6), acc.Approximate(curve=acc.PureDP(epsilon=1e-9), delta0=1e-7)
     assert budget.price(20_000_000 * curve).failure == budget.price(10_000_000 * curve).failure
     with pytest.raises(acc.BudgetExceeded, match=r"1 of failure probability \(delta0\) is needed"):
-        acc.acc.PrivacyFilter(budget).charge(curve, count=20_000_000)
+        acc.PrivacyFilter(budget).charge(curve, count=20_000_000)
     likely = acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=0.9)
     assert acc.Approximate(curve=likely, delta0=0.9).delta0 == (3 * likely).delta0 == 1.0
     assert acc.Approximate(curve=likely, delta0=0.05).delta0 == pytest.approx(0.95)

@@ -118,20 +118,6 @@ def _autodp(sizes: Sequence[float]) -> float:
     return float(accountant.get_eps(DELTA))
 
 
-def conversions(_: int, runs: int) -> Iterator[str]:
-    """One conversion of a composed plan by each quick route, caches cold: every call has another delta."""
-    plans = {
-        "rdp (zCDP)": 600 * acc.ZCDP(rho=1e-3),
-        "profile (600 Gaussian)": 600 * acc.GaussianDP(mu=0.03),
-        "pld (600 StableTopK)": 600 * stable_top_k(RHO / 2),
-        "pld (20 distinct Laplace)": sum((acc.LaplaceDP(epsilon=0.1 + 0.01 * i) for i in range(20)), acc.zero()),
-    }
-    for name, plan in plans.items():
-        deltas = itertools.count()
-        seconds = best_time(lambda p=plan, d=deltas: p.epsilon(DELTA * (1.1 + 1e-9 * next(d))), runs)  # type: ignore[misc]
-        yield f"conversion by {name:30s} {seconds * 1e3:8.2f} ms"
-
-
 # -- calibration ---------------------------------------------------------------------------------------------------------
 
 
@@ -233,7 +219,7 @@ def main() -> None:
     """The composition tables, with the peak memory at the end; or those of calibration."""
     asked = options(__doc__, runs=3, rounds=600, most=100_000, calibration=False)
     warnings.simplefilter("ignore")
-    for part in (calibration,) if asked.calibration else (routes, many_curves, conversions):
+    for part in (calibration,) if asked.calibration else (routes, many_curves):
         for line in part(asked.rounds if asked.calibration else asked.most, asked.runs):
             print(line, flush=True)
     print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB")

@@ -13,12 +13,13 @@ import csv
 import functools
 import itertools
 import math
-import sys
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import Table, options
 from scipy.special import gammaln, ndtr
 from scipy.stats import binom
 
@@ -609,37 +610,6 @@ def single() -> Iterator[Row]:
     yield from ((name, curve.epsilon(DELTA), found()) for name, curve, found in single_curves())
 
 
-REASONS = {
-    "ZCDP": "ZCDP, RenyiTable",
-    "GaussianMax": "GaussianMax",
-    "noisy max, laplace": "Noisy max with Laplace noise, 100 times",
-    "noisy max, gaussian": "Noisy max with Gaussian noise, 10 times",
-    "sparse vector": "Sparse vectors",
-    "permute-and-flip 1.0, order 2": "Permute-and-flip at order 2",
-    "best of 10 (geometric)": "Best of many, geometric",
-    "best of 10 (Poisson)": "Best of many, Poisson",
-    "three each": "Sums of different kinds",
-    "OneshotTopK laplace, sets": "OneshotTopK with Laplace noise, sets of ten and more",
-    "DiscoverThenSelect, replaced": "DiscoverThenSelect, replaced",
-    "LargeMargin": "LargeMargin",
-    "LimitedDomain with kbar_least": "LimitedDomain with kbar_least",
-    "SpectralTopK": "SpectralTopK",
-    "StableTopKFixed": "StableTopKFixed",
-    "ConfidentGNMax": "ConfidentGNMax",
-    "StableVoting": "StableVoting, replaced",
-    "TopStable, two steps": "TopStable, two steps",
-    "PerGroup of OneshotTopK laplace": "PerGroup of OneshotTopK with Laplace noise, replaced",
-    "PerGroup of DiscoverThenSelect": "PerGroup of DiscoverThenSelect, replaced",
-    "RenyiTable": "ZCDP, RenyiTable",
-}
-"""How the name of a row above 5 % begins, and the bold words of its reason on the page; the longest beginning that fits."""
-
-
-def reason(name: str) -> str:
-    """The first words of the page's reason. Raises KeyError where none is named."""
-    return f"- **{REASONS[max((start for start in REASONS if name.startswith(start)), key=len, default=name)]}**"
-
-
 PARTS = (
     single,
     noisy_maxima,
@@ -659,6 +629,11 @@ PAGE = Path(__file__).parents[2] / "docs" / "tightness.md"
 TABLE = PAGE.parent / "_static" / "tightness.csv"
 
 
+def explained(name: str) -> bool:
+    """Whether the page has a reason for rows of this name: some of its bold words are how it begins."""
+    return any(name.startswith(start) for start in re.findall(r"\*\*(.+?)\*\*", PAGE.read_text()))
+
+
 def previous() -> dict[str, tuple[float, float]]:
     """Claimed and reached of every row of the table."""
     with TABLE.open(newline="") as table:
@@ -674,21 +649,17 @@ def moved(before: tuple[float, float] | None, claimed: float, found: float) -> s
 
 
 def main() -> None:
-    before, rows, page = previous(), [("epsilon at 1e-6 of", "claimed", "reached", "slack")], PAGE.read_text()
-    print(f"{'epsilon at 1e-6 of':52} {'claimed':>8} {'reached':>8} {'slack':>7}")
-    for part in PARTS:
-        for name, claimed, found in part():
-            slack = max(0.0, claimed / found - 1)
-            print(
-                f"{name:52} {claimed:8.4f} {found:8.4f} {slack:7.1%} {moved(before.pop(name, None), claimed, found)}", flush=True
-            )
-            rows.append((name, f"{claimed:.4f}", f"{found:.4f}", f"{slack:.1%}"))
-            if slack > 0.05 and reason(name) not in page:
-                print(f"the page lacks a reason that begins {reason(name)!r}")
+    asked, before, rows = options(__doc__, write=False), previous(), [("epsilon at 1e-6 of", "claimed", "reached", "slack")]
+    table = Table((rows[0][0], "52"), ("claimed", ">8.4f"), ("reached", ">8.4f"), ("slack", ">7.1%"), ("", ""))
+    for name, claimed, found in itertools.chain.from_iterable(part() for part in PARTS):
+        slack = max(0.0, claimed / found - 1)
+        note = "" if slack <= 0.05 or explained(name) else ", and the page lacks a reason"
+        table.row(name, claimed, found, slack, moved(before.pop(name, None), claimed, found) + note)
+        rows.append((name, f"{claimed:.4f}", f"{found:.4f}", f"{slack:.1%}"))
     print(*(f"gone: {name}" for name in before), sep="\n")
-    if "--write" in sys.argv:
-        with TABLE.open("w", newline="") as table:
-            csv.writer(table, lineterminator="\n").writerows(rows)
+    if asked.write:
+        with TABLE.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":

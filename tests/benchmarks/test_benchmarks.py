@@ -56,14 +56,14 @@ def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(monkeypatc
 
 
 def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Claimed is never below reached; above 5 % the page states the benchmark's own reason."""
+    """Claimed is never below reached; above 5 % the page states a reason."""
     monkeypatch.syspath_prepend(str(HERE))
     table = importlib.import_module("bench_tightness")
-    rows, page = table.previous(), table.PAGE.read_text()
+    rows = table.previous()
     assert len(rows) > 100
     for name, (claimed, reached) in rows.items():
         assert claimed >= reached * (1 - 1e-3)
-        assert claimed <= 1.0505 * reached or table.reason(name) in page
+        assert claimed <= 1.0505 * reached or table.explained(name)
 
 
 @pytest.mark.slow

@@ -115,12 +115,6 @@ DOOR_EDITS = [
         f"{TAMPER}::test_an_edited_total_stops_the_next_charge",
     ),
     Edit(
-        "accounting/remaining.py",
-        "(part / of if of else 0.0 for part, of in zip(price, self.budget.capacity, strict=True))",
-        "(price.main / of if of else 0.0 for of in self.budget.capacity)",
-        "tests/accounting/ledger/test_several_periods.py::test_usage_says_what_is_left_and_how_many_more_fit",
-    ),
-    Edit(
         "dpselect/pate/labelling.py",
         "delta=float_up(price.failure, FAILURE_UNIT))",
         "delta=1.05 * float_up(price.failure, FAILURE_UNIT))",

@@ -389,24 +389,16 @@ def _root_mean(log_height: Floats, size: int) -> float:
 
 def condensed(losses: Losses) -> Losses:
     """A plan that loses at least as much in every divergence, with few distinct steps. Theorem P9."""
-    counts: Counter[Loss] = Counter()
+    steps: Counter[Loss] = Counter()
     for count, loss in losses.steps:
-        counts[loss] += count
-    steps = _with_one_normal(counts)
+        steps[loss] += count
+    if len(normals := [loss for loss in steps if isinstance(loss, Normal)]) > 1:
+        square = math.fsum(steps.pop(loss) * loss.mu**2 for loss in normals)
+        steps[Normal(math.sqrt(square) * _UP)] += 1
     room = MOST_STEPS - sum(not _levelled(loss) for loss in steps)
     if len(steps) > MOST_STEPS and room > 0:
         steps = _on_levels(steps, room)
     return Losses(tuple((count, loss) for loss, count in steps.items()), losses.added)
-
-
-def _with_one_normal(counts: Counter[Loss]) -> Counter[Loss]:
-    normals = [(count, loss.mu) for loss, count in counts.items() if isinstance(loss, Normal)]
-    if len(normals) < 2:
-        return counts
-    square = math.fsum(count * mu**2 for count, mu in normals)
-    rest = Counter({loss: count for loss, count in counts.items() if not isinstance(loss, Normal)})
-    rest[Normal(math.sqrt(square) * _UP)] += 1
-    return rest
 
 
 def _levelled(loss: Loss) -> bool:

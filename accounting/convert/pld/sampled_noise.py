@@ -191,9 +191,7 @@ def _binomial(size: int, rate: float) -> list[float]:
     return [math.comb(size, j) * rate**j * (1 - rate) ** (size - j) for j in range(size + 1)]
 
 
-def _laplace(x: Floats) -> Floats:
-    tail = np.exp(-np.abs(x)) / 2
-    return np.where(x < 0, tail, 1 - tail)
-
-
-_TAILS: dict[Noise, Callable[[Floats], Floats]] = {"gaussian": lambda x: scipy.special.ndtr(x), "laplace": _laplace}
+_TAILS: dict[Noise, Callable[[Floats], Floats]] = {
+    "gaussian": lambda x: scipy.special.ndtr(x),
+    "laplace": lambda x: np.where(x < 0, np.exp(-np.abs(x)) / 2, 1 - np.exp(-np.abs(x)) / 2),
+}

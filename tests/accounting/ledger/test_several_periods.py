@@ -164,10 +164,10 @@ def test_usage_says_what_is_left_and_how_many_more_fit(monthly: Ledger) -> None:
     """Shares and numbers of the account that pays for the fewest more, a quota's here; of both parts."""
     receipt = monthly.charge("visits", acc.PureDP(epsilon=1.0), relation="add_remove", period="2024-01")
     usage = monthly.usage(receipt)
-    assert (usage.each[0], usage.left[0], usage.releases, usage.runs_out) == (0.25, 0.75, 3, "divergence")
+    assert (usage.left[0], usage.releases, usage.runs_out) == (0.75, 3, "divergence")
     monthly.quotas("visits").declare(Quota(name="all", limit=acc.Budget(epsilon=2.0)))
     usage = monthly.usage(receipt)
-    assert (usage.each[0], usage.left[0], usage.releases, usage.account) == (0.5, 0.5, 1, "quota all (all rows)")
+    assert (usage.left[0], usage.releases, usage.account) == (0.5, 1, "quota all (all rows)")
     monthly.create_dataset("few", acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), "add_remove")
     usage = monthly.usage(monthly.charge("few", acc.ApproxDP(epsilon=0.1, delta=2.5e-7), relation="add_remove"))
-    assert (usage.each, usage.left, usage.releases, usage.runs_out) == ((0.1, 0.25), (0.9, 0.75), 3, "failure")
+    assert (usage.left, usage.releases, usage.runs_out) == ((0.9, 0.75), 3, "failure")
