@@ -13,7 +13,7 @@ from spread import spread
 
 from accounting.budget import Budget
 from accounting.calibration import calibrate, calibrate_count
-from accounting.curves import ZCDP, ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable
+from accounting.curves import ZCDP, ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, PureDP
 from accounting.errors import CalibrationError, InvalidCurve
 
 Family = Callable[[float], Curve]
@@ -106,12 +106,6 @@ def test_round_answers_come_out_round() -> None:
     assert calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=0.3)) == 0.3
     assert calibrate(lambda x: 10 * PureDP(epsilon=x), Budget(epsilon=1.0)) == 0.1
     assert calibrate(lambda scale: 4 * PureDP(epsilon=1 / scale), Budget(epsilon=0.5)) == 8.0
-
-
-def test_gaussian_noise_for_zcdp() -> None:
-    """The noise for rho-zCDP is 1 / sqrt(2 rho), rounded to more noise."""
-    found = calibrate(lambda sigma: GaussianDP(mu=1 / sigma), Budget(rho=0.1))
-    assert math.sqrt(5) <= found <= math.sqrt(5) * (1 + 1e-9)
 
 
 def test_few_evaluations() -> None:
@@ -220,26 +214,6 @@ def test_counts(limit: int, unit: int) -> None:
     """The greatest count of a pure curve is the quotient of the decimals, rounded down."""
     budget = Budget(epsilon=limit / 10**6)
     assert calibrate_count(PureDP(epsilon=unit / 10**6), budget) == limit // unit
-
-
-def test_counts_of_fixed_plans() -> None:
-    """As a fixed plan at least as many rounds fit as when they are charged one by one, and one more is refused."""
-    curve, budget = GaussianDP(mu=0.05), Budget(epsilon=2.0, delta=1e-6)
-    count = calibrate_count(curve, budget)
-    assert count >= budget.how_many(curve)
-    assert budget.admits(count * curve)
-    assert not budget.admits((count + 1) * curve)
-    assert calibrate_count(lambda n: PureDP(epsilon=n * n), Budget(epsilon=50.0)) == 7
-    assert calibrate_count(PureDP(epsilon=2.0), Budget(epsilon=1.0)) == 0
-    with pytest.raises(CalibrationError, match="any number"):
-        calibrate_count(PureDP(epsilon=0.0), Budget(epsilon=1.0))
-
-
-def test_tables_are_calibrated_too() -> None:
-    """A family of tabulated bounds has no rho and no pure epsilon, and is still calibrated in the approximate form."""
-    budget = Budget(epsilon=1.0, delta=1e-6)
-    found = calibrate(lambda x: RenyiTable(orders=[4, 16, 64], values=[4 * x, 16 * x, 64 * x]), budget)
-    assert budget.admits(RenyiTable(orders=[4, 16, 64], values=[4 * found, 16 * found, 64 * found]))
 
 
 @pytest.mark.slow

@@ -19,7 +19,6 @@ from accounting.convert.renyi import rdp_to_delta, rdp_to_epsilon
 
 DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)
 SIZES = (1e-9, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e3)
-COUNTS = (1, 2, 600, 10**6)
 # The grid of the composed losses differs from plan to plan: its share of the variance, doubled.
 GRID = 1e-4
 
@@ -53,42 +52,11 @@ CASES = [(curve, size) for size in SIZES for curve in members(size)]
 @pytest.mark.parametrize(("curve", "size"), spread(CASES, 5), ids=lambda value: repr(value)[:60])
 def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> None:
     """For every count and delta epsilon is finite, never negative, and grows with the count and as delta shrinks."""
-    table = np.array([[(n * curve).epsilon(delta) for delta in DELTAS] for n in (1, 2, 600)])
+    table = np.array([[(n * curve).epsilon(delta) for delta in DELTAS] for n in (1, 600, 10**6)])
     assert np.all(np.isfinite(table) & (table >= 0))
     assert np.all(np.diff(table, axis=0) >= -GRID * table[1:])
     assert np.all(np.diff(table, axis=1) >= -GRID * table[:, 1:])
     assert np.all(table[0] <= curve.core_epsilon)
-
-
-@pytest.mark.fast(1)
-@pytest.mark.parametrize(
-    "curve", spread([curve for size in (1e-9, 1e-3, 0.1) for curve in members(size)], 4), ids=lambda c: repr(c)[:60]
-)
-def test_a_million_repetitions(curve: acc.Curve) -> None:
-    """10^6 repetitions are finite, at least as dear as 600, and at most 10^6 times as dear as one."""
-    for delta in (1e-3, 1e-20):
-        million = (10**6 * curve).epsilon(delta)
-        assert math.isfinite(million)
-        assert (600 * curve).epsilon(delta) * (1 - GRID) <= million
-        assert million <= 10**6 * curve.core_epsilon
-
-
-@pytest.mark.fast(4)
-@pytest.mark.parametrize(
-    ("curve", "size"), spread([case for case in CASES if case[1] <= 30], 6), ids=lambda value: repr(value)[:60]
-)
-@pytest.mark.parametrize("count", [1, 600])
-def test_delta_of_epsilon_is_delta(curve: acc.Curve, size: float, count: int) -> None:
-    """delta(epsilon(d)) is d, up to the conversion's and the grid's error, unless epsilon is at its least or most."""
-    plan = count * curve
-    for delta in (1e-3, 1e-6, 1e-20):
-        epsilon = plan.epsilon(delta)
-        found = plan.delta(epsilon)
-        # d ln(delta)/d epsilon is the Renyi order at most: an error of 1e-5 in epsilon is worth that many times as much.
-        order = rdp_to_epsilon(plan.rdp, delta).order
-        assert found <= delta * math.exp(min(1.0, 1e-9 + GRID * epsilon * order + 1e-9 * order))
-        if 1e-9 < epsilon < plan.core_epsilon * (1 - 1e-9):
-            assert found >= delta * math.exp(-min(5.0, 0.1 + GRID * epsilon * order))
 
 
 def test_deltas_between_routes_are_consistent() -> None:
@@ -108,19 +76,31 @@ def exact_gaussian(mu: float, epsilon: float) -> float:
         return mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
 
 
+# Points whose rounded places cost more than others'.
+ROUNDED_DOWN = (
+    (1.7774700932030707, 58.623814611754106),
+    (1.0814154537754033e-08, 3.6217973557053643e-07),
+    (1.2773562791118591e-06, 2.9091889274986527e-05),
+    (24.878395766980162, 1264.2469469119887),
+    (0.8020962781543606, 30.670346993958656),
+)
 FARS = (-3.0, -1e-9, 0.0, 1.0, 5.0, 20.0, 36.0, 36.999, 37.0, 37.001, 37.9)
 
 
 @pytest.mark.fast(12)
-@pytest.mark.parametrize(("mu", "far"), [(mu, far) for mu in (1e-6, 1e-2, 1.0, 50.0) for far in FARS if far + mu / 2 >= 0])
-def test_a_gaussian_profile_is_an_upper_bound_everywhere(mu: float, far: float) -> None:
+@pytest.mark.parametrize(
+    ("mu", "epsilon"),
+    [*ROUNDED_DOWN, *((mu, mu * (far + mu / 2)) for mu in (1e-6, 1e-2, 1.0, 50.0) for far in FARS if far + mu / 2 >= 0)],
+)
+def test_a_gaussian_profile_is_an_upper_bound_everywhere(mu: float, epsilon: float) -> None:
     """By one formula of the distribution function, by another, and between: not below, and above by roundings only.
 
     They grow with the distance, as the roundings of its square, and by 1/mu where the two terms cancel; then denormals.
     """
-    epsilon = mu * (far + mu / 2)
+    far = epsilon / mu - mu / 2
     exact, rounding = exact_gaussian(mu, epsilon), 3e-14 * (1 + far**2) * max(1, abs(far)) / mu + 2e-12
-    assert exact <= acc.GaussianDP(mu=mu).profile(epsilon) <= exact * (1 + rounding) + 2 * mp.mpf(5e-324)
+    for found in (acc.GaussianDP(mu=mu).profile(epsilon), float(Normal(mu).profile(np.array([epsilon]))[0])):
+        assert exact <= found <= exact * (1 + rounding) + 2 * mp.mpf(5e-324)
 
 
 @pytest.mark.parametrize("delta", [1e-3, 1e-20, 1e-300])
@@ -190,34 +170,6 @@ def test_the_order_search_finds_the_minimum() -> None:
         dense = rho * orders + np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1)
         found = rdp_to_epsilon(acc.ZCDP(rho=rho).rdp, delta)
         assert found.value <= max(0.0, float(dense.min())) * (1 + 1e-9)
-
-
-def _gaussian_delta(mu: float, epsilon: float) -> mp.mpf:
-    with mp.workdps(120):
-        near, far = (mp.erfc((mp.mpf(epsilon) / mu - sign * mp.mpf(mu) / 2) / mp.sqrt(2)) / 2 for sign in (1, -1))
-        return near - mp.exp(epsilon) * far
-
-
-# Points whose rounded places cost more than others'.
-ROUNDED_DOWN = (
-    (1.7774700932030707, 58.623814611754106),
-    (1.0814154537754033e-08, 3.6217973557053643e-07),
-    (1.2773562791118591e-06, 2.9091889274986527e-05),
-    (24.878395766980162, 1264.2469469119887),
-    (0.8020962781543606, 30.670346993958656),
-)
-
-
-@pytest.mark.slow
-def test_a_gaussian_profile_is_never_below_the_exact_one() -> None:
-    """Where delta is far below the floats' accuracy, or mu is tiny, and down to denormals; Theorem C3."""
-    draw = np.random.default_rng(8)
-    mus = 10 ** draw.uniform(-9, 3, 1500)
-    tails = [(mu, abs(mu * (mu / 2 + z))) for mu, z in zip(mus.tolist(), draw.uniform(-4, 38.6, 1500).tolist(), strict=True)]
-    for mu, epsilon in [*ROUNDED_DOWN, *tails]:
-        exact = _gaussian_delta(mu, epsilon)
-        assert acc.GaussianDP(mu=mu).profile(epsilon) >= exact
-        assert float(Normal(mu).profile(np.array([epsilon]))[0]) >= exact
 
 
 def test_a_gaussian_leaves_next_to_nothing_where_squares_leave_the_floats() -> None:

@@ -51,9 +51,9 @@ def pure_step(width: float, after: Callable[[float], float]) -> Callable[[float]
 def test_brackets_of_the_theory_sheet() -> None:
     """The brackets hold the values of much finer grids, are narrow, and lie within 0.1% of the theory sheet's printed values."""
     for e, k, finest, printed in ((0.1, 100, 2.2509, 2.253), (1.0, 10, 7.71639, 7.719), (1.0, 3, 2.9093, 2.910)):
-        found = adaptive_composition([(acc.BoundedRange(epsilon=e), k)], 1e-6, tolerance=6e-5)
+        found = adaptive_composition([(acc.BoundedRange(epsilon=e), k)], 1e-6, tolerance=2e-4)
         assert found.epsilon_lower <= finest <= found.epsilon_upper
-        assert found.epsilon_upper - found.epsilon_lower <= 6e-5 * found.epsilon_upper
+        assert found.epsilon_upper - found.epsilon_lower <= 2e-4 * found.epsilon_upper
         assert found.epsilon_upper == pytest.approx(printed, rel=1.1e-3)
         renyi = (k * acc.BoundedRange(epsilon=e)).epsilon(1e-6)
         assert found.epsilon_lower <= renyi

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -162,20 +161,3 @@ def test_failures_stay_where_widths_are_rounded_to_levels() -> None:
 
 def _steps(rng: np.random.Generator) -> list[tuple[int, float]]:
     return [(int(n), float(w)) for n, w in zip(rng.integers(1, 4, 200), np.exp(rng.normal(-3, 1, 200)), strict=True)]
-
-
-def test_adding_one_at_a_time_is_the_composition() -> None:
-    """`c = c + x` inserts into the normal form: the result equals the composition built at once, counts merged."""
-    rng = np.random.default_rng(7)
-    curves: list[acc.Curve] = [acc.ZCDP(rho=float(r)) for r in rng.integers(1, 40, 200) / 1000]
-    curves += [TABLE, acc.curves.SparseVectorDP(epsilon1=1, epsilon2=1)] * 3
-    rng.shuffle(curves)  # type: ignore[arg-type]
-    total: acc.Curve = acc.zero()
-    for curve in curves:
-        total = total + curve
-    whole = acc.curves.Composed.of([(1, curve) for curve in curves])
-    assert total == whole
-    assert hash(total) == hash(whole)
-    assert total.to_json() == whole.to_json()
-    assert acc.Curve.from_json(total.to_json()) == total
-    assert all(a <= b for a, b in pairwise(sorted(c.kind for _, c in total.parts)))  # type: ignore[attr-defined]
