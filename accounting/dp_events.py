@@ -216,12 +216,23 @@ def dp_sgd(noise_multiplier: float, sampling_rate: float, steps: int) -> dp_even
 
 
 def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Relation) -> Curve:
+    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbours have different true answers."""
     if relation != "replace_one":
         raise NoEquivalent(
             "RandomizedResponseDpEvent has no curve under add_remove: a removed user's answer is missing, which anyone sees. "
             "Pass relation='replace_one'"
         )
-    return randomised_response(event.noise_parameter, event.num_buckets)
+    noise, buckets = event.noise_parameter, event.num_buckets
+    if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
+        raise InvalidCurve(f"num_buckets={buckets!r} must be an integer >= 1")
+    if not 0 <= noise <= 1 or (noise == 0 and buckets > 1):
+        raise InvalidCurve(f"noise_parameter={noise!r} must lie in (0, 1]: without noise nothing is guaranteed")
+    if buckets == 1 or noise == 1:
+        return zero()
+    epsilon = math.log1p(buckets * (1 - noise) / noise) * _OUTWARD
+    if buckets == 2:
+        return PureDP(epsilon=epsilon)
+    return ProfileTable(epsilons=[0.0, epsilon], deltas=[min((1 - noise) * _OUTWARD, math.tanh(epsilon / 2)), 0.0])
 
 
 def _zcdp(event: dp_event.ZCDpEvent) -> Curve:
@@ -370,20 +381,6 @@ def _up(value: float) -> float:
 def _down(value: float) -> float:
     """The next float below."""
     return math.nextafter(value, 0.0)
-
-
-def randomised_response(noise: float, buckets: int) -> Curve:
-    """Of k answers the true one with probability 1 - noise, else a uniform one; neighbours have different true answers."""
-    if isinstance(buckets, bool) or not isinstance(buckets, int) or buckets < 1:
-        raise InvalidCurve(f"num_buckets={buckets!r} must be an integer >= 1")
-    if not 0 <= noise <= 1 or (noise == 0 and buckets > 1):
-        raise InvalidCurve(f"noise_parameter={noise!r} must lie in (0, 1]: without noise nothing is guaranteed")
-    if buckets == 1 or noise == 1:
-        return zero()
-    epsilon = math.log1p(buckets * (1 - noise) / noise) * _OUTWARD
-    if buckets == 2:
-        return PureDP(epsilon=epsilon)
-    return ProfileTable(epsilons=[0.0, epsilon], deltas=[min((1 - noise) * _OUTWARD, math.tanh(epsilon / 2)), 0.0])
 
 
 def _discrete_laplace(rate: float, shift: int) -> Curve:

@@ -30,9 +30,7 @@ class Summable:
     def __mul__(self: Priced, count: int) -> Guarantee:
         return Guarantee.of([(count, self)])
 
-    @final
-    def __rmul__(self: Priced, count: int) -> Guarantee:
-        return Guarantee.of([(count, self)])
+    __rmul__ = __mul__
 
     @final
     def __add__(self: Priced, other: Priced) -> Guarantee:

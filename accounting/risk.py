@@ -46,7 +46,7 @@ def attack(curve: Proved, fpr: float) -> float:
     if isinstance(fpr, bool) or not isinstance(fpr, numbers.Real) or not 0 <= fpr <= 1:
         raise InvalidArgument(f"fpr={shown(fpr)} must lie in [0, 1]: the share of false alarms that the attacker accepts")
     alpha = float(fpr)
-    found = [1.0, alpha + _advantage(curve)]
+    found = [1.0, alpha + advantage(curve)]
     if curve.core_epsilon < _FARTHEST:  # the last epsilon that any event needs
         found += _both(alpha, curve.core_epsilon, min(1.0, curve.delta0))
     far = min(_FARTHEST, curve.core_epsilon)
@@ -58,14 +58,12 @@ def attack(curve: Proved, fpr: float) -> float:
     return min(1.0, max(alpha, min(found) * _OUTWARD))
 
 
-def advantage(curve: Proved) -> float:
-    """The most by which true positives exceed false ones: see `Curve.advantage`."""
-    return _advantage(curve)
-
-
 @lru_cache(maxsize=256)
-def _advantage(curve: Proved) -> float:
-    """delta(0), or by Pinsker's inequality what the least divergence of an order above 1 leaves."""
+def advantage(curve: Proved) -> float:
+    """The most by which true positives exceed false ones: see `Curve.advantage`.
+
+    delta(0), or by Pinsker's inequality what the least divergence of an order above 1 leaves.
+    """
     kl = float(curve.rdp(np.array([_KL_ORDER]))[0])
     pinsker = math.sqrt(kl / 2) * _OUTWARD + curve.delta0 if math.isfinite(kl) else math.inf
     return min(1.0, best_delta(curve, 0.0, thorough=True).value, pinsker)
@@ -133,7 +131,7 @@ class Risk:
         Raises:
             InvalidArgument: fpr is outside of [0, 1].
         """
-        found, gain = attack(curve, fpr), _advantage(curve)
+        found, gain = attack(curve, fpr), advantage(curve)
         return cls(gain, min(1.0, (1 + gain) / 2 * _OUTWARD), fpr, found)
 
     def as_data(self, relation: Relation = "add_remove", unit: Unit = "user") -> dict[str, float | str]:

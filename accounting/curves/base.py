@@ -252,9 +252,7 @@ class Curve(Frozen, ABC):
     def __mul__(self, count: int) -> Curve:
         return _composed([(count, self)])
 
-    @final
-    def __rmul__(self, count: int) -> Curve:
-        return _composed([(count, self)])
+    __rmul__ = __mul__
 
 
 CURVES: Registry[Curve] = Registry("curve", "accounting.curves", InvalidCurve)

@@ -12,6 +12,7 @@ import duckdb
 import mpmath as mp
 import numpy as np
 import pytest
+from dp_accounting import dp_event
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +20,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget import Price, waiting_cost
 from accounting.curves.profile_table import ProfileTable
-from accounting.dp_events import _gaussian, _times, randomised_response
+from accounting.dp_events import _gaussian, _times
 from accounting.ledger.model import doubt, returned
 from accounting.ledger.quota import Accounts, Quota, Revision
 from accounting.ledger.verification import _less
@@ -59,7 +60,7 @@ def test_a_composition_of_gaussians_is_sampled_as_one_rounded_up(mu: float, coun
 @pytest.mark.parametrize(("noise", "buckets"), [(0.9, 3), (0.5, 10), (0.1, 100)])
 def test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states(noise: float, buckets: int) -> None:
     """Randomised response of several answers attains its table: its Kullback-Leibler divergence is (1 - noise) epsilon."""
-    curve = randomised_response(noise, buckets)
+    curve = acc.from_dp_event(dp_event.RandomizedResponseDpEvent(noise, buckets), "replace_one")
     assert isinstance(curve, ProfileTable)
     told, other = 1 - noise + noise / buckets, noise / buckets
     exact = (1 - noise) * math.log(told / other)

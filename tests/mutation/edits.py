@@ -152,8 +152,18 @@ EDITS = [
         "group_privacy(single._unsampled, users - 1)",
         "tests/accounting/test_group.py::test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample",
     ),
-    Edit(COMPOSE, "mass * (1 - share), int(cells[-1]) + 2)", "0.95 * mass * (1 - share), int(cells[-1]) + 2)", BLOCK),
-    Edit(COMPOSE, "np.bincount(cells + 1, mass * share)", "np.bincount(cells + 1, 0.95 * mass * share)", BLOCK),
+    Edit(
+        "accounting/convert/pld/loss.py",
+        "weights * (1 - share), int(cells[-1]) + 2)",
+        "0.95 * weights * (1 - share), int(cells[-1]) + 2)",
+        BLOCK,
+    ),
+    Edit(
+        "accounting/convert/pld/loss.py",
+        "np.bincount(cells + 1, weights * share)",
+        "np.bincount(cells + 1, 0.95 * weights * share)",
+        BLOCK,
+    ),
     Edit(COMPOSE, "np.cumsum(mass[::-1])[::-1], 1.0)", "np.cumsum(mass[::-1])[::-1], 0.95)", BLOCK),
     Edit(COMPOSE, "np.cumsum(mass[::-1])[::-1], 1.0)", "0.95 * np.cumsum(mass[::-1])[::-1], 1.0)", BLOCK),
     Edit(

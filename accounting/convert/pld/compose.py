@@ -19,7 +19,7 @@ from typing import Any, final
 import numpy as np
 
 from accounting.convert.pld.hull import RenyiLoss
-from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of
+from accounting.convert.pld.loss import TINY, Banded, Floats, Loss, Losses, Normal, Pmf, grid_of, on_cells
 
 # Most runs of all steps together, and of one step at once: beyond, the rounding of the powers is not small against the law of
 # the sum, and the steps' own grid has too few cells for it. More runs are composed block by block (Theorem P12).
@@ -121,13 +121,8 @@ class _Block(Loss):
 
     def pmf(self, interval: float, tail: float) -> Pmf:
         grid, low, mass, lost = _block_law(self, tail)
-        places = np.arange(low, low + len(mass)) * grid
-        left = np.floor(places / interval)
-        slack = 4 * _ULP * (np.abs(places) + interval) / interval
-        share = np.clip(np.expm1(left * interval - places) / np.expm1(-interval) + slack, 0.0, 1.0)
-        cells = (left - left[0]).astype(np.int64)
-        found = np.bincount(cells, mass * (1 - share), int(cells[-1]) + 2) + np.bincount(cells + 1, mass * share)
-        return Pmf(int(left[0]), np.asarray(found * (1 + 2.0**-46), dtype=np.float64), lost)
+        first, found = on_cells(grid_of(low, low + len(mass) - 1, grid), mass, interval)
+        return Pmf(first, found * (1 + 2.0**-46), lost)
 
     def profile(self, y: Floats) -> Floats:
         grid, low, mass, lost = _block_law(self, TINY)

@@ -152,6 +152,16 @@ def grid_of(low: int, high: int, interval: float) -> Floats:
     return grid
 
 
+def on_cells(places: Floats, weights: Floats, interval: float) -> tuple[int, Floats]:
+    """Atoms at increasing places, each split over the ends of its cell (Theorem P2): the first end, in intervals, and masses."""
+    left = np.floor(places / interval)
+    slack = 4 * _ULP * (np.abs(places) + interval) / interval
+    share = np.clip(np.expm1(left * interval - places) / np.expm1(-interval) + slack, 0.0, 1.0)
+    cells = (left - left[0]).astype(np.int64)
+    mass = np.bincount(cells, weights * (1 - share), int(cells[-1]) + 2) + np.bincount(cells + 1, weights * share)
+    return int(left[0]), np.asarray(mass, dtype=np.float64)
+
+
 def _split(mass: Floats, cell: Floats, share: Floats) -> None:
     """Add the mass of every cell to its two ends, `share` of it to the right one."""
     mass[1:] += share * cell
@@ -283,14 +293,8 @@ class Atoms(Law):
         return max(abs(self.places[0]), abs(self.places[-1]))
 
     def pmf(self, interval: float, tail: float) -> Pmf:
-        places, weights = np.array(self.places), np.array(self.weights)
-        left = np.floor(places / interval)
-        slack = 4 * _ULP * (np.abs(places) + interval) / interval
-        share = np.clip(np.expm1(left * interval - places) / np.expm1(-interval) + slack, 0.0, 1.0)
-        low = int(left[0])
-        cells = (left - low).astype(np.int64)
-        mass = np.bincount(cells, weights * (1 - share), int(cells[-1]) + 2) + np.bincount(cells + 1, weights * share)
-        return Pmf(low, np.asarray(mass * _MANY_UP, dtype=np.float64), self.lost * _MANY_UP)
+        low, mass = on_cells(np.array(self.places), np.array(self.weights), interval)
+        return Pmf(low, mass * _MANY_UP, self.lost * _MANY_UP)
 
     def profile(self, y: Floats) -> Floats:
         ahead = np.maximum(0.0, -np.expm1(np.subtract.outer(y, np.array(self.places)).clip(max=0.0)))
