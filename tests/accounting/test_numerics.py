@@ -59,16 +59,6 @@ def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> 
     assert np.all(table[0] <= curve.core_epsilon)
 
 
-def test_deltas_between_routes_are_consistent() -> None:
-    """Every route's epsilon is at least the smallest one, and at that epsilon no route proves a larger delta than asked."""
-    plan = 50 * (acc.LaplaceDP(epsilon=0.2) + acc.BoundedRange(epsilon=0.1))
-    for delta in (1e-2, 1e-6, 1e-30):
-        best = acc.best_epsilon(plan, delta)
-        assert best.value <= rdp_to_epsilon(plan.rdp, delta).value
-        assert best.value <= plan.core_epsilon
-        assert acc.best_delta(plan, best.value).value <= delta * (1 + 1e-3)
-
-
 def exact_gaussian(mu: float, epsilon: float) -> float:
     """The Gaussian mechanism's divergence in 400 digits."""
     with mp.workdps(400):
@@ -83,6 +73,8 @@ ROUNDED_DOWN = (
     (1.2773562791118591e-06, 2.9091889274986527e-05),
     (24.878395766980162, 1264.2469469119887),
     (0.8020962781543606, 30.670346993958656),
+    (0.4323906029419611, 7.0154793781026035),
+    (5.754129933785039e-07, 1.3315578743805631e-05),
 )
 FARS = (-3.0, -1e-9, 0.0, 1.0, 5.0, 20.0, 36.0, 36.999, 37.0, 37.001, 37.9)
 
@@ -152,8 +144,9 @@ def test_pools_and_curves_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(share.rdp for share in told.shares if share.rdp) == pytest.approx(float(curve.rdp(told.order)), rel=1e-11)
 
 
-def test_many_gaussians_keep_their_closed_form() -> None:
+def test_many_gaussians_keep_their_closed_form(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three hundred distinct Gaussian curves composed one by one cost what one Gaussian of the joint mu costs."""
+    monkeypatch.setattr(accountant_module, "_FEW", 100)
     accountant = acc.Accountant()
     mus = [0.01 + 1e-5 * i for i in range(300)]
     for mu in mus:
@@ -255,18 +248,3 @@ def test_the_mean_of_a_law_of_runs_is_exact_where_floats_end() -> None:
     for mean, eta in (("10", 0.0), (10.0, "1"), (10.0, math.nan)):
         with pytest.raises(acc.InvalidCurve):
             acc.TruncatedNegativeBinomial.of_mean(mean, eta=eta)  # type: ignore[arg-type]
-
-
-def test_the_profile_of_a_gaussian_is_never_below_its_own() -> None:
-    """Shifts where rounding takes more off the two logarithms than off any others that were tried."""
-    for mu, epsilon in ((0.4323906029419611, 7.0154793781026035), (5.754129933785039e-07, 1.3315578743805631e-05), *_shifts()):
-        with mp.workdps(60):
-            m, e = mp.mpf(mu), mp.mpf(epsilon)
-            exact = mp.ncdf(m / 2 - e / m) - mp.exp(e) * mp.ncdf(-m / 2 - e / m)
-            assert acc.GaussianDP(mu=mu).profile(epsilon) >= exact, (mu, epsilon)
-
-
-def _shifts() -> Iterator[tuple[float, float]]:
-    rng = np.random.default_rng(0)
-    for exponent, places in zip(rng.uniform(-12, 1.5, 100).tolist(), rng.uniform(0, 37, 100).tolist(), strict=True):
-        yield 10**exponent, 10**exponent * places

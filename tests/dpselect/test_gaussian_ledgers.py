@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pytest
@@ -17,7 +16,6 @@ from accounting.ledger import Ledger
 from dpselect.cli.app import app
 
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
-WHOLE = acc.Budget(epsilon=1.0, delta=1e-6)
 CHOICE = dps.CanonicalTopK(k=10, epsilon=0.0866)
 VECTOR = dps.OneshotTopK(k=10, noise="gaussian", scale=23.2, sensitivity=ONE)
 HISTOGRAM = dps.SparseHistogram(k=2, scale=30.0, delta=1e-8, sensitivity=ONE)
@@ -37,29 +35,6 @@ def mu_squared(curve: acc.Curve) -> int:
     gaussian = curve.curve if isinstance(curve, acc.Approximate) else curve
     assert isinstance(gaussian, acc.GaussianDP)
     return -int(-(Decimal(repr(gaussian.mu)) ** 2 * 10**12) // 1)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("mechanism", "unit", "plainly"), [(CHOICE, "--only", 25), (VECTOR, "--mostly", 24)], ids=["declared", "mu^2"]
-)
-def test_thirty_releases_one_by_one_cost_what_the_plan_of_thirty_costs(
-    mechanism: Any, unit: str, plainly: int, tmp_path: Path
-) -> None:
-    """From a shell: thirty charges fit, where the plain ledger refuses the 25th or 26th; a plan holds no more either."""
-    assert WHOLE.admits(30 * mechanism.curve)
-    assert not WHOLE.admits(31 * mechanism.curve)
-    assert WHOLE.how_many(mechanism) == plainly
-    ledger = ["--ledger", f"sqlite:///{tmp_path}/privacy.db"]
-    told("ledger", "init", *ledger, "--dataset", "d", "--epsilon", 1, "--delta", "1e-6", unit, mechanism.to_json())
-    charge = ["ledger", "charge", *ledger, "--dataset", "d", "--mechanism", mechanism.to_json()]
-    assert "left: 29 more releases like this one" in told(*charge)
-    with Ledger.open(ledger[1]) as opened:
-        for _ in range(28):
-            opened.charge("d", mechanism)
-    assert "left: 0 more releases like this one" in told(*charge)
-    assert "error: --dataset='d'" in told(*charge, status=3)
-    assert "no problems" in told("ledger", "verify", *ledger)
 
 
 @pytest.mark.slow
