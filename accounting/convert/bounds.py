@@ -147,39 +147,40 @@ def _winner(candidates: Iterator[Bound]) -> Bound:
     return min(proved, key=lambda bound: bound.value, default=Bound(math.inf, "basic"))
 
 
+# The routes, each with its condition. Inside, where neither the bad events alone nor the pure epsilon alone decide, all may
+# win; at the edges failures that are steps of their own are composed: n of chance d weigh 1 - (1 - d)^n, less than their sum.
+
+
 def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
-    if curve.delta0 > delta:
-        yield Bound(math.inf, "basic")
-        if (losses := _failing(curve)) is not None:
-            yield _pld_epsilon(losses, delta)
-        return
-    yield Bound(curve.core_epsilon, "pure" if curve.delta0 == 0 else "basic")
-    if delta == curve.delta0 > 0 and (losses := _failing(curve)) is not None:
-        yield _pld_epsilon(losses, delta)  # n failures of chance d weigh 1 - (1 - d)^n, which leaves room
-    if curve.core_epsilon > 0 and delta > curve.delta0:
+    inside = curve.core_epsilon > 0 and delta > curve.delta0
+    yield Bound(curve.core_epsilon if curve.delta0 <= delta else math.inf, _sum_of(curve))
+    if inside:
         found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
-        if (losses := _composable(curve)) is not None:
-            yield _pld_epsilon(losses, delta)
-    if (profile := _closed_form(curve)) is not None:
+    if (losses := _composable(curve) if inside else _failing(curve)) is not None:
+        way = max((pld_epsilon(way, delta) for way in losses.directed()), key=lambda bound: bound.value)
+        yield Bound(way.value, "pld", grid_error=way.inflation)
+    if curve.delta0 <= delta and (profile := _closed_form(curve)) is not None:
         value = curve.inverse(delta)
         yield Bound(invert_profile(profile, delta) if value is None else value, "profile")
 
 
 def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
-    yield Bound(1.0, "basic")
-    if curve.core_epsilon <= epsilon:
-        yield Bound(curve.delta0, "pure" if curve.delta0 == 0 else "basic")
-        if (losses := _failing(curve)) is not None:
-            yield _pld_delta(losses, epsilon)
-        return
-    found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
-    value = max(LEAST_DELTA, min(1.0, curve.delta0 + found.value))
-    yield Bound(value, "rdp", found.order, found.at_edge and value > LEAST_DELTA)
-    if (losses := _composable(curve)) is not None:
-        yield _pld_delta(losses, epsilon)
-    if (profile := _closed_form(curve)) is not None:
+    inside = curve.core_epsilon > epsilon
+    yield Bound(1.0, "basic") if inside else Bound(curve.delta0, _sum_of(curve))
+    if inside:
+        found = rdp_to_delta(_renyi(curve), epsilon, curve.table_orders)
+        value = max(LEAST_DELTA, min(1.0, curve.delta0 + found.value))
+        yield Bound(value, "rdp", found.order, found.at_edge and value > LEAST_DELTA)
+    if (losses := _composable(curve) if inside else _failing(curve)) is not None:
+        way = max((pld_delta(way, epsilon) for way in losses.directed()), key=lambda bound: bound.value)
+        yield Bound(max(LEAST_DELTA, way.value), "pld", grid_error=way.inflation)
+    if inside and (profile := _closed_form(curve)) is not None:
         yield Bound(profile(epsilon), "profile")
+
+
+def _sum_of(curve: Bounded) -> Route:
+    return "pure" if curve.delta0 == 0 else "basic"
 
 
 def _rounded_down(delta: float, delta0: float) -> float:
@@ -203,7 +204,7 @@ def _composable(curve: Bounded) -> Losses | None:
 
 
 def _failing(curve: Bounded) -> Losses | None:
-    """The plan's losses if failures are part of them: n of probability d then weigh 1 - (1-d)^n, less than their sum."""
+    """The plan's losses if failures are part of them."""
     if curve.delta0 == 0 or (losses := _composable(curve)) is None or losses.added >= curve.delta0:
         return None
     return losses if sum(count for count, _ in losses.steps) > 1 else None
@@ -216,16 +217,6 @@ def _recursion(curve: Bounded, delta: float) -> tuple[Solution, float] | None:
         return None
     solution = Solution.of_ranges(losses, _renyi(curve), curve.table_orders)
     return None if solution is None else (solution, losses.added)
-
-
-def _pld_epsilon(losses: Losses, delta: float) -> Bound:
-    found = max((pld_epsilon(way, delta) for way in losses.directed()), key=lambda bound: bound.value)
-    return Bound(found.value, "pld", grid_error=found.inflation)
-
-
-def _pld_delta(losses: Losses, epsilon: float) -> Bound:
-    found = max((pld_delta(way, epsilon) for way in losses.directed()), key=lambda bound: bound.value)
-    return Bound(max(LEAST_DELTA, found.value), "pld", grid_error=found.inflation)
 
 
 def _closed_form(curve: Bounded, near: float | None = None) -> Callable[[float], float] | None:
