@@ -112,18 +112,14 @@ class Accountant:
     @property
     def curve(self) -> Curve:
         """The composition of everything so far."""
-        return self._pool.curve()
-
-    @property
-    def _pool(self) -> _Pool:
-        return _Pool.of(self._curves, self._counts)
+        return _Pool(self._curves, self._counts).curve
 
     @property
     def _priced(self) -> Bounded:
         """The plan as what converts it best: one curve, unless it has too many parts for building one to pay."""
         # As one `Composed` its parts may have a joint privacy loss distribution.
-        pool = self._pool
-        return pool.curve() if sum(len(family.parameters) for family in pool.families) <= _FEW else pool
+        pool = _Pool(self._curves, self._counts)
+        return pool.curve if pool.size <= _FEW else pool
 
     def epsilon(self, delta: float) -> float:
         """The smallest proved epsilon (nats) at `delta` in [0, 1), in whatever order the plan runs."""
@@ -160,85 +156,72 @@ class Accountant:
     def _share(self, label: str, order: float | None) -> Share:
         places = [i for i, given in enumerate(self._labels) if given == label]
         counts = [self._counts[i] for i in places]
-        total = _Pool.of([self._curves[i] for i in places], counts)
+        total = _Pool([self._curves[i] for i in places], counts)
         rdp = None if order is None else float(total.rdp(np.array([order]))[0])
         return Share(label, sum(counts), rdp, total.delta0)
 
 
-@dataclass(frozen=True)
-class _Family:
-    """Curves of one kind that has one field, a number, and so is equal where that is: the distinct ones, with their counts."""
-
-    member: type[OneParameter]
-    curves: Sequence[OneParameter]
-    first: NDArray[np.intp]  # where each of them is met
-    parameters: Floats
-    counts: NDArray[Any]
-
-    @staticmethod
-    def of(member: type[OneParameter], curves: Sequence[OneParameter], counts: NDArray[Any]) -> _Family:
-        given = np.fromiter(map(attrgetter(_fields(member)[0]), curves), dtype=np.float64, count=len(curves))
-        _, first, group = np.unique(given, return_index=True, return_inverse=True)
-        parameters = np.array([curves[place].parameter for place in first.tolist()])
-        total = np.zeros(len(first), dtype=counts.dtype)
-        np.add.at(total, group, counts)
-        return _Family(member, curves, first, parameters, total)
-
-    def parts(self) -> Iterator[tuple[int, OneParameter]]:
-        """(count, curve) for every distinct curve."""
-        return zip(self.counts.tolist(), map(self.curves.__getitem__, self.first.tolist()), strict=True)
-
-    def rdp(self, orders: Floats) -> Floats:
-        """Sum of count * rdp."""
-        return self.member.sum_rdp(self.parameters, self.counts.astype(np.float64), orders)
-
-
-@dataclass(frozen=True)
+@final
 class _Pool:
-    """Many curves merged without hashing each: one-parameter members stay in arrays. It can be converted, and is no `Curve`."""
+    """Very many curves, merged without hashing each: it can be converted, and is no `Curve`.
 
-    families: tuple[_Family, ...]
-    others: Curve
+    Of a kind that has one field, a number, curves are equal where that is, and stay in arrays.
+    """
 
-    @staticmethod
-    def of(curves: Sequence[Curve], counts: Sequence[int]) -> _Pool:
-        """Merge curves that are repeated `counts` times each."""
+    def __init__(self, curves: Sequence[Curve], counts: Sequence[int]) -> None:
         times = np.array(counts, dtype=object if max(counts, default=0) > _INT64 else np.int64)
-        types = set(map(type, curves))
-        kinds = [kind for kind in types if issubclass(kind, OneParameter) and len(_fields(kind)) == 1]
-        if len(kinds) == len(types) == 1:
-            return _Pool((_Family.of(kinds[0], cast(Sequence[OneParameter], curves), times),), Composed())
-        families = tuple(
-            _Family.of(kind, *_chosen(kind, curves, times)) for kind in sorted(kinds, key=lambda kind: kind.__name__)
-        )
-        rest = [(n, c) for c, n in zip(curves, counts, strict=True) if type(c) not in kinds]
-        return _Pool(families, Composed.of(rest))
+        kinds = set(map(type, curves))
+        fields = {
+            kind: [name for name in kind.model_fields if name != "kind"] for kind in kinds if issubclass(kind, OneParameter)
+        }
+        numbers = {kind: names[0] for kind, names in fields.items() if len(names) == 1}
+        self._families: dict[type[OneParameter], tuple[Floats, NDArray[Any], list[OneParameter]]] = {}
+        for kind, name in sorted(numbers.items(), key=lambda one: one[0].__name__):
+            chosen, repeated = cast(Sequence[OneParameter], curves), times
+            if len(kinds) > 1:
+                places = [i for i, curve in enumerate(curves) if type(curve) is kind]
+                chosen, repeated = [chosen[i] for i in places], times[places]
+            given = np.fromiter(map(attrgetter(name), chosen), dtype=np.float64, count=len(chosen))
+            _, first, group = np.unique(given, return_index=True, return_inverse=True)
+            total = np.zeros(len(first), dtype=times.dtype)
+            np.add.at(total, group, repeated)
+            distinct = [chosen[place] for place in first.tolist()]
+            self._families[kind] = np.array([curve.parameter for curve in distinct]), total, distinct
+        rest = zip(counts, curves, strict=True) if len(numbers) < len(kinds) else ()
+        self._others = Composed.of((count, curve) for count, curve in rest if type(curve) not in numbers)
 
+    @property
+    def size(self) -> int:
+        """How many distinct curves lie in arrays."""
+        return sum(len(parameters) for parameters, _, _ in self._families.values())
+
+    @property
     def curve(self) -> Curve:
         """The composition as a curve."""
-        return Composed.of([*self._merged(), (1, self.others)])
+        return Composed.of([*self._merged(), (1, self._others)])
 
     def _merged(self) -> Iterator[tuple[int, Curve]]:
-        return chain.from_iterable(family.parts() for family in self.families)
+        return chain.from_iterable(zip(total.tolist(), curves, strict=True) for _, total, curves in self._families.values())
 
     def rdp(self, orders: Floats) -> Floats:
         """Sum of the Renyi bounds, in nats."""
-        return sum((family.rdp(orders) for family in self.families), self.others.rdp(orders))
+        families = ((kind, found, total.astype(np.float64)) for kind, (found, total, _) in self._families.items())
+        return sum((kind.sum_rdp(found, total, orders) for kind, found, total in families), self._others.rdp(orders))
 
     @property
     def delta0(self) -> float:
         """Sum of the probabilities of bad events; one-parameter members have none."""
-        return self.others.delta0
+        return self._others.delta0
 
     @cached_property
     def core_epsilon(self) -> float:
         """Sum of the pure epsilons outside the bad events."""
-        return decimal_sum((count, curve.core_epsilon) for count, curve in chain([(1, self.others)], self._merged()))
+        return decimal_sum((count, curve.core_epsilon) for count, curve in chain([(1, self._others)], self._merged()))
 
     @property
     def table_orders(self) -> tuple[float, ...]:
         """Orders at which tabulated members are best read."""
-        return self.others.table_orders
+        return self._others.table_orders
 
     def profile(self, epsilon: float) -> float | None:
         """Closed form where all members are Gaussian, as in `Composed`."""
@@ -246,7 +229,7 @@ class _Pool:
 
     @cached_property
     def _gaussian(self) -> GaussianDP | None:
-        if self.others != Composed() or any(family.member is not GaussianDP for family in self.families):
+        if self._others != Composed() or set(self._families) != {GaussianDP}:
             return None
         return GaussianDP.of_rho(decimal_sum((count, curve.rho) for count, curve in self._merged()))
 
@@ -259,13 +242,3 @@ class _Pool:
     def losses(self) -> None:
         """None: too many different parts to compose as losses."""
         return
-
-
-def _fields(kind: type[Curve]) -> list[str]:
-    return [name for name in kind.model_fields if name != "kind"]
-
-
-def _chosen(kind: type[Curve], curves: Sequence[Curve], times: NDArray[Any]) -> tuple[Sequence[Any], NDArray[Any]]:
-    """The curves of one kind, and their counts."""
-    places = [i for i, curve in enumerate(curves) if type(curve) is kind]
-    return (curves, times) if len(places) == len(curves) else ([curves[i] for i in places], times[places])

@@ -18,7 +18,7 @@ from accounting.convert.pld.loss import Normal
 from accounting.convert.renyi import rdp_to_delta, rdp_to_epsilon
 
 DELTAS = (0.5, 1e-3, 1e-6, 1e-20, 1e-100, 1e-300)
-SIZES = (1e-9, 1e-6, 1e-3, 0.1, 1.0, 30.0, 1e3)
+SIZES = (1e-9, 1e-3, 1.0, 1e3)
 # The grid of the composed losses differs from plan to plan: its share of the variance, doubled.
 GRID = 1e-4
 
@@ -52,7 +52,7 @@ CASES = [(curve, size) for size in SIZES for curve in members(size)]
 @pytest.mark.parametrize(("curve", "size"), spread(CASES, 5), ids=lambda value: repr(value)[:60])
 def test_every_epsilon_is_finite_and_monotone(curve: acc.Curve, size: float) -> None:
     """For every count and delta epsilon is finite, never negative, and grows with the count and as delta shrinks."""
-    table = np.array([[(n * curve).epsilon(delta) for delta in DELTAS] for n in (1, 600, 10**6)])
+    table = np.array([[(n * curve).epsilon(delta) for delta in (0.5, 1e-6, 1e-20, 1e-300)] for n in (1, 600, 10**6)])
     assert np.all(np.isfinite(table) & (table >= 0))
     assert np.all(np.diff(table, axis=0) >= -GRID * table[1:])
     assert np.all(np.diff(table, axis=1) >= -GRID * table[:, 1:])

@@ -210,7 +210,7 @@ def test_a_block_is_not_below_its_steps(loss: Loss) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("runs", [10**6, 10**8, 10**9])
+@pytest.mark.parametrize("runs", [10**6, 10**9])
 @pytest.mark.parametrize("kind", ["pure", "laplace", "sampled"])
 def test_very_many_steps_come_within_a_hundredth_of_the_gaussian_limit(kind: str, runs: int) -> None:
     """Steps whose squared losses add up to 1 cost what one Gaussian step of mu 1 costs, at most .7 per cent more."""
