@@ -65,19 +65,6 @@ def spent(folder: Path) -> dict[str, int]:
     return {period: charged.count(period) for period in charged}
 
 
-@pytest.mark.slow
-def test_a_malformed_value_refuses_every_period(every: Every, tmp_path: Path) -> None:
-    """Whatever days are asked for, and nothing is charged: were one day refused alone, whose it is would be told for free."""
-    with (tmp_path / "log.csv").open("a") as log:
-        log.write("9,zoo,2024-05-02T10:00:00,SECRET\n")
-    for since, until in (("2024-05-01", "2024-05-02"), ("2024-05-02", "2024-05-03"), ("2024-05-04", "2024-05-05")):
-        refused = every(since=since, until=until, value="v", value_clip="5")
-        assert refused.exit_code == 1
-        assert "not a finite number" in " ".join(refused.stderr.split())
-        assert "SECRET" not in refused.stderr
-    assert not spent(tmp_path)
-
-
 def test_every_day_is_released_once(every: Every, tmp_path: Path) -> None:
     """A day's answer is of its events alone, a day without events is released like any other, and a second run does nothing."""
     first = every()
@@ -142,11 +129,10 @@ def test_gaussian_noise_on_a_public_domain_is_averaged(every: Every, tmp_path: P
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", ["json", "csv"])
-def test_a_run_that_is_stopped_goes_on(every: Every, tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_that_is_stopped_goes_on(every: Every, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped before the release of the second day is recorded, in the middle of the third: what is on disk is recorded, what was
     charged and is not on disk is told as lost and not drawn again, and the rest is released. No day is charged twice."""
-    output = f"{tmp_path}/top-{{period}}.{suffix}"
+    output = f"{tmp_path}/top-{{period}}.csv"
     release, kept = acc.Ledger.release, acc.Ledger.charge
 
     def stopped(self: acc.Ledger, dataset: str, key: str, **options: Any) -> Any:
@@ -176,25 +162,18 @@ def test_a_run_that_is_stopped_goes_on(every: Every, tmp_path: Path, suffix: str
 
 
 @pytest.mark.slow
-def test_a_gap_stays_a_gap(every: Every, tmp_path: Path) -> None:
-    """The events of a day that is released already fall to no other day."""
+def test_a_gap_stays_a_gap(every: Every, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The events of a day that is released already fall to no other day; a run reads the log once, and not where all is done."""
     days = {1: ("zoo", 5), 2: ("pier", 50), 3: ("zoo", 5), 4: ("park", 5)}
     rows = [f"{user},{item},2024-05-0{day}" for day, (item, users) in days.items() for user in range(users)]
     (tmp_path / "log.csv").write_text("\n".join(["u,i,t", *rows, "1,pier,", "1,pier,2024-05-05", "1,pier,2024-04-30"]))
+    passes, cut = [], staging._cut
+    monkeypatch.setattr(staging, "_cut", lambda *given: passes.append(1) or cut(*given))
     assert states(every(since="2024-05-02", until="2024-05-03")) == ["released"]
     assert states(every()) == ["released", "recorded", "released", "released"]
     assert [winner(tmp_path, day) for day in (1, 2, 3, 4)] == ["zoo", "pier", "zoo", "park"]
-
-
-@pytest.mark.slow
-def test_the_log_is_read_once(every: Every, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many periods there are; and not at all when all are released."""
-    passes = []
-    cut = staging._cut
-    monkeypatch.setattr(staging, "_cut", lambda *given: passes.append(1) or cut(*given))
     every()
-    every()
-    assert passes == [1]
+    assert passes == [1, 1]
 
 
 @pytest.mark.slow
@@ -227,10 +206,9 @@ def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
     assert states(done) == ["released"] * 2
 
 
-@pytest.mark.fast(6)
-@pytest.mark.parametrize(
-    ("changed", "words"),
-    [
+def test_what_every_needs(every: Every, tmp_path: Path) -> None:
+    """Each is named before anything is read or charged."""
+    for changed, words in (
         ({"time": "", "since": "", "until": ""}, "--every needs --time, --since, --until"),
         ({"key": ""}, "--every needs --key"),
         ({"output": ""}, "--every needs --output"),
@@ -245,58 +223,41 @@ def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
         ({"every": "month"}, "not where a month starts"),
         ({"since": "2024-05-01T12:00"}, "not where a day starts"),
         ({"ledger": "", "dataset": ""}, "--ledger and --dataset go together"),
-    ],
-)
-def test_what_every_needs(every: Every, tmp_path: Path, changed: dict[str, str], words: str) -> None:
-    """Each is named before anything is read or charged."""
-    result = every(**changed)
-    assert result.exit_code in (1, 2)
-    assert words in result.stderr
+    ):
+        result = every(**changed)
+        assert result.exit_code in (1, 2)
+        assert words in result.stderr
+    refused = every("--spreadsheet-safe")
+    assert (refused.exit_code, "--spreadsheet-safe changes the text of a CSV" in refused.stderr) == (2, True)
     assert spent(tmp_path) == {}
     assert list(tmp_path.glob("top*")) == []
 
 
-def test_a_series_without_a_csv_has_no_text_for_spreadsheets(every: Every, tmp_path: Path) -> None:
-    """An option that changes nothing of a period's file is refused before anything is charged."""
-    refused = every("--spreadsheet-safe")
-    assert refused.exit_code == 2
-    assert "--spreadsheet-safe changes the text of a CSV" in refused.stderr
+def test_a_malformed_row_refuses_every_period(every: Every, tmp_path: Path) -> None:
+    """Whatever days are asked for, and nothing is charged: were one day refused alone, whose it is would be told for free."""
+    log = (tmp_path / "log.csv").read_text()
+    (tmp_path / "log.csv").write_text(log + "9,zoo,2024-05-02T10:00:00,SECRET42\n")
+    for since, until in (("2024-05-01", "2024-05-02"), ("2024-05-02", "2024-05-03"), ("2024-05-04", "2024-05-05")):
+        refused = every(since=since, until=until, value="v", value_clip="5")
+        assert (refused.exit_code, "SECRET" in refused.stderr) == (1, False)
+        assert "not a finite number" in " ".join(refused.stderr.split())
+    (tmp_path / "log.csv").write_text(log + "1,zoo,SECRET42,1\n")
+    refused = every()
+    assert (refused.exit_code, "SECRET" in refused.stderr, "is not a time" in refused.stderr) == (1, False, True)
     assert spent(tmp_path) == {}
 
 
-def test_what_is_no_time_stops_before_any_charge(every: Every, tmp_path: Path) -> None:
-    """A malformed row anywhere in the log, and nothing is charged."""
-    with (tmp_path / "log.csv").open("a") as log:
-        log.write("1,zoo,SECRET42,1\n")
-    result = every()
-    assert result.exit_code == 1
-    assert "is not a time" in result.stderr
-    assert "SECRET42" not in result.stderr
-    assert spent(tmp_path) == {}
-
-
-@pytest.mark.parametrize(
-    ("ends", "periods", "told"),
-    [
+def test_events_of_a_day_are_charged_to_that_day(every: Every, tmp_path: Path) -> None:
+    """A window of time is charged to the periods that it reads, neither to others nor to fewer; some hours cost their day."""
+    for ends, days, told in (
         ({"until": "2024-05-02"}, ["2031-01-01"], "2024-05-01"),
         ({"until": "2024-05-03"}, ["2024-05-01"], "2024-05-01, 2024-05-02"),
         ({"until": "2024-05-02"}, ["2024-05-01", "2024-05-02"], "2024-05-01"),
         ({"until": ""}, ["2024-05-01"], "--until"),
-    ],
-)
-def test_events_of_a_day_are_charged_to_that_day(
-    every: Every, tmp_path: Path, ends: dict[str, str], periods: list[str], told: str
-) -> None:
-    """A window of time is charged to the periods that it reads, neither to others nor to fewer; a refusal charges nothing."""
-    once = {"every": "", "output": "", "key": "", **ends}
-    refused = every(*(word for period in periods for word in ("--period", period)), **once)
-    assert refused.exit_code == 2
-    assert told in refused.stderr
+    ):
+        refused = every(*(word for day in days for word in ("--period", day)), **{"every": "", "output": "", "key": "", **ends})
+        assert (refused.exit_code, told in refused.stderr) == (2, True)
     assert spent(tmp_path) == {}
-
-
-def test_a_window_within_its_period_is_charged_to_it(every: Every, tmp_path: Path) -> None:
-    """Some hours of a day cost that day's budget."""
     done = every("--period", "2024-05-01", every="", output="", key="", since="2024-05-01T08:00", until="2024-05-02")
     assert done.exit_code == 0, done.stderr
     assert spent(tmp_path) == {"2024-05-01": 1}
