@@ -20,6 +20,13 @@ from dpselect.continual.means import Means
 
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
 HISTOGRAM = dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=FEW)
+LABELS = ["zoo", "park", "pier"]
+WHOLE = dps.OneshotTopK(k=3, noise="gaussian", scale=2.0, values=True, sensitivity=FEW)
+RATES = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
+
+
+def public(*counts: float, labels: Any = LABELS) -> dps.Scores:
+    return dps.Scores(list(counts), labels=labels, sensitivity=FEW)
 
 
 def counted(**counts: float) -> dps.Scores:
@@ -74,48 +81,38 @@ def test_the_order_is_by_means_and_values_are_the_last() -> None:
     assert released(again, 39, zoo=5002, park=5000, pier=400).labels == shown[-1].labels
 
 
-def test_the_best_of_what_is_shown() -> None:
-    """The best k of what a release has shown, in order and with values; fewer are not complete."""
-    history = of()
-    shown = released(history, zoo=9000, park=5000, pier=700)
-    assert shown.labels == ("zoo", "park", "pier")
-    assert history.best(shown) == dps.Selection(
-        ordered=True, requested=2, labels=("zoo", "park"), values=(shown.values or ())[:2]
-    )
-    assert not dps.continual.History(HISTOGRAM, k=4, releases=1).best(shown).complete
-
-
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"mechanism": dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=FEW, floor=2.0)}, "floor=0"),
-        ({"mechanism": dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=FEW, k=2)}, "k=None"),
+def test_what_a_history_is_not_made_of() -> None:
+    """A mechanism without values of every item, or numbers that do not go with it, are refused."""
+    one, other = (dps.Selection(ordered=True, labels=(name,), values=(1.0,)) for name in "ab")
+    for settings, words in (
+        ({"mechanism": HISTOGRAM.model_copy(update={"floor": 2.0})}, "floor=0"),
+        ({"mechanism": HISTOGRAM.model_copy(update={"k": 2})}, "k=None"),
         ({"mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6)}, "SparseHistogram"),
+        ({"mechanism": WHOLE.model_copy(update={"values": False})}, "values=True"),
         ({"k": 0}, "k=0"),
         ({"releases": 0}, "releases=0"),
-        ({"shown": [dps.Selection(ordered=True, labels=(name,), values=(1.0,)) for name in "ab"]}, "leaves out 1 of"),
-    ],
-)
-def test_what_a_history_is_not_made_of(settings: dict[str, Any], words: str) -> None:
-    """A mechanism without values of every item, or numbers that do not go with it, are refused."""
-    with pytest.raises(dps.errors.InvalidRequest, match=words):
-        dps.continual.History(**{"mechanism": HISTOGRAM, "k": 1, "releases": 1, **settings})
+        ({"shown": [one, other]}, "leaves out 1 of"),
+    ):
+        with pytest.raises(dps.errors.InvalidRequest, match=words):
+            dps.continual.History(**{"mechanism": HISTOGRAM, "k": 1, "releases": 1, **settings})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("scores", "words"),
-    [
+def test_what_a_history_does_not_draw_from() -> None:
+    """Scores whose items cannot be told apart in the next release; of a public domain others than its items, or not all of them."""
+    for changed, words in (
         ({"labels": None}, "labels"),
         ({"values": [0.1]}, "multiples"),
         ({"values": [2**32]}, "below 2\\^32"),
         ({"sums": True}, "amounts"),
-    ],
-)
-def test_what_a_history_does_not_draw_from(scores: dict[str, Any], words: str) -> None:
-    """Scores whose items cannot be told apart in the next release are refused."""
-    given = dps.Scores(**{"values": [3.0], "sensitivity": FEW, "domain": "observed", "labels": ["a"], **scores})
-    with pytest.raises(dps.errors.InvalidRequest, match=words):
-        of().select(given)
+    ):
+        given: Any = {"values": [3.0], "sensitivity": FEW, "domain": "observed", "labels": ["a"], **changed}
+        with pytest.raises(dps.errors.InvalidRequest, match=words):
+            of().select(dps.Scores(**given))
+    shown = [WHOLE.select(public(9, 5, 1))]
+    for k, labels, words in ((2, LABELS, "k=2"), (3, ["a", "b", "c"], "domain"), (3, None, "labels")):
+        history = dps.continual.History(WHOLE.model_copy(update={"k": k}), k=1, releases=3, shown=shown if k == 3 else [])
+        with pytest.raises(dps.errors.InvalidRequest, match=words):
+            history.select(public(1.0, 2.0, 3.0, labels=labels))
 
 
 def test_a_draw_that_fails_closes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,17 +174,6 @@ def _refused(history: dps.continual.History) -> None:
         history.select(counted(zoo=40))
 
 
-# -- a public domain -------------------------------------------------------------------------------------------------------
-
-LABELS = ["zoo", "park", "pier"]
-WHOLE = dps.OneshotTopK(k=3, noise="gaussian", scale=2.0, values=True, sensitivity=FEW)
-RATES = (0.0, 0.3, 0.5, 0.7, 0.85, 0.95, 1.0)
-
-
-def public(*counts: float, labels: Any = LABELS) -> dps.Scores:
-    return dps.Scores(list(counts), labels=labels, sensitivity=FEW)
-
-
 def test_all_items_cost_what_some_cost() -> None:
     """Theorem T7: the price of a whole Gaussian vector is that of its k best items, whatever k."""
     clipped = dps.Sensitivity.of_clipped(1.0, items_per_user=20)
@@ -240,21 +226,3 @@ def test_a_public_domain_is_ordered_by_means_at_the_price_of_one_vector(tmp_path
     history.release(dps.Session(ledger, "visits"), public(61, 60, 10))
     charge, _ = ledger.entries("visits")
     assert acc.Curve.from_json(charge.curve or "") == WHOLE.curve
-
-
-@pytest.mark.parametrize(
-    ("changed", "scores", "words"),
-    [
-        ({"k": 2}, public(1.0, 2.0, 3.0), "k=2"),
-        ({}, public(1.0, 2.0, 3.0, labels=["a", "b", "c"]), "domain"),
-        ({}, public(1.0, 2.0, 3.0, labels=None), "labels"),
-    ],
-)
-def test_what_a_history_of_a_public_domain_refuses(changed: dict[str, Any], scores: dps.Scores, words: str) -> None:
-    """Other items than those of its first release, or not all of them; and nothing is taken in."""
-    shown = [] if changed else [WHOLE.select(public(9, 5, 1))]
-    history = dps.continual.History(WHOLE.model_copy(update=changed), k=1, releases=3, shown=shown)
-    with pytest.raises(dps.errors.InvalidRequest, match=words):
-        history.select(scores)
-    with pytest.raises(dps.errors.InvalidRequest, match="values=True"):
-        dps.continual.History(WHOLE.model_copy(update={"values": False}), k=1, releases=1)
