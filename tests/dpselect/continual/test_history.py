@@ -98,7 +98,7 @@ def test_what_a_history_is_not_made_of() -> None:
 
 
 def test_what_a_history_does_not_draw_from() -> None:
-    """Scores whose items cannot be told apart in the next release; of a public domain others than its items, or not all of them."""
+    """Scores whose items cannot be told apart in the next release; of a public domain other items, or not all of them."""
     for changed, words in (
         ({"labels": None}, "labels"),
         ({"values": [0.1]}, "multiples"),
