@@ -584,37 +584,3 @@ def test_what_was_found_before(sqlite: Callable[[], str]) -> None:
     """Every sequence that once failed."""
     for file in sorted(FOUND.glob("*.json")):
         replay(_on({"sqlite": sqlite}), json.loads(file.read_text()))
-
-
-class Counter(RuleBasedStateMachine):
-    """Fails once two of its numbers add up to five."""
-
-    last: ClassVar[list[tuple[str, dict[str, Any]]]] = []
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.steps: list[tuple[str, dict[str, Any]]] = []
-        type(self).last = self.steps
-
-    @step(number=st.integers(0, 9))
-    def add(self, number: int) -> None:
-        """A number."""
-        assert sum(given["number"] for _, given in self.steps) < 5, number
-
-    def start(self) -> None:
-        """Nothing is needed."""
-
-    agrees = all_agree = start
-
-
-def test_a_failure_becomes_an_example(tmp_path: Path) -> None:
-    """What exploring finds is shortened, kept, named in the error, and fails again when it is repeated."""
-    with pytest.raises(AssertionError) as raised:
-        explore(Counter, 0.1, tmp_path / "found", 1)
-    (file,) = (tmp_path / "found").iterdir()
-    assert str(file) in "".join(raised.value.__notes__)
-    steps = json.loads(file.read_text())
-    assert steps == [["add", {"number": 5}]]
-    with pytest.raises(AssertionError):
-        replay(Counter, steps)
-    replay(Counter, [("add", {"number": 4})])

@@ -76,8 +76,11 @@ class Tree(HTMLParser):
 
 
 @pytest.mark.slow
-def test_the_page_says_what_the_ledger_says(filled: Ledger) -> None:
-    """Budget, spent, left, epsilon at deltas with route and order, periods, labels and entries are those of the ledger."""
+def test_the_page_says_what_the_ledger_says(filled: Ledger, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Budget, spent, left, epsilon at deltas with route and order, periods, labels and entries are those of the ledger.
+
+    Units and orders are below the fold; what is left out, or is not there, is said.
+    """
     text = page(filled)
     total = filled.total("check-ins")
     spent = (60 * acc.BoundedRange(epsilon=0.3) + acc.ZCDP(rho=0.01)).rho
@@ -93,6 +96,23 @@ def test_the_page_says_what_the_ledger_says(filled: Ledger) -> None:
     assert "2 datasets, 35 entries" in text
     assert 'label="check-ins"' not in text
     assert "survey</td><td" in text  # as an entry; it costs nothing, so it is not among the labels
+    top, fold, _ = text.partition('<details class="auditors">')
+    assert fold
+    assert "Rényi" not in top
+    assert "nats of" not in top
+    few = page(filled, latest=5)
+    assert few.count("data-step=") == 7  # 5 of 33, and both of 2
+    assert "The latest 5 of 33 entries are shown" in few
+    assert "ledger export" in few
+    assert page(filled, latest=0).count("data-step=") == 0
+    monkeypatch.setattr("accounting.ledger.summary.MOST_CURVES", 1)
+    assert "too many different curves" in page(filled)
+    assert set(ROUTES) == set(get_args(Route))
+    with Ledger.open(f"sqlite:///{folder / 'empty.db'}") as ledger:
+        assert "0 datasets, 0 entries" in page(ledger)
+        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+        ledger.create_dataset("visits", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="day")
+        assert re.search("Nothing was charged yet.*No entries yet", page(ledger), re.DOTALL)
 
 
 def test_hostile_text_is_text(filled: Ledger) -> None:
@@ -105,12 +125,8 @@ def test_hostile_text_is_text(filled: Ledger) -> None:
     assert policy is not None
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
-
-
-def test_the_page_needs_no_network(filled: Ledger) -> None:
-    """No address, no source, no import: the page is complete in itself."""
     text = page(filled).replace(EVIL, "")
-    assert not re.search(r"https?:|src=[^x]|@import|url\(|href=(?!\"#)", text)
+    assert not re.search(r"https?:|src=[^x]|@import|url\(|href=(?!\"#)", text), "the page needs no network"
 
 
 def test_the_page_is_accessible(filled: Ledger) -> None:
@@ -140,7 +156,8 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     assert "\N{GREEK SMALL LETTER RHO} = 1, but for events of probability δ = 1e-6" in text
     assert "for the rows of each month taken by themselves, by a factor of at most e^ε = 2.72" in text
     assert "Not verified for this page" in text
-    assert "no head" in page(filled, verification=filled.verify())
+    found = filled.verify()
+    assert "no head" in page(filled, verification=found)
     heads, key = filled.heads(), SigningKey.new()
     assert "not checked" in page(filled, verification=filled.verify(heads))
     signed = page(filled, verification=filled.verify(key.sign(heads), key.public))
@@ -152,6 +169,7 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     other = page(filled, verification=filled.verify(key.sign(heads), SigningKey.new().public))
     assert "signature of the trusted key" not in other
     assert "Verification found 1 problem" in other
+    assert "Verified: 36 entries" in page(filled, verification=found)
 
 
 def test_each_release_names_its_proof(filled: Ledger) -> None:
@@ -202,17 +220,6 @@ def test_three_figures_say_what_is_spent_and_how_many_more_fit(sqlite_url: str, 
             ledger.charge("clicks", curve, relation="add_remove")
 
 
-@pytest.mark.slow
-def test_nats_and_orders_are_for_auditors(filled: Ledger) -> None:
-    """Above the fold of a dataset stand per cent and epsilon alone."""
-    top, fold, _ = page(filled).partition('<details class="auditors">')
-    assert fold
-    assert "Rényi" not in top
-    assert "nats of" not in top
-    assert "%" not in "".join(re.findall(r"<div class=.tile.>.*?</div>", top))
-    assert "nats of rho" in page(filled)
-
-
 def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) -> None:
     """The page never says that less was spent, or that more is left, than the accountant knows."""
     total = filled.total("check-ins")
@@ -246,60 +253,13 @@ def test_text_has_contrast(mode: str) -> None:
         assert (high + 0.05) / (low + 0.05) >= 4.5, (ink, ground)
 
 
-@pytest.mark.slow
-def test_what_is_left_out_is_said(filled: Ledger) -> None:
-    """Where not all entries are listed, the page says how many there are and how to get them."""
-    text = page(filled, latest=5)
-    assert text.count("data-step=") == 7  # 5 of 33, and both of 2
-    assert "The latest 5 of 33 entries are shown" in text
-    assert "ledger export" in text
-    assert page(filled, latest=0).count("data-step=") == 0
-
-
-@pytest.mark.slow
-def test_the_verdict_is_on_the_page(filled: Ledger) -> None:
-    """A page says whether the ledger was verified for it, and what was found."""
-    assert "Not verified" in page(filled)
-    found = filled.verify()
-    assert "Verified: 35 entries" in page(filled, verification=found)
-    with filled._store.writer() as connection:
-        connection.exec_driver_sql("UPDATE dpledger_totals SET main = 0")
-    assert "Verification found" in page(filled, verification=filled.verify())
-
-
-def test_an_empty_ledger_has_a_report(sqlite_url: str) -> None:
-    """No dataset, and a dataset without entries, are said in words."""
-    with Ledger.open(sqlite_url) as ledger:
-        assert "0 datasets, 0 entries" in page(ledger)
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.create_dataset("visits", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="day")
-        text = page(ledger)
-    assert "No entries yet" in text
-    assert "Nothing was charged yet" in text
-
-
 @pytest.mark.parametrize(("argument", "value"), [("deltas", (0.0,)), ("deltas", (1.5,)), ("latest", -1)])
-def test_arguments_are_checked(filled: Ledger, argument: str, value: object) -> None:
-    """A delta outside (0, 1) or a negative number of entries is refused."""
+def test_arguments_are_checked(filled: Ledger, folder: Path, argument: str, value: object) -> None:
+    """A delta outside (0, 1) or a negative number of entries is refused; no OSError leaves the report."""
     with pytest.raises(acc.errors.InvalidArgument, match=argument):
         page(filled, **{argument: value})
-
-
-def test_every_bound_has_a_name() -> None:
-    """Whatever route proves an epsilon, the page can name it."""
-    assert set(ROUTES) == set(get_args(Route))
-
-
-def test_a_page_that_cannot_be_written_is_an_error_of_the_ledger(filled: Ledger, tmp_path: Path) -> None:
-    """No OSError leaves the report."""
     with pytest.raises(acc.errors.OutputRefused, match="cannot be written"):
-        write_report(filled, tmp_path / "none" / "report.html")
-
-
-def test_more_curves_than_can_be_composed_are_said(filled: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With too many different curves the page gives the budget's guarantee and says why not the other."""
-    monkeypatch.setattr("accounting.ledger.summary.MOST_CURVES", 1)
-    assert "too many different curves" in page(filled)
+        write_report(filled, folder / "none" / "report.html")
 
 
 @pytest.mark.parametrize(

@@ -94,6 +94,9 @@ def test_only_reservations_are_settled_and_only_once(ledger: Ledger) -> None:
         ledger.release("views", key, spent=first)
         with pytest.raises(ClaimConflict):
             ledger.release("views", key, spent=picks(2))
+    assert ledger.commit("views", "whole").replayed
+    with pytest.raises(InvalidTransition, match="settled"):  # a plan that has runs left draws no more
+        ledger.commit("views", "settled")
     with pytest.raises(InvalidTransition):
         ledger.void("views", "settled", actor="me", reason="greed")
     assert ledger.verify().ok
@@ -107,17 +110,6 @@ def test_the_first_claim_on_a_charge_decides(ledger: Ledger) -> None:
     with pytest.raises(ClaimConflict):
         ledger.release("clicks", "k", claim="sha256:b")
     assert [entry.label for entry in ledger.entries("clicks") if entry.action == "release"] == [first.entries[0].label]
-
-
-def test_nothing_is_drawn_under_what_was_settled(ledger: Ledger) -> None:
-    """A commit that is repeated finds itself, until the rest was given back: then a plan that has runs left draws no more."""
-    ledger.create_dataset("views", BUDGETS[0], "add_remove")
-    for key, spent in (("open", None), ("settled", picks(3))):
-        reserved(ledger, "views", key)
-        ledger.release("views", key, spent=spent)
-    assert ledger.commit("views", "open").replayed
-    with pytest.raises(InvalidTransition, match="settled"):
-        ledger.commit("views", "settled")
 
 
 def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> None:
@@ -136,17 +128,6 @@ def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> Non
         copy.import_(folder / "days.jsonl")
         assert copy.verify(ledger.heads()).ok
         assert copy.totals("days") == ledger.totals("days")
-
-
-def test_a_quota_that_came_too_late_is_no_fault_of_a_release(ledger: Ledger) -> None:
-    """An account beyond a quota declared since is not charged by a release, whether or not that gives something back."""
-    ledger.create_dataset("views", BUDGETS[0], "add_remove")
-    for key in ("a", "b", "c"):
-        reserved(ledger, "views", key)
-    ledger.quotas("views").declare(Quota(name="all", limit=acc.Budget(rho=0.001, delta=1e-6), by="actor"))
-    for key, spent in (("a", WHOLE), ("b", picks(9)), ("c", None)):
-        ledger.release("views", key, spent=spent)
-    assert ledger.verify().ok
 
 
 def edited(entries: list[Entry], **changes: Any) -> list[Entry]:
