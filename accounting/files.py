@@ -1,4 +1,4 @@
-"""Files: read without trust in their size, and written whole or not at all, in no other file's place. Every command's door."""
+"""Files: read without trust in their size, and written whole or not at all, in no other file's place."""
 
 from __future__ import annotations
 

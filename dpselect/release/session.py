@@ -345,7 +345,7 @@ class Session:
             notes: see `Notes`.
 
         Returns:
-            The door to the plan's draws, for this process only.
+            The draws of the plan, for this process only.
 
         Raises:
             BudgetExceeded: the plan does not fit; nothing was reserved.

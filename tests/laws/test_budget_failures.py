@@ -1,6 +1,6 @@
-"""Delta of every kind of budget, at every door that holds charges against one: fifty fiftieths are allowed, and not one more.
+"""Delta of every kind of budget, in every way that charges are held against one: fifty fiftieths are allowed, and not one more.
 
-A budget that let 5 % too much fail would allow the fifty-first. Kinds and doors are listed by the packages themselves, so that a
+A budget that let 5 % too much fail would allow the fifty-first. Kinds and ways are listed by the packages themselves, so that a
 new one without a case fails.
 """
 
@@ -60,11 +60,11 @@ def test_every_kind_of_budget_has_a_case() -> None:
 
 Rule = Callable[[acc.Budget, acc.Curve, int], bool]
 """Whether so many charges of a curve are within a budget."""
-Door = Callable[[acc.Budget, acc.Curve, Any], list[bool]]
+Way = Callable[[acc.Budget, acc.Curve, Any], list[bool]]
 """Whether fifty charges of a curve are allowed, and then one more; the last argument is a folder."""
 
 
-def by_rule(rule: Rule) -> Door:
+def by_rule(rule: Rule) -> Way:
     return lambda budget, curve, _: [rule(budget, curve, count) for count in (PARTS, PARTS + 1)]
 
 
@@ -130,13 +130,13 @@ def _calibrated(budget: acc.Budget, curve: acc.Curve, count: int) -> bool:
         return False
 
 
-def _ledger(verb: str) -> Door:
-    def door(budget: acc.Budget, curve: acc.Curve, folder: Any) -> list[bool]:
+def _ledger(verb: str) -> Way:
+    def way(budget: acc.Budget, curve: acc.Curve, folder: Any) -> list[bool]:
         with Ledger.open(f"sqlite:///{folder}/privacy.db") as ledger:
             ledger.create_dataset("visits", budget, "add_remove")
             return _charged(lambda times: _charge(ledger, verb, curve, times))
 
-    return door
+    return way
 
 
 def _charge(ledger: Ledger, verb: str, curve: acc.Curve, times: int, **terms: Any) -> None:
@@ -152,8 +152,8 @@ def _charge(ledger: Ledger, verb: str, curve: acc.Curve, times: int, **terms: An
     getattr(ledger, verb)("visits", curve, **told)
 
 
-def _quota(**scope: Any) -> Door:
-    def door(budget: acc.Budget, curve: acc.Curve, folder: Any) -> list[bool]:
+def _quota(**scope: Any) -> Way:
+    def way(budget: acc.Budget, curve: acc.Curve, folder: Any) -> list[bool]:
         with Ledger.open(f"sqlite:///{folder}/privacy.db") as ledger:
             ledger.create_dataset("visits", acc.Budget(epsilon=100.0, delta=0.5, order="inf"), "add_remove", window="day")
             ledger.quotas("visits").declare(Quota(name="limit", limit=budget, **scope))
@@ -161,10 +161,10 @@ def _quota(**scope: Any) -> Door:
             terms = {"actor": "ann", "team": "maps", "purpose": "tests"}
             return _charged(lambda times: _charge(ledger, "charge", curve, times, period=next(days), **terms))
 
-    return door
+    return way
 
 
-CHARGED: dict[str, Door] = {
+CHARGED: dict[str, Way] = {
     "PrivacyFilter": _filter,
     **dict.fromkeys(("Budget.price", "Budget.fits", "Budget.capacity"), by_rule(_fits)),
     "Budget.can_afford": by_rule(_can_afford),
@@ -183,7 +183,7 @@ PLANNED: dict[str, Rule] = {
     "calibrate_count": lambda budget, curve, count: acc.calibration.calibrate_count(curve, budget) >= count,
 }
 # Which of them it is does not depend on the kind of budget.
-SCOPES: dict[str, Door] = {
+SCOPES: dict[str, Way] = {
     "reserve": _ledger("reserve"),
     "charge_all": _ledger("charge_all"),
     "check": _ledger("check"),
@@ -198,7 +198,7 @@ SCOPES: dict[str, Door] = {
 _ELSEWHERE = {"Budget.for_workload", "Budget.unused", "Budget.conversion_delta", "Budget.form", "Budget.limit", "Budget.measure"}
 
 
-def test_every_door_has_a_case() -> None:
+def test_every_way_has_a_case() -> None:
     """What takes a budget, and what a budget does: of the public names of the package and its ledger."""
     found = {f"Budget.{name}" for name in vars(acc.Budget) if not name.startswith(("_", "model_")) and name != "error_class"}
     found -= {f"Budget.{name}" for name in acc.Budget.model_fields}
@@ -207,8 +207,8 @@ def test_every_door_has_a_case() -> None:
             made = getattr(module, name)
             members = {name: made} | ({} if not inspect.isclass(made) else {f"{name}.{at}": it for at, it in vars(made).items()})
             found |= {start + label for label, member in members.items() if "._" not in label and _takes_a_budget(member)}
-    doors = {*CHARGED, *PLANNED, *_ELSEWHERE}
-    assert found - doors == set()
+    ways = {*CHARGED, *PLANNED, *_ELSEWHERE}
+    assert found - ways == set()
 
 
 def _takes_a_budget(member: object) -> bool:
@@ -220,21 +220,21 @@ def _takes_a_budget(member: object) -> bool:
 
 
 NAMED = pytest.mark.parametrize("case", CASES.values(), ids=["-".join(map(str, kind)) for kind in CASES])
-DISTINCT = {door: name for name, door in CHARGED.items()}
+DISTINCT = {way: name for name, way in CHARGED.items()}
 
 
 @NAMED
-@pytest.mark.parametrize("door", DISTINCT, ids=DISTINCT.values())
-def test_fifty_fiftieths_are_charged_and_not_one_more(case: Case, door: Door, tmp_path: Any) -> None:
+@pytest.mark.parametrize("way", DISTINCT, ids=DISTINCT.values())
+def test_fifty_fiftieths_are_charged_and_not_one_more(case: Case, way: Way, tmp_path: Any) -> None:
     """One by one; of a pure budget none."""
-    assert door(case.budget, case.part(case.failure), tmp_path) == [case.failure > 0, False]
+    assert way(case.budget, case.part(case.failure), tmp_path) == [case.failure > 0, False]
 
 
-@pytest.mark.parametrize("door", SCOPES.values(), ids=SCOPES)
-def test_so_do_all_ways_to_charge_and_all_scopes(door: Door, tmp_path: Any) -> None:
+@pytest.mark.parametrize("way", SCOPES.values(), ids=SCOPES)
+def test_so_do_all_ways_to_charge_and_all_scopes(way: Way, tmp_path: Any) -> None:
     """What leaves exactly the failure that a charge takes pays for it once, through every way to charge."""
     case = CASES["approximate", "order"]
-    assert door(case.budget, case.part(case.failure), tmp_path) == [True, False]
+    assert way(case.budget, case.part(case.failure), tmp_path) == [True, False]
 
 
 @NAMED

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import planted
 import pytest
-from door_edits import DOOR_EDITS
 from edits import EDITS, Edit
 from noise_edits import NOISE_EDITS
+from path_edits import PATH_EDITS
 from source_edits import SOURCE_EDITS
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL = [*EDITS, *NOISE_EDITS, *DOOR_EDITS, *SOURCE_EDITS]
+ALL = [*EDITS, *NOISE_EDITS, *PATH_EDITS, *SOURCE_EDITS]
 
 
 def test_every_edit_still_has_its_place() -> None:

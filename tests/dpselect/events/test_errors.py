@@ -271,7 +271,7 @@ def test_what_no_log_can_hold_is_named(options: dict[str, Any], words: str) -> N
     refused(pa.table({"u": [1], "i": [2]}), words, **options)
 
 
-class Door:
+class OtherSource:
     """A source of one's own: a list of pairs."""
 
     def accepts(self, given: Given) -> bool:
@@ -287,7 +287,7 @@ class Door:
 
 def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source in front of the list is read; what it raises, quoting data, is one error that neither says nor chains it."""
-    monkeypatch.setattr(staging, "SOURCES", (Door(), *staging.SOURCES))
+    monkeypatch.setattr(staging, "SOURCES", (OtherSource(), *staging.SOURCES))
     assert events.read([("ann", "zoo"), ("bob", "zoo")], user=1, item=2).counts.tolist() == [2]
     failures = [ValueError(SECRET), KeyError(SECRET), UnicodeDecodeError("utf-8", SECRET.encode(), 0, 1, SECRET)]
     for failure in failures:

@@ -1,4 +1,4 @@
-"""`dpselect.topk`: the command's door, in Python."""
+"""`dpselect.topk`: the command, in Python."""
 
 from __future__ import annotations
 

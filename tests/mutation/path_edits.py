@@ -1,14 +1,14 @@
-"""Planted edits of doors of a budget: they charge a twentieth or one run too little, or let the share that is stated grow."""
+"""Planted edits of paths of a budget: they charge a twentieth or one run too little, or let the share that is stated grow."""
 
 from __future__ import annotations
 
 from edits import Edit
 
-DOORS = "tests/laws/test_budget_doors.py"
-TAKEN = f"{DOORS}::test_a_door_takes_its_price_and_a_thousandth_less_does_not_pay"
-BEFOREHAND = f"{DOORS}::test_what_is_asked_beforehand_is_what_a_charge_takes"
-SHARE = f"{DOORS}::test_topk_takes_the_share_that_it_states_of_both_parts"
-SPENT = f"{DOORS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
+PATHS = "tests/laws/test_budget_paths.py"
+TAKEN = f"{PATHS}::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay"
+BEFOREHAND = f"{PATHS}::test_what_is_asked_beforehand_is_what_a_charge_takes"
+SHARE = f"{PATHS}::test_topk_takes_the_share_that_it_states_of_both_parts"
+SPENT = f"{PATHS}::test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more"
 TAMPER = "tests/accounting/ledger/test_tamper.py"
 AHEAD = "tests/dpselect/release/test_run.py::test_what_is_read_ahead_decides_nothing"
 LEARNS_ONCE = "tests/dpselect/release/test_run.py::test_a_series_learns_once"
@@ -20,7 +20,7 @@ GAUGE = "tests/accounting/ledger/test_report.py::test_three_figures_say_what_is_
 BEYOND = f"{TAMPER}::test_a_charge_beyond_either_part_of_a_limit_is_found"
 SESSION, CALIBRATION = "dpselect/release/session.py", "dpselect/plan/fit.py"
 
-DOOR_EDITS = [
+PATH_EDITS = [
     Edit(SESSION, "(name, item, **self._terms(count, notes))", "(name, item, **self._terms(max(1, count - 1), notes))", TAKEN),
     Edit(SESSION, "item = Guarantee.of(parts)", "item = Guarantee.of(parts[:1])", TAKEN),
     Edit(

@@ -1,6 +1,6 @@
-"""What each door of this package takes from a budget: its whole price where it charges, and no more than is stated where it fits.
+"""What each path of this package takes from a budget: its whole price where it charges, and no more than is stated where it fits.
 
-Doors are listed by the public names and the commands, so that a new one without a case fails.
+Paths are listed by the public names and the commands, so that a new one without a case fails.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from dpselect.plan import (
 )
 from dpselect.release.session import Schedule
 
-# -- doors that charge a ledger -----------------------------------------------------------------------------------------------
+# -- paths that charge a ledger -----------------------------------------------------------------------------------------------
 
 COUNTS = dps.Scores([900, 500, 20, 3], sensitivity=dps.Sensitivity())
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
@@ -61,7 +61,7 @@ LOG = pd.DataFrame({"who": range(600), "where": ["zoo"] * 500 + ["park"] * 100, 
 
 
 class Charged(NamedTuple):
-    """A door that charges a session; what one passage costs, as it is charged, and under which relation."""
+    """A path that charges a session; what one passage costs, as it is charged, and under which relation."""
 
     charge: Callable[[dps.Session, Path], object]
     curves: list[acc.Curve]
@@ -153,11 +153,11 @@ def paid_by(
     return dps.Session(ledger, name)
 
 
-@pytest.mark.parametrize("door", CHARGED)
-def test_a_door_takes_its_price_and_a_thousandth_less_does_not_pay(door: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", CHARGED)
+def test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay(path: str, tmp_path: Path) -> None:
     """Of divergence and of failure: the ledger has the price to the unit, a second passage is refused, and so is either part a
     thousandth too small, before anything is charged."""
-    charge, curves, relation = CHARGED[door]
+    charge, curves, relation = CHARGED[path]
     price = priced(*curves)
     with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
 
@@ -219,7 +219,7 @@ def test_topk_takes_the_share_that_it_states_of_both_parts(form: str, tmp_path: 
         assert max(shares) > (0.24 if learn else 0.2499)
 
 
-# -- doors that find what a budget pays for -----------------------------------------------------------------------------------
+# -- paths that find what a budget pays for -----------------------------------------------------------------------------------
 
 REQUEST = TopKRequest(k=3)
 LOOK = Profile.zipf(1.0, items=200, users=5000)
@@ -281,21 +281,21 @@ FITTED: dict[str, Callable[[acc.Budget], Curves]] = {
 _LONG = {"plan.default_mechanism of groups", "plan of groups", "plan.plan_votes", "topk with counts"}
 
 
-@pytest.mark.parametrize("door", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED])
-def test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more(door: str) -> None:
+@pytest.mark.parametrize("path", [pytest.param(name, marks=[pytest.mark.slow] * (name in _LONG)) for name in FITTED])
+def test_what_is_fitted_spends_both_parts_of_the_budget_and_no_more(path: str) -> None:
     """All of it is admitted; with a twentieth less of epsilon, or of delta, not all."""
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    curves = FITTED[door](budget)
+    curves = FITTED[path](budget)
     assert all(map(budget.admits, curves))
     assert not all(map(acc.Budget(epsilon=0.95, delta=1e-6).admits, curves))
-    less = 0.5 if door in ("plan of groups", "pate.rounds_for") else 0.95  # rho adds up, or a round is much of the budget
+    less = 0.5 if path in ("plan of groups", "pate.rounds_for") else 0.95  # rho adds up, or a round is much of the budget
     assert not all(map(acc.Budget(epsilon=1.0, delta=less * 1e-6).admits, curves))
 
 
-# -- all doors ----------------------------------------------------------------------------------------------------------------
+# -- all paths ----------------------------------------------------------------------------------------------------------------
 
 _OF_LEDGERS = ["init", "charge", "quota", "commit", "release", "void", "show", "report", "verify", "heads", "export", "import"]
-# What commands charge and fit by: the doors above. The others spend nothing, or what the package of accounts holds to.
+# What commands charge and fit by: the paths above. The others spend nothing, or what the package of accounts holds to.
 COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},
     "quantile": {"dpselect quantile"},
@@ -310,7 +310,7 @@ COMMANDS: dict[str, set[str]] = {
 }
 _ASKED = {"Session.require", "Session.affordable"}
 # They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon in test_horizon.py.
-_NO_DOOR = {
+_NO_PATH = {
     *("plan.TopKPlan", "plan.TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "plan.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
@@ -357,13 +357,13 @@ def _takes_a_budget(member: Any) -> bool:
     return any(one.name in _WORDS or any(kind in str(one.annotation) for kind in ("Budget", "Ledger", "Session")) for one in told)
 
 
-def test_every_door_has_a_case() -> None:
+def test_every_path_has_a_case() -> None:
     """All that a session, a schedule and a horizon do, and every public function and method that takes what could be spent."""
     found = {label for label, member in _public() if _takes_a_budget(member)}
     for label, kind in {"Session": dps.Session, "Schedule": Schedule, "continual.Horizon": Horizon}.items():
         found |= {name for name, _ in _members(label, kind)}
-    doors = {name.split(" ")[0] for name in (*CHARGED, *FITTED) if not name.startswith("dpselect ")} | _ASKED
-    assert found == doors | _NO_DOOR
+    paths = {name.split(" ")[0] for name in (*CHARGED, *FITTED) if not name.startswith("dpselect ")} | _ASKED
+    assert found == paths | _NO_PATH
 
 
 def test_every_command_that_takes_a_budget_has_a_case() -> None:
