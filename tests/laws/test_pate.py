@@ -190,7 +190,7 @@ def test_stable_voting_is_stable_top_k() -> None:
 @pytest.mark.slow
 def test_a_race_that_64_bits_leave_open_is_decided_by_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """With equal leading words, ties are broken by further bits and each tied label wins equally often."""
-    counts = np.full((3000, 14), 2, dtype=np.int32)
+    counts = np.full((900, 14), 2, dtype=np.int32)
     counts[:, 3:] = 0
     monkeypatch.setattr(voting, "leading_bits", lambda size, _: np.full(size, 7, dtype=np.uint16))
     monkeypatch.setattr(voting, "completed", lambda lead, _: np.full(len(lead), 7 << 48, dtype=np.uint64))

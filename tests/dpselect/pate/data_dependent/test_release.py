@@ -121,7 +121,8 @@ def test_is_an_upper_bound_with_the_stated_probability() -> None:
         np.array([[100, 0, 0], [90, 8, 2], [60, 35, 5]] * 4), pate.GNMax(sigma=12.0, labels=3), teachers=100, orders=(4.0,)
     ).expose_private()
     rng = np.random.default_rng(11)
-    released = [private.sanitised(order=4.0, delta=0.5, sigma=0.3, failure=0.2, rng=rng).rdp for _ in range(1500)]
+    release = pate.SmoothRelease(order=4.0, sigma=0.3, failure=0.2)
+    released = [private._released(release, rng) for _ in range(1500)]
     below = sum(value < truth for value in released)
     assert stats.binom.ppf(5e-7, 1500, 0.2) <= below <= stats.binom.isf(5e-7, 1500, 0.2)
 
@@ -136,7 +137,7 @@ def test_noise_follows_the_smooth_sensitivity() -> None:
     scale = profile.smooth(private._states, release.beta) * release.sigma
     centre = profile.total(private._states) + release.quantile * scale
     rng = np.random.default_rng(5)
-    drawn = [private.sanitised(order=4.0, delta=0.5, sigma=0.05, failure=0.3, rng=rng).rdp for _ in range(2000)]
+    drawn = [private._released(release, rng) for _ in range(2000)]
     assert min(drawn) > 0
     assert max(drawn) < profile.plain * len(counts)
     assert stats.kstest(drawn, stats.norm(centre, scale).cdf).pvalue > 1e-6

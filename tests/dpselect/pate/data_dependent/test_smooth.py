@@ -36,7 +36,7 @@ def _confident(votes: Votes, sigma: float, threshold: Threshold) -> list[mpmath.
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("teachers", "labels"), [(8, 2), pytest.param(5, 3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("teachers", "labels"), [(8, 2), (4, 3)])
 @pytest.mark.parametrize("order", spread([1.5, 4.0, 20.0], 2))
 def test_confident_rounds_cost_at_least_the_exact_divergence(teachers: int, labels: int, order: float) -> None:
     """For all votes and neighbours, the cost of test and answer bounds the exact divergence both ways, within the plain price."""
