@@ -362,10 +362,22 @@ class LossProfile:
         test = fixed_steps(low, high) + share_steps(low, high) * self.gnmax[np.maximum(near, 0)]
         return math.fsum(test + shares(low, high + 1) * drops(near, far))
 
-    def _behind(self, cost: float) -> Floats:
+    def _behind(self, behind: float) -> Floats:
+        """(teachers + 1,) nats: a test of the largest count v = 0, 1, ... and, if it passes, a release that costs `behind` nats.
+
+        The largest exact cost over counts within one vote of v, both ways round; `behind` holds both ways round too.
+        """
         if self.threshold is None:
             return np.zeros(self.lattice.teachers + 1)
-        return _threshold_costs(self.order, self.threshold.level, self.threshold.sigma, self.lattice.teachers, cost)
+        above = (np.arange(self.lattice.teachers + 1) - self.threshold.level) / self.threshold.sigma
+        here = scipy.special.log_ndtr(above), scipy.special.log_ndtr(-above)
+        costs = []
+        for step in (-1, 0, 1):
+            there = np.roll(here[0], step), np.roll(here[1], step)
+            ways = (_divergence(self.order, here, there, behind), _divergence(self.order, there, here, behind))
+            costs.append(np.maximum(*ways))
+        costs[0][-1] = costs[2][0] = 0.0  # no count lies beyond the ends
+        return np.maximum.reduce(costs)
 
     @cached_property
     def _ranges(self) -> tuple[RangeMax, RangeMax, RangeMax, RangeMax]:
@@ -374,22 +386,6 @@ class LossProfile:
         tables = np.abs(np.diff(self.fixed)), np.abs(np.diff(self.share)), self.share, self.gnmax - self.gnmax[later]
         fixed_steps, share_steps, shares, drops = map(RangeMax, tables)
         return fixed_steps, share_steps, shares, drops
-
-
-def _threshold_costs(order: float, threshold: float, sigma: float, teachers: int, behind: float) -> Floats:
-    """(teachers + 1,) nats: a test of the largest count v = 0, 1, ... and, if it passes, a release that costs `behind`.
-
-    The largest exact cost over counts within one vote of v, both ways round. `behind` is in nats and holds both ways round too;
-    the threshold, that the largest noisy count must reach, and `sigma`, of the test's noise, are in votes.
-    """
-    above = (np.arange(teachers + 1) - threshold) / sigma
-    here = scipy.special.log_ndtr(above), scipy.special.log_ndtr(-above)
-    costs = []
-    for step in (-1, 0, 1):
-        there = np.roll(here[0], step), np.roll(here[1], step)
-        costs.append(np.maximum(_divergence(order, here, there, behind), _divergence(order, there, here, behind)))
-    costs[0][-1] = costs[2][0] = 0.0  # no count lies beyond the ends
-    return np.maximum.reduce(costs)
 
 
 def _divergence(order: float, p: tuple[Floats, Floats], q: tuple[Floats, Floats], behind: float) -> Floats:

@@ -7,9 +7,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from ballot_pairs import Counts, Pair, neighbours, worst
-from mechanism_laws import curve_covers, epsilons_for, misfit, outcome
-from spread import spread
+from ballot_pairs import Counts, neighbours, worst
+from mechanism_laws import misfit, outcome
 
 import accounting as acc
 import dpselect as dps
@@ -27,59 +26,19 @@ NEIGHBOURS: tuple[tuple[Unit, acc.arguments.Relation], ...] = (
     ("record", "add_remove"),
     ("teacher", "add_remove"),
 )
-TEACHERS = (1, 2, 3, 4)
 # About 60 chi-square tests at 1e-9 each: the file raises a false alarm with probability below 1e-7.
 FALSE_ALARM = 1e-10  # of each comparison, of which some draw from the operating system's entropy
-
-
-def votes_of(mechanism: dps.Mechanism, labels: int) -> int:
-    """The most votes that a ballot may have."""
-    if isinstance(mechanism, pate.TauVoting):
-        return min(mechanism.tau, labels)
-    return 1 if isinstance(mechanism, pate.GNMax | pate.ConfidentGNMax) else labels
-
-
-def ballot_pairs_of(mechanism: dps.Mechanism, labels: int, teachers: int) -> list[Pair]:
-    """Counts of neighbouring ballots: one ballot changed, or one more of them for a teacher who comes or goes."""
-    comes_or_goes = getattr(mechanism, "unit", "record") == "teacher" and mechanism.relation == "add_remove"
-    how: acc.arguments.Relation = "add_remove" if comes_or_goes else "replace_one"
-    return sorted(neighbours(labels, 0, votes_of(mechanism, labels), teachers, how))
-
-
-def mechanisms(labels: int, unit: Unit, relation: acc.arguments.Relation) -> list[dps.Mechanism]:
-    """Every mechanism, with noise small enough for a wrong constant to show."""
-    return [
-        *[pate.GNMax(sigma=sigma, labels=labels, relation=relation, unit=unit) for sigma in (0.5, 1.0, 3.0)],
-        pate.ConfidentGNMax(threshold=2, sigma_threshold=1.0, sigma=0.7, labels=labels, relation=relation, unit=unit),
-        pate.ConfidentGNMax(threshold=1, sigma_threshold=0.6, sigma=4.0, labels=labels, relation=relation, unit=unit),
-        *[pate.BinaryVoting(sigma=sigma, labels=labels, threshold=1.5, relation=relation, unit=unit) for sigma in (0.6, 2.0)],
-        *[pate.TauVoting(tau=tau, sigma=0.8, labels=labels, threshold=1.5, relation=relation, unit=unit) for tau in (1, 2)],
-        pate.StableVoting(rho=1.0, failure_delta=0.01, labels=labels, relation=relation, unit=unit),
-        pate.StableVoting(rho=4.0, failure_delta=1e-4, labels=labels, relation=relation, unit=unit),
-        *[pate.TopVotes(k=k, scale=0.9, labels=labels, relation=relation, unit=unit) for k in (1, 2)],
-    ]
-
-
-@pytest.mark.fast(10)
-@pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
-@pytest.mark.parametrize("labels", [2, 3])
-@pytest.mark.parametrize("place", spread(range(13), 7))
-def test_curve_covers_every_pair_of_ballots(place: int, labels: int, unit: Unit, relation: acc.arguments.Relation) -> None:
-    """Over all ballots of one to four teachers, exact divergences of all neighbouring pairs stay below the curve."""
-    mechanism = mechanisms(labels, unit, relation)[place]
-    for teachers in TEACHERS:
-        pairs = ballot_pairs_of(mechanism, labels, teachers)
-        assert curve_covers(mechanism, worst(mechanism, pairs, epsilons_for(mechanism))) == [], teachers
 
 
 @pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize(("labels", "votes"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
 def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, unit: Unit, relation: acc.arguments.Relation) -> None:
-    """`verify.worst_case` compares every change that one teacher's ballot can make, and more."""
+    """What holds of `verify.worst_case` on boxes (cases_pate.py) holds of ballots: it compares every change that one teacher's
+    ballot can make, and more."""
     mechanism = pate.TauVoting(tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation, unit=unit)
     changes = set(verify.changes(mechanism.covers, labels))
     changes |= {tuple(-step for step in change) for change in changes}
-    pairs = ballot_pairs_of(mechanism, labels, 3)
+    pairs = neighbours(labels, 0, votes, 3, "add_remove" if unit == "teacher" else "replace_one")
     assert {tuple(b - a for a, b in zip(*pair, strict=True)) for pair in pairs} <= changes
 
 
