@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -501,9 +501,7 @@ def _count_pairs(
     if spark.accepts(events):
         if reading.group is not None:
             raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
-        with closing(spark.SparkPairs(events, reading, computed=False, may_be_empty=True)) as pairs:
-            kinds = pairs.save(path)
-        return [f"read_parquet({located(path)})"], kinds
+        return [f"read_parquet({located(path)})"], spark.save(events, reading, path)
     staged = prepared(engine, events, reading, None, may_be_empty=True)
     shown, kinds = "pairs", staged.kinds
     if reading.group is not None:

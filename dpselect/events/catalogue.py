@@ -27,6 +27,7 @@ from dpselect.events.sources.formats import (
     Delimited,
     FileFormat,
     format_of,
+    names_in_parquet,
     workbook,
 )
 from dpselect.selection import Label
@@ -224,13 +225,13 @@ def _refuse_unsplit(lines: list[str], what: str) -> None:
 
 
 def _columns(
-    source: Path, kind: FileFormat, column: _Names | None, item: _Names | None, what: str, options: FileOptions
+    source: Path, kind: FileFormat | Delimited, column: _Names | None, item: _Names | None, what: str, options: FileOptions
 ) -> list[Label]:
     """The labels of a file whose columns have names that the engine reads."""
     with opened() as engine:
         asked = item if column is None else column
         if kind is PARQUET and (asked is None or column is None):
-            names = PARQUET.names(engine, source, what)
+            names = names_in_parquet(engine, source, what)
             asked = names[0] if len(names) == 1 else asked
             if asked is None:
                 _place(names, None, what)
@@ -238,7 +239,7 @@ def _columns(
             raise EventLogError(f"{what} has fields: say which holds the labels (column=; domain_column= of a question)")
         columns = [asked] if isinstance(asked, str) else list(asked)
         said = {name: getattr(options, name) for name in ("header", "delimiter", "quote", "encoding")}
-        given = Given(source, Asked.of("", columns, None, None, None).without_user(), **said)
+        given = Given(source, Asked.of(None, columns), **said)
         log = kind.rows(engine, given)
         texts = ", ".join(f"CAST({SHORT[role]} AS VARCHAR)" for role in given.asked.columns)
         rows = engine.run(f"SELECT {texts} FROM ({log.sql})", what=what)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from accounting.arguments import Relation
 from dpselect.errors import EventLogError
+from dpselect.events.dialect import Dialect
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -25,7 +26,7 @@ from dpselect.sensitivity import Norm, Sensitivity
 # Of the hash 64 bits are compared, as a number: whole hashes take three times the memory and a third more time to sort.
 KEY = (
     "concat(CAST(length(CAST(u AS VARCHAR)) AS VARCHAR), ':', CAST(u AS VARCHAR), ':', "
-    "CAST(length(CAST({0} AS VARCHAR)) AS VARCHAR), ':', CAST({0} AS VARCHAR), ':', CAST(? AS VARCHAR))"
+    "CAST(length(CAST({0} AS VARCHAR)) AS VARCHAR), ':', CAST({0} AS VARCHAR), ':', {1})"
 )
 
 _ONE = 1 << 20  # a weight of 1, in units
@@ -45,27 +46,26 @@ class ContributionLimit:
     limit: int
     salt: str
 
-    def kept(self, pairs: str, weighed: str, owner: str = "u", chosen: str = "i") -> tuple[str, list[object]]:
-        """SQL of the rows of `pairs` that are kept, and its parameters; only owners with more than the limit are ranked.
+    def kept(self, pairs: str, held: str, dialect: Dialect, owner: str = "u", chosen: str = "i") -> str:
+        """SQL of the rows of `pairs` that are kept; only owners with more than the limit are ranked.
 
         Args:
             pairs: relation of distinct owners and what is chosen.
-            weighed: relation of owners with their numbers t.
+            held: relation of owners with their numbers t.
             owner: the columns whose every value keeps `limit` rows: users, or users within groups.
             chosen: the column that is chosen from.
         """
         within, beyond = (
-            f"SELECT * FROM {pairs} SEMI JOIN (SELECT {owner} FROM {weighed} WHERE t {sign} {self.limit}) USING ({owner})"
+            f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT {owner} FROM {held} WHERE t {sign} {self.limit}) AS h USING ({owner})"
             for sign in ("<=", ">")
         )
-        ranked, parameters = self.ranked(f"({beyond})", owner, chosen)
-        return f"{within} UNION ALL {ranked}", parameters
+        return f"{within} UNION ALL {self.ranked(f'({beyond})', dialect, owner, chosen)}"
 
-    def ranked(self, beyond: str, owner: str = "u", chosen: str = "i") -> tuple[str, list[object]]:
+    def ranked(self, beyond: str, dialect: Dialect, owner: str = "u", chosen: str = "i") -> str:
         """The same of owners who all have more than the limit."""
-        rank = f"CAST('0x' || left(sha256({KEY.format(chosen)}), 16) AS UBIGINT)"
+        rank = dialect.hashed(KEY.format(chosen, dialect.literal(self.salt)))
         place = f"row_number() OVER (PARTITION BY {owner} ORDER BY {rank}, {chosen}) AS place"
-        return f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <= {self.limit}", [self.salt]
+        return f"SELECT * EXCLUDE (place) FROM (SELECT *, {place} FROM {beyond}) WHERE place <= {self.limit}"
 
 
 @final
@@ -102,17 +102,14 @@ class Clip:
         return Sensitivity.of_clipped(self.clip, self.norm, relation, items_per_user)
 
 
-def respent(norm: float, wide: str) -> str:
+def respent(norm: float) -> str:
     """SQL of the weight, in units of 2^-20, of one of a user's items with the number d, whose squares add up to s: of all
     together the l2 norm is at most `norm`, and none is above 1. Theorem H11.
 
     Whole-number arithmetic, and a root that is exact, as in `Clip.weight`.
-
-    Args:
-        wide: the engine's type of integers of 38 digits.
     """
     whole = math.floor(Fraction(norm) ** 2 * _ONE**2)
-    return f"CAST(floor(sqrt(least(CAST({whole} AS {wide}) * (d * d) // s, {_ONE**2}))) AS BIGINT)"
+    return f"CAST(floor(sqrt(least(CAST({whole} AS HUGEINT) * (d * d) // s, {_ONE**2}))) AS BIGINT)"
 
 
 PRESENT = Clip(1.0, "l2")  # what a user's presence in groups is clipped to
@@ -140,9 +137,9 @@ class Amount:
         """To what size one value is cut: of such, 2^40 of one user and item do not overflow."""
         return 2.0 ** (self.exponent + _FINE)
 
-    def fine(self) -> str:
-        """SQL of a value v in units of 2^(exponent - 40), the nearest whole number of them; a tie goes to the even one."""
-        return f"CAST(v * {2.0 ** (_FINE - self.exponent)!r}::DOUBLE AS HUGEINT)"
+    def total(self, dialect: Dialect) -> str:
+        """SQL of the sum of values v in units of 2^(exponent - 40)."""
+        return dialect.summed("v", 2.0 ** (_FINE - self.exponent))
 
     def weight(self) -> str:
         """SQL of a sum s of these in units of 2^(exponent - 24), to the nearest, cut to the clip."""

@@ -7,6 +7,7 @@ import codecs
 import ctypes
 import gzip
 import importlib
+import itertools
 import os
 import re
 import shutil
@@ -23,6 +24,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, final
 from accounting.address import masked
 from accounting.errors import AccountingError, missing_extra
 from dpselect.errors import NO_MEMORY, EventLogError, is_memory_fault
+from dpselect.events.dialect import EMBEDDED
+from dpselect.selection import Label
 
 if TYPE_CHECKING:
     import duckdb  # takes a tenth of a second: whoever reads nothing does without
@@ -59,6 +62,7 @@ class Engine:
         self._memory = memory
         self._lock = threading.Lock()
         self._numbers: dict[str, int] = {}
+        self.numbers: Iterator[int] = itertools.count()
 
     @staticmethod
     def require_memory(limit: object) -> None:
@@ -187,6 +191,58 @@ class Engine:
             idle = idle + 1 if used - before < _IDLE else 0
             if idle > _STANDSTILL:
                 raise RuntimeError(_STILL)
+
+
+@final
+class EmbeddedTables:
+    """Relations of one count, as `counting.Tables` has them; the first ones are those of the reading.
+
+    A name is taken by the table that was made last.
+    """
+
+    dialect = EMBEDDED
+    bucket = "CAST(hash(i) % 4096 AS BIGINT)"  # the engine's own hash: where an item is looked for decides nothing
+    most_ranked = 4_000_000  # about 60 bytes each; texts take as much again, and more
+
+    def __init__(self, engine: Engine, what: str, names: Sequence[str] = ()) -> None:
+        self._engine, self._what, self._prefix = engine, what, f"count_{next(engine.numbers)}"
+        self._names = list(names)
+
+    def another(self) -> EmbeddedTables:
+        return EmbeddedTables(self._engine, self._what)
+
+    def run(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return self._engine.run(sql, parameters, what=self._what)
+
+    def columns(self, sql: str) -> list[NDArray[Any]]:
+        return list(self._engine.columns(sql, what=self._what).values())
+
+    def made(self, name: str, sql: str, *, computed: bool = True, parameters: Sequence[object] = ()) -> str:
+        table = f"{self._prefix}_{name}"
+        self.run(f"CREATE OR REPLACE TEMP TABLE {table} AS {sql}", parameters)
+        if table not in self._names:
+            self._names.append(table)
+        return table
+
+    def added(self, name: str, sql: str) -> str:
+        table = f"{self._prefix}_{name}"
+        if table not in self._names:
+            return self.made(name, sql)
+        self.run(f"INSERT INTO {table} {sql}")
+        return table
+
+    def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
+        columns = f"CAST(unnest(?) AS {'VARCHAR' if kind == 'str' else 'HUGEINT'}) AS i"
+        stated: list[object] = [list(map(str, labels))]
+        if numbers is not None:
+            columns += ", unnest(?) AS d, unnest(range(?)) AS place"
+            stated += [list(numbers), len(labels)]
+        return self.made(name, f"SELECT {columns}", parameters=stated)
+
+    def close(self) -> None:
+        for name in self._names if not self._engine.abandoned else ():
+            self.run(f"DROP TABLE IF EXISTS {name}")
+        self._names.clear()
 
 
 def guarded(what: str, work: Callable[[], T]) -> T:

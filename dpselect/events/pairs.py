@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final, Protocol, Self, TypedDict, Unpack, final, overload
+from typing import Any, Final, Self, TypedDict, Unpack, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,15 @@ from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels
-from dpselect.events.contributions import Contributions, signed
-from dpselect.events.counting import EmbeddedPairs
+from dpselect.events.contributions import signed
+from dpselect.events.counting import KeptPairs, Tables
+from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.file_options import FileSaid
-from dpselect.events.held import HeldCounts, Tally
+from dpselect.events.held import HeldCounts
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
-from dpselect.events.sources.base import Column, Kinds
+from dpselect.events.sources.base import Column
+from dpselect.events.staging import prepared
 from dpselect.events.time_window import Moment, Unit
 from dpselect.events.user_counts import EventCounts, GroupCounts
 from dpselect.selection import Label
@@ -205,32 +207,22 @@ _Rows = list[tuple[Any, ...]]
 _MAY_DIFFER: Final = frozenset(_Look.__annotations__)
 
 
-class _Kept(Protocol):
-    """The pairs in an engine, which whoever makes them closes."""
-
-    def counted(self, reading: Reading) -> EventCounts | GroupCounts: ...
-
-    def tally(self, reading: Reading) -> tuple[Tally, Contributions]: ...
-
-    def items(self, reading: Reading) -> NDArray[np.float64]: ...
-
-    def weighed(
-        self, reading: Reading, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float
-    ) -> NDArray[np.int64]: ...
-
-    @property
-    def kinds(self) -> Kinds: ...
-
-    def items_per_group(self, reading: Reading) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
-
-    def close(self) -> None: ...
-
-
-def _kept(source: object, reading: Reading, progress: ProgressCallback | None, *, several: bool) -> _Kept:
-    """The pairs of the log, where it is counted; for several counts or for one."""
-    if spark.accepts(source):
-        return spark.SparkPairs(source, reading, computed=several)
-    return EmbeddedPairs(source, reading, progress, several=several)
+def _kept(source: object, reading: Reading, progress: ProgressCallback | None, *, several: bool) -> KeptPairs:
+    """The pairs of the log, where it is counted; for several counts or for one, which says how far it is."""
+    bounded = reading.max_items_per_user is not None or reading.group is not None or bool(reading.measures)
+    with ExitStack() as stack:
+        tables: Tables
+        if spark.accepts(source):
+            tables, staged = spark.staged(source, reading)
+            stack.callback(tables.close)
+        else:
+            engine = stack.enter_context(opened(reading.memory_limit))
+            staged = prepared(engine, source, reading, progress, counted=not (several or bounded))
+            tables = EmbeddedTables(engine, staged.what, ["grouped", "totals"])
+        if several:
+            staged.report_progress(1, 1)
+            staged = replace(staged, progress=None)
+        return KeptPairs(staged, tables, stack.pop_all(), several=several)
 
 
 @final
@@ -247,7 +239,7 @@ class Pairs(NotPickled):
 
     __slots__ = ("_kept", "_state", "reading")
 
-    def __init__(self, kept: _Kept, reading: Reading) -> None:
+    def __init__(self, kept: KeptPairs, reading: Reading) -> None:
         self._kept = kept
         self.reading: Reading = reading
         self._state = ProcessState("", owner="the pairs of a log", remedy="read the log in each process with events.pairs")

@@ -168,9 +168,9 @@ class Reading(FileOptions):
     @cached_property
     def asked(self) -> Asked:
         """The columns."""
+        if self.user is None:
+            raise EventLogError("user=None is not a column: give its name, or its number from 1")
         where = columns_of(conditions(self.where))
-        if self.item is None:
-            return Asked(self.user, None, value=self.value, where=where)
         return Asked.of(self.user, self.item, self.group, self.value, self.time, where)
 
     @cached_property

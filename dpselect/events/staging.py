@@ -5,8 +5,9 @@ Or one pass over the source writes each period's events to a folder, from which 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -16,12 +17,14 @@ from typing import Final, Protocol, final
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import summed
+from dpselect.events.dialect import EMBEDDED, Dialect, double, matches
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.private import Figures, NotPickled
 from dpselect.events.reading import ProgressCallback, Reading
-from dpselect.events.sources import databases, formats, postgresql, tables
-from dpselect.events.sources.base import LABELS, SHORT, Asked, Given, Kind, Kinds, Rows, is_label, literal, located, not_split
+from dpselect.events.sources import databases, formats, tables
+from dpselect.events.sources.base import LABELS, SHORT, Asked, Given, Kinds, Rows, is_label, literal, located, refusal, refused
+from dpselect.events.time_window import FIRST, LAST
 from dpselect.events.where import NUMBER
 
 
@@ -40,22 +43,31 @@ class Source(Protocol):
 
 
 # The narrower before the wider: an address is text, as a path is. A new kind of file goes into `formats.FORMATS` instead.
-SOURCES: Final[tuple[Source, ...]] = (postgresql, databases, formats, tables)
+SOURCES: Final[tuple[Source, ...]] = (databases, formats, tables)
 
-_REFUSED = "refused"  # a column: the role whose value is malformed, for events that refuse the log
-# The bit of events outside the window, above those of the at most five roles that an event may lack.
+# Why an event is not counted, in the column `apart`: 0 if it is; bits of the at most five roles that it lacks, and of one outside
+# the window or the conditions; a number below 0 for a value that refuses the log.
 OUTSIDE = 32
+_NUMBERS = f"{NUMBER}|[+-]?(?i:nan|inf|infinity)"
+_LARGEST = double(sys.float_info.max)
 
 
 def rows(engine: Engine, given: Given) -> Rows:
     """The columns of whatever was given, by the first source that accepts it; the events of a period have them already."""
     if isinstance(given.source, PeriodEvents):
         part = given.source
-        outside = "beyond" if given.where else ""
-        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, in_memory=True, outside=outside)
+        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, in_memory=True, apart="apart")
     for known in SOURCES:
         if known.accepts(given):
-            return _written_alike(engine, _judged(engine, known.rows(engine, given), given), given)
+            if given.normalize:
+                engine.define("normalized", lambda text: normalized(text, given.normalize))
+            log = judged(written_alike(known.rows(engine, given), given), given)
+            if log.absent is not None and given.where:  # nothing else tells a field that no event has from one that never fits
+                tests = given.tests()
+                shown = ", ".join(f"count({SHORT[role]})" for role in tests)
+                present = engine.run(f"SELECT {shown} FROM ({log.sql})", what=log.what)[0]
+                log.absent(frozenset(role for role, count in zip(tests, present, strict=True) if count == 0))
+            return log
     kind = type(given.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
@@ -63,98 +75,146 @@ def rows(engine: Engine, given: Given) -> Rows:
     )
 
 
-def _judged(engine: Engine, log: Rows, given: Given) -> Rows:
-    """The same events with `kept`, whether one satisfies all conditions, in place of the columns that these are about.
-
-    What cannot be compared as asked is malformed, and refuses the log wherever it stands.
-    """
-    tests, bad = given.tests(), ""
-    if not tests:
-        return log
-    if log.absent is not None:  # nothing else tells a field that no event has from one that never fits
-        shown = ", ".join(f"count({SHORT[role]})" for role in tests)
-        present = engine.run(f"SELECT {shown} FROM ({log.sql})", what=log.what)[0]
-        log.absent(frozenset(role for role, count in zip(tests, present, strict=True) if count == 0))
-    holding = list[str]()
-    for role, conditions in tests.items():
-        kind = log.kinds[role]
-        name = _present(SHORT[role], kind, given)
-        text = f"nullif(CAST({name} AS VARCHAR), '')"
-        number = f"CASE WHEN regexp_full_match({text}, {literal(NUMBER)}) THEN TRY_CAST({text} AS DOUBLE) END"
-        number = f"TRY_CAST({name} AS DOUBLE)" if kind in ("int", "number") else number
-        given.require_comparable(role, kind, log.what)
-        for one in conditions:
-            compared = f"{text} {one.sign} {literal(one.value)}" if one.as_text else f"{number} {one.sign} {one.number!r}::DOUBLE"
-            holding.append(f"coalesce({compared}, false)")
-        if not all(one.as_text for one in conditions):
-            bad += f"WHEN {text} IS NOT NULL AND NOT coalesce(isfinite({number}), false) THEN {literal(role)} "
-    left_out = [SHORT[role] for role in tests]
-    if bad and log.checked:
-        bad, left_out = f"WHEN {_REFUSED} IS NOT NULL THEN {_REFUSED} {bad}", [*left_out, _REFUSED]
-    refused = f", CASE {bad}END AS {_REFUSED}" if bad else ""
-    sql = f"SELECT * EXCLUDE ({', '.join(left_out)}), {' AND '.join(holding)} AS kept{refused} FROM ({log.sql})"
-    kinds = {role: kind for role, kind in log.kinds.items() if role not in tests}
-    return replace(log, sql=sql, kinds=kinds, complete=None, checked=log.checked or bool(bad))
-
-
-def _written_alike(engine: Engine, log: Rows, given: Given) -> Rows:
+def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     """The same events with several items of one field apart, and labels without what stands for none, written as was asked."""
     if not (given.null or given.split or given.normalize):
         return log
-    texts = [SHORT[role] for role, kind in log.kinds.items() if kind == "str"]
-    if given.split is not None and "i" not in texts:
-        raise not_split(given.split, log.what)
-    if given.normalize:
-        engine.define("normalized", lambda text: normalized(text, given.normalize))
+    if given.split is not None and log.kinds["item"] != "str":
+        raise EventLogError(f"split={given.split!r} is for items that are text, and those of {log.what} are not: leave it out")
+    numbers = [f"CAST({dialect.literal(text)} AS DOUBLE)" for text in given.null if re.fullmatch(_NUMBERS, text)]
+    texts = list(map(dialect.literal, given.null))
+    columns = ["refused"] * bool(log.bad)
+    for role, kind in log.kinds.items():
+        name = shown = SHORT[role]
+        text, absent = (name, numbers) if kind == "number" else (f"CAST({name} AS VARCHAR)", texts)  # of integers, too
+        if absent:
+            shown = f"CASE WHEN {text} NOT IN ({', '.join(absent)}) THEN {name} END"
+        if kind == "str":
+            shown = f"nullif({f'normalized({shown})' if given.normalize and is_label(role) else shown}, '')"
+        columns.append(f"{shown} AS {name}")
 
     def written(sql: str) -> str:
         if given.split is not None:
-            sql = f"SELECT * REPLACE (unnest(coalesce(string_split(i, {literal(given.split)}), [NULL])) AS i) FROM ({sql})"
-        columns = []
-        for role, kind in log.kinds.items():
-            name = SHORT[role]
-            label = _present(name, kind, given)
-            if kind == "str":
-                label = f"nullif({f'normalized({label})' if given.normalize and name not in ('v', 't') else label}, '')"
-            columns.append(f"{label} AS {name}")
-        return f"SELECT * REPLACE ({', '.join(columns)}) FROM ({sql})" if columns else sql
+            pieces = dialect.pieces("i", given.split)
+            every = ["refused"] * bool(log.bad) + [SHORT[role] for role in log.kinds if role != "item"]
+            sql = f"SELECT {', '.join(every)}, {pieces} AS i FROM ({sql})"
+        return f"SELECT {', '.join(columns)} FROM ({sql})"
 
-    return replace(log, sql=written(log.sql), complete=None, texts=tuple(written(text) for text in log.texts))
+    return replace(log, sql=written(log.sql), complete=None, texts=tuple(map(written, log.texts)))
 
 
-def _present(name: str, kind: Kind, given: Given) -> str:
-    """SQL of the values of a column that do not stand for a missing one."""
-    nulls = ", ".join(map(literal, given.null))
-    if not nulls:
-        return name
-    if kind == "number":
-        same = f"list_contains([TRY_CAST(x AS DOUBLE) for x in [{nulls}]], CAST({name} AS DOUBLE))"
-        return f"CASE WHEN NOT coalesce({same}, false) THEN {name} END"
-    return f"CASE WHEN CAST({name} AS VARCHAR) NOT IN ({nulls}) THEN {name} END"  # also of integers, as they are written
+def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+    """The same events, with SQL of whether one satisfies all conditions, and of what refuses the log, wherever it stands."""
+    held, bad = list[str](), ["WHEN refused < 0 THEN refused "] * bool(log.bad)
+    for role, conditions in given.tests().items():
+        kind, name = log.kinds[role], SHORT[role]
+        given.require_comparable(role, kind, log.what)
+        text = f"nullif(CAST({name} AS VARCHAR), '')"
+        number = dialect.number(name)
+        if kind == "str":
+            number = f"CASE WHEN {matches(text, NUMBER, dialect)} THEN {dialect.number(text)} END"
+        held += [
+            f"coalesce({text} {one.sign} {dialect.literal(one.value)}, false)"
+            if one.as_text
+            else f"coalesce({number} {one.sign} {double(one.number)}, false)"
+            for one in conditions
+        ]
+        if not all(one.as_text for one in conditions):
+            bad.append(f"WHEN {text} IS NOT NULL AND NOT coalesce(abs({number}) <= {_LARGEST}, false) THEN {refusal(role)} ")
+    refusals = f"CASE {''.join(bad)}END" if bad else ""
+    return replace(log, kept=" AND ".join(held), bad=refusals, complete=None if held else log.complete)
+
+
+def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+    """The same events as one relation: labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or
+    not), and why one is not counted in `apart`, which may be SQL of the labels.
+
+    Events that are not to be counted are still looked at for all that refuses a log: a refusal is free, and the window and the
+    conditions are the asker's.
+    """
+    if log.apart:
+        return log
+    asked, window = given.asked, given.window
+    lacks = {role: SHORT[role] for role in asked.roles}
+    joined = len(asked.parts) > 1
+    if not (joined or "value" in asked.columns or window is not None or log.kept or log.bad):
+        complete = log.complete if "item" in asked.columns else None  # else events are what is counted
+        return replace(log, apart=f"CAST({_lacking(lacks)} AS TINYINT)", complete=complete)
+    inner, columns = ["*"], {SHORT[role]: SHORT[role] for role in asked.roles}
+    beyond = [f"NOT ({log.kept})"] if log.kept else []
+    bad = ["WHEN bad < 0 THEN bad "] if log.bad else []
+    inner += [f"{log.bad} AS bad"] if log.bad else []
+    if joined:
+        parts = (_record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in asked.parts)
+        inner.append(" || ',' || ".join(parts) + " AS joined")
+        columns["i"], lacks["item"] = "joined AS i", "joined"
+    if window is not None:
+        given.require_unit(log.kinds["time"], log.what)
+        moment, wall = window.moment(log.kinds["time"], dialect)
+        inner += [f"{moment} AS moment", f"{wall} AS wall"]
+        known = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"  # a wrong unit puts times beyond the years 1900 to 9999
+        beyond.append(f"({known} AND NOT ({window.holds('moment', 'wall')}))")
+        bad.append(f"WHEN t IS NOT NULL AND NOT {known} THEN {refusal('time')} ")
+        columns["t"] = "moment AS t, wall"
+    if "value" in asked.columns:
+        inner.append(f"{dialect.number('v')} + 0e0 AS number")  # no negative zero
+        bad.append(f"WHEN v IS NOT NULL AND NOT coalesce(abs(number) <= {_LARGEST}, false) THEN {refusal('value')} ")
+        columns["v"] = "number AS v"
+        if given.amount is not None:
+            most = double(given.amount.most)
+            columns["v"] = f"greatest(-{most}, least({most}, number)) AS v"
+    outside = f" + {OUTSIDE} * CAST({' OR '.join(beyond)} AS TINYINT)" if beyond else ""
+    apart = f"CASE {''.join(bad)}ELSE {_lacking(lacks)}{outside} END" if bad else f"{_lacking(lacks)}{outside}"
+    columns["apart"] = f"CAST({apart} AS TINYINT) AS apart"
+    sql = f"SELECT {', '.join(columns.values())} FROM (SELECT {', '.join(inner)} FROM ({log.sql}))"
+    kinds = {role: "str" if role == "item" and joined else kind for role, kind in log.kinds.items() if role in LABELS}
+    return replace(log, sql=sql, kinds=kinds, complete=None, apart="apart")
+
+
+def _record(text: str, dialect: Dialect) -> str:
+    """SQL of a field of a record, as `catalogue.joined` writes it."""
+    special, quote, twice = map(dialect.literal, ('[,"\r\n]', '"', '""'))
+    inside = f"replace({text}, {quote}, {twice})"
+    return f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} || {quote} ELSE {text} END)"
+
+
+def _lacking(columns: Mapping[str, str]) -> str:
+    """SQL of the bits of the roles, in order, whose columns have no value."""
+    return " + ".join(f"{1 << place} * CAST({name} IS NULL AS TINYINT)" for place, name in enumerate(columns.values()))
 
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
 class Staged:
-    """A log in the engine, grouped once. Its figures are private.
+    """A log in an engine, grouped once. Its figures are private.
 
     Attributes:
         what: how messages name the log.
         kinds: what its labels are.
+        figures: of the events to count.
+        pairs: the relation of every distinct (u, i), or (u, g, i), that is to be counted; with a column summed up, s, the sum.
+            Without an item, every distinct (u), or (u, v), and in how many events it is, m.
+        counted: the relation of items with how many users each has, n, which is there instead; "" if it is not.
         buckets: into how many parts, by user, it is cut where that saves memory.
         stated: whether that was asked for.
-        counted: whether the table `totals` was made.
-        figures: of the events to count.
+        progress: is told how far a count is.
         how: how its fields are found, in words, where that is not plain.
     """
 
     what: str
     kinds: Kinds
-    buckets: int
-    stated: bool
-    counted: bool
     figures: Figures
-    how: str
+    pairs: str = "pairs"
+    counted: str = ""
+    buckets: int = 1
+    stated: bool = False
+    progress: ProgressCallback | None = None
+    how: str = ""
+
+    def report_progress(self, done: int, parts: int) -> None:
+        """Say how far a reading is: nothing, or that the log was grouped and this many parts of it are counted."""
+        if self.progress is not None:
+            self.progress(done + (done > 0), parts + 1)
 
 
 def prepared(
@@ -168,70 +228,71 @@ def prepared(
 ) -> Staged:
     """The log grouped in one pass, and what its labels are.
 
-    Makes the view `pairs`: every distinct (u, i), or (u, g, i), that is to be counted; with a column summed up, s, the sum.
-    Without an item, every distinct (u), or (u, v), and in how many events it is, m. If `counted`, makes the table `totals` (i, n)
-    instead, from the same pass: pairs that nobody asks for again are not kept.
-
-    A log without any event to count is refused unless it `may_be_empty`; a file without any row always is.
+    If `counted`, only how many users each item has is kept, from the same pass, and not the pairs. A log without any event to
+    count is refused unless it `may_be_empty`; a file without any row always is.
 
     The engine holds the groups in memory and spills what `memory_limit` does not allow, in files of this reading's own folder.
     """
     given, asked = reading.given(source), reading.asked
     log = shaped(rows(engine, given), given)
-    report_progress(progress, 0, 1)
+    if progress is not None:
+        progress(0, 2)
     counted = counted and len(log.texts) < 2  # whose users may be written in two ways
     table = _grouped(engine, log, reading, counted=counted)
+    if log.complete is not None:
+        found = [(0, log.complete)] if log.complete else []
+    else:
+        found = engine.run(f"SELECT apart, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY apart", what=log.what)
     # A period in which nobody did anything is released like any other.
-    figures = _figures(engine, table, log, asked, may_be_empty=may_be_empty or isinstance(source, PeriodEvents))
+    figures = figures_of(found, log, asked, may_be_empty=may_be_empty or isinstance(source, PeriodEvents))
     if len(log.texts) > 1:
         refuse_two_spellings(engine, log, asked, table)
     if not counted:
         added = ["m"] if reading.item is None else [] if summed(reading.measures) is None else ["s"]
-        engine.run(f"CREATE VIEW pairs AS SELECT {', '.join(_keys(reading) + added)} FROM grouped WHERE apart = 0", what=log.what)
-    stated = reading.buckets is not None
-    return Staged(log.what, log.kinds, log.buckets(reading.buckets), stated, counted, figures, log.how)
+        names = ", ".join(keys_of(reading) + added)
+        engine.run(f"CREATE VIEW pairs AS SELECT {names} FROM grouped WHERE apart = 0", what=log.what)
+    return Staged(
+        log.what,
+        log.kinds,
+        figures,
+        counted=table if counted else "",
+        buckets=log.buckets(reading.buckets),
+        stated=reading.buckets is not None,
+        progress=progress,
+        how=log.how,
+    )
 
 
 def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
-    """The table of the groups, with how many events each has (m), and what they lack (apart; 0 for those to count).
+    """The table of the groups, with how many events each has (m), and what keeps them from being counted (apart).
 
     Events outside a window have no labels there, so that they are a handful of groups. A log whose figures are known is not
     counted by events: that takes a third of the time, and of the memory.
     """
     make = engine.run if log.once else engine.group
-    apart, labels = _apart(log, reading.asked), _keys(reading)
+    labels = keys_of(reading)
     if log.complete is not None:
         whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)
         sql = f"SELECT DISTINCT {', '.join(labels)} FROM ({log.sql}) WHERE {whole}"
         table, shown, by = ("totals", "i, count(*) AS n", " GROUP BY i") if counted else ("grouped", "*", "")
         make(f"CREATE TABLE {table} AS SELECT {shown}, CAST(0 AS TINYINT) AS apart FROM ({sql}){by}", what=log.what)
         return table
-    others = [_REFUSED] if log.checked else []
     amount = summed(reading.measures)
-    total = "" if amount is None else f", sum({amount.fine()}) FILTER (apart = 0) AS s"
-    if log.outside or len(labels) < len(reading.asked.roles):
-        blanked = [f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels] if log.outside else labels
-        shown = ", ".join([*blanked, "apart", *others])
-        sql = f"SELECT {shown}, count(*) AS m{total} FROM (SELECT *, {apart} AS apart FROM ({log.sql})) GROUP BY ALL"
+    total = "" if amount is None else f", {amount.total(EMBEDDED)} AS s"
+    if log.apart == "apart":
+        blanked = ", ".join(f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels)
+        sql = f"SELECT {blanked}, apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY ALL"
     else:  # what an event lacks is among its labels: fewer columns to group by
-        shown = ", ".join(labels + others)
-        sql = f"SELECT *, {apart} AS apart FROM (SELECT {shown}, count(*) AS m FROM ({log.sql}) GROUP BY ALL)"
+        names = ", ".join(labels)
+        sql = f"SELECT {names}, {log.apart} AS apart, count(*) AS m FROM ({log.sql}) GROUP BY {names}"
     if not counted:
         make(f"CREATE TABLE grouped AS {sql}", what=log.what)
         return "grouped"
-    kept = ", ".join(["i", "apart", *others])
-    make(f"CREATE TABLE totals AS SELECT {kept}, count(*) AS n, sum(m) AS m FROM ({sql}) GROUP BY ALL", what=log.what)
+    make(f"CREATE TABLE totals AS SELECT i, apart, count(*) AS n, sum(m) AS m FROM ({sql}) GROUP BY ALL", what=log.what)
     return "totals"
 
 
-def _apart(log: Rows, asked: Asked) -> str:
-    """SQL of what keeps an event from being counted: a bit for each role that it lacks, and `OUTSIDE`."""
-    lacks = [(f"{SHORT[role]} IS NULL", 1 << place) for place, role in enumerate(asked.roles)]
-    lacks += [(f"coalesce({log.outside}, false)", OUTSIDE)] if log.outside else []
-    return f"CAST({' + '.join(f'{bit} * CAST({lack} AS TINYINT)' for lack, bit in lacks)} AS TINYINT)"
-
-
-def _keys(reading: Reading) -> list[str]:
+def keys_of(reading: Reading) -> list[str]:
     """The columns whose distinct values are counted."""
     return [SHORT[role] for role in reading.asked.roles if is_label(role) or (role == "value" and reading.item is None)]
 
@@ -268,84 +329,19 @@ def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked, staged: str) -
             )
 
 
-def _figures(engine: Engine, table: str, log: Rows, asked: Asked, *, may_be_empty: bool) -> Figures:
-    """Of the groups of a table; a log is refused by what the events lack and what is malformed, also outside a window: what is
-    refused may not depend on that.
+def figures_of(found: Sequence[tuple[int, int]], log: Rows, asked: Asked, *, may_be_empty: bool) -> Figures:
+    """From how many events are `apart` in which way; a log is refused by what the events lack and what is malformed, also outside
+    a window: what is refused may not depend on that.
     """
-    if log.complete is not None:
-        found = [(0, None, log.complete)] if log.complete else []
-    else:
-        refused = _REFUSED if log.checked else "NULL"
-        found = engine.run(f"SELECT apart, {refused}, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY ALL", what=log.what)
-    asked.refuse_malformed({role for _, role, _ in found}, log.what)
+    asked.refuse_malformed({refused(apart) for apart, _ in found if apart < 0}, log.what)
     bits = {role: 1 << place for place, role in enumerate(asked.roles)}
     if log.absent is not None and found:
-        log.absent(frozenset(role for role, bit in bits.items() if all(apart & bit for apart, *_ in found)))
+        log.absent(frozenset(role for role, bit in bits.items() if all(apart & bit for apart, _ in found)))
     if not (may_be_empty and (found or log.in_memory)):  # what has no column was said first
-        asked.require_events(log.what, complete=any(apart % OUTSIDE == 0 for apart, *_ in found))
-    inside = [(apart, count) for apart, _, count in found if apart < OUTSIDE]
+        asked.require_events(log.what, complete=any(apart % OUTSIDE == 0 for apart, _ in found))
+    inside = [(apart, count) for apart, count in found if apart < OUTSIDE]
     without = {role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()}
     return Figures(sum(count for _, count in inside), without, sum(count for apart, count in inside if apart))
-
-
-def report_progress(progress: ProgressCallback | None, done: int, parts: int) -> None:
-    """Say how far a reading is: nothing, or that the log was grouped and this many parts of it are counted."""
-    if progress is not None:
-        progress(done + (done > 0), parts + 1)
-
-
-def shaped(log: Rows, given: Given) -> Rows:
-    """The same events: labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or not), in `refused`
-    what is malformed, and which are not to be counted: not of the window, or not as conditions want them.
-
-    These are still looked at for all that refuses a log: a refusal is free, and the window and the conditions are the asker's.
-    """
-    asked, amount, window = given.asked, given.amount, given.window
-    plain = asked.item is not None and not asked.further and asked.value is None and window is None and not given.where
-    if plain or isinstance(given.source, PeriodEvents):
-        return log
-    beyond = ["NOT kept"] if given.where else []
-    bad, further = "", [SHORT[f"item_{number}"] for number in range(2, 2 + len(asked.further))]
-    columns, sql = dict[str, str](), log.sql
-    if further:
-        columns["i"] = " || ',' || ".join(_record(f"CAST({name} AS VARCHAR)") for name in ["i", *further])
-    if window is not None:
-        kind = log.kinds["time"]
-        given.require_unit(kind, log.what)
-        moment, wall = window.moment(kind)
-        sql = f"SELECT *, {moment} AS moment, {wall} AS wall FROM ({sql})"
-        beyond.append(f"(moment IS NOT NULL AND NOT ({window.holds('moment', 'wall')}))")
-        columns["t"] = "moment"
-        bad = f"WHEN t IS NOT NULL AND moment IS NULL THEN {literal('time')} "
-    if asked.value is not None:
-        number = "(TRY_CAST(v AS DOUBLE) + 0.0)"  # no negative zero
-        fits, most = f"coalesce(isfinite({number}), false)", math.inf if amount is None else amount.most
-        columns["v"] = f"CASE WHEN {fits} THEN greatest('-{most!r}'::DOUBLE, least('{most!r}'::DOUBLE, {number})) END"
-        bad += f"WHEN v IS NOT NULL AND NOT {fits} THEN {literal('value')} "
-    if beyond:
-        sql = f"SELECT *, {' OR '.join(beyond)} AS beyond FROM ({sql})"
-    replaced = f" REPLACE ({', '.join(f'{column} AS {name}' for name, column in columns.items())})" if columns else ""
-    left_out = [*further, *([] if window is None else ["moment"]), *(["kept"] if given.where else [])]
-    if log.checked:
-        bad, left_out = f"WHEN {_REFUSED} IS NOT NULL THEN {_REFUSED} {bad}", [*left_out, _REFUSED]
-    shown = f"* EXCLUDE ({', '.join(left_out)})" if left_out else "*"
-    refused = f", CASE {bad}END AS {_REFUSED}" if bad else ""
-    outside = (f"beyond AND {_REFUSED} IS NULL" if bad else "beyond") if beyond else ""
-    return replace(
-        log,
-        sql=f"SELECT {shown}{replaced}{refused} FROM ({sql})",
-        kinds={role: "str" if role == "item" and further else kind for role, kind in log.kinds.items() if role in LABELS},
-        complete=None,
-        checked=bool(bad),
-        outside=outside,
-    )
-
-
-def _record(text: str) -> str:
-    """SQL of a field of a record, as `catalogue.joined` writes it."""
-    special, quote, twice = (literal(characters) for characters in ('[,"\r\n]', '"', '""'))
-    inside = f"replace({text}, {quote}, {twice})"
-    return f"(CASE WHEN {text} = '' OR regexp_matches({text}, {special}) THEN {quote} || {inside} || {quote} ELSE {text} END)"
 
 
 # -- parts of a log by time ------------------------------------------------------------------------------------------------
@@ -393,9 +389,9 @@ def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, d
     )
     engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, t)", what=log.what)
     # A malformed value has no period: it refuses all of them, also from outside, so that no refusal tells where it is.
-    lost = f"({_REFUSED} IS NOT NULL OR t IS NULL)"
+    lost = "(apart < 0 OR t IS NULL)"
     kept = f"SELECT * FROM ({log.sql}) WHERE {lost} OR ({window.holds('t', 'wall')})"
-    columns = [*(SHORT[role] for role in given.asked.roles if role != "time"), *(["beyond"] if given.where else []), _REFUSED]
+    columns = [*(SHORT[role] for role in given.asked.roles if role != "time"), "apart"]
     period = f"CASE WHEN {lost} THEN {_NONE} ELSE coalesce(period, {_NONE}) END AS period"
     joined = f"SELECT {', '.join(columns)}, {period} FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, t)"
     types = engine.run(f"DESCRIBE {joined}", what=log.what)
@@ -403,9 +399,8 @@ def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, d
     engine.run(f"COPY ({joined}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
     relation = _parquet_in(folder, "*/*.parquet") if any(folder.glob("*/*.parquet")) else ""
     if relation:
-        given.asked.refuse_malformed(
-            {row[0] for row in engine.run(f"SELECT DISTINCT {_REFUSED} FROM {relation}", what=log.what)}, log.what
-        )
+        bad = engine.run(f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what)
+        given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
     # One with events outside its periods alone is read; one without a whole event is refused, as a reading of all of it is.
     whole = " AND ".join(f"{SHORT[role]} IS NOT NULL" for role in given.asked.roles if is_label(role))
     looked_at = [*([relation] if relation else []), *([] if log.once else [f"({log.sql})"])]

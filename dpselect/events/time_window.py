@@ -9,14 +9,16 @@ from typing import Literal, Self, final, get_args
 from zoneinfo import ZoneInfo
 
 from dpselect.errors import EventLogError
+from dpselect.events.dialect import Dialect, matches
 
 Moment = str | date | datetime
 Unit = Literal["s", "ms", "us"]
 Every = Literal["day", "week", "month"]
 MICROSECONDS: dict[str, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
 _EPOCH = datetime(1970, 1, 1)
-_CLOCK = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.]\d+)?)?)?"
-_INSTANT = r"(\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(?::\d{2}(?:[.]\d+)?)?) ?(Z|UTC|[+-]\d{2}(?::?\d{2})?)"
+_DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]+)?)?"
+_CLOCK = f"{_DAY}(?:{_TIME})?"
+_INSTANT = f"({_DAY}{_TIME}) ?(?:Z|UTC|([+-])([0-9]{{2}})(?::?([0-9]{{2}}))?)"
 # Microseconds since 1970 of the first and the last moment that is a time.
 FIRST, LAST = ((at - _EPOCH) // timedelta(microseconds=1) for at in (datetime(1900, 1, 1), datetime.max))
 _MOST_PERIODS, _MOST_DAYS = 400, 36_525
@@ -51,28 +53,21 @@ class Window:
             )
         return cls(start, end, where, unit)
 
-    def moment(self, kind: str) -> tuple[str, str]:
-        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall.
-
-        Beyond the years 1900 to 9999 it is none: a wrong unit puts times there.
-        """
-        moment, wall = self._moment(kind)
-        return f"CASE WHEN ({moment}) BETWEEN {FIRST} AND {LAST} THEN ({moment}) END", wall
-
-    def _moment(self, kind: str) -> tuple[str, str]:
+    def moment(self, kind: str, dialect: Dialect) -> tuple[str, str]:
+        """SQL of a time t as microseconds, null if it is none, and of whether they are of the clock on the wall."""
         if self.unit is not None:
-            return f"TRY_CAST(t AS HUGEINT) * {MICROSECONDS[self.unit]}", "false"
+            return f"{dialect.whole('t')} * {MICROSECONDS[self.unit]}", "false"
         if kind == "wall":
-            return "epoch_us(CAST(t AS TIMESTAMP))", "true"
+            return dialect.clock("t"), "true"
         if kind == "instant":
-            return "epoch_us(t)", "false"
-        clock = f"CASE WHEN regexp_full_match(t, '{_CLOCK}') THEN epoch_us(TRY_CAST(t AS TIMESTAMP))"
-        local = f"epoch_us(TRY_CAST(regexp_extract(t, '^{_INSTANT}$', 1) AS TIMESTAMP))"
-        zone = f"regexp_replace(regexp_extract(t, '^{_INSTANT}$', 2), '[^-0-9]', '', 'g')"
-        hours, minutes = (f"CAST('0' || substring(replace({zone}, '-', ''), {start}, 2) AS BIGINT)" for start in (1, 3))
-        offset = f"CASE WHEN {zone} LIKE '-%' THEN -1 ELSE 1 END * ({hours} * 60 + {minutes}) * 60000000"
-        either = f"{clock} WHEN regexp_full_match(t, '{_INSTANT}') THEN {local} - {offset} END"
-        return either, f"coalesce(regexp_full_match(t, '{_CLOCK}'), true)"
+            return dialect.instant("t"), "false"
+        whole = dialect.literal(rf"\A{_INSTANT}\z")
+        local, sign, *parts = (f"regexp_extract(t, {whole}, {number})" for number in (1, 2, 3, 4))
+        hours, minutes = (f"CAST('0' || {part} AS BIGINT)" for part in parts)
+        offset = f"CASE {sign} WHEN '-' THEN -1 ELSE 1 END * ({hours} * 60 + {minutes}) * 60000000"
+        on_wall = matches("t", _CLOCK, dialect)
+        either = f"CASE WHEN {on_wall} THEN {dialect.clock('t')} ELSE {dialect.clock(local)} - {offset} END"
+        return either, f"coalesce({on_wall}, true)"
 
     def holds(self, moment: str, wall: str) -> str:
         """SQL of whether microseconds lie in the window."""

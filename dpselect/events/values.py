@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import ContributionLimit
+from dpselect.events.dialect import EMBEDDED
 from dpselect.events.engine import opened
 from dpselect.events.file_options import FileSaid
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, reading_of
 from dpselect.events.sources.base import Column
-from dpselect.events.staging import prepared, report_progress
+from dpselect.events.staging import prepared
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
 """How many numbers of a user become one."""
@@ -108,17 +109,16 @@ def read_values(
         staged = prepared(engine, source, reading, progress)
         found = []
         for number in range(staged.buckets):
-            sql, parameters = f"(SELECT * FROM pairs WHERE hash(u) % {staged.buckets} = {number})", list[object]()
+            sql = f"(SELECT * FROM pairs WHERE hash(u) % {staged.buckets} = {number})"
             if chosen is None:
                 sql = f"SELECT {_RULES[rule]} AS v FROM {sql} GROUP BY u"
             else:
                 engine.run(
                     f"CREATE OR REPLACE TEMP TABLE held AS SELECT u, count(*) AS t FROM {sql} GROUP BY u", what=staged.what
                 )
-                kept, parameters = chosen.kept(sql, "held", chosen="v")
-                sql = f"SELECT v FROM ({kept})"
-            found += engine.run(sql, parameters, what=staged.what)
-            report_progress(progress, number + 1, staged.buckets)
+                sql = f"SELECT v FROM ({chosen.kept(sql, 'held', EMBEDDED, chosen='v')})"
+            found += engine.run(sql, what=staged.what)
+            staged.report_progress(number + 1, staged.buckets)
     numbers = np.sort(np.array([row[0] for row in found], dtype=np.float64))
     numbers.setflags(write=False)
     return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.figures.rows, staged.figures.left_out)

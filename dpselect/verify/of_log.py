@@ -21,7 +21,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.events import Reading, pairs, read
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import FILE_OPTIONS
-from dpselect.events.sources.base import SHORT, is_condition, literal
+from dpselect.events.sources.base import SHORT, is_condition, literal, refused
 from dpselect.events.staging import rows, split
 from dpselect.events.time_window import periods
 from dpselect.scores import Scores, SecondLook
@@ -245,10 +245,10 @@ def _loaded(source: object, reading: Reading) -> Iterator[_ReplayedLog]:
         missing = frozenset(role for role, count in zip(short, present, strict=True) if count == 0)
         if missing:
             raise InvalidRequest(f"{log.what} has no event with a {' or a '.join(sorted(missing))}: check the columns meant")
-        if log.checked:
-            bad = engine.run("SELECT DISTINCT refused FROM loaded WHERE refused IS NOT NULL", what=log.what)
-            given.asked.refuse_malformed({row[0] for row in bad}, log.what)
-        kept = " WHERE kept" if given.where else ""
+        if log.bad:
+            bad = engine.run(f"SELECT DISTINCT {log.bad} AS bad FROM loaded WHERE bad < 0", what=log.what)
+            given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
+        kept = f" WHERE {log.kept}" if log.kept else ""
         engine.run(f"CREATE TABLE replayed AS SELECT {', '.join(short.values())} FROM loaded{kept}", what=log.what)
         engine.run("DROP TABLE loaded", what=log.what)
         yield _ReplayedLog(engine)

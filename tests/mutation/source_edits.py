@@ -35,7 +35,7 @@ SOURCE_EDITS = [
         'r"utf-7|',
         f"{NEIGHBOURS}::test_encodings_in_which_lines_depend_on_each_other_are_refused",
     ),
-    Edit("dpselect/events/staging.py", '    if kind == "number":\n        same', '    if kind == "none":\n        same', MISSING),
+    Edit("dpselect/events/staging.py", 'if kind == "number" else (f"CAST', 'if kind == "none" else (f"CAST', MISSING),
     Edit(
         FORMATS,
         "        sheet.reset_dimensions()",

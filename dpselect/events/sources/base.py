@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -49,6 +49,16 @@ def is_label(role: str) -> bool:
     return role not in ("value", "time") and not is_condition(role)
 
 
+def refusal(role: str) -> int:
+    """The number of a role whose value refuses the log, below 0."""
+    return -1 - list(SHORT).index("item" if role.startswith("item_") else role)
+
+
+def refused(number: int) -> str:
+    """The role of this number."""
+    return list(SHORT)[-1 - number]
+
+
 def is_condition(role: str) -> bool:
     """Whether the role's column is there for a condition alone."""
     return role.startswith("where_")
@@ -66,65 +76,55 @@ Form = Literal["nfc", "nfkc", "casefold", "strip"]
 @final
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The columns a caller asked for.
+    """The columns a caller asked for, by role, in the order of `SHORT`."""
 
-    Attributes:
-        further: other columns that make up an item together with `item`.
-        value: what is summed up, if anything is.
-        time: when an event was, if only some are read.
-        where: what conditions are about.
-        elsewhere: roles whose values do not stand in a column, but in the name of a file.
-    """
-
-    user: Column
-    item: Column | None
-    group: Column | None = None
-    further: tuple[Column, ...] = ()
-    value: Column | None = None
-    time: Column | None = None
-    where: tuple[Column, ...] = ()
-    elsewhere: frozenset[str] = frozenset()
+    columns: Mapping[str, Column]
 
     @classmethod
     def of(
         cls,
-        user: Column,
-        item: Column | Sequence[Column],
-        group: Column | None,
-        value: Column | None,
-        time: Column | None,
-        where: tuple[Column, ...] = (),
+        user: Column | None,
+        item: Column | Sequence[Column] | None,
+        group: Column | None = None,
+        value: Column | None = None,
+        time: Column | None = None,
+        where: Sequence[Column] = (),
     ) -> Self:
-        """With one column of items, or several, eight at most, that make up one."""
-        parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
-        if not 1 <= len(parts) <= 8 or None in parts or user is None:
-            raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
-        return cls(user, parts[0], group, tuple(parts[1:]), value, time, where)
+        """With one column of items, or several, eight at most, that make up one.
 
-    def __post_init__(self) -> None:
-        for field, column in self.columns.items():
+        Args:
+            value: what is summed up, if anything is.
+            time: when an event was, if only some are read.
+            where: what conditions are about.
+        """
+        parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
+        if not 1 <= len(parts) <= 8 or (len(parts) > 1 and None in parts):
+            raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
+        stated = {"user": user, "item": parts[0], "group": group, "value": value, "time": time}
+        stated |= {f"item_{number}": column for number, column in enumerate(parts[1:], start=2)}
+        stated |= {f"where_{number}": column for number, column in enumerate(where, start=1)}
+        columns = {role: column for role in SHORT if (column := stated.get(role)) is not None}
+        for field, column in columns.items():
             if type(column) not in (str, int):
                 raise EventLogError(f"{field}={column!r} is not a column: give its name, or its number from 1")
-        for one, other in itertools.combinations(self.columns, 2):
-            if self.columns[one] == self.columns[other]:
-                require_apart(one, other, f"{self.columns[one]!r}")
+        for one, other in itertools.combinations(columns, 2):
+            if columns[one] == columns[other]:
+                require_apart(one, other, f"{columns[one]!r}")
+        return cls(columns)
 
     @property
-    def columns(self) -> dict[str, Column]:
-        """The column of every role that was asked for, in the order of `SHORT`."""
-        further = {f"item_{number}": column for number, column in enumerate(self.further, start=2)}
-        stated = {"user": self.user, "item": self.item, "group": self.group, **further, "value": self.value, "time": self.time}
-        stated |= {f"where_{number}": column for number, column in enumerate(self.where, start=1)}
-        return {role: column for role, column in stated.items() if column is not None and role not in self.elsewhere}
+    def parts(self) -> list[str]:
+        """The roles of the columns that make up an item."""
+        return [role for role in self.columns if role.startswith("item")]
 
     @property
     def roles(self) -> list[str]:
         """The roles in which an event needs a value, an item being one."""
         return [role for role in self.columns if not role.startswith("item_") and not is_condition(role)]
 
-    def without_user(self) -> Self:
-        """The columns of items alone: of a public list."""
-        return replace(self, elsewhere=self.elsewhere | {"user"})
+    def without(self, roles: Iterable[str]) -> Self:
+        """The columns but those of some roles."""
+        return replace(self, columns={role: column for role, column in self.columns.items() if role not in set(roles)})
 
     def by_position(self) -> bool:
         """Whether all are positions, so that no header is needed."""
@@ -133,29 +133,31 @@ class Asked:
     def require_events(self, what: str, *, complete: bool) -> None:
         """Refuse a log in which nothing can be counted."""
         if not complete:
-            wanted = [role for role in self.roles if is_label(role) or self.item is None]
+            wanted = [role for role in self.roles if is_label(role) or "item" not in self.columns]
             *some, last = (f"{'an' if role == 'item' else 'a'} {role}" for role in wanted)
             needed = f"{'both ' if len(some) == 1 else ''}{', '.join(some)} and {last}" if some else last
             columns = " and ".join(f"{role}=" for role in self.roles)
             raise EventLogError(f"{what} has no event with {needed}: check that {columns} name the columns meant")
 
-    def refuse_malformed(self, found: AbstractSet[str | None], what: str) -> None:
+    def refuse_malformed(self, found: AbstractSet[str], what: str) -> None:
         """Say in which of the `found` roles some event's value is none."""
         if "time" in found:
             raise EventLogError(
-                f"time={self.time!r} of {what} holds something that is not a time of the years 1900 to 9999: write times as in "
-                "2024-07-14T08:00:00, with Z or an offset where they have one; numbers since 1970 need the right time_unit="
+                f"time={self.columns['time']!r} of {what} holds something that is not a time of the years 1900 to 9999: write "
+                "times as in 2024-07-14T08:00:00, with Z or an offset where they have one; numbers since 1970 need the right "
+                "time_unit="
             )
         if "value" in found:
             raise EventLogError(
-                f"value={self.value!r} of {what} holds something that is not a finite number: correct it, or leave it empty"
+                f"value={self.columns['value']!r} of {what} holds something that is not a finite number: correct it, or leave it "
+                "empty"
             )
-        if compared := sorted(role for role in found if role is not None and is_condition(role)):
+        if compared := sorted(filter(is_condition, found)):
             raise EventLogError(
                 f"where={self.columns[compared[0]]!r} of {what} holds something that cannot be compared as asked: <, <=, > and "
                 ">= need numbers throughout, = and != text or whole numbers; clean the column, or select the events before"
             )
-        if labels := sorted(role for role in found if role is not None):
+        if labels := sorted(found):
             raise EventLogError(
                 f"{labels[0]}={self.columns[labels[0]]!r} of {what} holds values that are neither text nor whole numbers "
                 "(fractions, booleans, or nested values): write them as text"
@@ -232,7 +234,7 @@ class Given:
     def require_unit(self, kind: Kind, what: str) -> None:
         """Hold the kind of the column of times against the window's unit."""
         assert self.window is not None, "times are read for a window"
-        time, unit = self.asked.time, self.window.unit
+        time, unit = self.asked.columns["time"], self.window.unit
         if kind == "int" and unit is None:
             raise EventLogError(f"time={time!r} of {what} holds numbers: say with time_unit= what they count since 1970")
         if kind in ("wall", "instant") and unit is not None:
@@ -253,10 +255,12 @@ class Rows:
             is counted does not rest on it, only what is reported about the log.
         once: whether it can be read only once: a stream.
         in_memory: whether it is no file, and may have no row: of a file without any the path is more likely wrong.
-        checked: whether there is a column `refused`: the role whose value is malformed, for events that refuse the log.
+        bad: SQL of the `refusal` of an event that refuses the log, null for others; "" if none does. A source has it in a
+            column, `refused`.
+        kept: SQL of whether an event satisfies all conditions; "" if there are none.
+        apart: SQL of why an event is not counted, once it is `shaped`.
         absent: refuses roles in which no event of the log has a value, if the source does not have their columns.
         texts: the same query for each of several files whose labels are text.
-        outside: SQL of whether an event is not among those to count, and only looked at for what refuses the log; "" if none is.
         how: how fields are found, in words, where that is not plain.
     """
 
@@ -267,10 +271,11 @@ class Rows:
     complete: int | None = None
     once: bool = False
     in_memory: bool = False
-    checked: bool = False
+    bad: str = ""
+    kept: str = ""
+    apart: str = ""
     absent: Callable[[frozenset[str]], None] | None = None
     texts: tuple[str, ...] = ()
-    outside: str = ""
     how: str = ""
 
     def buckets(self, asked: int | None) -> int:
@@ -281,10 +286,6 @@ class Rows:
 def unreadable(what: str, error: Exception) -> str:
     """What is said of a database's own error, whose message may quote the data, the query or the password."""
     return f"{what} cannot be read from the database: {type(error).__name__}; check the address, the names and the permissions"
-
-
-def not_split(split: str, what: str) -> EventLogError:
-    return EventLogError(f"split={split!r} is for items that are text, and those of {what} are not: leave it out")
 
 
 def quoted(name: str) -> str:

@@ -1,7 +1,7 @@
 """A table or a query of any database: SQLite and whatever SQLAlchemy has a driver for, and files of DuckDB.
 
-Rows are asked for once and in parts, and lie on disk as text: integers and decimals with all their digits. PostgreSQL has a
-module of its own, since its COPY is faster.
+Rows are asked for once and in parts, and lie on disk as text: integers and decimals with all their digits. PostgreSQL has
+another way, since its COPY is faster.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine
+from dpselect.events.sources import postgresql
 from dpselect.events.sources.base import (
     Given,
     Rows,
@@ -33,6 +34,7 @@ from dpselect.events.sources.base import (
 )
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
+_POSTGRESQL = ("postgresql", "postgres")
 _AT_ONCE = 50_000  # rows
 _NO_FILE = "the database's file does not exist: write duckdb:///FILE or sqlite:///FILE, with a fourth slash from the root"
 # Addresses of files, and of what DuckDB reads by extensions of its own.
@@ -94,9 +96,13 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
         url = sqlalchemy.make_url(given.source)
         if url.get_backend_name() == "sqlite" and not Path(url.database or "").is_file():  # it would be made
             raise EventLogError(_NO_FILE)
+        if _scheme(given.source) in _POSTGRESQL:
+            url = url.set(drivername="postgresql+psycopg")
         made = sqlalchemy.create_engine(url)
         try:
             with made.connect() as connection:
+                if _scheme(given.source) in _POSTGRESQL:
+                    return postgresql.copied(engine, given, connection.connection.driver_connection, what)
                 identifier = made.dialect.identifier_preparer.quote_identifier
                 query = _asked(given, lambda name: ".".join(map(identifier, name.split("."))))
                 streaming = connection.execution_options(stream_results=True, max_row_buffer=_AT_ONCE)
@@ -115,6 +121,8 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
             "save the log to a file"
         )
     except ImportError as error:
+        if _scheme(given.source) in _POSTGRESQL:
+            raise missing_extra("PostgreSQL is read by psycopg", "postgres") from None
         failure = (
             f"the driver of {_scheme(given.source)}:// is not installed ({error.name}): install it, or save the log to a file"
         )

@@ -15,11 +15,11 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, cast, final
+from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
 from urllib.parse import unquote
 
 from accounting.address import masked
@@ -41,6 +41,7 @@ from dpselect.events.sources.base import (
     place_of,
     placed,
     quoted,
+    refusal,
     selected,
     stated_as,
 )
@@ -54,19 +55,20 @@ DELIMITERS = (";", "\t", "|", "::")  # what a header may show in place of a comm
 _STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
 
 
-class FileFormat(Protocol):
-    """A kind of file. `FORMATS` lists them: what `format=` may say, what its messages and help name, come from there."""
+@final
+@dataclass(frozen=True, slots=True)
+class FileFormat:
+    """A kind of file. `FORMATS` lists them: what `format=` may say, what its messages and help name, come from there.
 
-    @property
-    def name(self) -> str:
-        """What `format=` calls it."""
+    Attributes:
+        name: what `format=` calls it.
+        suffixes: endings of file names, with their dot, in lower case; each may be followed by .gz.
+        rows: the columns of the one file `given.source`, as a source gives them.
+    """
 
-    @property
-    def suffixes(self) -> tuple[str, ...]:
-        """Endings of file names, with their dot, in lower case; each may be followed by .gz."""
-
-    def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns of the one file `given.source`, as a source gives them."""
+    name: str
+    suffixes: tuple[str, ...]
+    rows: Callable[[Engine, Given], Rows]
 
 
 @final
@@ -195,23 +197,12 @@ CSV = Delimited("csv", (".csv", ".txt", ".dat"), delimiter=",", quote='"')
 TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Excel:
-    """A workbook of one sheet, whose cells are printed as text."""
-
-    name: str = "xlsx"
-    suffixes: tuple[str, ...] = (".xlsx",)
-
-    def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns of the sheet, as of the CSV that it would be saved as."""
-        what = given.called("xlsx")
-        given.require_no_text("xlsx", but=("header",))
-        path = workbook(checked(given.source), engine.unused("sheet"), what)
-        return CSV.read(path, given.asked, given.header, what, sniff=False)
-
-
-EXCEL = _Excel()
+def _excel(engine: Engine, given: Given) -> Rows:
+    """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
+    what = given.called("xlsx")
+    given.require_no_text("xlsx", but=("header",))
+    path = workbook(checked(given.source), engine.unused("sheet"), what)
+    return CSV.read(path, given.asked, given.header, what, sniff=False)
 
 
 def workbook(source: Path, target: Path, what: str) -> Path:
@@ -244,60 +235,51 @@ def workbook(source: Path, target: Path, what: str) -> Path:
     return target
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _JsonLines:
+def _json_lines(engine: Engine, given: Given) -> Rows:
     """One JSON object on each line. Labels are text: a number's digits, or what a string holds."""
+    original, asked = checked(given.source), given.asked
+    what = given.called("jsonl")
+    given.require_no_text("jsonl", but=("encoding",))
+    path = plain(original, engine.unused("source"), given.encoding)
+    names = _names(asked, what)
+    if path.stat().st_size == 0:
+        raise EventLogError(f"{what} is empty: it needs at least one event")
+    outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
+    if len({name.lower() for name in outer}) < len(outer):
+        outer = list({name.lower(): name for name in reversed(outer)}.values())
+    known = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
+    columns = ", ".join(f"{literal(name)}: 'JSON'" for name in outer)
+    source = (
+        f"read_json({located(path)}, columns = {{{columns}}}, format = 'newline_delimited', records = true, "
+        f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(known.values())})"
+    )
+    fields = []
+    for role, name in names.items():
+        first, *path_within = name.split(".")
+        value = known[name.lower()]
+        if path_within:
+            value = f"coalesce(nullif({value}, 'null'), {_json_within(known[first.lower()], path_within)})"
+        fields.append(f"{value} AS {SHORT[role]}")
+    sql = f"SELECT {', '.join(fields)} FROM {source}"
+    sql = _json_elements(sql, [SHORT[role] for role in names if is_label(role)])
+    texts, bad = [], []
+    for role in names:
+        column = SHORT[role]
+        texts.append(f"{column} ->> '$' AS {column}")
+        if role != "time":
+            fine = f"json_type({column}) IN ('VARCHAR', 'NULL', 'UBIGINT', 'BIGINT')"
+            # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their digits.
+            wide = f"json_type({column}) = 'DOUBLE'"
+            if is_condition(role):
+                fine = f"{fine} OR json_type({column}) = 'BOOLEAN'"
+            elif role != "value":
+                wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
+            bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {refusal(role)}")
+    refused = f"CASE {' '.join(bad)} END AS refused"
+    text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
 
-    name: str = "jsonl"
-    suffixes: tuple[str, ...] = (".jsonl", ".ndjson")
-
-    def rows(self, engine: Engine, given: Given) -> Rows:
-        """The fields as text; the role whose value is malformed in `refused`."""
-        original, asked = checked(given.source), given.asked
-        what = given.called("jsonl")
-        given.require_no_text("jsonl", but=("encoding",))
-        path = plain(original, engine.unused("source"), given.encoding)
-        names = _names(asked, what)
-        if path.stat().st_size == 0:
-            raise EventLogError(f"{what} is empty: it needs at least one event")
-        outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
-        if len({name.lower() for name in outer}) < len(outer):
-            outer = list({name.lower(): name for name in reversed(outer)}.values())
-        known = {name.lower(): f"c{place}" for place, name in enumerate(outer)}
-        columns = ", ".join(f"{literal(name)}: 'JSON'" for name in outer)
-        source = (
-            f"read_json({located(path)}, columns = {{{columns}}}, format = 'newline_delimited', records = true, "
-            f"compression = 'none', ignore_errors = false, hive_partitioning = false) AS log({', '.join(known.values())})"
-        )
-        fields = []
-        for role, name in names.items():
-            first, *path_within = name.split(".")
-            value = known[name.lower()]
-            if path_within:
-                value = f"coalesce(nullif({value}, 'null'), {_json_within(known[first.lower()], path_within)})"
-            fields.append(f"{value} AS {SHORT[role]}")
-        sql = f"SELECT {', '.join(fields)} FROM {source}"
-        sql = _json_elements(sql, [SHORT[role] for role in names if is_label(role)])
-        texts, bad = [], []
-        for role in names:
-            column = SHORT[role]
-            texts.append(f"{column} ->> '$' AS {column}")
-            if role != "time":
-                fine = f"json_type({column}) IN ('VARCHAR', 'NULL', 'UBIGINT', 'BIGINT')"
-                # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their digits.
-                wide = f"json_type({column}) = 'DOUBLE'"
-                if is_condition(role):
-                    fine = f"{fine} OR json_type({column}) = 'BOOLEAN'"
-                elif role != "value":
-                    wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
-                shown = "item" if role.startswith("item_") else role
-                bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {literal(shown)}")
-        refused = f"CASE {' '.join(bad)} END AS refused"
-        text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
-
-        absent = partial(_require_fields, path, asked, what)
-        return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), checked=True, absent=absent, texts=(text,))
+    absent = partial(_require_fields, path, asked, what)
+    return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", absent=absent, texts=(text,))
 
 
 def _json_within(column: str, fields: Sequence[str]) -> str:
@@ -371,49 +353,39 @@ _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
 
-@final
-@dataclass(frozen=True, slots=True)
-class _Parquet:
-    """A file of columns that have types."""
-
-    name: str = "parquet"
-    suffixes: tuple[str, ...] = (".parquet", ".pq")
-
-    def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns of a Parquet file, by their names or positions."""
-        source = checked(given.source)
-        what = given.called("parquet")
-        given.require_no_text("parquet")
-        path = plain(source, engine.unused("source"))
-        with path.open("rb") as stream:
-            if stream.read(len(_MAGIC)) != _MAGIC:
-                raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
-        relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
-        names = self.names(engine, path, what)
-        found = by_path(given.asked, names, what)
-        known = _known_as(engine, relation, names, {role: place for role, (place, _) in found.items()}, what)
-        sql, kinds = selected(
-            engine, relation, {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}, given.asked, what
-        )
-        count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
-        plain_columns = [names[place] for place, fields in found.values() if not fields]
-        whole = len(plain_columns) == len(found) and _without_nulls(engine, path, plain_columns, what)
-        texts = (sql,) if "str" in kinds.values() else ()
-        size = count * BYTES_PER_ROW
-        return Rows(sql, size, what, kinds, complete=count if whole else None, texts=texts)
-
-    def names(self, engine: Engine, path: Path, what: str) -> list[str]:
-        """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
-        nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
-        names, inside = list[str](), 0
-        for name, children in nodes[1:]:
-            if inside == 0:
-                names.append(name)
-            inside += int(children or 0) - (inside > 0)
-        return names
+def parquet(engine: Engine, given: Given) -> Rows:
+    """The columns of a Parquet file, which have types, by their names or positions."""
+    source = checked(given.source)
+    what = given.called("parquet")
+    given.require_no_text("parquet")
+    path = plain(source, engine.unused("source"))
+    with path.open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
+    relation = f"read_parquet({located(path)}, hive_partitioning = false, filename = false)"
+    names = names_in_parquet(engine, path, what)
+    found = by_path(given.asked, names, what)
+    known = _known_as(engine, relation, names, {role: place for role, (place, _) in found.items()}, what)
+    sql, kinds = selected(
+        engine, relation, {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}, given.asked, what
+    )
+    count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
+    plain_columns = [names[place] for place, fields in found.values() if not fields]
+    whole = len(plain_columns) == len(found) and _without_nulls(engine, path, plain_columns, what)
+    texts = (sql,) if "str" in kinds.values() else ()
+    size = count * BYTES_PER_ROW
+    return Rows(sql, size, what, kinds, complete=count if whole else None, texts=texts)
 
 
-PARQUET = _Parquet()
+def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
+    """The names of the columns as the file has them; the engine would give those that it takes for equal other names."""
+    nodes = engine.run(f"SELECT name, num_children FROM parquet_schema({located(path)})", what=what)
+    names, inside = list[str](), 0
+    for name, children in nodes[1:]:
+        if inside == 0:
+            names.append(name)
+        inside += int(children or 0) - (inside > 0)
+    return names
 
 
 def _without_nulls(engine: Engine, path: Path, names: Sequence[str], what: str) -> bool:
@@ -442,7 +414,15 @@ def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mappi
     return {role: known[place] for role, place in places.items()}
 
 
-FORMATS: Final[tuple[FileFormat, ...]] = (CSV, TSV, _JsonLines(), PARQUET, EXCEL)
+PARQUET = FileFormat("parquet", (".parquet", ".pq"), parquet)
+EXCEL = FileFormat("xlsx", (".xlsx",), _excel)
+FORMATS: Final[tuple[FileFormat | Delimited, ...]] = (
+    CSV,
+    TSV,
+    FileFormat("jsonl", (".jsonl", ".ndjson"), _json_lines),
+    PARQUET,
+    EXCEL,
+)
 
 if TYPE_CHECKING:
     Format = str
@@ -495,7 +475,7 @@ def _spooled(target: Path, format: Format) -> Path:
 
 def _of_one(engine: Engine, given: Given) -> Rows:
     if is_remote(given.source):
-        return PARQUET.rows(engine, fetched(engine, given))
+        return parquet(engine, fetched(engine, given))
     path = checked(given.source)
     if (known := format_of(path, given.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
@@ -506,7 +486,7 @@ def _of_one(engine: Engine, given: Given) -> Rows:
     return known.rows(engine, given)
 
 
-def format_of(path: Path, stated: Format) -> FileFormat | None:
+def format_of(path: Path, stated: Format) -> FileFormat | Delimited | None:
     """The format of a file, from the name unless it is stated; None if it tells none."""
     suffix, names = unpacked_suffix(path), {known.name: known for known in FORMATS}
     if stated != "auto" and stated not in names:
@@ -542,7 +522,7 @@ def _several(engine: Engine, given: Given) -> Rows:
         what=what,
         kinds=parts[0].kinds,
         complete=sum(known) if len(known) == len(parts) else None,
-        checked=any(part.checked for part in parts),
+        bad="refused" if any(part.bad for part in parts) else "",
         texts=tuple(part.sql for part in parts if part.texts),
     )
 
@@ -574,7 +554,7 @@ def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
 
 def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | None]) -> Rows:
     held = {role: known[str(column)] for role, column in given.asked.columns.items() if column in known}
-    asked = replace(given.asked, elsewhere=frozenset(held))
+    asked = given.asked.without(held)
     if not asked.columns:
         raise EventLogError(f"{_shown(given.source)}: all columns asked for stand in the names of folders, and none in the files")
     folders = (part.split("=", 1)[0] + "=..." if known and "=" in part else part for part in path.parts[:-1])

@@ -1,4 +1,4 @@
-"""A table or a query of PostgreSQL, by SQLAlchemy URL. Needs the extra `dpselect[postgres]`.
+"""A table or a query of PostgreSQL, by COPY. Needs the extra `dpselect[postgres]`.
 
 The server sends the columns once, by COPY in a read-only transaction; users are bounded and clipped here. It
 could bound them itself, but then a second dialect would have to keep the same items of a user, to the letter, and a log that is
@@ -11,14 +11,10 @@ import importlib
 from collections.abc import Mapping
 from typing import Any
 
-from accounting import AccountingError
-from accounting.errors import missing_extra
-from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine
-from dpselect.events.sources.base import SHORT, Given, Rows, by_name, kind_of, spooled, unreadable
+from dpselect.events.sources.base import SHORT, Given, Rows, by_name, kind_of, spooled
 from dpselect.events.sources.formats import CSV
 
-_SCHEMES = ("postgresql://", "postgresql+psycopg://", "postgres://")
 # Types by the object number that PostgreSQL has for them, as the engine's.
 _NUMERIC = 1700
 _TYPES: Mapping[int, str] = {
@@ -28,53 +24,10 @@ _TYPES: Mapping[int, str] = {
 }
 
 
-def accepts(given: Given) -> bool:
-    """A postgresql:// URL, as text or as SQLAlchemy's."""
-    return _url(given.source) is not None
-
-
-def rows(engine: Engine, given: Given) -> Rows:
-    """The columns of `table` (perhaps schema.table), or of `query`."""
-    what = given.of_database()
-    try:
-        psycopg = importlib.import_module("psycopg")
-    except ImportError:
-        raise missing_extra("PostgreSQL is read by psycopg", "postgres") from None
-    return _copied(engine, given, psycopg, what)
-
-
-def _url(source: object) -> str | None:
-    text = source.render_as_string(hide_password=False) if hasattr(source, "render_as_string") else source
-    return text if isinstance(text, str) and text.startswith(_SCHEMES) else None
-
-
-def _copied(engine: Engine, given: Given, psycopg: Any, what: str) -> Rows:
-    failure = None
-    try:
-        with psycopg.connect(**_connection(given)) as connection:
-            connection.read_only = True
-            with connection.cursor() as cursor:
-                return _streamed(engine, given, psycopg.sql, cursor, what)
-    except AccountingError as error:
-        failure = str(error)
-    except psycopg.Error as error:
-        failure = unreadable(what, error)
-    raise EventLogError(failure)
-
-
-def _connection(given: Given) -> dict[str, Any]:
-    """What psycopg connects with: the parts of the URL as SQLAlchemy reads them."""
-    sqlalchemy = importlib.import_module("sqlalchemy")
-    try:
-        url = sqlalchemy.make_url(_url(given.source))
-        parts = url.translate_connect_args(username="user", database="dbname")
-        return {**parts, **{name: ",".join(value) if isinstance(value, tuple) else value for name, value in url.query.items()}}
-    except (sqlalchemy.exc.ArgumentError, ValueError):
-        parts = None
-    raise EventLogError("the database's address cannot be read: write postgresql://user@host/name")
-
-
-def _streamed(engine: Engine, given: Given, sql: Any, cursor: Any, what: str) -> Rows:
+def copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
+    """The columns of `table` (perhaps schema.table), or of `query`, over a connection of psycopg."""
+    sql, cursor = importlib.import_module("psycopg.sql"), connection.cursor()
+    connection.read_only = True
     if given.table is not None:
         log = sql.SQL("SELECT * FROM {}").format(sql.Identifier(*given.table.split(".")))
     else:

@@ -185,14 +185,14 @@ def test_one_user_changes_what_is_declared_in_each_of_so_many_groups(relation: A
 @pytest.mark.parametrize("mutant", ["one more is kept", "5 % more weight", "5 % more presence", "one group more"])
 def test_a_reader_that_keeps_a_little_more_is_convicted(monkeypatch: pytest.MonkeyPatch, mutant: str) -> None:
     """Off by one, or by 5 %, and the law above fails."""
-    kept, weight = ContributionLimit.kept, Clip.weight
+    ranked, weight = ContributionLimit.ranked, Clip.weight
 
-    def more(self: ContributionLimit, pairs: str, weighed: str, owner: str = "u", chosen: str = "i") -> Any:
-        extra = mutant == "one more is kept" or chosen == "g"
-        return kept(dataclasses.replace(self, limit=self.limit + extra), pairs, weighed, owner, chosen)
+    def more(self: ContributionLimit, beyond: str, dialect: Any, owner: str = "u", chosen: str = "i") -> Any:
+        extra = chosen == ("i" if mutant == "one more is kept" else "g")
+        return ranked(dataclasses.replace(self, limit=self.limit + extra), beyond, dialect, owner, chosen)
 
     if mutant.startswith("one"):
-        monkeypatch.setattr(ContributionLimit, "kept", more)
+        monkeypatch.setattr(ContributionLimit, "ranked", more)
     elif mutant == "5 % more weight":
         monkeypatch.setattr(Clip, "weight", lambda self: weight(dataclasses.replace(self, clip=1.05 * self.clip)))
     else:

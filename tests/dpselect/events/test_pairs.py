@@ -96,7 +96,7 @@ def test_what_ends_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
             kept.read(max_items_per_user=0)
         assert kept.read().labels
         with monkeypatch.context() as broken:
-            broken.setattr(counting.EmbeddedPairs, "_tally", _fail)
+            broken.setattr(counting.KeptPairs, "_counted", _fail)
             with pytest.raises(MemoryError):
                 kept.read()
         with pytest.raises(EventLogError, match="failed half-way"):
