@@ -217,8 +217,7 @@ def test_events_without_a_curve_are_refused(event: dp_event.DpEvent) -> None:
 @pytest.mark.slow
 def test_a_training_run_is_accepted_and_costs_what_dp_accounting_says() -> None:
     """DP-SGD and a release of its own: within 1e-3 of dp-accounting's PLD, refused where a user is replaced, and read back."""
-    step = dp_event.PoissonSampledDpEvent(0.02, dp_event.GaussianDpEvent(1.1))
-    run = dp_event.ComposedDpEvent([dp_event.SelfComposedDpEvent(step, 400), dp_event.LaplaceDpEvent(2.0)])
+    run = dp_event.ComposedDpEvent([acc.dp_events.dp_sgd(1.1, 0.02, 400), dp_event.LaplaceDpEvent(2.0)])
     accountant = PLDAccountant().compose(run)
     curve = from_dp_event(run, "add_remove")
     for delta in (1e-5, 1e-8):
@@ -268,18 +267,6 @@ def test_responses_that_are_no_guarantee_raise(p: float, k: int) -> None:
     assert from_dp_event(dp_event.RandomizedResponseDpEvent(1.0, 5), "replace_one") == zero()
 
 
-def test_randomised_response_needs_replacement() -> None:
-    """Under add_remove a missing answer is visible: refused."""
-    with pytest.raises(NoEquivalent, match="replace_one"):
-        from_dp_event(RESPONSE, "add_remove")
-
-
-def test_long_discrete_shifts_are_refused() -> None:
-    """A shift of more than 200 steps is refused with a valid, looser curve."""
-    with pytest.raises(NoEquivalent, match=r"PureDP\(epsilon=30\)"):
-        from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.1, 300), "add_remove")
-
-
 # -- and back ---------------------------------------------------------------------------------------------------------
 
 
@@ -322,6 +309,7 @@ def test_noise_on_a_sample_has_its_event(noise: Any) -> None:
 def test_dp_accounting_reads_our_events() -> None:
     """The PLD of an exported composition agrees with our epsilon within its discretisation."""
     curve = 2 * GaussianDP(mu=0.2) + 3 * PureDP(epsilon=0.1) + LaplaceDP(epsilon=0.3)
+    assert curve.to_dp_event() == to_dp_event(curve)
     assert math.isclose(accounted(PLDAccountant, to_dp_event(curve), ADD, 1e-5), curve.epsilon(1e-5), rel_tol=1e-2)
 
 
@@ -342,12 +330,6 @@ def test_curves_without_an_event_are_refused(curve: Curve) -> None:
     """A curve that no event describes raises instead of exporting something looser in silence."""
     with pytest.raises(NoEquivalent, match="has no DpEvent"):
         to_dp_event(curve)
-
-
-def test_a_curve_knows_its_event() -> None:
-    """`curve.to_dp_event()` is the function of the same name."""
-    curve = 3 * LaplaceDP(epsilon=0.1)
-    assert curve.to_dp_event() == to_dp_event(curve)
 
 
 LATER: dict[str, tuple[str, ...]] = {
@@ -396,22 +378,6 @@ def test_the_rho_of_a_discrete_gaussian_is_its_kullback_leibler_divergence(
         exact = float(law @ loss / law.sum())
         rho = from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity), relation).rho
         assert exact * (1 - 1e-13) <= rho <= exact * (1 + 1e-9)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("sigma", "sensitivity"), [(1.0, 1), (3.0, 1), (2.5, 4), (0.4, 1)])
-def test_a_discrete_gaussian_is_zcdp_as_its_exact_law_says(later: dict[str, Any], sigma: float, sensitivity: int) -> None:
-    """At every order the exact divergence of the two laws is below, and near for noise of some width."""
-    noise = np.arange(-600, 601)
-    for relation, moves in (("add_remove", 1), ("replace_one", 2)):
-        curve = from_dp_event(later["DiscreteGaussianDpEvent"](sigma, sensitivity), relation)  # type: ignore[arg-type]
-        assert curve.rho == pytest.approx((moves * sensitivity / sigma) ** 2 / 2, rel=1e-9)
-        log_p, log_q = -(noise**2) / (2 * sigma**2), -((noise - moves * sensitivity) ** 2) / (2 * sigma**2)
-        total = np.exp(log_p).sum()
-        for order in (1.5, 2.0, 8.0):
-            exact = math.log(np.exp(order * log_p - (order - 1) * log_q).sum() / total) / (order - 1)
-            assert exact <= float(curve.rdp(order)) * (1 + 1e-12)
-            assert sigma < 1 or order not in (2.0, 8.0) or exact >= 0.999 * float(curve.rdp(order))
     for wrong in ((0.0, 1), (1.0, 0), (math.nan, 1), (1.0, -2)):
         with pytest.raises(InvalidCurve):
             from_dp_event(later["DiscreteGaussianDpEvent"](*wrong), "add_remove")
@@ -441,15 +407,6 @@ def test_an_event_is_read_from_json_by_its_class_alone() -> None:
     for one in wrong:
         with pytest.raises((acc.errors.InvalidCurve, acc.ledger.InvalidEntry)):
             acc.dp_events.event_from_json(one)
-
-
-@pytest.mark.slow
-def test_dp_sgd_is_its_sampled_gaussian() -> None:
-    """Noise, rate and steps are the event that dp-accounting has for it, and the curve that is exact."""
-    curve = acc.from_dp_event(acc.dp_events.dp_sgd(1.1, 0.01, 1000), "add_remove")
-    assert curve.epsilon(1e-5) == pytest.approx((1000 * acc.SampledGaussianDP(mu=1 / 1.1, rate=0.01)).epsilon(1e-5))
-    with pytest.raises(acc.errors.NoEquivalent, match="add_remove"):
-        acc.from_dp_event(acc.dp_events.dp_sgd(1.1, 0.01, 1000), "replace_one")
 
 
 @pytest.mark.parametrize("other", [acc.SampledGaussianDP(mu=1.0, rate=0.1), 2 * acc.SampledGaussianDP(mu=1.0, rate=0.1)])

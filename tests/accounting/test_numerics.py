@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import mpmath as mp
 import numpy as np
 import pytest
+from scipy.stats import norm
 from spread import spread
 
 import accounting as acc
 import accounting.accountant as accountant_module
+from accounting.convert.pld.compose import composable, pld_delta, pld_epsilon
 from accounting.convert.pld.loss import Normal
 from accounting.convert.renyi import rdp_to_delta, rdp_to_epsilon
 
@@ -248,3 +250,124 @@ def test_the_mean_of_a_law_of_runs_is_exact_where_floats_end() -> None:
     for mean, eta in (("10", 0.0), (10.0, "1"), (10.0, math.nan)):
         with pytest.raises(acc.InvalidCurve):
             acc.TruncatedNegativeBinomial.of_mean(mean, eta=eta)  # type: ignore[arg-type]
+
+
+def gaussian_delta(n: int, step: float, epsilon: float) -> float:
+    """The central limit of n pure steps: a Gaussian pair with mu = sqrt(n) step."""
+    mu = math.sqrt(n) * step
+    return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [acc.PureDP, acc.LaplaceDP])
+@pytest.mark.parametrize("n", [10**10, 10**12, 5 * 10**12, 10**13])
+def test_large_counts_never_price_below_the_central_limit(kind: Callable[..., acc.Curve], n: int) -> None:
+    """However large the count, epsilon and delta are at least those of the Gaussian pair that the plan tends to."""
+    plan = n * kind(epsilon=1e-6)
+    assert gaussian_delta(n, 1e-6, acc.best_epsilon(plan, 1e-6).value) <= 1e-6 * (1 + 1e-4)
+    assert acc.best_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0) * (1 - 1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [10**11, 5 * 10**12])
+def test_a_transform_that_overflows_proves_nothing(n: int) -> None:
+    """Called directly beyond its range, the composed distribution still returns an upper bound."""
+    losses = acc.PureDP(epsilon=1e-6).losses()
+    plan = type(losses)(((n, losses.steps[0][1]),))
+    assert gaussian_delta(n, 1e-6, min(600.0, pld_epsilon(plan, 1e-6).value)) <= 1e-6
+    assert pld_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0)
+
+
+@pytest.mark.slow
+def test_the_route_ends_at_a_stated_number_of_runs() -> None:
+    """Beyond 10^12 runs in all the route pld is not tried, whatever the parameters; up to there it gains, and 10^8 runs come
+    within three parts in ten thousand of their Gaussian limit."""
+    limit = acc.GaussianDP(mu=0.1).epsilon(1e-6)
+    assert limit <= acc.best_epsilon(10**8 * acc.PureDP(epsilon=1e-5), 1e-6).value <= limit * (1 + 3e-4)
+    assert acc.best_epsilon(10**12 * acc.PureDP(epsilon=1e-5), 1e-6).route == "pld"
+    assert acc.best_epsilon((10**12 + 1) * acc.PureDP(epsilon=1e-5), 1e-6).route == "rdp"
+
+
+def test_counts_beyond_exact_floats_are_rounded_up() -> None:
+    """2^53 + 1 is no float: the sum of Renyi bounds uses a float that is not below it."""
+    n = 2**53 + 1
+    found = (n * acc.ZCDP(rho=1.0)).rdp([2.0])[0]
+    assert int(found) >= 2 * n
+
+
+@pytest.mark.parametrize("mu", [0.0243, 1e-3, 1e-170])
+def test_no_delta_underflows_to_zero_without_a_pure_guarantee(mu: float) -> None:
+    """A Gaussian has a positive delta at every epsilon, however small."""
+    assert acc.GaussianDP(mu=mu).delta(1.0) > 0
+    assert (3 * acc.GaussianDP(mu=mu)).delta(1.0) > 0
+
+
+def test_parameters_whose_squares_underflow_stay_sound() -> None:
+    """Below 1e-154 squares vanish; epsilon and delta stay at or above the truth."""
+    assert (10 * acc.PureDP(epsilon=1e-170)).delta(0.0) >= 1e-170
+    assert acc.BoundedRange(epsilon=1e-160).epsilon(1e-300) >= 1e-160 * (1 - 1e-12)
+    assert acc.LaplaceDP(epsilon=5e-324).epsilon(0.0) == 5e-324
+    assert acc.GaussianDP(mu=1e-165).delta(0.0) >= 0.39e-165
+
+
+def test_profile_points_beyond_the_exponent_of_floats() -> None:
+    """A point far above 709 nats is kept: its delta, its Renyi bound and its epsilon are those of the table."""
+    table = acc.curves.ProfileTable(epsilons=[1.0, 800.0, 3000.0], deltas=[0.01, 0.001, 0.0])
+    assert table.delta(3000.0) == 0.0
+    assert 0.001 <= table.delta(800.0) <= 0.001 * (1 + 1e-9)
+    assert 0.001 < table.delta(799.0) < 0.01
+    assert 1.0 <= table.epsilon(0.01) <= 1.0 + 1e-9
+    assert 0 < table.rho < math.inf
+    assert np.all(np.isfinite(table.rdp([1.5, 2.0, 100.0])))
+
+
+@pytest.mark.fast(5)
+@pytest.mark.parametrize("loud", [1e3, 1e9])
+@pytest.mark.parametrize("count", [10])
+@pytest.mark.parametrize(
+    "curve",
+    [
+        lambda size: acc.BoundedRange(epsilon=size),
+        lambda size: acc.LaplaceDP(epsilon=size),
+        lambda size: acc.PureDP(epsilon=size),
+        lambda size: acc.GaussianDP(mu=size),
+        lambda size: acc.curves.GaussianMax(mu=size, candidates=10),
+        lambda size: acc.BoundedRange(epsilon=size) + acc.LaplaceDP(epsilon=0.1),
+        lambda size: acc.Approximate(curve=acc.BoundedRange(epsilon=size), delta0=1e-9),
+    ],
+)
+def test_hardly_any_noise_is_priced_at_once(curve: Callable[[float], acc.Curve], count: int, loud: float) -> None:
+    """What a slip of a unit gives, noise of 1e-9 or an epsilon of 1e5, has a finite price no less than that of a tenth of it."""
+    plan, less = count * curve(loud), count * curve(loud / 10)
+    assert acc.best_epsilon(less, 1e-6).value <= acc.best_epsilon(plan, 1e-6).value < math.inf
+    assert acc.best_delta(plan, 1.0).value <= 1
+
+
+def test_a_narrow_law_with_far_atoms_is_left_to_other_routes() -> None:
+    """The grid is refused by what it would hold, not by the size of the typical loss."""
+    for size, fits in ((10.0, True), (1000.0, True), (1e5, False)):
+        curve = 10 * acc.BoundedRange(epsilon=size)
+        losses = curve.losses()
+        assert losses is not None
+        assert composable(losses) == fits
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        acc.BoundedRange(epsilon=1e5),
+        acc.LaplaceDP(epsilon=1e6),
+        acc.GaussianDP(mu=1e5),
+        acc.PureDP(epsilon=1e9),
+        acc.ApproxDP(epsilon=1e9, delta=1e-6),
+    ],
+)
+def test_a_grid_that_fills_the_memory_is_refused(curve: acc.Curve) -> None:
+    """`pld` says that the interval is too fine; a coarse one is taken. An interval that is none is refused too."""
+    if not isinstance(curve, acc.PureDP | acc.ApproxDP):  # whose two atoms need no grid between them
+        with pytest.raises(acc.errors.InvalidArgument, match="too fine"):
+            curve.pld()
+        with pytest.raises(acc.errors.InvalidArgument, match="interval"):
+            curve.pld(math.nan)
+    else:
+        assert curve.pld() is not None

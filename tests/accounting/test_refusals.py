@@ -216,6 +216,10 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
         lambda: acc.group_privacy(ApproxDP(epsilon=1.0, delta=0.1), 30),
         lambda: acc.group_privacy(Approximate(curve=GaussianDP(mu=5.0), delta0=0.5), 30),
     ],
+    (NoEquivalent, "Pass relation='replace_one'"): [
+        lambda: acc.from_dp_event(dp_event.RandomizedResponseDpEvent(0.5, 4), "add_remove")
+    ],
+    (NoEquivalent, r"PureDP\(epsilon=30\)"): [lambda: acc.from_dp_event(dp_event.DiscreteLaplaceDpEvent(0.1, 300), "add_remove")],
     (NoEquivalent, "larger orders"): [lambda: acc.group_privacy(TABLE, 400)],
 }
 
