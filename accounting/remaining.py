@@ -69,20 +69,18 @@ class Remaining:
         if self.spent == NOTHING:
             return 0.0, 0.0
         if budget.form == "zcdp":
-            return (best_epsilon(self._sum, budget.delta).value, delta) if delta else (math.inf, 0.0)
+            return (self._epsilon_so_far(), delta) if delta else (math.inf, 0.0)
         return (budget.limit if self._left.main == 0 else min(budget.limit, self._epsilon_so_far())), delta
 
     def _epsilon_so_far(self) -> float:
-        budget = self.budget
-        if budget.release is not None:
-            return best_epsilon(self._sum, budget.delta, thorough=True).value
-        if self.measure == "epsilon":
+        budget, measure = self.budget, self.measure
+        if measure == "epsilon":
             return self._sum.core_epsilon
-        if self.measure == "mu^2":
-            return best_epsilon(self._sum, float_down(budget.conversion_delta)).value
-        # At one order each nat of divergence is a nat of epsilon: what is left of one is left of the other.
-        start = _EXACT.subtract(exact(budget.limit), of_unit(budget.capacity.main, MAIN_UNIT))
-        return float_up(self.spent.main, MAIN_UNIT, start)
+        if isinstance(measure, float):  # each nat of divergence is a nat of epsilon: what is left of one is left of the other
+            start = _EXACT.subtract(exact(budget.limit), of_unit(budget.capacity.main, MAIN_UNIT))
+            return float_up(self.spent.main, MAIN_UNIT, start)
+        delta = float_down(budget.conversion_delta) if measure == "mu^2" else budget.delta
+        return best_epsilon(self._sum, delta, thorough=measure == "release").value
 
     @cached_property
     def _sum(self) -> Curve:
@@ -357,9 +355,8 @@ def over_periods(budget: Budget, spent: Iterable[Price]) -> tuple[float, float]:
         conversion = float_up(1, budget.conversion_delta)
     own = len(whole) * budget.limit, len(whole) * budget.delta
     summed = Remaining(budget, together)
-    epsilon = best_epsilon(summed._sum, budget.delta).value if budget.form == "zcdp" else summed._epsilon_so_far()
     delta = decimal_sum([(1, conversion), (1, failures), (1, own[1])]) if budget.delta else 0.0
-    return min(basic, (decimal_sum([(1, epsilon), (1, own[0])]), min(1.0, delta)))
+    return min(basic, (decimal_sum([(1, summed._epsilon_so_far()), (1, own[0])]), min(1.0, delta)))
 
 
 def in_all_in_words(epsilon: float, delta: float, periods: int, window: str) -> str:

@@ -248,12 +248,10 @@ class Composed(_OfSeveral):
         """
         counts = _counted(parts)
         found = _one_more(counts) or _normal_form(counts)
-        return found[0][1] if len(found) == 1 and found[0][0] == 1 else cls._of_normal_form(found)
-
-    @classmethod
-    def _of_normal_form(cls, parts: tuple[Part, ...]) -> Composed:
-        """Of parts that are valid and in normal form, which are not checked again."""
-        return cast(Composed, BaseModel.model_construct.__func__(cls, {"parts"}, parts=parts))  # type: ignore[attr-defined]
+        if len(found) == 1 and found[0][0] == 1:
+            return found[0][1]
+        # What is valid and in normal form is not checked again.
+        return cast(Composed, BaseModel.model_construct.__func__(cls, {"parts"}, parts=found))  # type: ignore[attr-defined]
 
     def _rdp(self, orders: Floats) -> Floats:
         families, others = self._by_family

@@ -187,7 +187,12 @@ def _log_sinh(x: Floats) -> Floats:
 
 def sampled_profile(curve: Curve) -> Points:
     """(epsilon, delta)-DP pairs of `curve`, epsilons increasing from 0; the last is the pure epsilon where there is one."""
-    end = curve.core_epsilon if math.isfinite(curve.core_epsilon) else _far(curve)
+    end = curve.core_epsilon
+    if math.isinf(end):  # where delta is its bad event and little more
+        end = 0.01
+        while end < _MOST_EPSILON and best_delta(curve, end).value > curve.delta0 + _LEAST_DELTA:
+            end *= 1.25
+        end = min(end, _MOST_EPSILON)
     if end == 0:
         return [(0.0, curve.delta0)]
     epsilons = [0.0, *np.geomspace(end / 1000, end, _POINTS).tolist()]
@@ -207,11 +212,3 @@ def as_table(points: Points, name: str) -> Curve:
         epsilon, delta = kept[0]
         return ApproxDP(epsilon=epsilon, delta=delta) if delta > 0 else PureDP(epsilon=epsilon)
     return ProfileTable(epsilons=[e for e, _ in kept], deltas=[d for _, d in kept])
-
-
-def _far(curve: Curve) -> float:
-    """An epsilon at which delta is its bad event and little more."""
-    epsilon = 0.01
-    while epsilon < _MOST_EPSILON and best_delta(curve, epsilon).value > curve.delta0 + _LEAST_DELTA:
-        epsilon *= 1.25
-    return min(epsilon, _MOST_EPSILON)

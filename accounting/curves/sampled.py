@@ -9,8 +9,6 @@ from __future__ import annotations
 import logging
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import lru_cache
 from typing import Annotated, Literal, final
 
@@ -180,17 +178,6 @@ def _renyi_of_sampled_laplace(shift: float, rate: float) -> RenyiTable:
     return RenyiTable(orders=[float(order) for order in _ORDERS], values=np.minimum.accumulate(values[::-1])[::-1].tolist())
 
 
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Without dp-accounting's warning for each order at which it gives no bound: those orders are left out below."""
-    log = logging.getLogger("absl")
-    log.addFilter(_says_more)
-    try:
-        yield
-    finally:
-        log.removeFilter(_says_more)
-
-
 def _says_more(record: logging.LogRecord) -> bool:
     return "Excluding this order" not in record.getMessage()
 
@@ -202,8 +189,12 @@ def _renyi_of_sampled_gaussian(mu: float, rate: float) -> RenyiTable:
     from dp_accounting.rdp import rdp_privacy_accountant
 
     accountant = rdp_privacy_accountant.RdpAccountant(orders=_ORDERS)
-    with _quiet():
+    log = logging.getLogger("absl")
+    log.addFilter(_says_more)  # a warning for each order at which dp-accounting gives no bound: those are left out below
+    try:
         accountant.compose(dp_event.PoissonSampledDpEvent(rate, dp_event.GaussianDpEvent(1 / max(mu, _LEAST_MU))))
+    finally:
+        log.removeFilter(_says_more)
     # dp-accounting gives inf, or bounds that are too large, at some fractional orders: a larger order's bound holds there too.
     finite = np.isfinite(accountant.rdp)
     values = np.minimum.accumulate(np.maximum(accountant.rdp[finite], 0.0)[::-1])[::-1] * _OUTWARD + _MORE

@@ -97,17 +97,12 @@ class SparseVectorDP(Undoubted):
     @cached_property
     def rho(self) -> float:
         # V1's and V8's bounds over the order are largest as the order goes to 1 (C4, V8), so their minimum is too.
-        limit = min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self._answers_rho)]))
         if not self._is_counted:
-            return limit
-        return min(limit, largest_over_order(self._at_each, self.core_epsilon))
-
-    @property
-    def _answers_rho(self) -> float:
-        if not self._is_counted:
-            return self.epsilon2
+            return min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self.epsilon2)]))
         gain, loss, odds = _cells(self._shift)
-        return min(self.epsilon2, self._count * float((gain - odds * loss + _PAD * (gain + odds * loss)).max()))
+        answers = min(self.epsilon2, self._count * float((gain - odds * loss + _PAD * (gain + odds * loss)).max()))
+        limit = min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, answers)]))
+        return min(limit, largest_over_order(self._at_each, self.core_epsilon))
 
     @property
     def core_epsilon(self) -> float:

@@ -1543,8 +1543,8 @@ EDITS = [
     ),
     Edit(
         "accounting/curves/sparse_vector.py",
-        "return min(self.epsilon2, self._count * float((gain",
-        "return min(self.epsilon2, 0.95 * self._count * float((gain",
+        "answers = min(self.epsilon2, self._count * float((gain",
+        "answers = min(self.epsilon2, 0.95 * self._count * float((gain",
         "tests/laws/test_sparse_vector.py::test_rho_of_answers_is_their_divergence_for_each_one_above",
     ),
     Edit(

@@ -112,10 +112,6 @@ class _Block(Loss):
     def scale(self) -> float:
         return self.loss.scale * math.sqrt(self.times)
 
-    @property
-    def reach(self) -> float:
-        return self.reach_at(TINY)
-
     def reach_at(self, tail: float) -> float:
         return min(self.times * self.loss.reach_at(tail), self.loss.reach_at(tail) + _WIDE * self.scale)
 
@@ -390,35 +386,21 @@ def condensed(losses: Losses) -> Losses:
     if len(normals := [loss for loss in steps if isinstance(loss, Normal)]) > 1:
         square = math.fsum(steps.pop(loss) * loss.mu**2 for loss in normals)
         steps[Normal(math.sqrt(square) * _UP)] += 1
-    room = MOST_STEPS - sum(not _levelled(loss) for loss in steps)
-    if len(steps) > MOST_STEPS and room > 0:
-        steps = _on_levels(steps, room)
-    return Losses(tuple((count, loss) for loss, count in steps.items()), losses.added)
-
-
-def _levelled(loss: Loss) -> bool:
-    return isinstance(loss, Banded) and loss.lost == 0
-
-
-def _family(loss: Banded) -> Callable[[float], Banded]:
-    if loss.middle == 0:
-        return Banded.pure
-    return Banded.laplace if loss.upper > 0 else Banded.bounded_range
-
-
-def _on_levels(steps: Counter[Loss], room: int) -> Counter[Loss]:
-    families: dict[Callable[[float], Banded], Counter[float]] = defaultdict(Counter)
     found: Counter[Loss] = Counter()
+    families: dict[Callable[[float], Banded], Counter[float]] = defaultdict(Counter)
     for loss, count in steps.items():
-        if isinstance(loss, Banded) and _levelled(loss):
-            families[_family(loss)][loss.width] += count
+        if isinstance(loss, Banded) and loss.lost == 0:
+            flat = Banded.laplace if loss.upper > 0 else Banded.bounded_range
+            families[Banded.pure if loss.middle == 0 else flat][loss.width] += count
         else:
             found[loss] += count
-    total = sum(map(len, families.values()))
+    room, total = MOST_STEPS - len(found), sum(map(len, families.values()))
+    if len(steps) <= MOST_STEPS or room <= 0:
+        return Losses(tuple((count, loss) for loss, count in steps.items()), losses.added)
     for make, widths in families.items():
         for width, count in _rounded_up(widths, max(1, room * len(widths) // total)):
             found[make(width)] += count
-    return found
+    return Losses(tuple((count, loss) for loss, count in found.items()), losses.added)
 
 
 def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, int]]:

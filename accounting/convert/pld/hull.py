@@ -70,8 +70,7 @@ class Hull(Profiled):
     def scale(self) -> float:
         return min(loss.scale for _, _, loss in self.bounds)
 
-    @property
-    def reach(self) -> float:
+    def reach_at(self, tail: float) -> float:
         return min(MOST_REACH, min((loss for _, _, loss in self.bounds), key=lambda loss: loss.scale).reach)
 
     def pmf(self, interval: float, tail: float) -> Pmf:
@@ -118,9 +117,7 @@ class RenyiLoss(Profiled):
     def scale(self) -> float:
         return math.sqrt(2 * max(self.values[0] / self.orders[0], 1e-300))
 
-    @property
-    def reach(self) -> float:
-        """How far from 0 its losses lie, but for a chance of `TINY`."""
+    def reach_at(self, tail: float) -> float:
         return min(MOST_REACH, self._beyond(TINY))
 
     def pmf(self, interval: float, tail: float) -> Pmf:

@@ -53,10 +53,15 @@ class Loss(ABC):
         """A loss that grids should hit, for its atoms; 0 if there is none."""
         return 0.0
 
-    @property
     @abstractmethod
+    def reach_at(self, tail: float) -> float:
+        """But for a chance of about `tail` no finite loss lies further from 0; it says whether a grid fits into memory."""
+
+    @final
+    @property
     def reach(self) -> float:
-        """No finite loss of any weight lies beyond +-reach; it says whether a grid fits into memory."""
+        """No finite loss of any weight lies beyond +-reach."""
+        return self.reach_at(TINY)
 
     @abstractmethod
     def pmf(self, interval: float, tail: float) -> Pmf:
@@ -69,17 +74,18 @@ class Loss(ABC):
     def profile(self, y: Floats) -> Floats:
         """Hockey-stick divergence at every real y, rounded up."""
 
-    def reach_at(self, tail: float) -> float:
-        """The same but for a chance of `tail`."""
-        return self.reach
-
     def directions(self) -> tuple[Loss, ...]:
         """The loss for each way in which two inputs may differ; one if it is the same for all."""
         return (self,)
 
     def masses(self, interval: float) -> tuple[Mapping[int, float], float]:
         """`pmf` by places, and the mass at infinity, for dp-accounting."""
-        _require_bearable(max(self.period, 40 * self.scale), interval)
+        reach = max(self.period, 40 * self.scale)
+        if not 2 * reach <= MOST_CELLS * interval:
+            raise InvalidArgument(
+                f"interval={interval!r} is too fine for losses of about {reach:.3g} nats: the grid would have more than "
+                f"{MOST_CELLS:,} points. Take a larger interval, or read epsilon and delta of the curve, which need no grid"
+            )
         pmf = self.pmf(interval, _TAIL)
         return {pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}, pmf.infinity
 
@@ -135,15 +141,6 @@ class Losses:
         lost = min(failing + 1e-9, 0.5 + min(failing, 1.0) / 2)  # its truncation included
         more = create_pmf({0: 1.0}, interval, min(1.0, self.added / max(1 - lost, 1e-9) * (1 + 1e-9)), pessimistic_estimate=True)
         return total.compose(pld.PrivacyLossDistribution(more))
-
-
-def _require_bearable(reach: float, interval: float) -> None:
-    """Refuse a grid that would fill the memory, losses reaching to about `reach` nats either way."""
-    if not 2 * reach <= MOST_CELLS * interval:
-        raise InvalidArgument(
-            f"interval={interval!r} is too fine for losses of about {reach:.3g} nats: the grid would have more than "
-            f"{MOST_CELLS:,} points. Take a larger interval, or read epsilon and delta of the curve, which need no grid"
-        )
 
 
 def grid_of(low: int, high: int, interval: float) -> Floats:
@@ -220,8 +217,7 @@ class Banded(Law):
     def period(self) -> float:
         return self.width
 
-    @property
-    def reach(self) -> float:
+    def reach_at(self, tail: float) -> float:
         return self.width
 
     def pmf(self, interval: float, tail: float) -> Pmf:
@@ -288,8 +284,7 @@ class Atoms(Law):
         places = np.array(self.places)
         return float(np.sqrt(np.minimum(places**2, 8 * np.abs(places)) @ np.array(self.weights)))
 
-    @property
-    def reach(self) -> float:
+    def reach_at(self, tail: float) -> float:
         return max(abs(self.places[0]), abs(self.places[-1]))
 
     def pmf(self, interval: float, tail: float) -> Pmf:
@@ -322,8 +317,7 @@ class Normal(Law):
     def scale(self) -> float:
         return self.mu
 
-    @property
-    def reach(self) -> float:
+    def reach_at(self, tail: float) -> float:
         return self.mu * self.mu / 2 + FAR * self.mu
 
     def pmf(self, interval: float, tail: float) -> Pmf:

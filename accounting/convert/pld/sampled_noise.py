@@ -44,10 +44,6 @@ class Sampled(Profiled):
         typical = self.rate * self.group * math.sqrt(square)
         return typical / (1 + typical)
 
-    @property
-    def reach(self) -> float:
-        return self.reach_at(TINY)
-
     def reach_at(self, tail: float) -> float:
         return max(max(abs(end) for end in one.ends(tail)) for one in self.directions())
 
@@ -82,10 +78,6 @@ class _Direction(Loss):
     @property
     def scale(self) -> float:
         return Sampled(self.noise, self.shift, self.rate, self.more + self.fewer).scale
-
-    @property
-    def reach(self) -> float:
-        return self.reach_at(TINY)
 
     def reach_at(self, tail: float) -> float:
         return max(abs(end) for end in self.ends(tail))
