@@ -50,7 +50,7 @@ _MOST_MU = 2.0**13  # mu^2 beyond 9e6 is more than a price counts
 _ORDERED = (PureDP, BoundedRange, GaussianDP, LaplaceDP, ZCDP)  # a smaller parameter is a smaller guarantee
 _Form = Literal["pure", "approximate", "zcdp"]
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
-_MOST_RELEASES = 2**22  # in units of 10^-12 they are within what a price counts
+_MOST_RELEASES = 2**22 - 1  # in units of 10^-12 they are within what a price counts
 _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
 
 
@@ -346,13 +346,19 @@ class Budget(Frozen):
 @lru_cache(maxsize=256)
 def _most_releases(budget: Budget) -> int:
     """The length of the longest plan of the declared release that the search finds and the budget admits. Theorem F10."""
-    least, most = 1, 2
-    while most < _MOST_RELEASES and budget.admits(most * cast(Curve, budget.release)):
-        least, most = most, 2 * most
-    while most - least > 1:
-        middle = (least + most) // 2
-        least, most = (middle, most) if budget.admits(middle * cast(Curve, budget.release)) else (least, middle)
-    return least
+    return greatest(lambda count: budget.admits(count * cast(Curve, budget.release)), _MOST_RELEASES)
+
+
+def greatest(admits: Callable[[int], bool], most: int) -> int:
+    """The greatest count, `most` at most, that is admitted as all smaller ones are; 0 if not even 1 is."""
+    low, high = 0, 1
+    while high <= most and admits(high):
+        low, high = high, 2 * high
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if admits(middle) else (low, middle)
+    return low
 
 
 __all__ = ["NOTHING", "Budget", "Measure", "Price"]

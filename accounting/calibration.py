@@ -9,13 +9,14 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple, TypeVar, final
 
-from accounting.arguments import MOST_COUNT, checked_integer
-from accounting.budget import Budget, checked_budget
+from accounting.arguments import checked_integer
+from accounting.budget import Budget, checked_budget, greatest
 from accounting.curves import Composed, Curve
 from accounting.errors import AccountingError, CalibrationError, InvalidArgument, Unaffordable
 
 _Number = TypeVar("_Number", float, int)
 _PROBES, _DECADES = 5, 15  # that begin a search: of a given bracket; to either side of 1
+_MOST_COUNTED = 2**59
 _MOST = 1000  # probes: a limit anywhere among the floats is found by some 130
 _RELATIVE = 4e-10  # of the result, between an admitted and a refused parameter
 _BEYOND, _FARTHEST = 1.9e-9, 300.0  # logarithms of how far past the result the budget is seen to refuse; of the widest stride
@@ -94,19 +95,10 @@ def calibrate_count(family: Curve | Callable[[int], Curve], budget: Budget) -> i
     """
     checked_budget(budget)
     made = (lambda count: Composed.of([(count, family)])) if isinstance(family, Curve) else _checked_family(family, "count")
-
-    def curve(count: int) -> Curve:
-        return _checked_curve(made(count))
-
-    low, high = 0, 1
-    while budget.admits(curve(high)):
-        low, high = high, 2 * high
-        if high > MOST_COUNT:
-            raise CalibrationError(f"{budget!r} admits any number: the cost does not rise with the count")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if budget.admits(curve(middle)) else (low, middle)
-    return low
+    found = greatest(lambda count: budget.admits(_checked_curve(made(count))), _MOST_COUNTED)
+    if found == _MOST_COUNTED:
+        raise CalibrationError(f"{budget!r} admits any number: the cost does not rise with the count")
+    return found
 
 
 def _checked_family(family: Callable[[_Number], Curve], number: str) -> Callable[[_Number], Curve]:

@@ -13,7 +13,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from functools import cached_property, lru_cache
 from typing import Any, Literal, final
 
-from accounting.budget import Budget, Price, waiting_cost
+from accounting.budget import Budget, Price, greatest, waiting_cost
 from accounting.calibration import calibrate_count
 from accounting.convert.bounds import best_epsilon
 from accounting.curves import ZCDP, ApproxDP, Approximate, Curve, GaussianDP, PureDP, RenyiTable, zero
@@ -254,6 +254,11 @@ class Remaining:
         counts = [have // need for have, need in zip(self._left, self._price, strict=True) if need]
         return min(MOST_RUNS, *counts) if counts else MOST_RUNS
 
+    def as_one_plan(self, most: int = MOST_RUNS) -> int:
+        """How many releases like `curve` fit as one item, which is priced as a whole; at most `most`."""
+        curve = zero() if self.curve is None else self.curve
+        return greatest(lambda runs: self.budget.can_afford(self.spent, runs * curve), most)
+
     @property
     def runs_out(self) -> Part | None:
         """What is used up first by more releases: "divergence" (of what the budget adds up) or "failure" (probability).
@@ -401,7 +406,7 @@ def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
     """Why `count` releases like `remaining.curve`, charged as one item, do not fit, how many do, and what truly helps."""
     budget, spent, curve = remaining.budget, remaining.spent, remaining.curve
     assert curve is not None
-    price, fit = budget.price(count * curve), _fitting(budget, spent, curve, count)
+    price, fit = budget.price(count * curve), remaining.as_one_plan(count - 1)
     message = (
         f"{where}: {'none' if fit == 0 else f'{fit:,}'} {'fits' if fit < 2 else 'fit'}, {count:,} "
         f"{'was' if count == 1 else 'were'} asked for. {remaining}. Missing: {shortfall(budget, spent, price)}. What helps: "
@@ -428,15 +433,6 @@ def shortfall(budget: Budget, spent: Price, price: Price) -> str:
         elif asked:
             enough.append(f"of {of} there is enough")
     return "; ".join(short + enough)
-
-
-def _fitting(budget: Budget, spent: Price, curve: Curve, count: int) -> int:
-    """The most of `count` runs that fit as one charge."""
-    fits, fails = 0, count
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        fits, fails = (middle, fails) if budget.can_afford(spent, middle * curve) else (fits, middle)
-    return fits
 
 
 def _remedies(remaining: Remaining, price: Price, count: int, fit: int) -> Iterator[str]:

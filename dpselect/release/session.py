@@ -16,7 +16,7 @@ from accounting.guarantee import Guarantee
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
 from accounting.ledger.item import Chargeable, require_known
 from accounting.process_state import ProcessState
-from accounting.remaining import MOST_RUNS, Remaining
+from accounting.remaining import Remaining
 from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.repeat_and_select import Best, RepeatAndSelect, Run
@@ -182,7 +182,9 @@ class Session:
         left = self._ledger.affordable(self._dataset.name, item, **terms)
         if one_by_one or left.curve is None:
             return left
-        return min(_runs(total, left.curve) for total in self._ledger.room(self._dataset.name, **terms))
+        return min(
+            Remaining(one.budget, one.spent, left.curve).as_one_plan() for one in self._ledger.room(self._dataset.name, **terms)
+        )
 
     def select(
         self,
@@ -526,17 +528,3 @@ def _is_part(part: object) -> bool:
     count, mechanism = part
     counted = isinstance(count, numbers.Integral) and not isinstance(count, bool) and int(count) >= 1
     return counted and isinstance(mechanism, Mechanism)
-
-
-def _runs(total: Total, curve: Curve) -> int:
-    """The greatest number of runs that fits as one item: its price rises with the number."""
-    if not total.budget.can_afford(total.spent, curve):
-        return 0
-    low, high = 1, 2
-    while high <= MOST_RUNS and total.budget.can_afford(total.spent, high * curve):
-        low, high = high, 2 * high
-    high = min(high, MOST_RUNS + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if total.budget.can_afford(total.spent, middle * curve) else (low, middle)
-    return low

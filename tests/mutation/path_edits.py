@@ -29,7 +29,12 @@ PATH_EDITS = [
         "self._release(mechanism.base, 1, notes, lambda _: (mechanism.run(",
         TAKEN,
     ),
-    Edit(SESSION, "(total.spent, middle * curve)", "(total.spent, (middle - 1) * curve)", BEFOREHAND),
+    Edit(
+        "accounting/remaining.py",
+        "can_afford(self.spent, runs * curve)",
+        "can_afford(self.spent, (runs - 1) * curve)",
+        BEFOREHAND,
+    ),
     Edit(SESSION, '{**self._behalf, "count": count}', '{**self._behalf, "count": count - 1}', BEFOREHAND),
     Edit(
         "dpselect/continual/history.py",
@@ -134,7 +139,9 @@ PATH_EDITS = [
     ),
     Edit("accounting/remaining.py", "mu=math.sqrt(total) * (1 + 1e-15)", "mu=math.sqrt(0.9 * total)", SO_FAR),
     Edit("accounting/remaining.py", "math.ceil(total) * budget.release", "math.floor(0.95 * total) * budget.release", SO_FAR),
-    Edit("accounting/remaining.py", "can_afford(spent, middle * curve)", "can_afford(spent, (middle - 1) * curve)", FITTING),
+    Edit(
+        "accounting/remaining.py", "can_afford(self.spent, runs * curve)", "can_afford(self.spent, (runs - 1) * curve)", FITTING
+    ),
     Edit("dpselect/release/run.py", "session.require(item, pay=self.pay, key=self.key)", "pass", USED),
     Edit("dpselect/release/run.py", "if ahead is None or ahead.look != look:", "if ahead is None:", AHEAD),
     Edit("dpselect/release/series.py", "if entry not in self._plans:", "if not self._plans:", LEARNS_ONCE),
