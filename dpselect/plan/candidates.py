@@ -1,14 +1,14 @@
 """The one list of what may be released: mechanisms with the settings worth trying, each fitted to a budget.
 
-`FAMILIES` is what a plan considers, and `Candidates.of` the part of it that the default does. A mechanism of an installed package
-is on the list by its traits alone; a line in `FAMILIES` adds a screen, or settings that are free of any price.
+`families` is what a plan considers, and `Candidates.of` the part of it that the default does. A mechanism of an installed package
+is on the list by its traits alone; a line in `SCREENS` or `VARIANTS` adds a screen, or settings that are free of any price.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from typing import Any, NoReturn, Self, final
@@ -24,20 +24,12 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     CanonicalTopK,
     DiscoverThenSelect,
-    ExponentialMechanism,
-    JointTopK,
     LimitedDomain,
     Mechanism,
     OneshotTopK,
     PeelingTopK,
-    PermuteAndFlip,
-    ReportNoisyMax,
     SparseHistogram,
-    StabilityTest,
-    StableTopK,
-    StableTopKFixed,
     TopOfGroups,
-    TopStable,
     TwoRoundHistogram,
     members,
 )
@@ -55,7 +47,13 @@ Settings = Mapping[str, Any]
 GENEROUS = 300
 """Items per user: a bound that hardly anybody reaches, where a proof needs one and nobody states any."""
 
+FEW = 2
+"""Items per user, which a clip does not distort: one step does."""
+
 WHOLE_COUNTS = "a clip goes with no counts of the same scores, which are sums of shares: leave out clip= or with_counts="
+
+SEEN_TWICE: tuple[type[Mechanism], ...] = (DiscoverThenSelect, TwoRoundHistogram)
+"""What looks at users twice, and is made at the price of one noisy vector."""
 
 _SHARES, _TIMES = (0.7, 0.85, 0.95), 1.5  # of two steps: the discovery's part of mu squared, candidates over k
 _ROUNDS: tuple[Settings, ...] = (  # settings of two: against the noise, and for budgets of which clipping spoils more
@@ -64,7 +62,6 @@ _ROUNDS: tuple[Settings, ...] = (  # settings of two: against the noise, and for
 )
 _LISTED: Settings = {"mask": 1.5}  # of the first of them on a public domain, where no threshold hides what noise lets through
 _LOWER = (100, 30, 10)  # items of a user, tried below `GENEROUS`
-FEW = 2  # items per user, which a clip does not distort: one step does
 _CLOSE = 0.005  # recalls that differ by less are alike, and the first one is taken: fewer steps, fewer settings
 _ROUNDING = 1 + 2.0**-40  # above that of a split of the budget
 _FINDING = 0.2  # share of the budget that goes to the discovery of groups, which have far more users than items have
@@ -109,6 +106,76 @@ class Choice:
 # -- the list --------------------------------------------------------------------------------------------------------------
 
 
+def _rules(_mechanism: CanonicalTopK, _levels: Levels) -> Iterator[Settings]:
+    """How CanonicalTopK scores a set."""
+    yield from ({"gamma": gamma, "top_set": rule} for gamma, rule in ((0.5, "gap"), (0.5, "tied"), (0.75, "gap"), (1.0, "gap")))
+
+
+def _competitors(mechanism: LimitedDomain, levels: Levels) -> Iterator[Settings]:
+    """How many compete in LimitedDomain: the kbar whose threshold is lowest on this ranking, and small ones, which let fewer
+    wrong items in.
+
+    Largest first: equals go to the first, and a large one does not depend on the gap below rank k alone.
+    """
+    ranks = np.arange(mechanism.k, max(mechanism.k, min(levels.size, _MOST_COMPETITORS)) + 1)
+    touched = ranks if mechanism.l0 is None else np.minimum(mechanism.l0, ranks)
+    threshold = levels.value(ranks + 1) + np.log(touched) / mechanism.epsilon
+    widths = {mechanism.k, 2 * mechanism.k, 5 * mechanism.k, int(ranks[np.argmin(threshold)])}
+    yield from ({"kbar": kbar} for kbar in sorted(widths, reverse=True))
+
+
+def _targets(mechanism: Any, levels: Levels) -> Iterator[Settings]:
+    """What StableTopK prefers: no size, or k."""
+    yield {"regularizer": None}
+    for penalty in _PENALTIES if levels.k > 1 else ():
+        yield {"regularizer": {"kind": "target_size", "k": levels.k, "penalty": _short(penalty * mechanism.gap_scale)}}
+
+
+def _sizes_and_penalties(mechanism: Any, levels: Levels) -> Iterator[Settings]:
+    """How large a stable set StableTopKFixed considers, and how much it prefers k."""
+    unit = mechanism.stable.gap_scale
+    for kbar in sorted({levels.k, min(2 * levels.k, levels.size)}):
+        yield from ({"kbar": kbar, "penalty": _short(p * unit)} for p in (0.0, *_PENALTIES))
+
+
+def _searches(_mechanism: Any, levels: Levels) -> Iterator[Settings]:
+    """In what order TopStable tests, and how far."""
+    widths = sorted({min(times * levels.k, levels.size, max(levels.k, _MOST_SEARCHED)) for times in (1, 2, 5)} | {levels.k})
+    yield from ({"kbar": kbar, "search": "from_k"} for kbar in widths)
+    if len(widths) > 1:
+        yield {"kbar": widths[1], "search": "from_kbar"}
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.3g}") if math.isfinite(value) else value
+
+
+SCREENS: Mapping[str, Callable[[Any, Levels], float]] = {
+    "limited_domain": quality.screen_limited_domain,
+    "sparse_histogram": quality.screen_histogram,
+    "discover_then_select": quality.screen_two_steps,
+    "two_round_histogram": quality.screen_two_rounds,
+    "oneshot_top_k": quality.screen_oneshot,
+    "report_noisy_max": quality.screen_oneshot,
+    "peeling_top_k": quality.screen_peeling,
+    "exponential_mechanism": quality.screen_exponential,
+    "permute_and_flip": quality.screen_exponential,
+    "canonical_top_k": quality.screen_canonical,
+    "joint_top_k": quality.screen_joint,
+    **dict.fromkeys(("stability_test", "stable_top_k", "stable_top_k_fixed", "top_stable"), quality.screen_stable),
+}
+"""Of kinds of mechanisms, a quick forecast of recall. What has none is drawn."""
+
+VARIANTS: Mapping[str, Callable[[Any, Levels], Iterator[Settings]]] = {
+    "limited_domain": _competitors,
+    "canonical_top_k": _rules,
+    "stable_top_k": _targets,
+    "stable_top_k_fixed": _sizes_and_penalties,
+    "top_stable": _searches,
+}
+"""Of kinds of mechanisms, settings that are free of any price."""
+
+
 @final
 @dataclass(frozen=True)
 class Family:
@@ -116,13 +183,9 @@ class Family:
 
     Attributes:
         member: their class, whose traits say what they are and which settings with a price are tried.
-        screen: a quick forecast of recall from (mechanism, levels); None, or an answer of None, where there is none: it is drawn.
-        variants: settings that are free of any price, from (mechanism, levels).
     """
 
     member: type[Mechanism]
-    screen: Callable[[Any, Levels], float | None] | None = None
-    variants: Callable[[Any, Levels], Iterator[Settings]] | None = None
 
     @property
     def kind(self) -> str:
@@ -136,108 +199,38 @@ class Family:
 
     def forecast(self, mechanism: Mechanism, levels: Levels, *, seed: int = 0, runs: int = _RUNS) -> float:
         """The share of the true top k that a release should find: by the screen, or by draws with a fixed seed."""
-        found = None if self.screen is None else self.screen(mechanism, levels)
-        return quality.judged(mechanism, levels, runs=runs, seed=seed).mean("recall") if found is None else found
+        screen = SCREENS.get(self.kind)
+        if screen is None:
+            return quality.judged(mechanism, levels, runs=runs, seed=seed).mean("recall")
+        return screen(mechanism, levels)
 
     def varied(self, mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
         """The mechanism with every setting to try that costs nothing."""
-        for change in [{}] if self.variants is None else self.variants(mechanism, levels):
-            yield _changed(mechanism, **change)
-
-
-def rules(_mechanism: CanonicalTopK, _levels: Levels) -> Iterator[Settings]:
-    """How CanonicalTopK scores a set."""
-    yield from ({"gamma": gamma, "top_set": rule} for gamma, rule in ((0.5, "gap"), (0.5, "tied"), (0.75, "gap"), (1.0, "gap")))
-
-
-def competitors(mechanism: LimitedDomain, levels: Levels) -> Iterator[Settings]:
-    """How many compete in LimitedDomain: the kbar whose threshold is lowest on this ranking, and small ones, which let fewer
-    wrong items in.
-
-    Largest first: equals go to the first, and a large one does not depend on the gap below rank k alone.
-    """
-    ranks = np.arange(mechanism.k, max(mechanism.k, min(levels.size, _MOST_COMPETITORS)) + 1)
-    touched = ranks if mechanism.l0 is None else np.minimum(mechanism.l0, ranks)
-    threshold = levels.value(ranks + 1) + np.log(touched) / mechanism.epsilon
-    widths = {mechanism.k, 2 * mechanism.k, 5 * mechanism.k, int(ranks[np.argmin(threshold)])}
-    yield from ({"kbar": kbar} for kbar in sorted(widths, reverse=True))
-
-
-def targets(mechanism: StableTopK, levels: Levels) -> Iterator[Settings]:
-    """What StableTopK prefers: no size, or k."""
-    yield {"regularizer": None}
-    for penalty in _PENALTIES if levels.k > 1 else ():
-        rule = {"kind": "target_size", "k": levels.k, "penalty": _short(penalty * mechanism.gap_scale)}
-        yield {"regularizer": rule}
-
-
-def sizes_and_penalties(mechanism: StableTopKFixed, levels: Levels) -> Iterator[Settings]:
-    """How large a stable set StableTopKFixed considers, and how much it prefers k."""
-    unit = mechanism.stable.gap_scale
-    for kbar in sorted({levels.k, min(2 * levels.k, levels.size)}):
-        yield from ({"kbar": kbar, "penalty": _short(p * unit)} for p in (0.0, *_PENALTIES))
-
-
-def searches(_mechanism: TopStable, levels: Levels) -> Iterator[Settings]:
-    """In what order TopStable tests, and how far."""
-    widths = sorted({min(times * levels.k, levels.size, max(levels.k, _MOST_SEARCHED)) for times in (1, 2, 5)} | {levels.k})
-    yield from ({"kbar": kbar, "search": "from_k"} for kbar in widths)
-    if len(widths) > 1:
-        yield {"kbar": widths[1], "search": "from_kbar"}
-
-
-SEEN_TWICE: tuple[type[Mechanism], ...] = (DiscoverThenSelect, TwoRoundHistogram)
-"""What looks at users twice, and is made at the price of one noisy vector."""
-
-FAMILIES = (
-    Family(LimitedDomain, quality.screen_limited_domain, competitors),
-    Family(SparseHistogram, quality.screen_histogram),
-    Family(DiscoverThenSelect, quality.screen_two_steps),
-    Family(OneshotTopK, quality.screen_oneshot),
-    Family(PeelingTopK, quality.screen_peeling),
-    Family(ReportNoisyMax, quality.screen_oneshot),
-    Family(ExponentialMechanism, quality.screen_exponential),
-    Family(PermuteAndFlip, quality.screen_exponential),
-    Family(CanonicalTopK, quality.screen_canonical, rules),
-    Family(JointTopK, quality.screen_joint),
-    Family(StabilityTest, quality.screen_stable),
-    Family(StableTopK, quality.screen_stable, targets),
-    Family(StableTopKFixed, quality.screen_stable, sizes_and_penalties),
-    Family(TopStable, quality.screen_stable, searches),
-    Family(TwoRoundHistogram, quality.screen_two_rounds),
-)
-"""What needs to be said beyond a mechanism's traits."""
+        variants = VARIANTS.get(self.kind)
+        for change in [{}] if variants is None else variants(mechanism, levels):
+            yield changed(mechanism, **change)
 
 
 def families() -> tuple[Family, ...]:
     """All of them, installed packages' included: what releases a top k of counts, in order of kind."""
-    declared = {family.member: family for family in FAMILIES}
-    found = (member for _, member in sorted(members().items()) if not _not_planned(member))
-    return tuple(declared.get(member) or Family(member) for member in found)
+    refused = not_planned()
+    return tuple(Family(member) for kind, member in sorted(members().items()) if kind not in refused)
 
 
 def family_of(mechanism: Mechanism) -> Family:
     """That of what selects."""
-    member = type(without_counts(mechanism))
-    return next((family for family in FAMILIES if family.member is member), Family(member))
+    return Family(type(without_counts(mechanism)))
 
 
 def not_planned() -> dict[str, str]:
     """The mechanisms that no plan considers, and why."""
-    return {kind: why for kind, member in sorted(members().items()) if (why := _not_planned(member))}
-
-
-def _not_planned(member: type[Mechanism]) -> str:
-    traits = member.traits
-    if traits.answers in INSTEAD:
-        return INSTEAD[traits.answers]
-    if traits.noise is None and member is not DiscoverThenSelect:
-        return "has no single amount of noise to plan: configure it in the library"
-    return ""
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.3g}") if math.isfinite(value) else value
+    found = {}
+    for kind, member in sorted(members().items()):
+        if member.traits.answers in INSTEAD:
+            found[kind] = INSTEAD[member.traits.answers]
+        elif member.traits.noise is None and member is not DiscoverThenSelect:
+            found[kind] = "has no single amount of noise to plan: configure it in the library"
+    return found
 
 
 # -- what fits a budget ----------------------------------------------------------------------------------------------------
@@ -261,7 +254,9 @@ class Candidates:
     counted: CountNoise | None = None
     every: EveryGroup | None = None
     table: GroupTable | None = None
-    _forecasts: dict[Any, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _seen: dict[Profile, list[tuple[Profile, dict[Bounding, Levels]]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @classmethod
     def of(
@@ -294,35 +289,48 @@ class Candidates:
         table = None if groups is None or not groups.tabled else GroupTable.of(groups.most, groups.listed)
         if groups is not None and every is None and table is None:
             unbounded()
+        alone, recounted = _seen_alone(request), request.counts is None or request.recounted
         cells = [] if table is None or limit is not None or clip is not None else list(in_cells(budget, request, table))
         if table is not None and every is None:
-            return cls(request, tuple(cells or unbounded(0 if _seen_alone(request) else table.size(request))), table=table)
+            return cls(request, tuple(cells or unbounded(0 if alone else table.size(request))), table=table)
         norm = norm or ("l1" if budget.form == "pure" else "l2")
-        found = list(_clipped(budget, request, limit, clip, norm, every))
+        noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
+        found = list[Choice]()
+        if request.kbar is None and request.noise in (None, noise) and recounted:
+            kind, most = (SparseHistogram, limit or GENEROUS) if alone else (OneshotTopK, limit)
+            found += clipped(kind, noise, norm, budget, request, limit=limit, most=most, clip=clip, every=every)
         if clip is not None and not found:
-            _refused(budget)
+            needs = "" if budget.form == "pure" else ", with a delta where the items are not public"
+            raise InvalidRequest(
+                "no default releases clipped counts within this budget: use clip_norm 'l1' for a pure budget and 'l2' for "
+                f"others{needs}, or name a mechanism"
+            )
         if clip is None:
             rest = selections or budget
-            chance = None if selections is None or not found else max(one.mechanism.curve.delta0 for one in found)
-            plain = _plain(rest, request, limit, pure, chance, every)
-            found = [*plain, *found, *cells, *([] if order else _sets(rest, request, limit, every))]
+            failure = None if selections is None or not found else max(one.mechanism.curve.delta0 for one in found)
+            plain = [Choice(one, limit) for one in _selections(rest, request, every, pure=pure, failure=failure)]
+            found = [*plain, *found, *cells]
+            if not order and request.candidates is not None and request.noise is None and recounted:
+                sets = _tried(CanonicalTopK, rest, request.model_copy(update={"noise": "gumbel"}), ordered=False, every=every)
+                found += [] if sets is None else [Choice(sets, limit)]
         if not found:
             found = [Choice(without_counts(_plainest(budget, request, every)), limit)]  # says why there is none
         return cls(request, tuple(found), _counted(budget, request), every, table)
 
     def recalls(self, choice: Choice, profile: Profile) -> tuple[float, ...]:
         """The share of the true top k that a choice should find, on each law that the profile stands for."""
-        laws = self._forecasts.setdefault(profile, profile.laws(self.request.k, self.request.candidates))
-        return tuple(self._recall(choice, law) for law in laws)
-
-    def _recall(self, choice: Choice, law: Profile) -> float:
+        if profile not in self._seen:
+            self._seen[profile] = [(law, {}) for law in profile.laws(self.request.k, self.request.candidates)]
         if choice.cells:
             assert self.table is not None
             choice = self.table.in_one_group(choice, self.request.k)
-        known, seen = self.request.candidates is not None, (id(law), choice.bounding)
-        if seen not in self._forecasts:
-            self._forecasts[seen] = law.levels(self.request.k, choice.bounding, known=known)
-        return family_of(choice.mechanism).forecast(without_counts(choice.mechanism), self._forecasts[seen])
+        family, mechanism = family_of(choice.mechanism), without_counts(choice.mechanism)
+        known, bounding, found = self.request.candidates is not None, choice.bounding, []
+        for law, levels in self._seen[profile]:
+            if bounding not in levels:
+                levels[bounding] = law.levels(self.request.k, bounding, known=known)
+            found.append(family.forecast(mechanism, levels[bounding]))
+        return tuple(found)
 
     def best(self, profile: Profile) -> Choice:
         """What finds most of the top k among such users; of those that are alike the first."""
@@ -344,23 +352,17 @@ class Candidates:
     def curves(self) -> tuple[Curve, ...]:
         """Bounds of all choices: those of Gaussian noise are below one Gaussian curve, of a table and of others each, which fail
         with other chances."""
-        more = [] if self.counted is None else [self.counted.price]
-        found = list[Curve]()
+        more, found = [] if self.counted is None else [self.counted.price], list[Curve]()
         for cells in (False, True):
             part = [choice for choice in self.choices if choice.cells == cells]
-            found += _bounds([sum(more, self._around(choice, choice.mechanism).curve) for choice in part])
+            curves = [sum(more, self._around(choice, choice.mechanism).curve) for choice in part]
+            gaussian = [curve for curve in curves if _is_gaussian(curve)]
+            found += dict.fromkeys(curve for curve in curves if not _is_gaussian(curve))
+            if gaussian:
+                largest = GaussianDP.of_rho(max(curve.rho for curve in gaussian))
+                failure = max(curve.delta0 for curve in gaussian)
+                found.append(Approximate(curve=largest, delta0=failure) if failure else largest)
         return tuple(found)
-
-
-def _bounds(curves: Sequence[Curve]) -> tuple[Curve, ...]:
-    """Curves below one of which each of these is."""
-    gaussian = [curve for curve in curves if _is_gaussian(curve)]
-    others = {curve for curve in curves if not _is_gaussian(curve)}
-    if not gaussian:
-        return tuple(others)
-    largest: Curve = GaussianDP.of_rho(max(curve.rho for curve in gaussian))
-    failure = max(curve.delta0 for curve in gaussian)
-    return (*others, Approximate(curve=largest, delta0=failure) if failure else largest)
 
 
 def with_counts(mechanism: Mechanism, counted: CountNoise, profile: Profile, request: TopKRequest) -> Mechanism:
@@ -395,57 +397,30 @@ def _counted(budget: Budget, request: TopKRequest) -> CountNoise | None:
     return CountNoise.of(request, budget) if request.recounted and request.counts is not None else None
 
 
-def _plain(
-    budget: Budget, request: TopKRequest, limit: int | None, pure: float | None, chance: float | None, every: EveryGroup | None
-) -> Iterator[Choice]:
-    """On counts as they are, or as the declared bound leaves them."""
-    alone = _seen_alone(request)
-    found = _unknown(budget, request, chance, every) if alone else _public(budget, request, pure, every)
-    yield from (Choice(one, limit) for one in found if one is not None)
+def _selections(
+    budget: Budget, request: TopKRequest, every: EveryGroup | None, *, pure: float | None = None, failure: float | None = None
+) -> list[Mechanism]:
+    """What releases the order of counts as they are, or as the declared bound leaves them."""
 
+    def tried(kind: type[Mechanism], budget: Budget = budget, **changes: Any) -> Mechanism | None:
+        chance = failure if _seen_alone(request) else None
+        return _tried(kind, budget, request.model_copy(update=changes), failure=chance, every=every)
 
-def _unknown(
-    budget: Budget, request: TopKRequest, chance: float | None = None, every: EveryGroup | None = None
-) -> list[Mechanism | None]:
-    found, tried = [], partial(_tried, budget=budget, failure=chance, every=every)
-    if request.sensitivity.l0 is not None and request.kbar is None and request.noise in (None, "gaussian", "laplace"):
-        noise = request.noise or "gaussian"
-        found.append(tried(SparseHistogram, request=request.model_copy(update={"noise": noise})))
-    # Each item that may be shown has a price here: where very many are asked for, a few may be all that there is to show.
-    sizes = _FEWER if request.k >= _MANY and request.kbar is None else (request.k,)
-    return [*found, *(tried(LimitedDomain, request=request.model_copy(update={"k": k})) for k in sizes)]
-
-
-def _public(
-    budget: Budget, request: TopKRequest, pure: float | None = None, every: EveryGroup | None = None
-) -> list[Mechanism | None]:
-    # Counts take a part of the budget.
-    once = budget.form == "approximate" and request.releases == 1 and not request.recounted and every is None
-    without_delta = Budget(epsilon=pure or budget.epsilon) if once else budget  # of many releases pure epsilons add up too fast
-    noises = ("exponential", "gumbel", "laplace" if budget.form == "pure" else "gaussian")
-    exponential, gumbel, vector = (request.model_copy(update={"noise": noise}) for noise in noises)
-    found = [_tried(PeelingTopK, without_delta, exponential, every=every), _tried(OneshotTopK, budget, gumbel, every=every)]
-    if request.sensitivity.l2_of(None) < math.inf:
-        found.append(_tried(OneshotTopK, budget, vector, every=every))
-    return found
-
-
-def _sets(budget: Budget, request: TopKRequest, limit: int | None, every: EveryGroup | None) -> Iterator[Choice]:
-    """That release the set alone."""
-    if request.candidates is not None and request.noise is None and (request.counts is None or request.recounted):
-        found = _tried(CanonicalTopK, budget, request.model_copy(update={"noise": "gumbel"}), ordered=False, every=every)
-        yield from () if found is None else (Choice(found, limit),)
-
-
-def _clipped(
-    budget: Budget, request: TopKRequest, limit: int | None, clip: float | None, norm: Norm, every: EveryGroup | None
-) -> Iterator[Choice]:
-    """One noisy vector of clipped counts, with every clip, and two steps; none where the budget pays for no such vector."""
-    noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
-    if request.kbar is not None or request.noise not in (None, noise) or (request.counts is not None and not request.recounted):
-        return
-    most, kind = limit or (GENEROUS if _seen_alone(request) else None), SparseHistogram if _seen_alone(request) else OneshotTopK
-    yield from clipped(kind, noise, norm, budget, request, limit=limit, most=most, clip=clip, every=every)
+    if _seen_alone(request):
+        noises = (None, "gaussian", "laplace")
+        bounded = request.sensitivity.l0 is not None and request.kbar is None and request.noise in noises
+        # Each item that may be shown has a price here: where very many are asked for, a few may be all that there is to show.
+        sizes = _FEWER if request.k >= _MANY and request.kbar is None else (request.k,)
+        found = [tried(SparseHistogram, noise=request.noise or "gaussian")] if bounded else []
+        found += [tried(LimitedDomain, k=k) for k in sizes]
+    else:
+        # Of many releases pure epsilons add up too fast, and counts take a part of the budget.
+        once = budget.form == "approximate" and request.releases == 1 and not request.recounted and every is None
+        without_delta = Budget(epsilon=pure or budget.epsilon) if once else budget
+        found = [tried(PeelingTopK, without_delta, noise="exponential"), tried(OneshotTopK, noise="gumbel")]
+        if request.sensitivity.l2_of(None) < math.inf:
+            found.append(tried(OneshotTopK, noise="laplace" if budget.form == "pure" else "gaussian"))
+    return [one for one in found if one is not None]
 
 
 @final
@@ -479,7 +454,7 @@ class GroupTable:
             covered = mechanism.sensitivity
             part = Sensitivity.of_clipped(1 / shared, "l2", covered.relation, choice.max_items_per_user)
             settings |= {"sensitivity": part, "norm": mechanism.norm / shared}
-        return replace(choice, mechanism=_changed(mechanism, **settings), clip=clip, cells=False)
+        return replace(choice, mechanism=changed(mechanism, **settings), clip=clip, cells=False)
 
 
 def in_cells(budget: Budget, request: TopKRequest, table: GroupTable, *, roughly: bool = False) -> Iterator[Choice]:
@@ -498,7 +473,7 @@ def in_cells(budget: Budget, request: TopKRequest, table: GroupTable, *, roughly
         return  # of a catalogue without a list of groups, which cells there may be is private
     for one in clipped(SparseHistogram, "gaussian", "l2", budget, request, limit=None, most=GENEROUS, roughly=roughly):
         if not isinstance(one.mechanism, DiscoverThenSelect):
-            yield replace(one, mechanism=_changed(one.mechanism, k=None), cells=True)
+            yield replace(one, mechanism=changed(one.mechanism, k=None), cells=True)
 
 
 def unbounded(cells: int = 0) -> NoReturn:
@@ -550,7 +525,7 @@ def clipped(
         # A lower bound on items lowers the threshold, which hides all items of one user at once, at the same price.
         lower = _LOWER if clip is None and limit is None and isinstance(found, SparseHistogram) else ()
         for bound in (most, *lower):
-            yield Choice(_changed(found, scale=scale, sensitivity=bounds(size, items_per_user=bound)), bound, size, norm)
+            yield Choice(changed(found, scale=scale, sensitivity=bounds(size, items_per_user=bound)), bound, size, norm)
     if every is None and clip is None and norm == "l2" and items > FEW:
         if isinstance(found, SparseHistogram):
             yield from _in_two_steps(found, request.k, most, longest)
@@ -625,17 +600,9 @@ def _tried(
     return found if found.ordered or not ordered else None
 
 
-def _changed(mechanism: Any, **settings: Any) -> Any:
+def changed(mechanism: Any, **settings: Any) -> Any:
+    """The mechanism with other settings, validated."""
     return type(mechanism).model_validate({**settings_of(mechanism), **settings}) if settings else mechanism
-
-
-def _refused(budget: Budget) -> NoReturn:
-    """That no clipped counts can be released, and why."""
-    rest = "" if budget.form == "pure" else ", with a delta where the items are not public"
-    raise InvalidRequest(
-        f"no default releases clipped counts within this budget: use clip_norm 'l1' for a pure budget and 'l2' for others{rest}, "
-        "or name a mechanism"
-    )
 
 
 # -- the default -----------------------------------------------------------------------------------------------------------
@@ -716,26 +683,20 @@ def default_mechanism(
 
 
 def _plainest(budget: Budget, request: TopKRequest, every: EveryGroup | None) -> Mechanism:
-    observed, counted = _seen_alone(request), _counted(budget, request)
-    tried = _unknown(budget, request, every=every) if observed else _public(budget, request, every=every)
-    found = min((one for one in tried if one is not None), key=_height, default=None)
+    """The selection with the lowest threshold, or the least noise; where there is none, the usual one says why."""
+    found, counted = min(_selections(budget, request, every), key=_height, default=None), _counted(budget, request)
     if found is not None:
         return found if counted is None else counted.beside(found)
-    usual = (SparseHistogram if request.min_users else LimitedDomain) if observed else OneshotTopK
+    usual = (SparseHistogram if request.min_users else LimitedDomain) if _seen_alone(request) else OneshotTopK
     return fitted(usual.__name__, budget, request, every=every)
 
 
 def _height(mechanism: Mechanism) -> float:
     """The threshold, or the standard deviation of the noise, in score units."""
-    mechanism = without_counts(mechanism)
-    if isinstance(mechanism, LimitedDomain):
-        return mechanism.margin
-    if isinstance(mechanism, DiscoverThenSelect):
-        return _height(mechanism.discovery)
-    if isinstance(mechanism, SparseHistogram | TwoRoundHistogram):
-        return mechanism.threshold
-    fields: dict[str, Any] = dict(mechanism)
-    return float(fields["scale"]) * quality.deviation(fields["noise"])
+    one: Any = without_counts(mechanism)
+    if isinstance(one, LimitedDomain):
+        return one.margin
+    return float(one.threshold) if isinstance(one, SparseHistogram) else float(one.scale * quality.deviation(one.noise))
 
 
 # -- for every group -------------------------------------------------------------------------------------------------------
@@ -771,22 +732,18 @@ class Grouping:
             return None
         rule = "in how many groups one user is at most"
         checked_integer("max_groups_per_user", self.most, rule, error=InvalidRequest)
-        sensitivity, found = request.sensitivity, None
+        relation, found = request.sensitivity.relation, None
         if self.listed is None:
-            found = _discovery(part(budget, _FINDING), sharing(request, _FINDING), self.most)
-        return EveryGroup(self.most, sensitivity.relation, sensitivity.uniform, found)
-
-
-def _discovery(budget: Budget, request: TopKRequest, most: int) -> Mechanism:
-    if budget.delta == 0:
-        raise InvalidRequest(
-            "groups that are read off the log need a budget with a delta: the chance that one of a single user is found. Give a "
-            "delta in (0, 1), or a public list of groups (groups=)"
-        )
-    presence = Sensitivity.of_clipped(1.0, "l2", request.sensitivity.relation, most)
-    asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=request.share)
-    found = fitted(SparseHistogram.__name__, budget, asked)
-    return SparseHistogram.model_validate({**settings_of(found), "k": None})
+            if budget.delta == 0:
+                raise InvalidRequest(
+                    "groups that are read off the log need a budget with a delta: the chance that one of a single user is found. "
+                    "Give a delta in (0, 1), or a public list of groups (groups=)"
+                )
+            presence = Sensitivity.of_clipped(1.0, "l2", relation, self.most)
+            shared = sharing(request, _FINDING).share
+            asked = TopKRequest(k=1, sensitivity=presence, noise="gaussian", releases=request.releases, share=shared)
+            found = changed(fitted(SparseHistogram.__name__, part(budget, _FINDING), asked), k=None)
+        return EveryGroup(self.most, relation, request.sensitivity.uniform, found)
 
 
 # -- parts of a budget -----------------------------------------------------------------------------------------------------

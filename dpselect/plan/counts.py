@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
-from typing import Any, Literal, Self, final
+from typing import Any, Self, final
 
 from accounting import Budget, Curve, GaussianDP, LaplaceDP, calibrate
 from accounting.curves import Composed
@@ -15,6 +15,7 @@ from dpselect import mechanisms
 from dpselect.mechanisms import Mechanism
 from dpselect.mechanisms.base import SCALE, fields_of
 from dpselect.mechanisms.noise_curves import ratio_up, vector
+from dpselect.noise import VECTOR_NORMS, NoiseName
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Norm, Sensitivity, sqrt_up
 
@@ -43,62 +44,34 @@ class CountNoise:
     """Fresh noise for the counts of the items that a selection releases.
 
     Attributes:
-        noise: gaussian, or laplace where only pure epsilon adds up.
+        noise: what pays for an l2 norm, or for an l1 norm where only pure epsilon adds up.
         scale: of that noise, score units; where `one` is not None for users clipped to a norm of 1.
         one: what a user of whom that norm is left may change, where counts come from a second look; None: they are the scores.
         k: how many items at most.
     """
 
-    noise: Literal["gaussian", "laplace"]
+    noise: NoiseName
     scale: float
     one: Sensitivity | None = None
     k: int = 1
 
     @classmethod
     def of(cls, request: TopKRequest, budget: Budget, times: int = 1) -> Self:
-        """For the releases of a request, each of which is paid `times` times, and its share of the budget."""
-        assert request.counts is not None
-        parts = [(times * releases, k) for releases, k in request.parts]
-        share, sensitivity, one = request.share, request.sensitivity, None
-        if request.recounted:  # laplace noise needs the l1 norm, whichever of the two budgets asks for it
-            pure = "epsilon" in (budget.measure, None if share is None else share.budget.measure)
-            norm: Norm = "l1" if pure else "l2"
-            sensitivity = one = Sensitivity.of_clipped(1.0, norm, sensitivity.relation)
-        found = cls.within(budget, request.counts, parts, sensitivity, separately=request.charges is not None)
-        if share is not None:
-            part = cls.within(share.budget, request.counts, [(share.charges, request.k)], sensitivity, separately=True)
-            found = max(found, part, key=lambda each: (each.noise == "laplace", each.scale))
-        return cls(found.noise, found.scale, one, request.k)
+        """For the releases of a request, each of which is paid `times` times, and its share of the budget.
 
-    @classmethod
-    def within(
-        cls,
-        budget: Budget,
-        share: float,
-        parts: Sequence[tuple[int | Fraction, int]],
-        sensitivity: Sensitivity,
-        *,
-        separately: bool,
-    ) -> Self:
-        """The noise that spends `share` of the budget: of squared epsilons (Gaussian noise adds up in these), or of epsilons.
-
-        A choice only: what is charged is the curve of the selection and the counts together. The budget is that of all releases,
-        `parts` are (releases, k) pairs, and `separately` is whether releases are charged one by one.
+        A choice only: what is charged is the curve of the selection and the counts together.
         """
-        pure = budget.measure == "epsilon"
-        noise: Literal["gaussian", "laplace"] = "laplace" if pure else "gaussian"
-        bracket = (SCALE.low * sensitivity.linf, SCALE.high * sensitivity.linf)
-        if separately:
-            most, charges = max(k for _, k in parts), sum(count for count, _ in parts)
-            whole = calibrate(lambda scale: vector(noise, scale, sensitivity, most), budget, bracket, charges=charges)
-        else:
-            whole = calibrate(
-                lambda scale: Composed.of([(int(count), vector(noise, scale, sensitivity, k)) for count, k in parts]),
-                budget,
-                bracket,
-            )
-        scale = whole / (share if pure else math.sqrt(share))
-        return cls(noise, float(_UP.create_decimal(Decimal(repr(scale)))))
+        assert request.counts is not None
+        budgets = [budget] if request.share is None else [budget, request.share.budget]
+        sensitivity, one = request.sensitivity, None
+        if request.recounted:  # an l1 norm where either of the budgets asks for it
+            sensitivity = one = Sensitivity.of_clipped(1.0, min(map(_norm_of, budgets)), sensitivity.relation)
+        parts: list[tuple[int | Fraction, int]] = [(times * releases, k) for releases, k in request.parts]
+        found = [_scale(budget, request.counts, parts, sensitivity, separately=request.charges is not None)]
+        if (share := request.share) is not None:
+            found.append(_scale(share.budget, request.counts, [(share.charges, request.k)], sensitivity, separately=True))
+        _, scale, noise = max(found)
+        return cls(noise, scale, one, request.k)
 
     def beside(self, mechanism: Mechanism) -> Mechanism:
         """The mechanism with its counts; as it is if it releases noisy scores of its own, and these are the counts."""
@@ -111,7 +84,7 @@ class CountNoise:
     @property
     def norm(self) -> Norm:
         """That which the noise pays for."""
-        return "l2" if self.noise == "gaussian" else "l1"
+        return VECTOR_NORMS[self.noise]
 
     @property
     def clips(self) -> tuple[float, ...]:
@@ -127,34 +100,60 @@ class CountNoise:
     def _around(self, mechanism: Mechanism, clip: float, scale: float) -> Mechanism:
         assert self.one is not None
         settings: dict[str, Any] = {"mechanism": mechanism, "noise": self.noise, "clip": clip}
-        unit = scale / _norm_of(self.one, self.norm, None)
+        unit = scale / self._size(self.one, None)
         found = mechanisms.WithValues(**settings, scale=self.scale)
-        size, told = _norm_of(found.counted, self.norm, self.k), found.most_lost > 0
+        size, told = self._size(found.counted, self.k), found.most_lost > 0
         part = _LOST if told else 0.0
-        power = 1.0 if self.norm == "l1" else 0.5  # Gaussian noise adds up in squares
+        power = 1.0 if self.norm == "l1" else 0.5  # as epsilons add up
         settings["scale"] = unit * size / (1 - part) ** power
         if told:
             settings["lost_scale"] = unit * found.most_lost / part**power
         return mechanisms.WithValues(**settings)
 
+    def _size(self, sensitivity: Sensitivity, items: int | None) -> float:
+        return sensitivity.l2_of(items) if self.norm == "l2" else sensitivity.l1_of(items)
+
     @property
     def price(self) -> Curve:
         """An upper bound on what the counts cost, with any of `clips`. Theorem W9."""
         assert self.one is not None
-        ratio = ratio_up(_norm_of(self.one, self.norm, None), self.scale)
-        return GaussianDP(mu=ratio) if self.noise == "gaussian" else LaplaceDP(epsilon=ratio)
+        ratio = ratio_up(self._size(self.one, None), self.scale)
+        return GaussianDP(mu=ratio) if self.norm == "l2" else LaplaceDP(epsilon=ratio)
 
 
-def _norm_of(sensitivity: Sensitivity, norm: Norm, items: int | None) -> float:
-    return sensitivity.l2_of(items) if norm == "l2" else sensitivity.l1_of(items)
+def _norm_of(budget: Budget) -> Norm:
+    """That whose price the budget adds up: of an l1 norm epsilons add up, of an l2 norm their squares."""
+    return "l1" if budget.measure == "epsilon" else "l2"
+
+
+def _scale(
+    budget: Budget, share: float, parts: list[tuple[int | Fraction, int]], sensitivity: Sensitivity, *, separately: bool
+) -> tuple[bool, float, NoiseName]:
+    """Whether it is noise for an l1 norm, its scale, which spends `share` of the budget of all `parts`, (releases, k) each, and
+    its name. `separately`: whether releases are charged one by one.
+    """
+    norm = _norm_of(budget)
+    noise = next(name for name, its in VECTOR_NORMS.items() if its == norm)
+    most, charges = max(k for _, k in parts), sum(count for count, _ in parts)
+
+    def price(scale: float) -> Curve:
+        if separately:
+            return vector(noise, scale, sensitivity, most)
+        return Composed.of([(int(count), vector(noise, scale, sensitivity, k)) for count, k in parts])
+
+    bracket = (SCALE.low * sensitivity.linf, SCALE.high * sensitivity.linf)
+    whole = calibrate(price, budget, bracket, charges=charges if separately else None)
+    scale = whole / (share if norm == "l1" else math.sqrt(share))
+    return norm == "l1", float(_UP.create_decimal(Decimal(repr(scale)))), noise
 
 
 def takes_its_own(member: type[Mechanism], settings: Mapping[str, Any]) -> bool:
     """Whether the noisy scores that choose are released at no further price: a norm of what a user moves bounds them."""
     norm = member.traits.clips.get(settings.get("noise") or "")
+    if norm is None or "values" not in fields_of(member):
+        return False
     sensitivity: Sensitivity = settings["sensitivity"]
-    size = math.inf if norm is None else (sensitivity.l2_of(None) if norm == "l2" else sensitivity.l1_of(None))
-    return "values" in fields_of(member) and size < math.inf
+    return (sensitivity.l2_of(None) if norm == "l2" else sensitivity.l1_of(None)) < math.inf
 
 
 def without_counts(mechanism: Mechanism) -> Mechanism:
@@ -187,14 +186,11 @@ class Interval:
     def words(self) -> str:
         """How they hold, as a phrase."""
         percent = f"{100 * self.confidence:g} %"
-        if self.at_least:
-            return f"users count in part, so that only the low ends are of users, at least so many: {self._how(percent)}"
-        return self._how(percent)
-
-    def _how(self, percent: str) -> str:
-        if self.among is None:
-            return f"each holds with {percent}, whatever was selected"
-        return f"all hold at once with {percent}, if at most {self.among:,} items take part (values show the noise that chose)"
+        how = f"each holds with {percent}, whatever was selected"
+        if self.among is not None:
+            how = f"all hold at once with {percent}, if at most {self.among:,} items take part (values show the noise that chose)"
+        low = "users count in part, so that only the low ends are of users, at least so many: "
+        return low + how if self.at_least else how
 
 
 def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None = None) -> Interval | None:
@@ -211,7 +207,19 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None =
     Raises:
         InvalidRequest: `confidence` is not in (0, 1).
     """
-    found = _interval(mechanism, confidence, among) if mechanism.releases_values else None
+    if not mechanism.releases_values:
+        return None
+    found: Interval | None = None
+    if isinstance(mechanism, mechanisms.WithValues):
+        found = Interval(mechanism.margin(confidence), confidence)
+    elif isinstance(mechanism, mechanisms.PerGroup):
+        found = interval(mechanism.mechanism, confidence, among or MOST_ITEMS)  # items of all groups together
+    elif isinstance(mechanism, mechanisms.DiscoverThenSelect):
+        found = interval(mechanism.selection, confidence, mechanism.candidates)
+    elif isinstance(mechanism, mechanisms.SparseHistogram | mechanisms.OneshotTopK):
+        among = among or mechanism.most_candidates or MOST_ITEMS
+        alone = isinstance(mechanism, mechanisms.OneshotTopK) and not mechanism.values
+        found = Interval(mechanism.margin(confidence, among), confidence, None if alone else among)
     return None if found is None else replace(found, at_least=_in_part(mechanism))
 
 
@@ -223,17 +231,3 @@ def _in_part(mechanism: Mechanism) -> bool:
         return mechanism.most_lost > 0
     covers = mechanism.covers
     return (covers.l0, covers.l1, covers.l2) != (None, None, None)
-
-
-def _interval(mechanism: Mechanism, confidence: float, among: int | None) -> Interval | None:
-    if isinstance(mechanism, mechanisms.WithValues):
-        return Interval(mechanism.margin(confidence), confidence)
-    if isinstance(mechanism, mechanisms.PerGroup):
-        return interval(mechanism.mechanism, confidence, among or MOST_ITEMS)  # items of all groups together
-    if isinstance(mechanism, mechanisms.DiscoverThenSelect):
-        return interval(mechanism.selection, confidence, mechanism.candidates)
-    among = among or mechanism.most_candidates or MOST_ITEMS
-    if isinstance(mechanism, mechanisms.SparseHistogram | mechanisms.OneshotTopK):
-        alone = isinstance(mechanism, mechanisms.OneshotTopK) and not mechanism.values
-        return Interval(mechanism.margin(confidence, among), confidence, None if alone else among)
-    return None

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, final
 
-from pydantic.fields import FieldInfo
+from flint import arb
 
 from accounting import AccountingError, Budget, Curve, RelationMismatch, calibrate
 from accounting.arguments import Relation, checked_integer
@@ -23,18 +23,21 @@ from dpselect.plan.counts import CountNoise, takes_its_own, without_counts
 from dpselect.plan.request import TopKRequest
 from dpselect.sensitivity import Sensitivity
 
-Family = Callable[[float], Mechanism]
-Bracket = tuple[float, float]
-
 # Shares of delta tried for the chance of failure; the rest is left for the conversion to epsilon. The loss from so coarse a
 # grid is below 2 % of the threshold.
 _SHARES = (0.75, 0.9, 0.5, 0.35, 1.0)  # the usual winner first: another is searched only where it may beat it
 _MOST_RANKS = 10_000_000  # that a mechanism may be configured for
+_NOISES: Mapping[str, NoiseName] = {"pure": "exponential"}  # by the form of the budget, where a mechanism has no default
 _ANY = Budget(rho=0.1, delta=1e-6)  # a form of budget that every mechanism can be configured for
 
 
 def calibrated(
-    family: Family, budget: Budget, bracket: Bracket = (1e-6, 1e6), *, releases: int = 1, charges: int | None = None
+    family: Callable[[float], Mechanism],
+    budget: Budget,
+    bracket: tuple[float, float] = (1e-6, 1e6),
+    *,
+    releases: int = 1,
+    charges: int | None = None,
 ) -> Mechanism:
     """The member of `family` with the least noise that `budget` still pays for.
 
@@ -103,20 +106,24 @@ def fitted(
             f"{type(request).__name__}: fitted('limited_domain', acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10))"
         )
     member = mechanism_class(kind)
-    _require_known_options(member, request)
-    fields = {**_settings(member, budget, request), **(settings or {})}
-    _require_complete(member, set(fields))
+    fields, best = _settings(member, budget, request, settings), None
     _require_domain(member, request, takes_observed=member.traits.domain != "public")
-    best, times = None, 1 if every is None else every.times
-    counted = None if request.counts is None else CountNoise.of(request, budget, times)
+    counted = None if request.counts is None else CountNoise.of(request, budget, 1 if every is None else every.times)
     for split in _splits(member, budget, request, failure, every):
-        spend = _Spending(budget, request, every, _family(member, {**fields, **split}, request, counted), roughly)
-        if best is None or _may_beat(best, spend, split):
-            found = spend.found(knob_of(member).bracket(request.sensitivity.range))
+        spending = _Spending(budget, request, every, member, {**fields, **split}, counted, roughly)
+        if best is None or spending.may_beat(best, next(iter(split.values()))):
+            found = spending.found(knob_of(member).bracket(request.sensitivity.range))
             best = min((one for one in (best, found) if one is not None), key=_height, default=None)
-    if best is None:
-        raise CalibrationError(_unaffordable(member, fields, budget, request.releases))
-    return best
+    if best is not None:
+        return best
+    stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
+    limits = ", ".join(f"{name}={value:g}" for name, value in stated.items() if value is not None)
+    noise = f" with noise={fields['noise']!r}" if "noise" in fields else ""
+    several = f"{request.releases:,} releases by " if request.releases > 1 else ""
+    raise CalibrationError(
+        f"no amount of noise brings {several}{member.__name__}{noise} within {limits}: raise the budget, give it a delta "
+        "(gaussian noise has no pure guarantee), or choose another mechanism or noise"
+    )
 
 
 @final
@@ -150,17 +157,37 @@ class EveryGroup:
 @final
 @dataclass(frozen=True)
 class _Spending:
-    """One search for the noise that spends a budget on all that a request asks for."""
+    """One search for the noise that spends a budget on all that a request asks for.
+
+    Attributes:
+        member, settings: the mechanism, but for its noise.
+        counted: its counts; None without them.
+    """
 
     budget: Budget
     request: TopKRequest
     every: EveryGroup | None
-    family: Family
+    member: type[Mechanism]
+    settings: Mapping[str, Any]
+    counted: CountNoise | None
     roughly: bool
+
+    def mechanism(self, parameter: float) -> Mechanism:
+        """With this noise, if it has a guarantee for what is asked."""
+        found = self.member.model_validate({**self.settings, knob_of(self.member).field: parameter})
+        asked = self.request.sensitivity.relation
+        if found.relation != asked:
+            remedy = f"use relation='{found.relation}'"
+            if self.request.candidates is None:
+                remedy += ", or give a public catalogue (domain=, or candidates= of a TopKRequest)"
+            raise RelationMismatch(f"{self.member.__name__} has no guarantee under relation={asked!r}: {remedy}")
+        found.covers.require(self.request.sensitivity)
+        _require_domain(self.member, self.request, takes_observed=found.takes_observed)
+        return found if self.counted is None else self.counted.beside(found)
 
     def price(self, parameter: float) -> Curve:
         """What is charged at once: one release, or all of a plan."""
-        one, request = self.family(parameter), self.request
+        one, request = self.mechanism(parameter), self.request
         if not request.schedule and (not request.together or self.roughly or request.releases == 1):
             return self._charged(one).curve
         return Composed.of([(count, self._charged(resized(one, k)).curve) for count, k in request.parts])
@@ -172,40 +199,37 @@ class _Spending:
             return None if self.request.together else 1
         return self.request.releases if self.roughly and self.request.releases > 1 else self.request.charges
 
-    def found(self, bracket: Bracket) -> Mechanism | None:
-        """The mechanism with the least noise; None if the budget pays for none."""
-        made = []
-        for budget in self._budgets:
-            with suppress(CalibrationError):
-                made.append(self.family(self._knob(budget, bracket)))
-        if not made:
-            return self.family(bracket[0]) if self._free(bracket) else None
-        return max(made, key=self._cost) if len(made) > 1 else made[0]
-
-    def _knob(self, budget: Budget, bracket: Bracket) -> float:
-        """The costliest parameter that the budget admits, and the ledger's share too."""
-        knob, share = calibrate(self.price, budget, bracket, charges=self.charges), self.request.share
-        if share is not None and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit:
-            knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
-        return knob
-
-    def _cost(self, one: Mechanism) -> float:
-        """Of all releases as a plan, by quick bounds."""
-        return self.budget.cost((self.charges or 1) * self._charged(one).curve)
-
-    @property
-    def _budgets(self) -> Iterator[Budget]:
-        """What has to pay: of a rough plan also a budget that adds up pure epsilons, which is the better one for few releases."""
-        yield self.budget
+    def found(self, bracket: tuple[float, float]) -> Mechanism | None:
+        """The mechanism with the least noise that the ledger's share pays for too; None if the budget pays for none."""
+        made, budgets, share = list[Mechanism](), [self.budget], self.request.share
         if self.roughly and self.charges is not None and self.budget.form == "approximate" and not self.request.schedule:
-            yield Budget(epsilon=self.budget.limit, delta=self.budget.delta, order="inf")
+            # A budget that adds up pure epsilons is the better one for few releases.
+            budgets.append(Budget(epsilon=self.budget.limit, delta=self.budget.delta, order="inf"))
+        for budget in budgets:
+            with suppress(CalibrationError):
+                knob = calibrate(self.price, budget, bracket, charges=self.charges)
+                if share is not None and share.budget.cost_of_each(self.price(knob), share.charges) > share.budget.limit:
+                    knob = calibrate(self.price, share.budget, bracket, charges=share.charges)
+                made.append(self.mechanism(knob))
+        if made:  # the costlier one, by quick bounds
+            times = self.charges or 1
+            return max(made, key=lambda one: self.budget.cost(times * self._charged(one).curve)) if len(made) > 1 else made[0]
+        # What tells nothing is free whatever its noise: the set of all candidates, for example.
+        with suppress(AccountingError, ValueError, ArithmeticError):
+            if all(self.price(end).pure_epsilon == 0 for end in bracket):
+                return self.mechanism(bracket[0])
+        return None
 
-    def _free(self, bracket: Bracket) -> bool:
-        """Whether the release tells nothing, whatever its noise: the set of all candidates, for example."""
+    def may_beat(self, best: Mechanism, chance: float) -> bool:
+        """Whether the budget pays for as low a threshold as that of `best`, at this chance of failure: a single cost."""
+        surprise, height = _surprise(best, chance), _height(best)
+        rising = knob_of(type(without_counts(best))).rising
         try:
-            return all(self.price(end).pure_epsilon == 0 for end in bracket)
+            level = self.price(surprise / height if rising else height / surprise)
         except (AccountingError, ValueError, ArithmeticError):
-            return False
+            return True  # outside the family's domain, which says nothing
+        cost = self.budget.cost(level) if self.charges is None else self.budget.cost_of_each(level, self.charges)
+        return self.budget.covers(cost)
 
     def _charged(self, one: Mechanism) -> Mechanism:
         return one if self.every is None else self.every.around(one)
@@ -227,7 +251,7 @@ def resized(mechanism: Mechanism, k: int) -> Mechanism:
 
 
 def default_kbar(k: int) -> int:
-    """How many items compete for k places if nobody says: max(1000, 10 k). A rule of public configuration only.
+    """How many items compete for k places if nobody says: max(1000, 10 k).
 
     Widening the competition raises LimitedDomain's threshold by ln(kbar)/epsilon, so ten times as many cost 2.3/epsilon counts,
     and lowers the count it rests on; on logs large enough for a release the second is worth more.
@@ -238,8 +262,7 @@ def default_kbar(k: int) -> int:
 def supports(kind: str, request: TopKRequest) -> bool:
     """Whether the mechanism called `kind` has a guarantee under the relation and the domain of `request`."""
     member = mechanism_class(kind)
-    _require_known_options(member, request)
-    _require_complete(member, set(_settings(member, _ANY, request)))
+    _settings(member, _ANY, request)
     known = request.candidates is not None or member.traits.domain != "public"
     return known and request.sensitivity.relation in member.traits.relations
 
@@ -279,49 +302,41 @@ def public_settings(k: int, candidates: int | None, sensitivity: Sensitivity) ->
     return {"k": k, "kbar": k, "candidates": candidates, "sensitivity": sensitivity, **stated}
 
 
-def _settings(member: type[Mechanism], budget: Budget, request: TopKRequest) -> dict[str, Any]:
-    """The fields of the mechanism that follow from the request; what is None keeps the mechanism's own default."""
-    fields = fields_of(member)
+def _settings(
+    member: type[Mechanism], budget: Budget, request: TopKRequest, more: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The fields of the mechanism that follow from the request; what is None keeps the mechanism's own default.
+
+    Raises:
+        InvalidRequest: the mechanism does not release what is asked for, or needs more than follows.
+    """
+    fields, traits, name = fields_of(member), member.traits, member.__name__
+    if traits.answers in INSTEAD:
+        raise InvalidRequest(f"{name} {INSTEAD[traits.answers]}: use it in the library, or choose another mechanism")
+    if request.k > 1 and traits.answers == "one_item":
+        raise InvalidRequest(f"{name} releases one item: ask it for k=1, or choose another mechanism")
+    for option in ("kbar", "noise"):
+        if getattr(request, option) is not None and option not in fields:
+            raise InvalidRequest(f"{name} has no {option}: leave it out, or choose another mechanism")
+    if request.min_users is not None and "floor" not in fields:
+        raise InvalidRequest(f"{name} may release items of fewer users than min_users={request.min_users}: use sparse_histogram")
+    choice = "noise" in fields and fields["noise"].is_required()
     public = {
         **public_settings(request.k, request.candidates, request.sensitivity),
         "kbar": default_kbar(request.k),
-        "noise": request.noise or _usual_noise(fields, budget),
-        **member.traits.usual(request.k),
+        "noise": request.noise or (_NOISES.get(budget.form, "gumbel") if choice else None),
+        **traits.usual(request.k),
         **({} if request.kbar is None else {"kbar": request.kbar}),
     }
     if request.min_users is not None:
         public["floor"] = float(request.min_users - 1)
     if request.counts is not None and not request.recounted and takes_its_own(member, public):
         public["values"] = True
-    return {name: value for name, value in public.items() if name in fields and value is not None}
-
-
-def _usual_noise(fields: Mapping[str, FieldInfo], budget: Budget) -> NoiseName | None:
-    if "noise" not in fields or not fields["noise"].is_required():
-        return None
-    return "exponential" if budget.form == "pure" else "gumbel"
-
-
-def _require_known_options(member: type[Mechanism], request: TopKRequest) -> None:
-    fields, traits = fields_of(member), member.traits
-    if traits.answers in INSTEAD:
-        raise InvalidRequest(f"{member.__name__} {INSTEAD[traits.answers]}: use it in the library, or choose another mechanism")
-    if request.k > 1 and traits.answers == "one_item":
-        raise InvalidRequest(f"{member.__name__} releases one item: ask it for k=1, or choose another mechanism")
-    for name in ("kbar", "noise"):
-        if getattr(request, name) is not None and name not in fields:
-            raise InvalidRequest(f"{member.__name__} has no {name}: leave it out, or choose another mechanism")
-    if request.min_users is not None and "floor" not in fields:
-        raise InvalidRequest(
-            f"{member.__name__} may release items of fewer users than min_users={request.min_users}: use sparse_histogram"
-        )
-
-
-def _require_complete(member: type[Mechanism], settings: set[str]) -> None:
-    given = {*settings, knob_of(member).field, member.traits.failure}
-    missing = [name for name, field in fields_of(member).items() if field.is_required() and name not in given]
-    if missing:
-        raise InvalidRequest(f"{member.__name__} also needs {', '.join(missing)}: configure it in the library")
+    found = {name: value for name, value in public.items() if name in fields and value is not None} | dict(more or {})
+    given = {*found, knob_of(member).field, traits.failure}
+    if missing := [name for name, field in fields.items() if field.is_required() and name not in given]:
+        raise InvalidRequest(f"{name} also needs {', '.join(missing)}: configure it in the library")
+    return found
 
 
 def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_observed: bool) -> None:
@@ -335,6 +350,7 @@ def _require_domain(member: type[Mechanism], request: TopKRequest, *, takes_obse
 def _splits(
     member: type[Mechanism], budget: Budget, request: TopKRequest, most: float | None, every: EveryGroup | None
 ) -> list[dict[str, float]]:
+    """What the chance of failure of one release may be, `most` at most, as settings; a single empty one if nothing can fail."""
     failure = member.traits.failure
     if failure is None:
         return [{}]
@@ -350,10 +366,9 @@ def _splits(
     if request.charges is not None:
         most = min(most, (budget.failure_of_each(request.charges) - found) / times)
         return [{failure: most if (times, found) == (1, 0.0) else _below(most)}] if most > 0 else []
-    plan = times * request.releases
+    plan, whole = times * request.releases, budget.delta - found
     # A zCDP budget converts nothing: all of its delta is there for the failure.
     shares = (1.0,) if budget.form == "zcdp" else _SHARES
-    whole = budget.delta - found
     tried = [_below(share * whole / plan) if plan > 1 else float(f"{share * whole:.12g}") for share in shares if share < 1]
     tried += [_below(whole / plan) if plan > 1 or found else whole for share in shares if share == 1]
     return [{failure: each} for each in dict.fromkeys(min(each, most) for each in tried) if each > 0]
@@ -362,49 +377,6 @@ def _splits(
 def _below(chance: float) -> float:
     """A chance with twelve digits that is no more, times the number of charges either."""
     return float(f"{chance * (1 - 1e-11):.12g}")
-
-
-def _family(member: type[Mechanism], settings: dict[str, Any], request: TopKRequest, counted: CountNoise | None) -> Family:
-    knob = knob_of(member).field
-
-    def family(parameter: float) -> Mechanism:
-        mechanism = member.model_validate({**settings, knob: parameter})
-        _require_relation(mechanism, request)
-        _require_domain(member, request, takes_observed=mechanism.takes_observed)
-        return mechanism if counted is None else counted.beside(mechanism)
-
-    return family
-
-
-def _require_relation(mechanism: Mechanism, request: TopKRequest) -> None:
-    asked = request.sensitivity.relation
-    if mechanism.relation != asked:
-        remedy = f"use relation='{mechanism.relation}'"
-        if request.candidates is None:
-            remedy += ", or give a public catalogue (domain=, or candidates= of a TopKRequest)"
-        raise RelationMismatch(f"{type(mechanism).__name__} has no guarantee under relation={asked!r}: {remedy}")
-    mechanism.covers.require(request.sensitivity)
-
-
-def _unaffordable(member: type[Mechanism], settings: dict[str, Any], budget: Budget, releases: int) -> str:
-    stated = {"epsilon": budget.epsilon, "rho": budget.rho, "delta": budget.delta}
-    limits = ", ".join(f"{name}={value:g}" for name, value in stated.items() if value is not None)
-    noise = f" with noise={settings['noise']!r}" if "noise" in settings else ""
-    remedy = "raise the budget, give it a delta (gaussian noise has no pure guarantee), or choose another mechanism or noise"
-    several = f"{releases:,} releases by " if releases > 1 else ""
-    return f"no amount of noise brings {several}{member.__name__}{noise} within {limits}: {remedy}"
-
-
-def _may_beat(best: Mechanism, spend: _Spending, split: Mapping[str, float]) -> bool:
-    """Whether the budget pays for as high a threshold as that of `best`, with this split of delta: a single cost."""
-    surprise, height = _surprise(best, next(iter(split.values()))), _height(best)
-    rising = knob_of(type(without_counts(best))).rising
-    try:
-        level = spend.price(surprise / height if rising else height / surprise)
-    except (AccountingError, ValueError, ArithmeticError):
-        return True  # outside the family's domain, which says nothing
-    budget, charges = spend.budget, spend.charges
-    return budget.covers(budget.cost(level) if charges is None else budget.cost_of_each(level, charges))
 
 
 def _height(mechanism: Mechanism) -> float:
@@ -420,4 +392,4 @@ def _height(mechanism: Mechanism) -> float:
 def _surprise(mechanism: Mechanism, chance: float) -> float:
     """How many units of its noise a threshold lies up that a single user crosses with this chance."""
     noise = getattr(without_counts(mechanism), "noise", None)
-    return -math.log(chance) if noise is None else float(by_name(noise).isf(chance))
+    return -math.log(chance) if noise is None else float(by_name(noise).isf_ball(arb(chance)).mid())

@@ -411,12 +411,13 @@ class Informed:
         if groups is not None and groups.unbounded:
             return None  # refused where it is asked without learning
         about: dict[str, Any] = {} if groups is None else {"groups": groups.most, "listed": groups.listed}
-        epsilon = share * _epsilon(budget) / max(1, request.releases)
+        # Nats: of a zCDP budget those whose square is twice rho, which they cost at most.
+        whole = math.sqrt(2 * budget.limit) if budget.form == "zcdp" else budget.limit
+        epsilon = share * whole / max(1, request.releases)
         learning = Learning(epsilon=epsilon, relation=request.sensitivity.relation, **about, **wanted)
-        for rest in _rests(budget, learning, request):
+        for vectors, rest, selecting in _rests(budget, learning.curve, request):
             try:
-                parts: Any = {"selections": rest.selections, "pure": rest.pure, "groups": groups}
-                found = Candidates.of(rest.vectors, rest.request, **parts, **ways)
+                found = Candidates.of(vectors, rest, groups=groups, **selecting, **ways)
             except CalibrationError:  # the whole budget may do without learning, or is named by what refuses it
                 return None
             if len(found.choices) < 2:
@@ -431,36 +432,17 @@ class Informed:
         return self.candidates.best(learnt)
 
 
-def _epsilon(budget: Budget) -> float:
-    """Nats: of a zCDP budget those whose square is twice rho, which they cost at most."""
-    return math.sqrt(2 * budget.limit) if budget.form == "zcdp" else budget.limit
-
-
-@dataclass(frozen=True)
-class _Rest:
-    """What learning leaves of a budget.
-
-    Attributes:
-        vectors: for noisy vectors.
-        selections: for what chooses otherwise; None for as much, whatever else is chosen.
-        pure: nats, for what has a pure epsilon.
-        request: with its part of a ledger's share.
-    """
-
-    vectors: Budget
-    selections: Budget | None
-    pure: float | None
-    request: TopKRequest
-
-
-def _rests(budget: Budget, learning: Learning, request: TopKRequest) -> Iterator[_Rest]:
+def _rests(budget: Budget, curve: Curve, request: TopKRequest) -> Iterator[tuple[Budget, TopKRequest, dict[str, Any]]]:
     """Ways to divide the budget of all releases, the one that leaves most first; the last one surely fits one release.
+
+    What learning leaves for noisy vectors, the request with its part of a ledger's share, and where that is less what
+    `selections` may cost, and as a `pure` epsilon: as for `Candidates.of`.
 
     Privacy losses of what is learnt and of what is released add up like independent numbers (A5), so that squares of Gaussian
     parameters do: a small epsilon takes little from a noisy vector, all of itself from a pure epsilon, and from a selection,
     whose loss is a sum of a few, about the mean of the two.
     """
-    curve, releases = learning.curve, request.releases
+    releases = request.releases
     spent = releases * (curve.rho if budget.form == "zcdp" else curve.core_epsilon)
     pure = 1 - spent / budget.limit
     if budget.form == "approximate":
@@ -470,8 +452,9 @@ def _rests(budget: Budget, learning: Learning, request: TopKRequest) -> Iterator
             whole = 1 - _QUADRATIC * releases * share * share / 2
             if pure < whole:
                 most, selections = (part(budget, share, chances=1.0) for share in (whole, (pure + whole) / 2))
-                yield _Rest(most, selections, pure * (1 - 2**-40) * budget.limit, sharing(request, whole**2))
-    yield _Rest(part(budget, pure, chances=1.0), None, None, sharing(request, pure))
+                selecting = {"selections": selections, "pure": pure * (1 - 2**-40) * budget.limit}
+                yield most, sharing(request, whole**2), selecting
+    yield part(budget, pure, chances=1.0), sharing(request, pure), {}
 
 
 def _covered(budget: Budget, curve: ChosenAfter, request: TopKRequest) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Literal, Self, final
 
 import numpy as np
@@ -44,7 +45,7 @@ from dpselect.sensitivity import Norm
 
 Method = Literal["exact", "mean field", "clopper-pearson", "empirical-bernstein"]
 
-_HALVINGS = 28
+_STEPS, _CLOSE = 100, 1e-7  # of the search for a level, and the share of `_REACH` at which it ends
 _GIVEN = 12  # places of the first score of two rounds, given that it passed
 _REACH = 45.0  # scales of the noise beyond the highest and the lowest score
 _POINTS, _ROUNDS = 256, 100  # of the grid on which a round of peeling is integrated, and rounds that are followed one by one
@@ -61,14 +62,39 @@ _DROPPED, _LOWEST = 1e-9, 1e-12  # chance that an item that is left out would ha
 # -- a quick formula -------------------------------------------------------------------------------------------------------
 
 
+_CELLS, _NEAREST, _FARTHEST = 64, -9.0, 38.0  # of a table of the normal law: points of a unit, and its ends, 0 and 1 in floats
+
+
 def deviation(noise: NoiseName) -> float:
     """The standard deviation of a noise at scale 1."""
     return math.sqrt(by_name(noise).variance)
 
 
-def _tail(noise: NoiseName) -> Callable[[Floats], Floats]:
-    """P(noise > z), for forecasts: that of Gaussian noise as quickly as floats go, not to the last bit."""
-    return (lambda z: np.asarray(scipy.special.ndtr(-z))) if noise == "gaussian" else by_name(noise).sf
+@cache
+def _table() -> tuple[Floats, Floats]:
+    """Points, and (4, points) coefficients of cubics between them with the normal law's tail and slope at both ends."""
+    points = np.arange(_NEAREST * _CELLS, _FARTHEST * _CELLS + 1) / _CELLS
+    tail = np.array([math.erfc(z) / 2 for z in (points * math.sqrt(0.5)).tolist()])
+    slope = -np.exp(-(points**2) / 2) / (math.sqrt(2 * math.pi) * _CELLS)
+    rise, after = np.append(np.diff(tail), 0.0), np.append(slope[1:], 0.0)
+    return points, np.stack([tail, slope, 3 * rise - 2 * slope - after, slope + after - 2 * rise])
+
+
+def _normal(z: Floats) -> tuple[Floats, Floats]:
+    """P(N > z) and the density, for forecasts: to ten digits, by a table; the import of scipy's takes longer than a short command
+    has."""
+    place = (np.clip(z, _NEAREST, _FARTHEST) - _NEAREST) * _CELLS
+    cell = place.astype(np.int64)
+    (tail, slope, bend, twist), t = _table()[1][:, cell], place - cell
+    return tail + t * (slope + t * (bend + t * twist)), -_CELLS * (slope + t * (2 * bend + 3 * t * twist))
+
+
+def _normal_above(tail: Floats) -> Floats:
+    """The z with P(N > z) = `tail`, in (0, 1)."""
+    points, (tails, *_) = _table()
+    z = np.interp(-np.log(tail), -np.log(tails[:-1]), points[:-1])
+    found, density = _normal(z)
+    return z + np.log(found / tail) * found / np.maximum(density, 1e-300)
 
 
 def _scales(scale: float, noise: NoiseName, spread: Floats | None) -> Floats:
@@ -81,13 +107,46 @@ def above(values: Floats, members: Floats, scales: Floats, noise: NoiseName, mos
 
     `members`: (levels,) how many items compete, on average.
     """
-    tail, reach = _tail(noise), _REACH * float(scales.max())
+    law = by_name(noise)
+
+    def exceeding(level: float) -> tuple[Floats, Floats]:
+        z = (level - values) / scales
+        tail, density = _normal(z) if noise == "gaussian" else (law.sf(z), law.pdf(z))
+        return tail, density / scales
+
+    reach = _REACH * float(scales.max())
     low, high = max(floor, float(values.min()) - reach), float(values.max()) + reach
-    if float(tail((low - values) / scales) @ members) > most:
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if float(tail((middle - values) / scales) @ members) > most else (low, middle)
-    return tail((low - values) / scales)
+    return _chances_above(exceeding, members, most, low, high, values, _CLOSE * reach)
+
+
+def _chances_above(
+    exceeding: Callable[[float], tuple[Floats, Floats]],
+    members: Floats,
+    most: int,
+    low: float,
+    high: float,
+    values: Floats,
+    close: float,
+) -> Floats:
+    """(levels,) chances of an item to exceed `low`, or a higher level that `most` of the members exceed on average.
+
+    `exceeding`: from a level, below `high`, to these chances and how fast they fall there. By Newton's steps on the logarithm,
+    from the value of that rank, halvings where these lead out of what is known; the last one, less than `close`, is a tangent's.
+    """
+    tail, _ = exceeding(low)
+    if float(tail @ members) <= most:
+        return tail
+    level = float(values[min(int(np.searchsorted(np.cumsum(members), most)), len(values) - 1)])
+    level = level if low < level < high else (low + high) / 2
+    for _ in range(_STEPS):
+        tail, density = exceeding(level)
+        number, fall = float(tail @ members), float(density @ members)
+        step = number * math.log(number / most) / fall if number > 0 and fall > 0 else math.inf
+        if abs(step) < close:
+            return np.clip(tail - step * density, 0.0, 1.0)
+        low, high = (level, high) if number > most else (low, level)
+        level = level + step if low < level + step < high else (low + high) / 2
+    return tail
 
 
 def _share_right(levels: Levels, chances: Floats) -> float:
@@ -123,7 +182,7 @@ def screen_limited_domain(mechanism: LimitedDomain, levels: Levels) -> float:
     scales = _scales(1 / mechanism.epsilon, "gumbel", levels.spread)
     others = above(levels.values, competing, scales, "gumbel", min(mechanism.k, levels.k))
     bar = float(levels.value(mechanism.kbar + 1)) + mechanism.margin
-    passes = scipy.special.expit((levels.values - bar) / scales)
+    passes = (1 + np.tanh((levels.values - bar) / (2 * scales))) / 2
     return _share_right(levels, np.where(competing > 0, np.minimum(others, passes), 0.0))
 
 
@@ -144,26 +203,23 @@ def screen_two_rounds(mechanism: TwoRoundHistogram, levels: Levels) -> float:
     members = levels.multiplicities.astype(np.float64)
     passing, again, spread = _second_round(mechanism, levels)
     (mine, other), (first, second) = mechanism.parts, mechanism.scales
+    scales = _scales(first, "gaussian", levels.spread)
     if mechanism.delta is None and float(passing @ members) < levels.k:  # what did not pass fills the places, by its first score
-        chances = above(levels.values, members, _scales(first, "gaussian", levels.spread), "gaussian", levels.k)
-        return _share_right(levels, chances)
+        return _share_right(levels, above(levels.values, members, scales, "gaussian", levels.k))
     given = (np.arange(_GIVEN) + 0.5) / _GIVEN  # of the first scores, given that they passed
-    highest = scipy.special.ndtri(1 - passing[:, None] * given)
-    seen = levels.values[:, None] + _scales(first, "gaussian", levels.spread)[:, None] * highest
+    seen = levels.values[:, None] + scales[:, None] * _normal_above(passing[:, None] * given)
     weighed = np.minimum(again[:, None] * _relative(mechanism, seen, levels, passing), levels.truth[:, None])
     means = mine * seen + other * weighed
-    deviations = other * (second if spread is None else np.hypot(second, spread))
+    deviations = np.reshape(other * (second if spread is None else np.hypot(second, spread)), (-1, 1))
 
-    def chances_above(level: float) -> Floats:
-        return np.asarray(passing * scipy.special.ndtr((means - level) / np.reshape(deviations, (-1, 1))).mean(axis=1))
+    def exceeding(level: float) -> tuple[Floats, Floats]:
+        tail, density = _normal((level - means) / deviations)
+        return passing * tail.mean(axis=1), passing * (density / deviations).mean(axis=1)
 
-    low = mechanism.threshold if mechanism.delta is not None else float(means.min()) - _REACH * float(np.max(deviations))
-    high = float(means.max()) + _REACH * float(np.max(deviations))
-    if float(chances_above(low) @ members) > levels.k:
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            low, high = (middle, high) if float(chances_above(middle) @ members) > levels.k else (low, middle)
-    return _share_right(levels, chances_above(low))
+    reach = _REACH * float(np.max(deviations))
+    low = mechanism.threshold if mechanism.delta is not None else float(means.min()) - reach
+    high, near = float(means.max()) + reach, means.mean(axis=1)
+    return _share_right(levels, _chances_above(exceeding, members, levels.k, low, high, near, _CLOSE * reach))
 
 
 def _second_round(mechanism: TwoRoundHistogram, levels: Levels) -> tuple[Floats, Floats, Floats | None]:
@@ -171,7 +227,7 @@ def _second_round(mechanism: TwoRoundHistogram, levels: Levels) -> tuple[Floats,
     many, of whom users have as much.
     """
     scales = _scales(mechanism.scales[0], "gaussian", levels.spread)
-    passing = np.maximum(scipy.special.ndtr((levels.values - mechanism.mask_level) / scales), 1e-300)
+    passing = np.maximum(_normal((mechanism.mask_level - levels.values) / scales)[0], 1e-300)
     if levels.again is None:
         return passing, levels.values * min(1.0, mechanism.norm), levels.spread
     held = levels.multiplicities * levels.values

@@ -737,7 +737,8 @@ def _best(looks: Sequence[_Look], task: Task) -> _Look:
     """Of the ways under one name. What looks at users twice may be best on a smooth curve and find little on a flatter one: on a
     made-up profile those that are close are compared over all that fit.
     """
-    best = max(looks, key=lambda look: look.recall)
+    # Of equals the one with the lowest threshold: it finds more where the profile is wrong.
+    best = max(looks, key=lambda look: (round(look.recall, 6), -getattr(without_counts(look.choice.mechanism), "threshold", 0.0)))
     close = [look for look in looks if look.recall >= best.recall - _MADE_UP]
     smooth = task.profile.law == "curve" and task.asked.rank_by == "recall"
     if best.family.member not in SEEN_TWICE or not smooth or len(close) == 1:

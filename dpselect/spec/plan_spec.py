@@ -294,7 +294,7 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
     @property
     def way(self) -> Way:
         """What is planned."""
-        return "pate" if self.pate else "quick" if self.quick else "releases" if self.periods is None else "periods"
+        return _way(dict(self))
 
     @property
     def kind_of_shape(self) -> str | None:
@@ -354,10 +354,17 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
             gone |= {"public"}
         if not file.get("log") or gone & {"log"}:  # columns of what topk reads
             gone |= {"user", "item"}
-        way: Way = "pate" if stated.get("pate") else "quick" if stated.get("quick") else "releases"
-        way = "periods" if stated.get("periods") is not None else way
+        way = _way(stated)
+        way = _way(file) if way == "releases" else way
         held = {name: value for name, value in file.items() if name not in gone and cls._takes(way, name)}
         return super().over(held, stated)
+
+
+def _way(asked: Mapping[str, Any]) -> Way:
+    """What is planned where so much is asked."""
+    if asked.get("pate") or asked.get("quick"):
+        return "pate" if asked.get("pate") else "quick"
+    return "releases" if asked.get("periods") is None else "periods"
 
 
 _OWN: Mapping[Way, Any] = {"periods": OverTimeFields.model_fields, "pate": VotesFields.model_fields}

@@ -1567,8 +1567,8 @@ EDITS = [
     ),
     Edit(
         "dpselect/plan/learn.py",
-        "share * _epsilon(budget) / max(1, request.releases)",
-        "1.05 * share * _epsilon(budget) / max(1, request.releases)",
+        "share * whole / max(1, request.releases)",
+        "1.05 * share * whole / max(1, request.releases)",
         "tests/dpselect/plan/test_shares.py::test_a_share_for_learning_is_the_epsilon_that_learning_costs",
     ),
     Edit(
@@ -1579,14 +1579,14 @@ EDITS = [
     ),
     Edit(
         "dpselect/plan/candidates.py",
-        "_discovery(part(budget, _FINDING)",
-        "_discovery(part(budget, 1.05 * _FINDING)",
+        "__name__, part(budget, _FINDING)",
+        "__name__, part(budget, 1.05 * _FINDING)",
         "tests/dpselect/plan/test_shares.py::test_groups_are_found_for_a_fifth_of_the_budget",
     ),
     Edit(
         "dpselect/plan/counts.py",
-        "scale = whole / (share if pure else math.sqrt(share))",
-        "scale = whole / (share if pure else math.sqrt(1.05 * share))",
+        'scale = whole / (share if norm == "l1" else math.sqrt(share))',
+        'scale = whole / (share if norm == "l1" else math.sqrt(1.05 * share))',
         "tests/dpselect/plan/test_shares.py::test_counts_cost_the_share_that_is_stated",
     ),
     Edit(

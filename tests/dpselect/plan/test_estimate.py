@@ -10,12 +10,6 @@ from accounting import AccountingError
 from dpselect.plan.quality import Estimate
 
 
-def test_an_exact_number_has_no_width() -> None:
-    """low = value = high, at confidence 1."""
-    found = Estimate.exactly(0.25)
-    assert (found.low, found.high, found.level, found.method) == (0.25, 0.25, 1.0, "exact")
-
-
 @pytest.mark.parametrize("share", [0.0, 0.03, 0.5, 1.0])
 def test_clopper_pearson_covers(share: float) -> None:
     """Of the intervals of all samples, weighted by their probability, at least the stated part holds the truth."""
@@ -41,24 +35,20 @@ def test_empirical_bernstein_covers() -> None:
     assert hits >= 1700
 
 
-def test_more_runs_and_less_confidence_narrow_it() -> None:
-    """The width falls with the number of runs and with the doubt that is allowed."""
+def test_intervals_are_in_order_and_narrow_with_runs_and_doubt() -> None:
+    """low <= value <= high survives scaling and complement; an exact number has no width, and NaN is no estimate."""
     rng = np.random.default_rng(1)
-    few, many = rng.random(200), rng.random(20_000)
-
-    def width(runs: np.ndarray, level: float) -> float:
-        found = Estimate.from_runs(runs, level)
-        return found.high - found.low
-
-    assert width(many, 0.95) < width(few, 0.95) < width(few, 0.999)
-
-
-def test_scaling_and_complement_keep_the_interval_in_order() -> None:
-    """low <= value <= high survives both."""
-    found = Estimate.from_runs(np.random.default_rng(2).random(500), 0.95)
-    for other in (found.scaled(7.0), found.complement(), found.complement(2.0)):
+    few, many, strict = (
+        Estimate.from_runs(rng.random(runs), level) for runs, level in ((200, 0.95), (20_000, 0.95), (200, 0.999))
+    )
+    assert many.high - many.low < few.high - few.low < strict.high - strict.low
+    for other in (few.scaled(7.0), few.complement(), few.complement(2.0)):
         assert other.low <= other.value <= other.high
-    assert found.complement().value == pytest.approx(1 - found.value)
+    assert few.complement().value == pytest.approx(1 - few.value)
+    exact = Estimate.exactly(0.25)
+    assert (exact.low, exact.high, exact.level, exact.method) == (0.25, 0.25, 1.0, "exact")
+    with pytest.raises(AccountingError, match=r"Estimate.value"):
+        Estimate(value=float("nan"), low=0, high=1)
 
 
 def test_an_average_keeps_the_doubt_of_its_parts() -> None:
@@ -77,9 +67,3 @@ def test_fresh_runs_fall_where_they_are_predicted() -> None:
     means = rng.binomial(200, 0.9, size=2000) / 200
     assert 0 < high - low < 0.12
     assert np.mean((means >= low) & (means <= high)) > 0.95 - 6 * np.sqrt(0.95 * 0.05 / 2000)
-
-
-def test_what_is_no_estimate_is_refused() -> None:
-    """Errors name the field."""
-    with pytest.raises(AccountingError, match=r"Estimate.value"):
-        Estimate(value=float("nan"), low=0, high=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -21,9 +22,9 @@ from dpselect.plan.asked import QuickPlan, plan
 from dpselect.plan.candidates import default_mechanism
 from dpselect.plan.fit import TopKRequest, fitted
 from dpselect.plan.horizon_plan import HorizonPlan
-from dpselect.plan.plan import Chart, Line, Point
 from dpselect.plan.voting_plan import VotesModel, VotingPlan, plan_votes
 
+module = sys.modules["dpselect.plan.topk_plan"]
 BUDGET = acc.Budget(epsilon=1, delta=1e-6)
 SHAPE = Profile.zipf(1.1, 2000, 100_000)
 FEW = Profile.of_counts([5.0] * 4 + [0.0] * 1996, public=True)
@@ -141,39 +142,6 @@ def test_more_budget_is_not_worse(name: str) -> None:
     assert recalls[-1].value > recalls[0].value
 
 
-def test_a_schedule_may_be_any_iterable() -> None:
-    """A generator of pairs is as good as a list."""
-    found = plan(BUDGET, schedule=((1, k) for k in (1, 2)), profile=SHAPE, mechanisms=["joint_top_k"], **QUICK)  # type: ignore[arg-type]
-    assert [part.k for part in found.parts] == [1, 2]
-
-
-@pytest.mark.slow
-def test_all_items_cost_nothing() -> None:
-    """A set of all candidates tells nothing: no price, recall 1, and a page can be drawn of it."""
-    found = plan(BUDGET, 3, profile=Profile.of_counts([9, 5, 2], public=True), mechanisms=["oneshot_top_k"], **QUICK)
-    free = found.named("oneshot_top_k, laplace")
-    assert (free.cost, free.quality.recall.value) == (0.0, 1.0)
-    point = Point(x=1, y=0, low=0, high=0)
-    drawn = Chart(
-        key="price",
-        title="t",
-        x_label="x",
-        y_label="y",
-        lines=(Line(name="n", points=(point,)),),
-        planned=1,
-        limit=1,
-        share=False,
-    )
-    assert "<svg" in "".join(found.page([drawn]))
-
-
-@pytest.mark.slow
-def test_more_releases_cost_quality() -> None:
-    """The same budget on ten times as many releases is not better."""
-    few, many = (plan(BUDGET, 10, count, profile=SHAPE, mechanisms=["joint_top_k"], **QUICK) for count in (10, 100))
-    assert few.recommended.quality.recall.value > many.recommended.quality.recall.value
-
-
 @pytest.mark.slow
 def test_the_order_is_released_where_it_is_needed() -> None:
     """With order=True only mechanisms that release it are planned; ranking by places is allowed then, and only then."""
@@ -188,43 +156,38 @@ def test_the_order_is_released_where_it_is_needed() -> None:
 
 
 @pytest.mark.slow
-def test_a_plan_round_trips_as_json(whole: TopKPlan) -> None:
-    """from_json(to_json) is equal, and each mechanism's own JSON reads back to it."""
+def test_a_plan_reads_back_and_finds_by_name(whole: TopKPlan) -> None:
+    """from_json(to_json) is equal, and so are mechanisms; one is found by name or kind, or the error says why it is not."""
     assert TopKPlan.from_json(whole.to_json()) == whole
     for one in whole.ranked:
         assert dps.Mechanism.from_json(one.mechanisms[0].to_json()) == one.mechanisms[0]
     with pytest.raises(InvalidRequest, match="not JSON"):
         TopKPlan.from_json("{")
+    assert whole.named("oneshot_top_k, laplace").name == "oneshot_top_k, laplace"
+    assert whole.named("limited_domain").mechanisms[0].takes_observed
+    for name, why in (("permute_and_flip", "one item"), ("magic", "unknown mechanism")):
+        with pytest.raises(InvalidRequest, match=why):
+            whole.named(name)
 
 
-@pytest.mark.slow
-def test_the_same_seed_gives_the_same_plan() -> None:
-    """Nothing but the seed is random."""
+def test_nothing_but_the_seed_is_random() -> None:
+    """The same seed gives the same plan, whatever iterable says the schedule; progress counts up to all mechanisms."""
+    calls: list[tuple[int, int]] = []
+    asked: dict[str, Any] = {"profile": Profile.zipf(1.1, 200, 2000), "mechanisms": ["limited_domain"], "rounds": 100}
     first, again, other = (
-        plan(BUDGET, 3, 5, profile=Profile.zipf(1.1, 200, 2000), mechanisms=["limited_domain"], rounds=100, seed=seed)
-        for seed in (4, 4, 5)
+        plan(acc.Budget(rho=0.1, delta=1e-6), schedule=parts, seed=seed, progress=lambda *at: calls.append(at), **asked)
+        for parts, seed in (([(5, 3)], 4), (((5, k) for k in (3,)), 4), ([(5, 3)], 5))
     )
     assert first == again
     assert first.recommended != other.recommended  # what fresh data would recall is simulated
+    assert calls == [(0, 2), (1, 2), (2, 2)] * 3
 
 
-@pytest.mark.slow
-def test_a_planned_mechanism_is_found_by_name(whole: TopKPlan) -> None:
-    """By its name or its kind; of one that is not planned, the error says why."""
-    assert whole.named("oneshot_top_k, laplace").name == "oneshot_top_k, laplace"
-    assert whole.named("limited_domain").mechanisms[0].takes_observed
-    with pytest.raises(InvalidRequest, match="one item"):
-        whole.named("permute_and_flip")
-    with pytest.raises(InvalidRequest, match="unknown mechanism"):
-        whole.named("magic")
-
-
-@pytest.mark.slow
-def test_progress_is_told() -> None:
-    """The callback counts up to all mechanisms."""
-    calls: list[tuple[int, int]] = []
-    plan(BUDGET, 10, 30, profile=SHAPE, mechanisms=["joint_top_k", "top_stable"], progress=lambda *at: calls.append(at), **QUICK)
-    assert calls == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+def test_all_items_cost_nothing() -> None:
+    """A set of all candidates tells nothing: no price, recall 1."""
+    found = plan(BUDGET, 3, profile=Profile.of_counts([9, 5, 2], public=True), mechanisms=["oneshot_top_k"], **QUICK)
+    free = found.named("oneshot_top_k, laplace")
+    assert (free.cost, free.quality.recall.value) == (0.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -262,6 +225,8 @@ def test_progress_is_told() -> None:
         ({"k": 5, "mechanisms": dps.JointTopK}, "one or more kinds"),
         ({"k": 5, "mechanisms": [None]}, "one or more kinds"),
         ({"schedule": 5}, "schedule=5"),
+        ({"budget": acc.Budget(epsilon=1), "k": 5, "unknown_domain": True}, "needs a delta"),
+        ({"budget": 1.0, "k": 5}, "budget must be"),
         ({"k": 5, "profile": np.array([3.0, 2.0])}, "private data leaks"),
         ({"k": 5, "profile": dps.Scores([1.0], sensitivity=dps.Sensitivity())}, "private data leaks"),
     ],
@@ -269,19 +234,7 @@ def test_progress_is_told() -> None:
 def test_what_cannot_be_planned_is_refused(arguments: dict[str, object], words: str) -> None:
     """The error names the argument, its value and the remedy."""
     with pytest.raises(InvalidRequest, match=words):
-        plan(BUDGET, **{"profile": SHAPE, **arguments})  # type: ignore[arg-type]
-
-
-def test_a_budget_is_needed() -> None:
-    """A number is no budget."""
-    with pytest.raises(InvalidRequest, match="budget must be"):
-        plan(1.0, 10, profile=SHAPE)  # type: ignore[arg-type]
-
-
-def test_a_pure_budget_and_an_unknown_domain() -> None:
-    """Without delta nothing works on an unknown domain, and the error says so."""
-    with pytest.raises(InvalidRequest, match="needs a delta"):
-        plan(acc.Budget(epsilon=1), 10, profile=SHAPE, unknown_domain=True)
+        plan(**{"budget": BUDGET, "profile": SHAPE, **arguments})  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -311,13 +264,6 @@ def test_the_default_has_gaussian_noise_only_where_it_deviates_least(
     if chosen.noise == "gaussian":
         assert chosen.scale <= gumbel.scale * math.pi / math.sqrt(6)
         assert isinstance(chosen.curve, acc.GaussianDP)
-
-
-def test_twice_the_noise_budget_would_not_be_admitted() -> None:
-    """The check that guards every fit refuses a mechanism that costs a thousandth too much."""
-    fitting: Any = plan(BUDGET, 10, 30, profile=SHAPE, mechanisms=["joint_top_k"], **QUICK).mechanism
-    assert BUDGET.admits(30 * fitting.curve)
-    assert not BUDGET.admits(30 * dps.JointTopK(k=10, epsilon=1.001 * fitting.epsilon).curve)
 
 
 @pytest.mark.slow
@@ -360,21 +306,15 @@ def test_a_budget_or_a_profile_in_words_is_the_same_question() -> None:
 
 @pytest.mark.slow
 def test_what_a_plan_is_of_decides_what_it_is() -> None:
-    """The default's choice, a horizon and a labelling job are asked for as by the command."""
+    """The default's choice, a horizon and a labelling job are asked for as by the command, and are what their rooms plan."""
     assert isinstance(plan(**ASKED, quick=True, unknown_domain=True), QuickPlan)
     of_periods = plan(**ASKED, **MADE_UP, periods=2)
     assert isinstance(of_periods, HorizonPlan)
     assert plan(**ASKED, profile=Profile.zipf(1.0, items=30, users=500).arriving(2), periods=2) == of_periods
-
-
-@pytest.mark.slow
-def test_a_plan_of_votes_is_that_of_its_room() -> None:
-    """`pate=` plans as `pate.plan_votes` does."""
     votes: dict[str, Any] = {"teachers": 40, "labels": 6, "votes_per_item": 1.0, "agreement": 0.9}
     found = plan(epsilon=1.0, delta=1e-6, pate=True, releases=20, **votes)
     assert isinstance(found, VotingPlan)
-    again = plan_votes(VotesModel(**votes), BUDGET, rounds=20)
-    assert found.recommended == again.recommended
+    assert found.recommended == plan_votes(VotesModel(**votes), BUDGET, rounds=20).recommended
 
 
 @pytest.mark.slow
@@ -385,3 +325,84 @@ def test_a_recall_is_searched_for_with_the_sensitivity_of_the_plan() -> None:
     plan = dps.plan(recall=0.9, **asked, sensitivity=wide)
     assert plan.recommended.expected >= 0.87
     assert plan.budget.limit > 3 * dps.plan(recall=0.9, **asked).budget.limit
+
+
+# -- where the shape is wrong -------------------------------------------------------------------------------------------------
+
+SMOOTH = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
+
+
+@pytest.fixture(scope="module")
+def smooth() -> TopKPlan:
+    """A smooth shape on which a stability test is all but sure to pass, as its one gap is in its place."""
+    return plan(BUDGET, 10, 30, profile=SMOOTH, unknown_domain=True, rounds=1000)
+
+
+@pytest.mark.slow
+def test_a_gap_that_only_a_smooth_shape_has_does_not_win(smooth: TopKPlan) -> None:
+    """Best on the shape by a hair and much worse around it is not recommended."""
+    test = smooth.named("stability_test")
+    best = smooth.recommended
+    assert test.quality.recall.value > best.quality.recall.value
+    assert test.worst_recall is not None
+    assert best.worst_recall is not None
+    assert best.worst_recall > test.worst_recall + 0.05
+
+
+@pytest.mark.slow
+def test_fresh_recall_is_what_fresh_data_show() -> None:
+    """The mechanism itself, run on 300 samples of Poisson counts, finds the predicted share within 0.08.
+
+    The prediction is the mean of four samples, the check of 300, all recalls in [0, 1]: for the stability test, whose recall is
+    nearly 0 or 1 with chance .8, four have a standard error of .2; for the recommended one it is below .01. Seeds are fixed.
+    """
+    found = plan(BUDGET, 10, 30, profile=Profile.of_counts(SMOOTH.dense(), public=True), unknown_domain=True, rounds=1000)
+    rng, best = np.random.default_rng(7), found.recommended
+    recalls = []
+    for _ in range(300):
+        counts = rng.poisson(SMOOTH.dense())
+        scores = Profile.of_counts(counts, public=True).scores(observed=True)
+        bar = np.sort(counts)[-10]
+        recalls.append(sum(scores.dense()[i] >= bar for i in found.mechanism.select(scores, rng=rng).indices) / 10)
+    assert best.fresh_recall == pytest.approx(np.mean(recalls), abs=0.08)
+
+
+@pytest.mark.slow
+def test_other_criteria_are_not_reordered() -> None:
+    """Ranked by the probability of the exact set, the order is that of the shape itself."""
+    exact = plan(BUDGET, 10, 30, profile=SMOOTH, unknown_domain=True, rounds=1000, rank_by="exact_set")
+    chances = [one.quality.exact_set.value for one in exact.ranked]
+    assert chances == sorted(chances, reverse=True)
+
+
+@pytest.mark.slow
+def test_a_shape_too_small_to_vary_has_no_fresh_recall() -> None:
+    """Where samples have fewer than k items with users, nothing is predicted for them, and the plan is made all the same."""
+    rare = Profile.of_counts([0.5] * 10, public=True)
+    tiny = plan(BUDGET, 10, 1, profile=rare, unknown_domain=True, rounds=100)
+    assert all(one.fresh_recall is None for one in tiny.ranked)
+
+
+@pytest.mark.slow
+def test_a_made_up_shape_has_a_range_as_its_forecast(smooth: TopKPlan) -> None:
+    """Counts of real logs scatter around a curve: a test that needs a gap has the wider range; public counts have none."""
+    test, best = smooth.named("stability_test").forecast, smooth.recommended.forecast
+    assert test is not None
+    assert best is not None
+    assert test[1] - test[0] > best[1] - best[0]
+    assert "fit what is stated" in dict(next(smooth.words()).facts)["expect"]
+    counts = Profile.of_counts(SMOOTH.dense(), public=True)
+    assert plan(BUDGET, 10, 30, profile=counts, unknown_domain=True, rounds=100).recommended.forecast is None
+
+
+@pytest.mark.slow
+def test_a_stated_exponent_may_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The forecast begins at what is found where counts fall more slowly than somebody guessed."""
+    shape, budget = Profile.zipf(1.0, 2000, 5000, items_per_user=3.0), acc.Budget(epsilon=0.2, delta=1e-6)
+    lowest = []
+    for powers in (module._POWERS, (1.0, 1.0, 1.0)):
+        monkeypatch.setattr(module, "_POWERS", powers)
+        forecast = plan(budget, 50, profile=shape, rounds=100, mechanisms=["oneshot_top_k"]).recommended.forecast
+        assert forecast is not None
+        lowest.append(forecast[0])
+    assert lowest[0] < lowest[1] - 0.1

@@ -22,13 +22,6 @@ def test_zipf_is_the_expected_count_of_every_rank() -> None:
     assert Profile.zipf(3.0, 10, 100, items_per_user=8).dense().max() == 100
 
 
-def test_counts_are_kept_as_they_are_whatever_their_order() -> None:
-    """The dense form is the counts from high to low, ties included."""
-    assert Profile.of_counts([3, 9, 3, 0], public=True).dense().tolist() == [9, 3, 3, 0]
-    assert Profile.of_counts([3, 9, 3, 0], public=True).touched == 3
-    assert len(np.unique(Profile.zipf(0.0, 50, 1000).dense())) == 1
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -67,25 +60,30 @@ def test_private_data_are_refused() -> None:
 
 
 def test_a_csv_of_counts(tmp_path: Path) -> None:
-    """A column is taken by name; without a declaration, or with anything else in it, the file is refused."""
-    path = tmp_path / "last_year.csv"
+    """A column is taken by name; without a declaration, or with anything else in it, the file is refused. So is one without a
+    header: its first line, the count of the top item as a rule, would be taken for a name and be lost.
+    """
+    path, bare = tmp_path / "last_year.csv", tmp_path / "bare.csv"
     path.write_text("place,visitors\nA,5\nB,9\n")
+    bare.write_text("850\n580\n70\n")
     assert Profile.of_csv(path, "visitors", public=True).dense().tolist() == [9, 5]
-    with pytest.raises(InvalidRequest, match="public=True"):
-        Profile.of_csv(path, "visitors")
-    with pytest.raises(InvalidRequest, match=r"column 'users' is missing.*place, visitors"):
-        Profile.of_csv(path, "users", public=True)
-    with pytest.raises(InvalidRequest, match="no column is named"):
-        Profile.of_csv(path, public=True)
-    with pytest.raises(InvalidRequest, match="line 2"):
-        Profile.of_csv(path, "place", public=True)
-    with pytest.raises(InvalidRequest, match="cannot be read"):
-        Profile.of_csv(tmp_path / "absent.csv", public=True)
+    assert Profile.of_csv(bare, "850", public=True).size == 2
+    for asked, words in (
+        ((path, "visitors", False), "public=True"),
+        ((path, "users", True), r"column 'users' is missing.*place, visitors"),
+        ((path, None, True), "no column is named"),
+        ((path, "place", True), "line 2"),
+        ((tmp_path / "absent.csv", None, True), "cannot be read"),
+        ((bare, None, True), "begins with a number"),
+    ):
+        with pytest.raises(InvalidRequest, match=words):
+            Profile.of_csv(asked[0], asked[1], public=asked[2])
 
 
-def test_a_shape_is_immutable() -> None:
-    """Neither its attributes nor its arrays can be changed."""
-    shape = Profile.zipf(0.0, 3, 9)
+def test_a_shape_keeps_its_counts_and_is_immutable() -> None:
+    """From high to low, ties included; neither its attributes nor its arrays can be changed."""
+    kept, shape = Profile.of_counts([3, 9, 3, 0], public=True), Profile.zipf(0.0, 3, 9)
+    assert (kept.dense().tolist(), kept.touched) == ([9, 3, 3, 0], 3)
     with pytest.raises(AttributeError, match="cannot assign to field"):
         shape.values = np.ones(1)  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
@@ -106,19 +104,24 @@ def test_levels_answer_for_ranks() -> None:
     assert levels.cut(0, 3).multiplicities.tolist() == [1, 2]
 
 
-def test_a_file_without_a_header_is_refused(tmp_path: Path) -> None:
-    """Its first line, the count of the top item as a rule, would otherwise be taken for a name and be lost."""
-    (tmp_path / "bare.csv").write_text("850\n580\n70\n")
-    with pytest.raises(InvalidRequest, match="begins with a number"):
-        Profile.of_csv(tmp_path / "bare.csv", public=True)
-    (tmp_path / "year.csv").write_text("2025\n580\n70\n")
-    assert Profile.of_csv(tmp_path / "year.csv", "2025", public=True).size == 2
-
-
-def test_the_largest_counts_can_be_varied() -> None:
-    """What a shape may hold can also be drawn around."""
-    largest = Profile.of_counts([1e15, 1e15, 3.0], public=True)
-    assert largest.varied(np.random.default_rng(0)).size == 3
+def test_other_shapes_keep_the_sum_of_users() -> None:
+    """Poisson counts have the shape's means, uneven ones scatter by 4 %; a flat head and a power of the law keep the sum."""
+    smooth = Profile.zipf(1.0, 2000, 20_000, items_per_user=10)
+    total = smooth.dense().sum()
+    sums = [smooth.varied(np.random.default_rng(seed)).dense().sum() for seed in range(5)]
+    assert sums == pytest.approx([total] * 5, abs=6 * np.sqrt(total))
+    assert Profile.of_counts([1e15, 1e15, 3.0], public=True).varied(np.random.default_rng(0)).size == 3
+    uneven, flat, even = smooth.uneven(np.random.default_rng(3)), smooth.flattened(30.0), Profile.zipf(0.0, 50, 1000)
+    assert uneven.size == smooth.size
+    assert (np.diff(uneven.values) <= 0).all()
+    assert uneven.dense().sum() == pytest.approx(total, rel=0.02)
+    assert flat.dense().sum() == pytest.approx(total, rel=1e-9)
+    assert flat.values[0] / flat.values[19] < 0.5 * smooth.values[0] / smooth.values[19]
+    steep = Profile.zipf(1.0, 1000, 10**9)
+    power = steep.tempered(0.6)
+    assert power.dense().sum() == pytest.approx(steep.dense().sum(), rel=1e-9)
+    assert np.log(power.values[0] / power.values[99]) == pytest.approx(0.6 * np.log(100), rel=1e-6)
+    assert even.tempered(0.6).dense().tolist() == pytest.approx(even.dense().tolist())
 
 
 def test_a_log_says_who_touches_what(tmp_path: Path) -> None:

@@ -99,18 +99,12 @@ def test_a_user_who_knows_no_formula_gets_a_recommendation(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_everything_is_shown_when_asked_for(run: Run) -> None:
-    """--all adds the question, the ranking of all mechanisms and why others are not planned."""
-    done = run(*ASKED, *MADE_UP, "--mechanism", "joint_top_k", "--mechanism", "permute_and_flip", "--all")
-    assert "What was asked" in done.output
-    assert "releases one item" in done.output
-
-
-@pytest.mark.slow
-def test_json_is_a_plan(run: Run) -> None:
-    """--json holds a plan that reads back, and the mechanism to release with."""
-    done = run(*ASKED, *MADE_UP, *ONE, "--json")
-    data = json.loads(done.stdout)
+def test_all_and_json_hold_the_whole_plan(run: Run) -> None:
+    """--all adds the question, the ranking and why others are not planned; --json is a plan that reads back."""
+    asked = (*ASKED, *MADE_UP, *ONE, "--mechanism", "permute_and_flip")
+    shown = run(*asked, "--all").output
+    assert all(words in shown for words in ("What was asked", "best first", "releases one item"))
+    data = json.loads(run(*asked, "--json").stdout)
     plan = TopKPlan.from_json(json.dumps(data["plan"]))
     assert dps.Mechanism.from_json(json.dumps(data["recommended"]["mechanisms"][0])) == plan.mechanism
     assert data["charts"] == []
@@ -125,7 +119,8 @@ def test_one_story_with_one_file(run: Run, folder: Path) -> None:
     planned = dps.Mechanism.from_json(json.dumps(written["release"]["mechanism"]))
     assert written["data"]["user"] == "person"
     assert "1 dataset" in run("ledger", "init", "--config", file).output
-    for _ in range(3):
+    assert "for 3 releases, of which this is one" in run("topk", "--config", file, folder / "log.csv").output
+    for _ in range(2):
         released = json.loads(run("topk", "--config", file, folder / "log.csv", "--json").stdout)
         assert set(released["selection"]["labels"]) == {"hit", "fair"}
         assert dps.Mechanism.from_json(json.dumps(released["mechanism"])) == planned
@@ -138,6 +133,9 @@ def test_one_story_with_one_file(run: Run, folder: Path) -> None:
     page = report.read_text()
     assert "visits" in page
     assert page.count('data-step="charge"') == 3
+    assert run("plan", "--config", file, "--k", 1, "--write", file).exit_code == 0  # another size is planned over it
+    written = tomllib.loads(file.read_text())["release"]
+    assert (written["k"], written["mechanism"].get("k", 1)) == (1, 1)
 
 
 @pytest.mark.slow
@@ -164,14 +162,6 @@ def test_a_plan_in_two_steps_is_released_in_two_steps(run: Run, tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_the_release_says_that_it_is_one_of_several(run: Run, planned: Path) -> None:
-    """The budget is that of all planned releases, and the text says so."""
-    file = planned / "release.toml"
-    run("ledger", "init", "--config", file)
-    assert "for 3 releases, of which this is one" in run("topk", "--config", file, planned / "log.csv").output
-
-
-@pytest.mark.slow
 def test_options_override_the_file(run: Run, folder: Path) -> None:
     """What the command line says counts: k, releases, budget and shape of a plan."""
     done = run(
@@ -186,68 +176,51 @@ def test_options_override_the_file(run: Run, folder: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--k", 3), "--k contradicts"),
-        (("--kbar", 9), "--kbar contradicts"),
-        (("--mechanism", "joint_top_k"), "--mechanism contradicts"),
-        (("--relation", "replace_one"), "relation"),
-    ],
-)
-def test_a_planned_mechanism_is_not_bent(run: Run, planned: Path, arguments: tuple[Any, ...], words: str) -> None:
-    """An option that contradicts the planned mechanism is refused before anything is read or charged."""
-    file = planned / "release.toml"
+def test_a_planned_mechanism_is_not_bent(run: Run, planned: Path) -> None:
+    """What contradicts it, and a log without its catalogue, are refused before anything is charged; a budget of its own at the
+    command line takes a release out of the plan, as without a file.
+    """
+    file, free = planned / "release.toml", planned / "free.toml"
+    text = file.read_text()
     run("ledger", "init", "--config", file)
-    done = run("topk", "--config", file, planned / "log.csv", *arguments)
-    assert done.exit_code == 2
-    assert words in done.stderr
-    assert (
-        json.loads(run("ledger", "show", "--ledger", f"sqlite:///{planned}/privacy.db", "--json").stdout)["datasets"][0]["latest"]
-        == []
-    )
+    bare = planned / "bare.toml"
+    bare.write_text("\n".join(line for line in text.splitlines() if not line.startswith("domain =")))
+    for config, more, words in (
+        (file, ("--k", 3), "--k contradicts"),
+        (file, ("--kbar", 9), "--kbar contradicts"),
+        (file, ("--mechanism", "joint_top_k"), "--mechanism contradicts"),
+        (file, ("--relation", "replace_one"), "relation"),
+        (bare, (), "planned for a public domain"),
+    ):
+        done = run("topk", "--config", config, planned / "log.csv", *more)
+        assert (done.exit_code, words in done.stderr) == (2, True), words
+    shown = run("ledger", "show", "--ledger", f"sqlite:///{planned}/privacy.db", "--json").stdout
+    assert json.loads(shown)["datasets"][0]["latest"] == []
+    free.write_text(text[: text.index("[ledger]")] + text[text.index("[plan]") :])
+    released = json.loads(run("topk", "--config", free, planned / "log.csv", "--epsilon", 0.5, "--json").stdout)
+    assert (released["guarantee"]["budget"]["epsilon"], released["planned_releases"]) == (0.5, None)
 
 
 @pytest.mark.slow
-def test_a_budget_of_its_own_takes_the_release_out_of_the_plan(run: Run, planned: Path) -> None:
-    """With --epsilon at the command line topk calibrates this one release, as it does without a file."""
-    text = (planned / "release.toml").read_text()
-    (planned / "free.toml").write_text(text[: text.index("[ledger]")] + text[text.index("[plan]") :])
-    done = run("topk", "--config", planned / "free.toml", planned / "log.csv", "--epsilon", 0.5, "--json")
-    released = json.loads(done.stdout)
-    assert released["guarantee"]["budget"]["epsilon"] == 0.5
-    assert released["planned_releases"] is None
-
-
-def test_a_budget_for_many_is_not_spent_on_one(run: Run, folder: Path) -> None:
-    """A file that plans three releases and holds no mechanism yet is refused by topk, with the way out."""
-    done = run("topk", "--config", folder / "release.toml", folder / "log.csv")
-    assert done.exit_code == 2
-    assert "run dpselect plan" in done.stderr
-
-
-@pytest.mark.slow
-def test_an_unknown_domain_needs_a_mechanism_for_one(run: Run, planned: Path) -> None:
-    """A mechanism planned for a public domain is refused without its catalogue."""
-    file = planned / "release.toml"
-    file.write_text("\n".join(line for line in file.read_text().splitlines() if not line.startswith("domain =")))
-    run("ledger", "init", "--config", file)
-    done = run("topk", "--config", file, planned / "log.csv")
-    assert done.exit_code == 2
-    assert "planned for a public domain" in done.stderr
-
-
-def test_counts_in_a_file_must_be_public(run: Run, folder: Path) -> None:
-    """A CSV of counts is refused without --i-declare-public."""
-    done = run(*ASKED, *ONE, "--shape", folder / "last_year.csv")
-    assert done.exit_code == 2
-    assert "(--public)" in done.stderr
-    assert run(*ASKED, *ONE, "--shape", folder / "last_year.csv", "--i-declare-public").exit_code == 0
+def test_a_file_may_ask_for_any_plan(run: Run, tmp_path: Path) -> None:
+    """[plan] quick and periods are taken as the options are; an option that is typed asks for another plan."""
+    file, budget = tmp_path / "plan.toml", "[budget]\nepsilon = 3.0\ndelta = 1e-6\n[release]\nk = 2\n[plan]\n"
+    quick, horizon = "quick = true\nunknown_domain = true\n", 'periods = 2\nshape = "zipf:1"\nitems = 9\nusers = 90\n'
+    for table, keys in ((quick, {"recall", "clip"}), (horizon, {"way", "longer_periods"})):
+        file.write_text(budget + table)
+        done = run("plan", "--config", file, "--json")
+        assert done.exit_code == 0, done.stderr
+        assert keys <= json.loads(done.stdout).keys()
+    file.write_text(budget + quick)
+    done = run("plan", "--config", file, "--periods", 2, "--shape", "zipf:1", "--items", 9, "--users", 90, "--json")
+    assert "way" in json.loads(done.stdout)
 
 
 @pytest.mark.slow
 def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
-    """With --user, --item and --public, and kept with its columns; what it is not declared, and half of a log, are refused."""
+    """With --user, --item and --public, and kept with its columns; what is not declared, and half of a log, are refused. So are
+    counts in a file, and another column of one that was declared.
+    """
     ask = ("plan", "--k", 2, "--epsilon", 1, "--rounds", 200, *ONE, "--shape", folder / "log.csv")
     columns, file = ("--user", "person", "--item", "shop"), folder / "kept.toml"
     private = run(*ask, *columns)
@@ -269,6 +242,11 @@ def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
         assert refused.exit_code == 2
         assert said in refused.stderr
     assert "leave them out" in run("plan", "--k", 2, "--epsilon", 1, *MADE_UP, *columns).stderr
+    counts = (*ASKED, *ONE, "--shape", folder / "last_year.csv")
+    for asked in (counts, ("plan", "--config", folder / "release.toml", *ONE, "--column", "visitors")):
+        undeclared = run(*asked)
+        assert (undeclared.exit_code, "(--public)" in undeclared.stderr) == (2, True)
+        assert run(*asked, "--i-declare-public").exit_code == 0
 
 
 @pytest.mark.slow
@@ -281,7 +259,7 @@ def test_what_a_made_up_plan_keeps_is_its_forecast(run: Run, tmp_path: Path) -> 
     assert [kept["recall_low"], kept["recall_high"]] == best["forecast"]
     assert kept["recall"] == best["fresh_recall"]
     assert kept["recall"] != best["quality"]["recall"]["value"]
-    assert "profiles that fit the stated numbers" in page.read_text()
+    assert "profiles that fit what is stated" in page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -306,6 +284,10 @@ def test_what_a_made_up_plan_keeps_is_its_forecast(run: Run, tmp_path: Path) -> 
         (("--shape", "zipf:1", "--items", 9, "--users", 10**17), "users=100000000000000000 is more than"),
         ((*MADE_UP, "--choose", "joint_top_k"), "give --write FILE too"),
         ((*MADE_UP, "--releases", 10**17), "releases=100000000000000000 is more than"),
+        ((*MADE_UP, "--schedule", "3,4"), "--schedule="),
+        ((*MADE_UP, "--recall", 0.9), "leave one of them out"),
+        (("--shape", "counts.csv", "--recall", 0.9), "for --shape=zipf:EXPONENT or --shape=uniform"),
+        ((*MADE_UP, *ONE, "--html", "absent/plan.html"), "cannot be written"),
     ],
 )
 def test_what_cannot_be_planned_is_one_line(run: Run, arguments: tuple[Any, ...], words: str) -> None:
@@ -329,27 +311,6 @@ def test_a_schedule(run: Run) -> None:
     assert "--schedule=" in run("plan", "--schedule", "3,4", "--epsilon", 1, *MADE_UP).stderr
 
 
-def test_nothing_is_written_over(run: Run, folder: Path) -> None:
-    """--write refuses a file that exists and was not read as --config."""
-    other = folder / "notes.toml"
-    other.write_text("precious = true\n")
-    done = run(*ASKED, *MADE_UP, "--write", other)
-    assert done.exit_code == 2
-    assert other.read_text() == "precious = true\n"
-
-
-@pytest.mark.slow
-def test_another_mechanism_can_be_chosen(run: Run, folder: Path) -> None:
-    """--choose writes the named mechanism; one that is not planned is refused."""
-    target = folder / "new.toml"
-    few = ("--mechanism", "joint_top_k", *ONE)
-    assert run(*ASKED, *MADE_UP, *few, "--write", target, "--choose", "joint_top_k").exit_code == 0
-    assert tomllib.loads(target.read_text())["release"]["mechanism"]["kind"] == "joint_top_k"
-    done = run(*ASKED, *MADE_UP, *few, "--write", folder / "x.toml", "--choose", "large_gap")
-    assert done.exit_code == 2
-    assert "not which" in done.stderr
-
-
 @pytest.mark.slow
 def test_curves_figures_and_page(run: Run, tmp_path: Path) -> None:
     """Tables in the terminal, eight figures in a folder, one page."""
@@ -363,16 +324,9 @@ def test_curves_figures_and_page(run: Run, tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "plan.html").read_text()
 
 
-def test_files_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
-    """One line and status 2."""
-    done = run(*ASKED, *MADE_UP, "--mechanism", "joint_top_k", "--html", tmp_path / "absent" / "plan.html")
-    assert done.exit_code == 2
-    assert "cannot be written" in done.stderr
-
-
-def test_nothing_is_planned_if_the_page_cannot_be_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A page without a folder, a page that is a folder, and figures without matplotlib are refused first: no file is left."""
-    target = tmp_path / "new.toml"
+def test_nothing_is_planned_if_it_cannot_be_written(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page without a folder or that is one, a file not read as --config, figures without matplotlib: no file is left."""
+    target, other = tmp_path / "new.toml", tmp_path / "notes.toml"
     for page in (tmp_path / "absent" / "plan.html", tmp_path):
         done = run(*ASKED, *MADE_UP, "--write", target, "--html", page)
         assert done.exit_code == 2
@@ -380,17 +334,21 @@ def test_nothing_is_planned_if_the_page_cannot_be_written(run: Run, tmp_path: Pa
     monkeypatch.setattr("dpselect.cli.plan.command.find_spec", lambda _: None)
     done = run(*ASKED, *MADE_UP, "--write", target, "--figures", tmp_path / "figures")
     assert ".[plot]" in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    other.write_text("precious = true\n")
+    assert run(*ASKED, *MADE_UP, "--write", other).exit_code == 2
+    assert (other.read_text(), list(tmp_path.iterdir())) == ("precious = true\n", [other])
 
 
 @pytest.mark.slow
 def test_the_chosen_mechanism_is_the_one_that_is_shown(run: Run, tmp_path: Path) -> None:
-    """With --choose the noise in words is that of the mechanism that the file holds, not of the recommended one."""
+    """With --choose the noise in words is that of the mechanism that the file holds; one that is not planned is refused."""
     target = tmp_path / "new.toml"
     done = run(*ASKED, *MADE_UP, *ONE, "--mechanism", "top_stable", "--write", target, "--choose", "top_stable")
     written = tomllib.loads(target.read_text())["release"]["mechanism"]
     assert "Chosen for 3 releases of the top 5: top_stable" in done.output
     assert f"TopStable with epsilon {written['epsilon']:.4g}" in done.output
+    done = run(*ASKED, *MADE_UP, *ONE, "--write", tmp_path / "x.toml", "--choose", "large_gap")
+    assert (done.exit_code, "not which" in done.stderr) == (2, True)
 
 
 @pytest.mark.slow
@@ -405,36 +363,19 @@ def test_a_plan_as_a_whole_says_what_its_ledger_pays_for(run: Run, folder: Path)
     assert "the ledger pays for" not in run(*asked, "--write", folder / "separately.toml").output
 
 
-@pytest.mark.slow
-def test_another_column_is_declared_anew(run: Run, folder: Path) -> None:
-    """A declaration in the file is about its own column: --column takes it back."""
-    done = run("plan", "--config", folder / "release.toml", "--column", "visitors")
-    assert done.exit_code == 2
-    assert "(--public)" in done.stderr
-    assert run("plan", "--config", folder / "release.toml", "--column", "visitors", "--i-declare-public").exit_code == 0
-
-
-@pytest.mark.slow
-def test_another_size_is_planned_over_a_file(run: Run, planned: Path) -> None:
-    """A file with a mechanism for k=2 is planned anew, and written over, for k=1."""
-    file = planned / "release.toml"
-    assert run("plan", "--config", file, "--k", 1, "--write", file).exit_code == 0
-    written = tomllib.loads(file.read_text())["release"]
-    assert (written["k"], written["mechanism"].get("k", 1)) == (1, 1)
-
-
 @pytest.mark.parametrize(
     ("mechanism", "words"),
     [
         ('kind = "large_gap"\nepsilon = 0.1\nkbar = 2', "not which"),
         ('kind = "joint_top_k"\nepsilon = 0.1\nk = 1', "k=2 contradicts"),
         ('kind = "permute_and_flip"\nepsilon = 0.1', "k=2 contradicts"),
+        ("", "run dpselect plan"),
     ],
 )
 def test_a_mechanism_for_another_question_is_not_charged(run: Run, folder: Path, mechanism: str, words: str) -> None:
-    """One that releases no top k of this size is refused before it is charged, rather than shown as a top k that it is not."""
+    """One that releases no top k of this size, or none though three releases are planned, is refused before it is charged."""
     good, bad = folder / "release.toml", folder / "edited.toml"
-    bad.write_text(f"{good.read_text()}\n[release.mechanism]\n{mechanism}\n")
+    bad.write_text(good.read_text() + (f"\n[release.mechanism]\n{mechanism}\n" if mechanism else ""))
     run("ledger", "init", "--config", good)
     done = run("topk", "--config", bad, folder / "log.csv")
     assert done.exit_code == 2
@@ -497,17 +438,3 @@ def test_what_a_recall_takes(run: Run, stated: tuple[object, ...], name: str) ->
     words = [*asked[:-1], f"--{name}", round(0.9 * least) if stated else 0.9 * least, "--json"]
     less = run(*(word for place, word in enumerate(words) if stated or word != "--recall"))
     assert json.loads(less.stdout)["plan"]["ranked"][0]["fresh_recall"] < 0.9
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("--epsilon", 1, "--users", 10, "--items", 9, "--shape", "zipf:1"), "leave one of them out"),
-        (("--epsilon", 1, "--shape", "counts.csv"), "for --shape=zipf:EXPONENT or --shape=uniform"),
-    ],
-)
-def test_a_recall_without_anything_to_find_is_refused(run: Run, words: tuple[object, ...], said: str) -> None:
-    """Both amounts stated, or a file that tells the users."""
-    refused = run("plan", "--k", 2, "--recall", 0.9, *words)
-    assert refused.exit_code != 0
-    assert said in " ".join(refused.stderr.split())
