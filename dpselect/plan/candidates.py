@@ -24,12 +24,20 @@ from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     CanonicalTopK,
     DiscoverThenSelect,
+    ExponentialMechanism,
+    JointTopK,
     LimitedDomain,
     Mechanism,
     OneshotTopK,
     PeelingTopK,
+    PermuteAndFlip,
+    ReportNoisyMax,
     SparseHistogram,
+    StabilityTest,
+    StableTopK,
+    StableTopKFixed,
     TopOfGroups,
+    TopStable,
     TwoRoundHistogram,
     members,
 )
@@ -150,30 +158,30 @@ def _short(value: float) -> float:
     return float(f"{value:.3g}") if math.isfinite(value) else value
 
 
-SCREENS: Mapping[str, Callable[[Any, Levels], float]] = {
-    "limited_domain": quality.screen_limited_domain,
-    "sparse_histogram": quality.screen_histogram,
-    "discover_then_select": quality.screen_two_steps,
-    "two_round_histogram": quality.screen_two_rounds,
-    "oneshot_top_k": quality.screen_oneshot,
-    "report_noisy_max": quality.screen_oneshot,
-    "peeling_top_k": quality.screen_peeling,
-    "exponential_mechanism": quality.screen_exponential,
-    "permute_and_flip": quality.screen_exponential,
-    "canonical_top_k": quality.screen_canonical,
-    "joint_top_k": quality.screen_joint,
-    **dict.fromkeys(("stability_test", "stable_top_k", "stable_top_k_fixed", "top_stable"), quality.screen_stable),
+SCREENS: Mapping[type[Mechanism], Callable[[Any, Levels], float]] = {
+    LimitedDomain: quality.screen_limited_domain,
+    SparseHistogram: quality.screen_histogram,
+    DiscoverThenSelect: quality.screen_two_steps,
+    TwoRoundHistogram: quality.screen_two_rounds,
+    OneshotTopK: quality.screen_oneshot,
+    ReportNoisyMax: quality.screen_oneshot,
+    PeelingTopK: quality.screen_peeling,
+    ExponentialMechanism: quality.screen_exponential,
+    PermuteAndFlip: quality.screen_exponential,
+    CanonicalTopK: quality.screen_canonical,
+    JointTopK: quality.screen_joint,
+    **dict.fromkeys((StabilityTest, StableTopK, StableTopKFixed, TopStable), quality.screen_stable),
 }
-"""Of kinds of mechanisms, a quick forecast of recall. What has none is drawn."""
+"""A quick forecast of recall. What has none is drawn."""
 
-VARIANTS: Mapping[str, Callable[[Any, Levels], Iterator[Settings]]] = {
-    "limited_domain": _competitors,
-    "canonical_top_k": _rules,
-    "stable_top_k": _targets,
-    "stable_top_k_fixed": _sizes_and_penalties,
-    "top_stable": _searches,
+VARIANTS: Mapping[type[Mechanism], Callable[[Any, Levels], Iterator[Settings]]] = {
+    LimitedDomain: _competitors,
+    CanonicalTopK: _rules,
+    StableTopK: _targets,
+    StableTopKFixed: _sizes_and_penalties,
+    TopStable: _searches,
 }
-"""Of kinds of mechanisms, settings that are free of any price."""
+"""Settings that are free of any price."""
 
 
 @final
@@ -199,14 +207,14 @@ class Family:
 
     def forecast(self, mechanism: Mechanism, levels: Levels, *, seed: int = 0, runs: int = _RUNS) -> float:
         """The share of the true top k that a release should find: by the screen, or by draws with a fixed seed."""
-        screen = SCREENS.get(self.kind)
+        screen = SCREENS.get(self.member)
         if screen is None:
             return quality.judged(mechanism, levels, runs=runs, seed=seed).mean("recall")
         return screen(mechanism, levels)
 
     def varied(self, mechanism: Mechanism, levels: Levels) -> Iterator[Mechanism]:
         """The mechanism with every setting to try that costs nothing."""
-        variants = VARIANTS.get(self.kind)
+        variants = VARIANTS.get(self.member)
         for change in [{}] if variants is None else variants(mechanism, levels):
             yield changed(mechanism, **change)
 

@@ -115,7 +115,7 @@ SCREENED: list[tuple[dps.Mechanism, float]] = [
 @pytest.mark.parametrize(("mechanism", "off"), spread(SCREENED, 8), ids=repr)
 def test_the_quick_formula_is_near_the_mechanisms_own_draws(mechanism: dps.Mechanism, off: float) -> None:
     """Within .02 for noise that is drawn once, .03 for peeling, and .05 where a threshold is noisy or draws are few."""
-    screen = SCREENS[mechanism.kind]  # type: ignore[attr-defined]
+    screen = SCREENS[type(mechanism)]
     found = judged(mechanism, WIDE, runs=400, seed=3).mean("recall")
     assert screen(mechanism, WIDE) == pytest.approx(found, abs=off)
 
@@ -127,7 +127,7 @@ def test_two_rounds_are_forecast_as_they_are_drawn(settings: dict[str, Any], del
     covers = dps.Sensitivity.of_clipped(1.0, items_per_user=None if delta is None else 300)
     mechanism = dps.TwoRoundHistogram(k=10, scale=2.5, delta=delta, sensitivity=covers, **settings)
     levels = Profile.typical(1000).laws(10)[1].levels(10, Bounding(300, 1.0), known=delta is None)
-    screen = SCREENS[mechanism.kind]  # type: ignore[attr-defined]
+    screen = SCREENS[type(mechanism)]
     found = judged(mechanism, levels, runs=150, seed=3).mean("recall")
     assert 0.2 < found < 0.98
     assert screen(mechanism, levels) == pytest.approx(found, abs=0.03)
