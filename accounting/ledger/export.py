@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from itertools import count
+from itertools import count, groupby
 from pathlib import Path
 from typing import IO, Any
 
@@ -19,7 +19,7 @@ from accounting.files import PRIVATE, new_file
 from accounting.ledger.book import Book
 from accounting.ledger.errors import DatasetExists, ImportRefused, InvalidEntry, LedgerCorrupt
 from accounting.ledger.heads import Head, Heads, signature_problem
-from accounting.ledger.model import ENTRY_FIELDS, Dataset, Entry
+from accounting.ledger.model import ENTRY_FIELDS, OPENS, Dataset, Entry
 from accounting.ledger.quota import Accounts, Revision
 from accounting.ledger.store import (
     Store,
@@ -27,6 +27,7 @@ from accounting.ledger.store import (
     checked_types,
     datasets,
     declare,
+    entries,
     find_dataset,
     meta,
     stream,
@@ -99,7 +100,6 @@ class _Importer:
         self._connection, self._key = connection, key
         self._heads: dict[str, Head] = {}
         self._read: tuple[Chain, Book] | None = None
-        self._claim: tuple[str, str, tuple[str, ...]] | None = None
         self._entries = 0
 
     def run(self, file: IO[str]) -> int:
@@ -173,12 +173,6 @@ class _Importer:
         problem = next(chain.follow(entry), None)
         if problem is not None:
             raise InvalidEntry(f"dataset={chain.dataset.name!r}, entry {entry.seq}: {problem.message}")
-        # The entries of one charge follow each other, one per period.
-        if self._claim is not None and self._claim[1] != entry.key:
-            self._settle_claim(book)
-        if entry.fingerprint is not None and entry.opens:
-            periods = () if self._claim is None else self._claim[2]
-            self._claim = (entry.fingerprint, entry.key, (*periods, entry.period))
         book.enter(entry)
         self._entries += 1
         if len(book.waiting) >= _BATCH:
@@ -193,13 +187,14 @@ class _Importer:
         row = book.declared
         book.hold(Accounts.of(self._connection, row, Revision.all(self._connection, row.id)))
         book.close()
-        self._settle_claim(book)
+        opened = entries.c.dataset_id == row.id, entries.c.fingerprint.is_not(None), entries.c.action.in_(OPENS)
+        asked = select(entries.c.fingerprint, entries.c.key, entries.c.period).where(*opened).order_by(entries.c.seq)
+        read = self._connection.execute(asked.execution_options(yield_per=_BATCH))
+        # The entries of one charge follow each other, one per period.
+        for (rows, _), periods in groupby(read, lambda one: (one.fingerprint, one.key)):
+            if not book.claims(rows, tuple(one.period for one in periods)):
+                raise InvalidEntry(f"dataset={book.dataset.name!r}: the same rows are charged under another dataset or period")
         self._heads[row.dataset.name] = Head(seq=row.seq, hash=row.head)
-
-    def _settle_claim(self, book: Book) -> None:
-        claim, self._claim = self._claim, None
-        if claim is not None and not book.claims(claim[0], claim[2]):
-            raise InvalidEntry(f"dataset={book.dataset.name!r}: the same rows are charged under another dataset or period")
 
     def _end(self, header: dict[str, Any], data: dict[str, Any]) -> None:
         self._finish()
