@@ -185,38 +185,22 @@ def _array(content: bytes, name: str) -> Any:
 
 
 def _sparse(arrays: dict[str, Any]) -> Any:
-    """A matrix whose every index lies inside of its shape."""
+    """A matrix whose every index lies inside of its shape, which scipy checks before compiled code follows it."""
     form = _one(arrays, "format").item()
     form = form.decode() if isinstance(form, bytes) else str(form)
-    rows, columns = (int(length) for length in _integers(arrays, "shape", 2))
-    if form not in ("csr", "csc", "coo") or rows < 1 or columns < 1:
-        _refuse("a sparse matrix must be CSR, CSC or COO and have rows and columns: convert it with .tocsr()")
-    data = arrays["data"]
-    if data.ndim != 1 or data.dtype.kind not in "biuf":
-        _refuse("the sparse matrix holds no numbers: save votes of 0 and 1, or counts")
+    if form not in ("csr", "csc", "coo"):
+        _refuse("a sparse matrix must be CSR, CSC or COO: convert it with .tocsr()")
+    places = [arrays[name] for name in (("row", "col") if form == "coo" else ("indices", "indptr"))]
+    data, shape = arrays["data"], arrays["shape"]
+    if data.dtype.kind not in "biuf" or any(one.dtype.kind not in "iu" for one in (shape, *places)):
+        _refuse("the sparse matrix holds no numbers, or its indices are no integers: save votes of 0 and 1, or counts")
     if form == "coo":
-        row, column = _inside(arrays, "row", rows, len(data)), _inside(arrays, "col", columns, len(data))
-        return scipy.sparse.coo_matrix((data, (row, column)), shape=(rows, columns)).tocsr()
-    major, minor = (rows, columns) if form == "csr" else (columns, rows)
-    indices, pointers = _inside(arrays, "indices", minor, len(data)), _integers(arrays, "indptr", major + 1)
-    if pointers[0] != 0 or pointers[-1] != len(data) or bool(np.any(pointers[1:] < pointers[:-1])):
+        return scipy.sparse.coo_matrix((data, tuple(places)), shape=shape.tolist()).tocsr()
+    matrix = getattr(scipy.sparse, f"{form}_matrix")((data, *places), shape=shape.tolist())
+    matrix.check_format(full_check=True)
+    if len(data) != places[1][-1]:  # of which scipy would drop the rest
         _refuse("the sparse matrix's row pointers do not match its entries: save it anew")
-    member = scipy.sparse.csr_matrix if form == "csr" else scipy.sparse.csc_matrix
-    return member((data, indices, pointers), shape=(rows, columns))
-
-
-def _inside(arrays: dict[str, Any], name: str, end: int, count: int) -> Any:
-    found = _integers(arrays, name, count)
-    if count and not 0 <= int(found.min()) <= int(found.max()) < end:
-        _refuse(f"the sparse matrix has a vote outside of its shape ({name!r}): save it anew")
-    return found
-
-
-def _integers(arrays: dict[str, Any], name: str, count: int) -> Any:
-    found = arrays[name]
-    if found.shape != (count,) or found.dtype.kind not in "iu":
-        _refuse(f"the sparse matrix's {name!r} must be {count:,} integers: save it anew")
-    return found
+    return matrix
 
 
 def _names(arrays: dict[str, Any]) -> list[int | str] | None:

@@ -78,6 +78,15 @@ def test_sound_matrices_are_read(tmp_path: Path, form: str) -> None:
     assert (VotesFile.read(_matrix(tmp_path / "made.npz", form), teachers=6).ballots.counts == COUNTS).all()
 
 
+@pytest.mark.parametrize(
+    "changes", [{"row": [0, 0, 1, 1, 2, 3]}, {"row": [0, 0, 1, 1, 2, -1]}, {"row": [0]}, {"col": [0.0, 2, 1, 2, 0, 1]}], ids=str
+)
+def test_entries_outside_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
+    """Nor does an entry of a COO matrix."""
+    with pytest.raises(VotesFileError, match=r"bad\.npz"):
+        VotesFile.read(_matrix(tmp_path / "bad.npz", "coo", **changes), teachers=6)
+
+
 @pytest.mark.parametrize("form", ["csr", "csc"])
 @pytest.mark.parametrize(
     "changes",
@@ -92,7 +101,10 @@ def test_sound_matrices_are_read(tmp_path: Path, form: str) -> None:
                 [0.0, 2, 1, 2, 0, 1],
             )
         ),
-        *({"indptr": pointers} for pointers in ([0, 2, 4, 7], [0, 5, 4, 6], [1, 2, 4, 6], [0, 2, 6], [0, 2, 4, 6, 6])),
+        *(
+            {"indptr": pointers}
+            for pointers in ([0, 2, 4, 5], [0, 2, 4, 7], [0, 5, 4, 6], [1, 2, 4, 6], [0, 2, 6], [0, 2, 4, 6, 6])
+        ),
         *({"shape": shape} for shape in ([3, 2], [2, 3], [-3, 3], [3, 3, 3], [3, 2**62], [3.5, 3])),
         {"data": [["a"]]},
         {"format": np.array(b"dia")},
