@@ -11,7 +11,7 @@ import numbers
 import sys
 import warnings
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from inspect import isabstract
@@ -255,6 +255,7 @@ class Registry(Generic[M]):
             )
 
 
+@cache
 def _import_all(home: str) -> None:
     module = import_module(home)
     for name in module.__all__:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import functools
 import gc
 import locale
 import os
@@ -70,8 +71,8 @@ def _drop_caches() -> None:
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in ("accounting", "dpselect"):
             for member in list(vars(module).values()):
-                if callable(clear := getattr(member, "cache_clear", None)):
-                    clear()
+                if isinstance(member, functools._lru_cache_wrapper):
+                    member.cache_clear()
 
 
 # -- turns ----------------------------------------------------------------------------------------------------------------------
