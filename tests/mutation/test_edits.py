@@ -16,30 +16,26 @@ from pathlib import Path
 import planted
 import pytest
 from edits import EDITS, Edit
-from noise_edits import NOISE_EDITS
-from path_edits import PATH_EDITS
-from source_edits import SOURCE_EDITS
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL = [*EDITS, *NOISE_EDITS, *PATH_EDITS, *SOURCE_EDITS]
 
 
 def test_every_edit_still_has_its_place() -> None:
     """What is to be replaced occurs once, and the tests are there: the list does not rot."""
     texts = cache(lambda file: (ROOT / file).read_text())
-    assert [edit for edit in ALL if texts(edit.file).count(edit.old) != 1] == []
-    tests = [(edit, *edit.tests.split("::")) for edit in ALL]
+    assert [edit for edit in EDITS if texts(edit.file).count(edit.old) != 1] == []
+    tests = [(edit, *edit.tests.partition("[")[0].split("::")) for edit in EDITS]
     assert [edit for edit, file, name in tests if f"def {name}(" not in texts(file)] == []
 
 
 def test_the_fast_half_notices_nine_edits_of_ten() -> None:
     """Edits whose test as a whole is slow are few: the tests that everybody runs must notice what goes wrong."""
-    slow = [edit for edit in ALL if _is_slow(edit.tests)]
-    assert len(slow) <= len(ALL) / 10, slow
+    slow = [edit for edit in EDITS if _is_slow(edit.tests)]
+    assert len(slow) <= len(EDITS) / 10, slow
 
 
 def _is_slow(test: str) -> bool:
-    file, _, name = test.partition("::")
+    file, _, name = test.partition("[")[0].partition("::")
     tree = _parsed(ROOT / file)
     found = next(node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == name)
     of_all = [node.value for node in tree.body if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"]
@@ -120,7 +116,7 @@ def runs(copy: Path) -> Iterator[Runs]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edit", ALL, ids=str)
+@pytest.mark.parametrize("edit", EDITS, ids=str)
 def test_an_edit_is_noticed(edit: Edit, edited: Path, runs: Runs, tmp_path: Path, pytestconfig: pytest.Config) -> None:
     """With the edit planted in a copy of the packages the named tests fail; an error of collection does not count.
 
