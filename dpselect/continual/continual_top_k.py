@@ -26,8 +26,6 @@ from dpselect.mechanisms.base import SCALE, Mechanism, Traits
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import public_grid
 from dpselect.plan.fit import calibrated
-from dpselect.sampling import Sampler
-from dpselect.scores import Numbers, Scores
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
 Floats = NDArray[np.float64]
@@ -372,7 +370,7 @@ class ContinualTopK(Mechanism):
             delta = share * budget.delta
             tried.append(calibrated(lambda scale, delta=delta: cls(scale=scale, delta=delta, **settings), budget, bracket))  # type: ignore[misc]
         some = slice(None, None, -(-tried[0].periods // _COMPARED))
-        return cls.model_validate(min(tried, key=lambda found: found.thresholds_at(some).mean()))
+        return cls.model_validate(min(tried, key=lambda found: found.thresholds(some).mean()))
 
     @property
     def covers(self) -> Sensitivity:
@@ -411,35 +409,22 @@ class ContinualTopK(Mechanism):
         """
         return self.deviations * NormalDist().inv_cdf((1 + confidence) / 2) + self._rounding(self.strategy.estimator)
 
-    @property
-    def thresholds(self) -> Floats:
+    def thresholds(self, periods: slice = slice(None)) -> Floats:
         """(periods,) what a noisy score must exceed for its item to be discovered, in weights, rounded up; of an unknown domain.
 
-        Raises:
-            InvalidRequest: the domain is public.
-        """
-        return self.thresholds_at(slice(None))
-
-    @property
-    def total_thresholds(self) -> Floats | None:
-        """(periods,) what a noisy total of all periods so far must exceed for its item to be discovered, in weights, rounded up.
-
-        None where scores are such totals themselves.
+        Args:
+            periods: which of them; each takes its time to be found.
 
         Raises:
             InvalidRequest: the domain is public.
         """
-        return self.total_thresholds_at(slice(None))
-
-    def thresholds_at(self, periods: slice) -> Floats:
-        """Some of `thresholds`; each takes its time to be found."""
         rounding, once = self._rounding(self.strategy.estimator)[periods], self.count == "period"
         deviations = self.deviations[:1] if once else self.deviations[periods]
         chance = self._lone_chance / (1 if once else self.periods)
         return np.asarray(thresholds(tuple(deviations.tolist()), self.users.most, self.users.cells, chance)) + rounding
 
-    def total_thresholds_at(self, periods: slice) -> Floats | None:
-        """Some of `total_thresholds`."""
+    def total_thresholds(self, periods: slice = slice(None)) -> Floats | None:
+        """As `thresholds`, of noisy totals of all periods so far; None where scores are such totals themselves."""
         if not self._tests_totals:
             return None
         repeats = np.sqrt(np.minimum(self.strategy.repeats, self.users.cells))[periods] * _ROOT_UP
@@ -462,23 +447,13 @@ class ContinualTopK(Mechanism):
         """(periods,) by how much the rounding of measurements to the public grid may raise an estimate."""
         return np.cumsum(np.abs(estimator)) * (public_grid(self.scale) / 2) * (1 + 1e-9)
 
-    def _check_scores(self, scores: Scores) -> NoReturn:
-        raise InvalidRequest(_NOT_AT_ONCE)
+    def _refused(self, *_: object, **__: object) -> NoReturn:
+        raise InvalidRequest(
+            "ContinualTopK releases at the end of each period of a horizon, from the events of that period and a private state: "
+            "use Session.continual, which opens the horizon"
+        )
 
-    def _select(self, scores: Scores, source: Sampler) -> NoReturn:
-        raise InvalidRequest(_NOT_AT_ONCE)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> NoReturn:
-        raise InvalidRequest(_NOT_AT_ONCE)
-
-    def _probabilities(self, scores: Scores) -> NoReturn:
-        raise InvalidRequest(_NOT_AT_ONCE)
-
-
-_NOT_AT_ONCE = (
-    "ContinualTopK releases at the end of each period of a horizon, from the events of that period and a private state: use "
-    "Session.continual, which opens the horizon"
-)
+    _check_scores = _select = _select_many = _probabilities = _refused
 
 
 def declared(mechanism: ContinualTopK) -> Sensitivity:

@@ -85,10 +85,10 @@ def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, F
         place = slice(first, first + rows.shape[1])
         found, off = estimate(mechanism, mechanism.strategy.estimator, rows)
         if mechanism.delta is not None:  # what passes a test does so surely, whatever the roundings of floats
-            passed = found - off > mechanism.thresholds_at(now)
+            passed = found - off > mechanism.thresholds(now)
             if mechanism.count == "period":  # a score of noise alone is not tested: its item's users are not there (Theorem T4)
                 passed &= touched[place]
-            if (bars := mechanism.total_thresholds_at(now)) is not None:
+            if (bars := mechanism.total_thresholds(now)) is not None:
                 total, off = estimate(mechanism, mechanism.strategy.totals, rows)
                 passed |= total - off > bars
             new.append(first + np.flatnonzero(passed & ~shown[place]))

@@ -170,27 +170,28 @@ def plan_horizon(
     if not clips:
         raise InvalidRequest("clips is empty: name a HorizonClip, or leave it out")
 
-    def made(log: Arrivals, users: HorizonClip, window: int | None) -> ContinualTopK:
-        settings: Any = {"k": k, "periods": log.number, "count": count, "window": window, "users": users, "relation": relation}
+    def made(periods: int, users: HorizonClip, window: int | None) -> ContinualTopK:
+        settings: Any = {"k": k, "periods": periods, "count": count, "window": window, "users": users, "relation": relation}
         return ContinualTopK.fitted(budget, unknown=unknown, **settings)
 
-    first = made(arrivals, clips[0], window)
+    log, first = _Log.of(arrivals, k, count, window), made(arrivals.number, clips[0], window)
     found: list[tuple[float, HorizonClip]] = []
     for users in clips:  # the noise does not depend on them
         tried = ContinualTopK.model_validate({**settings_of(first), "users": users})
-        found.append((float(_simulated(tried, arrivals, draws=_ROUGH, seed=seed).mean()), users))
+        found.append((float(_simulated(tried, log, draws=_ROUGH, seed=seed).mean()), users))
     found.sort(key=lambda one: -one[0])
-    chosen = first if found[0][1] == first.users else made(arrivals, found[0][1], window)
+    chosen = first if found[0][1] == first.users else made(arrivals.number, found[0][1], window)
     longer = []
     for periods in _LONGER if len(clips) > 1 else ():
         if periods < arrivals.number and (window is None or window % periods == 0):
-            merged = arrivals.merged(periods)
-            other = made(merged, chosen.users, None if window is None else window // periods)
-            longer.append((periods, float(_simulated(other, merged, draws=_ROUGH, seed=seed).mean())))
-    alone = one_by_one(budget, k, arrivals, count, window, unknown=unknown, relation=relation, draws=_DRAWS, seed=seed)
+            merged, of_these = arrivals.merged(periods), None if window is None else window // periods
+            other = made(merged.number, chosen.users, of_these)
+            shares = _simulated(other, _Log.of(merged, k, count, of_these), draws=_ROUGH, seed=seed)
+            longer.append((periods, float(shares.mean())))
+    alone = _one_by_one(budget, log, unknown=unknown, relation=relation, draws=_DRAWS, seed=seed)
     return HorizonPlan(
         mechanism=chosen,
-        recall=tuple(_simulated(chosen, arrivals, draws=_DRAWS, seed=seed + 1).tolist()),
+        recall=tuple(_simulated(chosen, log, draws=_DRAWS, seed=seed + 1).tolist()),
         one_by_one=tuple(alone[0].tolist()),
         remembered=tuple(alone[1].tolist()),
         clips=tuple((users, mean) for mean, users in found),
@@ -199,162 +200,131 @@ def plan_horizon(
     )
 
 
-# -- what is counted --------------------------------------------------------------------------------------------------
-
-
 @final
 @dataclass(frozen=True)
-class _Pairs:
-    """Distinct (user, item) pairs of a log, and for each period which of them it has."""
+class _Log:
+    """Distinct (user, item) pairs of a log.
+
+    Attributes:
+        by_period: which pairs each period has.
+        seen: which pairs each period's count is of.
+        domain: how many items there are.
+        right: of each period the items of the true top k, those that are tied at rank k included.
+    """
 
     users: Integers
     items: Integers
-    by_period: tuple[Integers, ...]
+    by_period: list[Integers]
+    seen: list[Integers]
     domain: int
+    k: int
+    right: list[NDArray[np.bool_]]
 
     @classmethod
-    def of(cls, log: Arrivals) -> _Pairs:
+    def of(cls, log: Arrivals, k: int, count: Over, window: int | None) -> _Log:
         domain = int(log.items.max(initial=0)) + 1
         codes, place = np.unique(log.users * domain + log.items, return_inverse=True)
-        cells = np.unique(log.periods * len(codes) + place)
-        period, pair = cells // len(codes), cells % len(codes)
+        period, pair = np.divmod(np.unique(log.periods * len(codes) + place), len(codes))
         ends = np.searchsorted(period, np.arange(1, log.number + 2))
-        parts = tuple(pair[start:end] for start, end in pairwise(ends))
-        return cls(codes // domain, codes % domain, parts, domain)
-
-    def seen(self, count: Over, window: int | None) -> Iterator[Integers]:
-        """The pairs that each period's count is of."""
-        last = np.zeros(len(self.users), dtype=np.int64)
-        for at, pairs in enumerate(self.by_period, start=1):
+        by_period = [pair[start:end] for start, end in pairwise(ends)]
+        last, seen, right = np.zeros(len(codes), dtype=np.int64), list[Integers](), list[NDArray[np.bool_]]()
+        for at, pairs in enumerate(by_period, start=1):
             last[pairs] = at
             since = {"period": at, "running": 1, "window": at - (window or 1) + 1}[count]
-            yield np.flatnonzero(last >= max(since, 1))
-
-
-def _weights(mechanism: ContinualTopK, pairs: _Pairs, rng: np.random.Generator) -> Floats:
-    """(periods, items) what each period adds to the counts, in weights: `State.take` without its tables."""
-    users = int(pairs.users.max(initial=0)) + 1
-    used, counted_at = np.zeros(users, dtype=np.int16), np.full(len(pairs.users), -mechanism.periods - 1)
-    added = np.zeros((mechanism.periods, pairs.domain))
-
-    def coins(cells: Integers) -> NDArray[np.uint64]:
-        return rng.integers(0, 2**64, (2, len(cells)), dtype=np.uint64)
-
-    for at, cells in enumerate(pairs.by_period, start=1):
-        if mechanism.count != "period":
-            cells = cells[counted_at[cells] <= at - (mechanism.window or at + mechanism.periods)]
-        kept, weights = mechanism.users.counted(pairs.users[cells], used, coins)
-        cells = cells[kept]
-        used += np.bincount(pairs.users[cells], minlength=users).astype(used.dtype)
-        counted_at[cells] = at
-        added[at - 1] = np.bincount(pairs.items[cells], weights / UNIT, pairs.domain)
-    return added
-
-
-class _Truth:
-    """The true top k of every period; any item that is tied at rank k is right."""
-
-    def __init__(self, pairs: _Pairs, k: int, count: Over, window: int | None) -> None:
-        self._k = k
-        self._right, self._size = [], []
-        for seen in pairs.seen(count, window):
-            counts = np.bincount(pairs.items[seen], minlength=pairs.domain)
+            seen.append(np.flatnonzero(last >= max(since, 1)))
+            counts = np.bincount(codes[seen[-1]] % domain, minlength=domain)
             size = min(k, int((counts > 0).sum()))
-            self._right.append(counts >= max(1, np.partition(counts, -size)[-size] if size else 1))
-            self._size.append(size)
+            right.append(counts >= max(1, np.partition(counts, -size)[-size] if size else 1))
+        return cls(codes // domain, codes % domain, by_period, seen, domain, k, right)
 
-    def recall(self, period: int, scores: Floats, shown: NDArray[np.bool_]) -> float:
-        """The share of the true top k among the k best of what is shown."""
-        found = np.flatnonzero(shown)
-        best = found[np.argsort(-scores[found], kind="stable")[: self._k]]
-        return float(self._right[period][best].sum() / max(1, self._size[period]))
+    def recall(self, at: int, scores: Floats, shown: NDArray[np.bool_]) -> float:
+        """The share of a period's true top k among the k best of what is shown."""
+        found, right = np.flatnonzero(shown), self.right[at]
+        best = found[np.argsort(-scores[found], kind="stable")[: self.k]]
+        return float(right[best].sum() / max(1, min(self.k, int(right.sum()))))
+
+    def weights(self, mechanism: ContinualTopK, rng: np.random.Generator) -> Floats:
+        """(periods, items) what each period adds to the counts, in weights: `State.take` without its tables."""
+        users = int(self.users.max(initial=0)) + 1
+        used, counted_at = np.zeros(users, dtype=np.int16), np.full(len(self.users), -mechanism.periods - 1)
+        added = np.zeros((mechanism.periods, self.domain))
+
+        def coins(cells: Integers) -> NDArray[np.uint64]:
+            return rng.integers(0, 2**64, (2, len(cells)), dtype=np.uint64)
+
+        for at, cells in enumerate(self.by_period, start=1):
+            if mechanism.count != "period":
+                cells = cells[counted_at[cells] <= at - (mechanism.window or at + mechanism.periods)]
+            kept, weights = mechanism.users.counted(self.users[cells], used, coins)
+            cells = cells[kept]
+            used += np.bincount(self.users[cells], minlength=users).astype(used.dtype)
+            counted_at[cells] = at
+            added[at - 1] = np.bincount(self.items[cells], weights / UNIT, self.domain)
+        return added
+
+    def clipped(self, at: int, rng: np.random.Generator) -> Floats:
+        """(items,) counts of a period's pairs, of each user at most this many, scaled to a norm of 1."""
+        seen = self.seen[at]
+        order = seen[np.lexsort((rng.random(len(seen)), self.users[seen]))]
+        owner = self.users[order]
+        kept = order[np.arange(len(owner)) - np.searchsorted(owner, owner) < _MOST_ITEMS]
+        owner = self.users[kept]
+        return np.asarray(np.bincount(self.items[kept], 1 / np.sqrt(np.bincount(owner)[owner]), self.domain), dtype=np.float64)
 
 
-# -- what is found ----------------------------------------------------------------------------------------------------
-
-
-def _simulated(mechanism: ContinualTopK, log: Arrivals, *, draws: int, seed: int) -> Floats:
+def _simulated(mechanism: ContinualTopK, log: _Log, *, draws: int, seed: int) -> Floats:
     """(periods,) the share of the true top k that each period of a horizon finds, a mean over draws."""
-    pairs = _Pairs.of(log)
-    truth, rng = _Truth(pairs, mechanism.k, mechanism.count, mechanism.window), np.random.default_rng(seed)
-    return np.mean([_one_horizon(mechanism, pairs, truth, rng) for _ in range(draws)], axis=0)
-
-
-def _one_horizon(mechanism: ContinualTopK, pairs: _Pairs, truth: _Truth, rng: np.random.Generator) -> Floats:
     from scipy.signal import lfilter  # slow to import, and every list of mechanisms imports this module
 
-    added, grid, plan = _weights(mechanism, pairs, rng), public_grid(mechanism.scale), mechanism.strategy
-    measured = lfilter(plan.measured / UNIT, [1.0], added, axis=0) + mechanism.scale * rng.standard_normal(added.shape)
-    measured = np.rint(measured / grid)
-    scores = lfilter(plan.estimator, [1.0], measured, axis=0) * grid
-    shown = np.ones(added.shape, dtype=np.bool_)
-    if mechanism.delta is not None:
-        exists = np.logical_or.accumulate(added > 0, axis=0)
-        passed = (scores > mechanism.thresholds[:, None]) & (added > 0 if mechanism.count == "period" else exists)
-        if (bars := mechanism.total_thresholds) is not None:
-            passed |= exists & (lfilter(plan.totals, [1.0], measured, axis=0) * grid > bars[:, None])
-        shown = np.logical_or.accumulate(passed, axis=0)
-    found = np.zeros(len(added))
-    for at in range(len(added)):
-        items = np.flatnonzero(shown[at])
-        order = scores[at].copy()
-        if len(items):
-            sums = means.columns(mechanism, at + 1) @ measured[: at + 1, items]
-            order[items] = means.order_by(mechanism, at + 1, scores[at, items], sums)
-        found[at] = truth.recall(at, order, shown[at])
+    rng, found = np.random.default_rng(seed), np.zeros(mechanism.periods)
+    grid, plan = public_grid(mechanism.scale), mechanism.strategy
+    for _ in range(draws):
+        added = log.weights(mechanism, rng)
+        measured = lfilter(plan.measured / UNIT, [1.0], added, axis=0) + mechanism.scale * rng.standard_normal(added.shape)
+        measured = np.rint(measured / grid)
+        scores = lfilter(plan.estimator, [1.0], measured, axis=0) * grid
+        shown = np.ones(added.shape, dtype=np.bool_)
+        if mechanism.delta is not None:
+            exists = np.logical_or.accumulate(added > 0, axis=0)
+            passed = (scores > mechanism.thresholds()[:, None]) & (added > 0 if mechanism.count == "period" else exists)
+            if (bars := mechanism.total_thresholds()) is not None:
+                passed |= exists & (lfilter(plan.totals, [1.0], measured, axis=0) * grid > bars[:, None])
+            shown = np.logical_or.accumulate(passed, axis=0)
+        for at, items in enumerate(map(np.flatnonzero, shown)):
+            order = scores[at].copy()
+            if len(items):
+                sums = means.columns(mechanism, at + 1) @ measured[: at + 1, items]
+                order[items] = means.order_by(mechanism, at + 1, scores[at, items], sums)
+            found[at] += log.recall(at, order, shown[at]) / draws
     return found
 
 
-def one_by_one(
-    budget: Budget,
-    k: int,
-    log: Arrivals,
-    count: Over,
-    window: int | None,
-    *,
-    unknown: bool,
-    relation: Relation,
-    draws: int,
-    seed: int,
-) -> tuple[Floats, Floats]:
+def _one_by_one(budget: Budget, log: _Log, *, unknown: bool, relation: Relation, draws: int, seed: int) -> tuple[Floats, Floats]:
     """(periods,) shares that releases find which are charged one by one, each on counts clipped to a norm of 1; and the same with
     a `History`."""
-    pairs, rng = _Pairs.of(log), np.random.default_rng(seed)
-    truth = _Truth(pairs, k, count, window)
-    sensitivity = Sensitivity.of_clipped(1.0, relation=relation, items_per_user=_MOST_ITEMS)
+    rng, many = np.random.default_rng(seed), len(log.seen)
     request = TopKRequest(
-        k=k,
-        sensitivity=sensitivity,
-        releases=log.number,
-        candidates=None if unknown else pairs.domain,
+        k=log.k,
+        sensitivity=Sensitivity.of_clipped(1.0, relation=relation, items_per_user=_MOST_ITEMS),
+        releases=many,
+        candidates=None if unknown else log.domain,
         noise=None if unknown else "gaussian",
     )
     mechanism: Any = fitted((SparseHistogram if unknown else OneshotTopK).__name__, budget, request)
-    alone, remembered, means = np.zeros(log.number), np.zeros(log.number), [Means(k, pairs.domain) for _ in range(draws)]
-    known, there = np.zeros((2, draws, pairs.domain), dtype=np.bool_)
     single = single_test(mechanism).threshold if unknown else 0.0
-    for at, seen in enumerate(pairs.seen(count, window)):
-        bars = np.array(mean_thresholds(mechanism, at + 1, log.number))[:, None] if unknown else np.inf
-        for draw in range(draws):
-            x = _clipped(pairs, seen, rng)
-            noisy = x + mechanism.scale * rng.standard_normal(pairs.domain)
-            shown = (x > 0) & (noisy > mechanism.threshold) if unknown else np.ones(pairs.domain, dtype=np.bool_)
-            alone[at] += truth.recall(at, noisy, shown) / draws
-            means[draw].add(noisy)
+    averages, known, there = [Means(log.k, log.domain) for _ in range(draws)], *np.zeros((2, draws, log.domain), dtype=np.bool_)
+    alone, remembered = np.zeros((2, many))
+    for at in range(many):
+        bars = np.array(mean_thresholds(mechanism, at + 1, many))[:, None] if unknown else np.inf
+        for draw, average in enumerate(averages):
+            x = log.clipped(at, rng)
+            noisy = x + mechanism.scale * rng.standard_normal(log.domain)
+            shown = (x > 0) & (noisy > mechanism.threshold) if unknown else np.ones(log.domain, dtype=np.bool_)
+            alone[at] += log.recall(at, noisy, shown) / draws
+            average.add(noisy)
             there[draw] |= x > 0
             known[draw] |= (x > 0) & (noisy > single) if unknown else shown
-            known[draw] |= there[draw] & (means[draw].values[TESTED] > bars).any(axis=0)
-            noisy[known[draw]] = means[draw].order(mechanism.scale**2, known[draw])
-            remembered[at] += truth.recall(at, noisy, known[draw]) / draws
+            known[draw] |= there[draw] & (average.values[TESTED] > bars).any(axis=0)
+            noisy[known[draw]] = average.order(mechanism.scale**2, known[draw])
+            remembered[at] += log.recall(at, noisy, known[draw]) / draws
     return alone, remembered
-
-
-def _clipped(pairs: _Pairs, seen: Integers, rng: np.random.Generator) -> Floats:
-    """(items,) counts of a period's pairs, of each user at most this many, scaled to a norm of 1."""
-    coins = rng.random(len(seen))
-    order = seen[np.lexsort((coins, pairs.users[seen]))]
-    owner = pairs.users[order]
-    place = np.arange(len(owner)) - np.searchsorted(owner, owner)
-    kept = order[place < _MOST_ITEMS]
-    many = np.bincount(pairs.users[kept], minlength=int(pairs.users.max(initial=0)) + 1)
-    return np.asarray(np.bincount(pairs.items[kept], 1 / np.sqrt(many[pairs.users[kept]]), pairs.domain), dtype=np.float64)

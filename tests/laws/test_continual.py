@@ -220,13 +220,13 @@ def test_lone_items_pass_with_the_chance_that_is_charged(epsilon: float, count: 
     allowed = mechanism.delta / (1 if relation == "add_remove" else 2) / kinds
     weights, scale = worst_weights(20, mechanism.users.most), mechanism.scale
     for period in (1, 30):
-        passed = passes(mechanism.thresholds[period - 1], mechanism.deviations[period - 1], weights)
+        passed = passes(mechanism.thresholds()[period - 1], mechanism.deviations[period - 1], weights)
         assert 0.95 < passed / allowed * (1 if count == "period" else 30) <= 1
-        if mechanism.total_thresholds is not None:
+        if mechanism.total_thresholds() is not None:
             repeats = {"period": min(period, 20), "window": math.ceil(period / 7)}[count]
             means = [math.sqrt(repeats) * norms for norms in worst_weights(20, 1.0)]
             passed = passes(
-                mechanism.total_thresholds[period - 1], scale * mechanism.strategy.total_deviations[period - 1], means
+                mechanism.total_thresholds()[period - 1], scale * mechanism.strategy.total_deviations[period - 1], means
             )
             assert 0.9 < passed / allowed * 30 <= 1
 
@@ -235,13 +235,13 @@ def test_thresholds_rise_by_the_rounding_of_measurements() -> None:
     """T4: half the public grid times the sum of |B|, so that rounded measurements pass no more often."""
     mechanism = of("running", None)
     bare = thresholds(tuple(mechanism.deviations.tolist()), mechanism.users.most, mechanism.users.cells, 1e-3 / 4)
-    raised = mechanism.thresholds - np.array(bare)
+    raised = mechanism.thresholds() - np.array(bare)
     assert raised == pytest.approx(np.cumsum(np.abs(mechanism.strategy.estimator)) * public_grid(1.0) / 2, rel=1e-6)
     window = of("window", 2)
-    assert window.total_thresholds is not None
+    assert window.total_thresholds() is not None
     repeats, strategy_ = np.sqrt([1, 1, 2, 2]), window.strategy
     bare = thresholds(tuple((strategy_.total_deviations / repeats).tolist()), 1.0, 20, 1e-3 / 2 / 4)
-    raised = window.total_thresholds - repeats * np.array(bare)
+    raised = window.total_thresholds() - repeats * np.array(bare)
     assert raised == pytest.approx(np.cumsum(np.abs(strategy_.totals)) * public_grid(1.0) / 2, rel=1e-6)
 
 
@@ -251,8 +251,8 @@ def test_totals_need_the_root_of_how_often_a_pair_counts() -> None:
     _, increments = taken(mechanism, [(period, 1, 1) for period in range(1, 5)])
     total = sum(float(one.weights.sum()) for one in increments) / UNIT
     assert total == pytest.approx(2.0, abs=1e-4)
-    assert mechanism.total_thresholds is not None
-    bar, deviation = mechanism.total_thresholds[3], 0.05 * mechanism.strategy.total_deviations[3]
+    assert mechanism.total_thresholds() is not None
+    bar, deviation = mechanism.total_thresholds()[3], 0.05 * mechanism.strategy.total_deviations[3]
     assert 0.95 * 1e-3 / 8 < norm.sf((bar - total) / deviation) <= 1e-3 / 8
     assert norm.sf((0.95 * bar - total) / deviation) > 1e-3 / 8
 
@@ -263,7 +263,7 @@ def test_an_item_that_scores_little_in_each_period_is_discovered_by_its_total() 
     mechanism = of("period", None, periods=30, scale=6.0, delta=1e-4, users=ONE_CELL)
     state = closed(mechanism, [[(period * 100 + user, 1) for user in range(8)] for period in range(30)])
     found = [bool(one.selection.labels) for one in state.closed()]
-    assert mechanism.thresholds[0] > 24
+    assert mechanism.thresholds()[0] > 24
     assert not any(found[:10])
     assert found[-1]
 
@@ -337,9 +337,9 @@ def test_one_item_of_an_unknown_domain(scale: float, others: tuple[int, int]) ->
         exists = [increments[0] > 0, sum(increments) > 0]
         first = _pieces(fine, increments[0], scale)
         second = _pieces(fine, factors[1] * increments[0] + increments[1], scale)
-        early = (middle > mechanism.thresholds[0]) & exists[0]
+        early = (middle > mechanism.thresholds()[0]) & exists[0]
         total = estimator[0] * middle[None, :] + estimator[1] * middle[:, None]
-        late = (total > mechanism.thresholds[1]) & exists[1] & ~early[:, None]
+        late = (total > mechanism.thresholds()[1]) & exists[1] & ~early[:, None]
         laws.append(_shown(np.outer(first, second), np.broadcast_to(early[:, None], (1500, 1500)), late))
     for epsilon in (0.0, 0.5, 1.0, 3.0):
         assert _apart(laws[0], laws[1], epsilon) <= mechanism.curve.delta(epsilon) + 1e-9
