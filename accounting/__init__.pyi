@@ -14,8 +14,6 @@ from . import risk as risk
 from .accountant import Accountant as Accountant
 from .budget import Budget as Budget
 from .calibration import calibrate as calibrate
-from .convert.bounds import best_delta as best_delta
-from .convert.bounds import best_epsilon as best_epsilon
 from .curves import ZCDP as ZCDP
 from .curves import ApproxDP as ApproxDP
 from .curves import Approximate as Approximate

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, cast, final, overload
 import numpy as np
 
 import dpselect
-from accounting import AccountingError, Budget, best_epsilon
+from accounting import AccountingError, Budget
 from accounting.address import masked, without_password
+from accounting.convert.bounds import best_epsilon
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.ledger import Dataset
 from accounting.risk import Risk

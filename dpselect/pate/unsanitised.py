@@ -20,8 +20,9 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
-from accounting import Approximate, Curve, RelationMismatch, RenyiTable, best_epsilon
+from accounting import Approximate, Curve, RelationMismatch, RenyiTable
 from accounting.arguments import Relation
+from accounting.convert.bounds import best_epsilon
 from accounting.convert.renyi import check_delta
 from accounting.errors import InvalidArgument
 from accounting.frozen import Count, Frozen, NonNegative, Positive, Probability, Real

@@ -16,9 +16,9 @@ import numpy as np
 
 import accounting as acc
 import dpselect as dps
-from accounting import Budget, Curve, best_epsilon
+from accounting import Budget, Curve
 from accounting.arguments import WORDS, Relation
-from accounting.convert.bounds import Route
+from accounting.convert.bounds import Route, best_epsilon
 from accounting.page.wording import rounded_up
 from accounting.risk import Risk
 from dpselect.errors import Note, printable

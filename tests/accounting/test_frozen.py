@@ -17,6 +17,7 @@ from test_curves import CURVES
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta
 from accounting.curves import composed
 from accounting.curves.base import CURVES as CURVES_BY_KIND
 from accounting.curves.closed_form import OneEpsilon
@@ -78,7 +79,7 @@ def test_caches_are_no_part_of_a_value(model: Any) -> None:
     new = type(model).model_validate_json(model.to_json())
     pristine = pickle.dumps(new)
     curve = getattr(new, "curve", new)
-    curve.rdp(2.0), acc.best_delta(curve, 0.3), (2 * curve).core_epsilon
+    curve.rdp(2.0), best_delta(curve, 0.3), (2 * curve).core_epsilon
     fresh = type(model).model_validate_json(model.to_json())
     assert new == fresh
     assert hash(new) == hash(fresh)

@@ -15,6 +15,7 @@ from spread import spread
 
 import accounting as acc
 import accounting.accountant as accountant_module
+from accounting.convert.bounds import best_delta, best_epsilon
 from accounting.convert.pld.compose import composable, pld_delta, pld_epsilon
 from accounting.convert.pld.loss import Normal
 from accounting.convert.renyi import rdp_to_delta, rdp_to_epsilon
@@ -264,8 +265,8 @@ def gaussian_delta(n: int, step: float, epsilon: float) -> float:
 def test_large_counts_never_price_below_the_central_limit(kind: Callable[..., acc.Curve], n: int) -> None:
     """However large the count, epsilon and delta are at least those of the Gaussian pair that the plan tends to."""
     plan = n * kind(epsilon=1e-6)
-    assert gaussian_delta(n, 1e-6, acc.best_epsilon(plan, 1e-6).value) <= 1e-6 * (1 + 1e-4)
-    assert acc.best_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0) * (1 - 1e-4)
+    assert gaussian_delta(n, 1e-6, best_epsilon(plan, 1e-6).value) <= 1e-6 * (1 + 1e-4)
+    assert best_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0) * (1 - 1e-4)
 
 
 @pytest.mark.slow
@@ -283,9 +284,9 @@ def test_the_route_ends_at_a_stated_number_of_runs() -> None:
     """Beyond 10^12 runs in all the route pld is not tried, whatever the parameters; up to there it gains, and 10^8 runs come
     within three parts in ten thousand of their Gaussian limit."""
     limit = acc.GaussianDP(mu=0.1).epsilon(1e-6)
-    assert limit <= acc.best_epsilon(10**8 * acc.PureDP(epsilon=1e-5), 1e-6).value <= limit * (1 + 3e-4)
-    assert acc.best_epsilon(10**12 * acc.PureDP(epsilon=1e-5), 1e-6).route == "pld"
-    assert acc.best_epsilon((10**12 + 1) * acc.PureDP(epsilon=1e-5), 1e-6).route == "rdp"
+    assert limit <= best_epsilon(10**8 * acc.PureDP(epsilon=1e-5), 1e-6).value <= limit * (1 + 3e-4)
+    assert best_epsilon(10**12 * acc.PureDP(epsilon=1e-5), 1e-6).route == "pld"
+    assert best_epsilon((10**12 + 1) * acc.PureDP(epsilon=1e-5), 1e-6).route == "rdp"
 
 
 def test_counts_beyond_exact_floats_are_rounded_up() -> None:
@@ -339,8 +340,8 @@ def test_profile_points_beyond_the_exponent_of_floats() -> None:
 def test_hardly_any_noise_is_priced_at_once(curve: Callable[[float], acc.Curve], count: int, loud: float) -> None:
     """What a slip of a unit gives, noise of 1e-9 or an epsilon of 1e5, has a finite price no less than that of a tenth of it."""
     plan, less = count * curve(loud), count * curve(loud / 10)
-    assert acc.best_epsilon(less, 1e-6).value <= acc.best_epsilon(plan, 1e-6).value < math.inf
-    assert acc.best_delta(plan, 1.0).value <= 1
+    assert best_epsilon(less, 1e-6).value <= best_epsilon(plan, 1e-6).value < math.inf
+    assert best_delta(plan, 1.0).value <= 1
 
 
 def test_a_narrow_law_with_far_atoms_is_left_to_other_routes() -> None:

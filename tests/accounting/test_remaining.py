@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import accounting as acc
+from accounting.convert.bounds import best_epsilon
 from accounting.page.spent import failure_up, main_up
 from accounting.remaining import Remaining, refusal, shortfall
 
@@ -236,5 +237,5 @@ def test_the_guarantee_so_far_is_what_is_stated(budget: acc.Budget, share: float
     """The curve of what is spent gives at most the epsilon that is stated, at the delta that is stated."""
     left = Remaining(budget, acc.price.Price(int(share * budget.capacity.main), int(share * budget.capacity.failure)))
     epsilon, delta = left.so_far
-    assert acc.best_epsilon(left.guarantee, delta, thorough=True).value <= epsilon * (1 + 1e-9)
+    assert best_epsilon(left.guarantee, delta, thorough=True).value <= epsilon * (1 + 1e-9)
     assert 0 <= left.guarantee.advantage <= 1

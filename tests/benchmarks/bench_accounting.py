@@ -30,6 +30,7 @@ from harness import best_time, options
 import accounting as acc
 import dpselect as dps
 from accounting.convert.adaptive_composition import adaptive_composition
+from accounting.convert.bounds import best_epsilon
 from accounting.convert.renyi import rdp_to_epsilon
 from dpselect.mechanisms import members
 from dpselect.plan.fit import fitted
@@ -77,7 +78,11 @@ def routes(_: int, __: int) -> Iterator[str]:
         plans.append((f"BoundedRange({e}) x{k}", curve, [curve], k * e * e / 8))
     for name, curve, steps, rho in plans:
         kept, start = DELTA - curve.delta0, time.process_time()
-        zcdp, renyi, best = acc.ZCDP(rho=rho).epsilon(kept), rdp_to_epsilon(curve.rdp, kept).value, acc.best_epsilon(curve, DELTA)
+        zcdp, renyi, best = (
+            acc.ZCDP(rho=rho).epsilon(kept),
+            rdp_to_epsilon(curve.rdp, kept).value,
+            best_epsilon(curve, DELTA),
+        )
         found = adaptive_composition(steps, DELTA, tolerance=1e-3 if curve.delta0 else 5e-5)
         bracket = f"[{found.epsilon_lower:.4f}, {found.epsilon_upper:.4f}] {time.process_time() - start:7.2f} s"
         yield f"{name:24}{zcdp:8.4f} {renyi:8.4f} {best.value:8.4f} ({best.route})   {bracket}"
@@ -204,7 +209,7 @@ def calibration(rounds: int, runs: int) -> Iterator[str]:
                 yield f"{task.name:<26}{tool:<16} fails: {type(error).__name__}: {str(error)[:60]}"
                 continue
             first = first or (seconds, parameter)
-            over = acc.best_epsilon(rounds * task.curve(parameter), DELTA, thorough=True).value - EPSILON
+            over = best_epsilon(rounds * task.curve(parameter), DELTA, thorough=True).value - EPSILON
             ratios = f"{over:>+12.1e}{first[0] / seconds:>12.4f}{first[1] / parameter:>12.6f}"
             yield f"{task.name:<26}{tool:<16}{seconds:>10.4f}{parameter:>16.9g}{ratios}"
     for kind, releases in itertools.product(sorted(members()), (1, 365)):

@@ -30,6 +30,7 @@ from harness import options, product
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_epsilon
 from dpselect.continual import state as states
 from dpselect.continual.horizon import close
 from dpselect.plan import Arrivals, Profile, TopKRequest, fitted, plan_horizon
@@ -142,14 +143,14 @@ def year(asked: argparse.Namespace) -> Iterator[str]:
 
     yield f"{len(views):,} page views of {asked.year:,} users in a year; {len(shown):,} pages of a day have {least} users"
     for visits in (1, 18, days):
-        price = acc.best_epsilon(acc.GaussianDP(mu=float(np.sqrt(2 * daily * visits))), asked.delta).value
+        price = best_epsilon(acc.GaussianDP(mu=float(np.sqrt(2 * daily * visits))), asked.delta).value
         yield f"by day: found {found(true):.2f}; epsilon {price:6.2f} at {asked.delta:g} for who is there on {visits} days"
     for cells in (20, 50, 100, 300, 1000):
         mechanism = dps.ContinualTopK(
             k=1, periods=days, scale=noise / np.sqrt(cells), users=dps.continual.HorizonClip(exponent=0, cells=cells)
         )
         counts = views[place < cells].groupby(["p", "i"]).size()
-        price = acc.best_epsilon(mechanism.curve, asked.delta).value
+        price = best_epsilon(mechanism.curve, asked.delta).value
         yield f"by year, {cells:4} page views of a user: found {found(counts):.2f}; epsilon {price:6.2f} for everybody, all year"
 
 

@@ -11,8 +11,8 @@ from chance import fit
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
-import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta
 from dpselect import verify
 from dpselect.scores import Domain
 
@@ -37,7 +37,7 @@ def curve_covers(mechanism: dps.Mechanism, worst: verify.WorstCase) -> list[str]
     broken += [
         f"delta({e}): {exact} > {claimed_delta}"
         for e, exact in zip(worst.epsilons, worst.delta, strict=True)
-        if exact > (claimed_delta := acc.best_delta(curve, e).value) * (1 + 1e-9) + DELTA_SLACK
+        if exact > (claimed_delta := best_delta(curve, e).value) * (1 + 1e-9) + DELTA_SLACK
     ]
     return broken
 

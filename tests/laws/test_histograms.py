@@ -14,6 +14,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta
 from dpselect.mechanisms import sparse_histogram
 from dpselect.noise import by_name
 from dpselect.verify.divergences import hockey_stick
@@ -46,7 +47,7 @@ def divergence(mechanism: dps.SparseHistogram, first: list[float], second: list[
 
 def claimed(mechanism: dps.SparseHistogram) -> np.ndarray:
     """The curve's delta at every one of EPSILONS."""
-    return np.array([acc.best_delta(mechanism.curve, epsilon).value for epsilon in EPSILONS])
+    return np.array([best_delta(mechanism.curve, epsilon).value for epsilon in EPSILONS])
 
 
 CLIPPED = [

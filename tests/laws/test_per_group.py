@@ -13,6 +13,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta
 from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -123,7 +124,7 @@ def test_a_replaced_user_costs_half_where_shares_are_uniform(select: dps.Mechani
         (np.multiply.outer(table[x1], table[y0]).ravel(), np.multiply.outer(table[x0], table[y1]).ravel())
         for (x0, x1), (y0, y1) in itertools.product(sorted(leaves), repeat=2)
     ]
-    claimed = np.array([acc.best_delta(mechanism.curve, e).value for e in EPSILONS])
+    claimed = np.array([best_delta(mechanism.curve, e).value for e in EPSILONS])
     for pairs in (both, apart):
         p, q = (np.array(side) for side in zip(*pairs, strict=True))
         for first, second in ((p, q), (q, p)):
@@ -250,7 +251,7 @@ def test_every_neighbour_in_two_groups_is_covered(select: dps.Mechanism) -> None
     p, q = np.array(rows_p), np.array(rows_q)
     for x, y in ((p, q), (q, p)):
         assert (renyi(x, y, ORDERS).max(axis=1) <= curve.rdp(ORDERS) * (1 + 1e-8) + 1e-10).all()
-        claimed = [acc.best_delta(curve, e).value for e in EPSILONS]
+        claimed = [best_delta(curve, e).value for e in EPSILONS]
         assert (hockey_stick(x, y, EPSILONS).max(axis=1) <= np.array(claimed) + 1e-11).all()
 
 
@@ -288,7 +289,7 @@ def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(epsilon
     reached = np.maximum(hockey_stick(p, q, EPSILONS).max(axis=1), hockey_stick(q, p, EPSILONS).max(axis=1))
 
     def claimed(curve: acc.Curve) -> np.ndarray:
-        return np.array([acc.best_delta(curve, e).value for e in EPSILONS])
+        return np.array([best_delta(curve, e).value for e in EPSILONS])
 
     assert (reached <= claimed(mechanism.curve) + 1e-9).all()
     alone = 2 * mechanism.mechanism.curve if part == "selection" else find.curve

@@ -20,6 +20,7 @@ from scipy.stats import norm
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta, best_epsilon
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves.repeat_and_select import _HATS, PoissonRuns, TruncatedNegativeBinomial
 from accounting.dp_events import from_dp_event
@@ -109,9 +110,7 @@ def test_no_pair_is_told_apart_beyond_the_curve(law: Any) -> None:
             for base in (table, acc.tighter(table, acc.PureDP(epsilon=float(epsilon)))):
                 curve = acc.RepeatAndSelectDP(base=base, distribution=law)
                 assert (rdp[:, row] <= curve.rdp(ORDERS) * (1 + 1e-8) + 1e-9).all()
-            claimed = [
-                acc.best_delta(acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law), e) for e in EPSILONS
-            ]
+            claimed = [best_delta(acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law), e) for e in EPSILONS]
             assert (delta[:, row] <= [bound.value * (1 + 1e-8) + 1e-12 for bound in claimed]).all()
 
 
@@ -211,7 +210,7 @@ def test_the_profile_made_of_gaussian_runs_is_its_formula_and_above_one_pair(mu:
     second = brentq(lambda e: math.expm1(e) - (1 / law.gamma - 1) * profile(e), 0, 60, xtol=1e-14)
     first = brentq(lambda e: law.mean * profile(e) / delta - 1, 0, 30, xtol=1e-14)
     curve = acc.RepeatAndSelectDP(base=acc.GaussianDP(mu=mu), distribution=law)
-    stated = acc.best_epsilon(curve, delta)
+    stated = best_epsilon(curve, delta)
     assert stated.route == "profile"
     assert stated.value == pytest.approx(first + (1 + eta) * second, rel=1e-7)
     places = np.linspace(-12, 12 + mu, 40001)

@@ -17,6 +17,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta, best_epsilon
 from dpselect.events.contributions import Clip, Contributions
 from dpselect.events.reading import Reading
 from dpselect.plan.candidates import Candidates, Choice
@@ -177,7 +178,7 @@ def test_one_price_for_every_clip(budget: acc.Budget, k: int) -> None:
 
     def cost(mechanism: dps.Mechanism) -> float:
         curve = mechanism.curve
-        return acc.best_epsilon(curve, budget.delta, thorough=True).value if budget.form == "approximate" else budget.cost(curve)
+        return best_epsilon(curve, budget.delta, thorough=True).value if budget.form == "approximate" else budget.cost(curve)
 
     for clip in menu.counted.clips:
         assert 0.99 * budget.limit <= cost(menu.counted.around(menu.choices[0].mechanism, clip)) <= budget.limit * (1 + 1e-9)
@@ -198,7 +199,7 @@ def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> Non
     for clip in counts.clips:
         found, bound = counts.around(select, clip).curve, select.curve + counts.price
         for epsilon in (0.0, 0.05, 0.1):
-            assert acc.best_delta(found, epsilon).value <= acc.best_delta(bound, epsilon).value * (1 + 1e-9)
+            assert best_delta(found, epsilon).value <= best_delta(bound, epsilon).value * (1 + 1e-9)
         if relation == "add_remove" and noise == "gaussian":
             assert found.rho == pytest.approx(bound.rho, rel=1e-9)
             louder = replace(counts, scale=counts.scale * 1.05)

@@ -12,6 +12,7 @@ from stable_answers import answered_laws, neighbours, worlds, worst
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta
 from dpselect import verify
 from dpselect.mechanisms.above_threshold import LargeMargin
 from dpselect.mechanisms.stable_queries import FirstStable, OnlineStableQueries, TopStable
@@ -48,7 +49,7 @@ ANSWERED: list[FirstStable | OnlineStableQueries] = [
 def test_the_guarantee_includes_the_true_answers(mechanism: FirstStable | OnlineStableQueries) -> None:
     """Theorems V4 and V5: released queries together with their exact answers stay within the curve, in random small worlds."""
     epsilons = (*verify.EPSILONS, mechanism.curve.core_epsilon)
-    claimed = np.array([acc.best_delta(mechanism.curve, e).value for e in epsilons])
+    claimed = np.array([best_delta(mechanism.curve, e).value for e in epsilons])
     for queries in worlds(3, 12):
         found = worst(neighbours(answered_laws(mechanism, queries)), epsilons)
         assert np.all(found.delta <= claimed * (1 + 1e-9) + 1e-12)

@@ -13,6 +13,7 @@ from cases_stability import CASES, DOMAINS, RELATIONS
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta
 from dpselect import verify
 from dpselect.mechanisms.gaps import LargeGap, TargetSize, Top, gap_shift, read_top, top_set
 from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
@@ -132,7 +133,7 @@ def test_the_curve_covers_the_size_that_is_hidden(mechanism: StableTopK, domain:
             row = [table.get(key, 0.0) for key in keys]
             law.append(np.pad(row, (0, 3 * mechanism.kbar - len(row))))
     exact = hockey_stick(*laws, verify.EPSILONS).max(axis=1)
-    claimed = np.array([acc.best_delta(mechanism.curve, e).value for e in verify.EPSILONS])
+    claimed = np.array([best_delta(mechanism.curve, e).value for e in verify.EPSILONS])
     assert np.all(exact <= claimed * (1 + 1e-9) + 1e-12)
 
 

@@ -12,6 +12,7 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from accounting.budget import Price
+from accounting.convert.bounds import best_delta
 from dpselect import verify
 from dpselect.scores import Domain, Scores
 from dpselect.verify.divergences import hockey_stick
@@ -52,7 +53,7 @@ def overspent(
     """How far a session of repeated calls exceeds `guarantee` in delta, over neighbouring pairs among the vectors."""
     core, worst = guarantee.core_epsilon, -np.inf
     epsilons = [*verify.EPSILONS, core] if np.isfinite(core) else verify.EPSILONS
-    claimed = np.array([acc.best_delta(guarantee, e).value for e in epsilons])
+    claimed = np.array([best_delta(guarantee, e).value for e in epsilons])
     laws = {
         v: transcripts(mechanism, mechanism.probabilities(Scores(v, sensitivity=mechanism.covers, domain=domain)), budget, charge)
         for v in vectors

@@ -12,6 +12,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.bounds import best_delta
 from dpselect.mechanisms.release import public_grid
 from dpselect.verify.divergences import hockey_stick
 
@@ -41,7 +42,7 @@ def test_the_price_of_values_is_reached(noise: str, k: int) -> None:
     epsilons, edges = [0.0, 0.2, 0.5], np.arange(-4.0, 16.0, 0.25)
     mechanism, cheaper = valued(noise, 2.0, k, TWO), valued(noise, 2.0 * 1.05, k, TWO)
     delta = seen(mechanism, [[5] * k, [6] * k], edges, epsilons)
-    claims = [[acc.best_delta(one.curve, epsilon).value for epsilon in epsilons] for one in (mechanism, cheaper)]
+    claims = [[best_delta(one.curve, epsilon).value for epsilon in epsilons] for one in (mechanism, cheaper)]
     assert (delta <= np.array(claims[0]) * (1 + 1e-9)).all()
     assert (delta > np.array(claims[1])).any()
 

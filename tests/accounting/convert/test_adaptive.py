@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 import accounting as acc
 from accounting.convert import recursion
 from accounting.convert.adaptive_composition import _reach, _read_plan, _solve, adaptive_composition
+from accounting.convert.bounds import best_delta, best_epsilon
 from accounting.convert.pld.loss import Banded, Law, Normal
 from accounting.convert.recursion import RangeOperator, pair_operator
 
@@ -178,10 +179,10 @@ PLANS: list[tuple[list[tuple[acc.Curve, int]], float]] = [
 def test_the_quick_account_is_the_recursion_with_the_pairs_first(steps: list[tuple[acc.Curve, int]], delta: float) -> None:
     """Theorem D6: never below the lower bound in that order, nor in the opposite one, and at most one per cent above."""
     plan = acc.curves.Composed.of([(count, curve) for curve, count in steps])
-    found = acc.best_epsilon(plan, delta, thorough=True)
+    found = best_epsilon(plan, delta, thorough=True)
     orders = [adaptive_composition(way, delta, tolerance=2e-3) for way in (steps, steps[::-1])]
     assert found.route == "adaptive"
-    assert found.value < acc.best_epsilon(plan, delta).value
+    assert found.value < best_epsilon(plan, delta).value
     assert max(order.epsilon_lower for order in orders) <= found.value <= 1.01 * orders[0].epsilon_upper
 
 
@@ -191,7 +192,7 @@ def test_five_per_cent_narrower_ranges_are_noticed(monkeypatch: pytest.MonkeyPat
     recursion._solved.cache_clear()
     monkeypatch.setattr(recursion, "_parted", lambda losses: ([(n, 0.95 * w) for n, w in honest(losses)[0]], honest(losses)[1]))
     least = adaptive_composition([(acc.BoundedRange(epsilon=0.2), 20)], 1e-6).epsilon_lower
-    assert acc.best_epsilon(20 * acc.BoundedRange(epsilon=0.2), 1e-6, thorough=True).value < least
+    assert best_epsilon(20 * acc.BoundedRange(epsilon=0.2), 1e-6, thorough=True).value < least
 
 
 def test_bad_events_are_added_to_the_quick_account() -> None:
@@ -199,13 +200,13 @@ def test_bad_events_are_added_to_the_quick_account() -> None:
     plain, event = 20 * acc.BoundedRange(epsilon=0.2), 1e-7
     failing = 20 * acc.Approximate(curve=acc.BoundedRange(epsilon=0.2), delta0=event / 20)
     leaking = plain + acc.ApproxDP(epsilon=1e-3, delta=event)
-    least = acc.best_epsilon(plain, 1e-6, thorough=True)
-    told = acc.best_epsilon(failing, 1e-6 + event, thorough=True)
+    least = best_epsilon(plain, 1e-6, thorough=True)
+    told = best_epsilon(failing, 1e-6 + event, thorough=True)
     assert least.route == told.route == "adaptive"
     assert told.value == pytest.approx(least.value, rel=1e-9)
-    alone = acc.best_delta(plain, least.value, thorough=True).value
-    with_events = acc.best_delta(failing, least.value, thorough=True)
-    with_leak = acc.best_delta(leaking, least.value, thorough=True)
+    alone = best_delta(plain, least.value, thorough=True).value
+    with_events = best_delta(failing, least.value, thorough=True)
+    with_leak = best_delta(leaking, least.value, thorough=True)
     assert with_events.route == with_leak.route == "adaptive"
     assert with_events.value == pytest.approx(alone + event, rel=1e-9)
     assert alone + event * (1 - 1e-5) <= with_leak.value <= 1.05 * alone + event
@@ -217,7 +218,7 @@ def test_bad_events_are_added_to_the_quick_account() -> None:
 def test_other_plans_keep_their_routes(other: acc.Curve) -> None:
     """Renyi bounds, pairs with a direction, two widths and single steps are left to the other routes."""
     plan = acc.BoundedRange(epsilon=0.1) * (1 if other == acc.zero() else 30) + other
-    assert acc.best_epsilon(plan, 1e-6, thorough=True) == acc.best_epsilon(plan, 1e-6)
+    assert best_epsilon(plan, 1e-6, thorough=True) == best_epsilon(plan, 1e-6)
 
 
 @pytest.mark.slow
@@ -252,7 +253,7 @@ def test_stable_top_k_in_its_true_order() -> None:
         renyi = acc.convert.renyi.rdp_to_epsilon(curve.rdp, 1e-6 - curve.delta0).value
         assert found.epsilon_upper <= upper
         assert found.gap <= 1e-3
-        assert found.epsilon_upper < acc.best_epsilon(curve, 1e-6).value < renyi
+        assert found.epsilon_upper < best_epsilon(curve, 1e-6).value < renyi
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from dp_accounting import pld as dp_pld
 from spread import spread
 
 import accounting as acc
+from accounting.convert.bounds import best_epsilon
 from accounting.convert.pld.compose import pld_delta, pld_epsilon
 from accounting.convert.pld.hull import Hull
 from accounting.convert.pld.loss import Banded, Loss, Losses, Normal, Pmf
@@ -203,12 +204,12 @@ def test_bad_events_are_added() -> None:
 
 def test_the_route_is_named_and_its_error_is_stated() -> None:
     """A composition without a closed form is converted by its privacy loss distribution, which says how coarse its grid was."""
-    bound = acc.best_epsilon(600 * (acc.BoundedRange(epsilon=0.036) + acc.GaussianDP(mu=0.026)), 1e-6)
+    bound = best_epsilon(600 * (acc.BoundedRange(epsilon=0.036) + acc.GaussianDP(mu=0.026)), 1e-6)
     assert bound.route == "pld"
     assert 0 < bound.grid_error <= 1.1e-5
-    assert acc.best_epsilon(600 * acc.GaussianDP(mu=0.026), 1e-6).route == "profile"
+    assert best_epsilon(600 * acc.GaussianDP(mu=0.026), 1e-6).route == "profile"
     many = sum((acc.LaplaceDP(epsilon=0.01 + 1e-4 * i) for i in range(200)), acc.zero())
-    assert acc.best_epsilon(many, 1e-6).route == "pld"
+    assert best_epsilon(many, 1e-6).route == "pld"
 
 
 def test_tiny_charges_are_not_inflated() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import accounting as acc
-from accounting.convert.bounds import Route
+from accounting.convert.bounds import Route, best_epsilon
 from accounting.convert.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
 from accounting.convert.pld.hull import RenyiLoss
 from accounting.convert.pld.loss import Banded, Losses, Normal
@@ -20,7 +20,7 @@ TABLE = acc.curves.ProfileTable(epsilons=(0.1, 0.3, 1.0), deltas=(0.03, 1e-4, 1e
 
 def route(curve: acc.Curve) -> Route:
     """What proves the epsilon at 1e-6."""
-    return acc.best_epsilon(curve, 1e-6).route
+    return best_epsilon(curve, 1e-6).route
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def route(curve: acc.Curve) -> Route:
 def test_one_part_without_exact_losses_leaves_the_route_on(part: acc.Curve) -> None:
     """100 Laplace mechanisms and one such part: the PLD wins, costs more than without it, and less than the Renyi route."""
     plan = LAPLACES + part
-    found = acc.best_epsilon(plan, 1e-6)
+    found = best_epsilon(plan, 1e-6)
     renyi = acc.convert.renyi.rdp_to_epsilon(plan.rdp, 1e-6 - plan.delta0, plan.table_orders).value
     assert found.route == "pld"
     assert LAPLACES.epsilon(1e-6) < found.value < 0.96 * renyi
@@ -108,7 +108,7 @@ def test_a_sampled_gaussian_among_other_parts() -> None:
     ways = [pld_epsilon(way, 1e-6).value for way in losses.directed()]
     assert plan.epsilon(1e-6) == pytest.approx(max(ways), rel=1e-12)
     assert max(ways) <= pld_epsilon(losses, 1e-6).value
-    assert acc.best_epsilon(plan, 1e-6).route == "pld"
+    assert best_epsilon(plan, 1e-6).route == "pld"
 
 
 def _laplaces(widths: object) -> acc.Curve:

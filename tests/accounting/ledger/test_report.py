@@ -15,7 +15,7 @@ from typing import get_args
 import pytest
 
 import accounting as acc
-from accounting.convert.bounds import Route
+from accounting.convert.bounds import Route, best_epsilon
 from accounting.ledger import Ledger, Quota, SigningKey
 from accounting.page.spent import account_cells
 from accounting.page.wording import in_words, rounded_down, rounded_up
@@ -86,7 +86,7 @@ def test_the_page_says_what_the_ledger_says(filled: Ledger, folder: Path, monkey
     spent = (60 * acc.BoundedRange(epsilon=0.3) + acc.ZCDP(rho=0.01)).rho
     assert total.spent.main == pytest.approx(spent * 1e12)
     assert f"<bdi>{rounded_up(spent)}</bdi>" in text
-    bound = acc.best_epsilon(60 * acc.BoundedRange(epsilon=0.3) + acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), 1e-5)
+    bound = best_epsilon(60 * acc.BoundedRange(epsilon=0.3) + acc.Approximate(curve=acc.ZCDP(rho=0.01), delta0=1e-8), 1e-5)
     assert bound.order is not None
     assert f"<div>{bound.order:.4g}</div>" in text
     assert re.search(r"≤ [\d.]+</div></td><td[^>]*><div>Rényi</div>", text)

@@ -13,6 +13,7 @@ import pytest
 from spread import spread
 
 import accounting as acc
+from accounting.convert.bounds import best_delta
 from dpselect import verify
 from dpselect.ranking import Comparisons, InvalidComparisons, SpectralTopK, diagnose, read
 from dpselect.ranking.spectral_top_k import ergodicity_coefficient, steps_for, transition, walk
@@ -138,7 +139,7 @@ def test_the_guarantee_on_every_small_tournament(k: int, epsilon: float) -> None
     p, q = (np.array(side) for side in zip(*sides, strict=True))
     assert 0.3 * mechanism.curve.pure_epsilon < log_ratio(p, q).max() <= mechanism.curve.pure_epsilon
     assert np.all(renyi(p, q, verify.ORDERS).max(axis=1) <= mechanism.curve.rdp(verify.ORDERS))
-    claimed = [acc.best_delta(mechanism.curve, e).value for e in verify.EPSILONS]
+    claimed = [best_delta(mechanism.curve, e).value for e in verify.EPSILONS]
     assert np.all(hockey_stick(p, q, verify.EPSILONS).max(axis=1) <= np.array(claimed) + 1e-12)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
-from accounting import Budget, Curve, GaussianDP, PrivacyFilter, best_epsilon
+from accounting import Budget, Curve, GaussianDP, PrivacyFilter
+from accounting.convert.bounds import best_epsilon
 from dpselect import pate
 from dpselect.errors import InvalidMechanism
 from dpselect.pate.unsanitised import LossProfile
