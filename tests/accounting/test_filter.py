@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
 import pytest
@@ -139,11 +139,9 @@ def test_threads_never_overspend(monkeypatch: pytest.MonkeyPatch) -> None:
             except BudgetExceeded:
                 return
 
-    threads = [threading.Thread(target=spend) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(8):
+            pool.submit(spend)
     assert len(granted) == 100
     assert spender.spent == spender.budget.capacity
 

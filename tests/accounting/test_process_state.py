@@ -7,6 +7,7 @@ import os
 import pickle
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -78,27 +79,11 @@ def test_a_copy_is_no_second_budget(name: str) -> None:
     assert kept.spent.main > 0
 
 
-class _Watched(threading.Thread):
-    """A thread whose errors reach the caller."""
-
-    def __init__(self, work: Callable[[], object]) -> None:
-        super().__init__()
-        self._work, self.error = work, None
-
-    def run(self) -> None:
-        try:
-            self._work()
-        except Exception as error:
-            self.error = error
-
-
 def _together(work: Callable[[], object], threads: int = 8) -> None:
-    runs = [_Watched(work) for _ in range(threads)]
-    for run in runs:
-        run.start()
-    for run in runs:
-        run.join()
-    assert [run.error for run in runs if run.error] == []
+    """In as many threads, whose errors are raised here."""
+    with ThreadPoolExecutor(threads) as pool:
+        for run in [pool.submit(work) for _ in range(threads)]:
+            run.result()
 
 
 class _Slow(Sampler):
