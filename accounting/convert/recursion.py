@@ -13,8 +13,9 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +50,7 @@ def _extended(values: Floats, interval: float, left: int, right: int, beyond: fl
     return np.concatenate([-np.expm1(-g) + np.exp(-g) * reach, ahead])
 
 
-@dataclass(frozen=True)
-class _Pieces:
+class _Pieces(NamedTuple):
     """Losses t between two neighbouring breakpoints: g - t stays in one cell of the grid, and so does g - t + width. One a row.
 
     In u = e^-t: from `start` to start + length. The first cell starts `back` + 1 entries before g, at u = start - gap1; the
@@ -68,10 +68,6 @@ class _Pieces:
     slope2: Floats
     weight: Floats
 
-    def block(self, rows: slice) -> _Pieces:
-        """Some of them."""
-        return _Pieces(*(getattr(self, part.name)[rows] for part in fields(self)))
-
 
 @dataclass(frozen=True)
 class RangeOperator:
@@ -86,7 +82,7 @@ class RangeOperator:
         windows = np.lib.stride_tricks.sliding_window_view(padded, len(values))
         best, count = values.copy(), max(1, _CACHED // len(values))
         for first in range(0, len(self._pieces.back), count):
-            block = self._pieces.block(slice(first, first + count))
+            block = _Pieces._make(part[first : first + count] for part in self._pieces)
             np.maximum(best, self._raised(windows, block, zero).max(axis=0), out=best)
         return np.minimum(1.0, best * UP)
 
