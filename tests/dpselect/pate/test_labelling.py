@@ -65,10 +65,15 @@ def _assert_settled(payer: dps.Session, done: Labelling) -> None:
     assert payer.ledger.verify().ok
 
 
-def test_a_job_costs_each_round_once(tmp_path: Path, payer: dps.Session) -> None:
-    """All batches are charged before and released after, in order; the total is the price of all rounds; the ledger verifies."""
-    done = _run(tmp_path / "job", payer)
-    assert len(done.answers) == 23
+def test_a_job_costs_each_round_once(tmp_path: Path, payer: dps.Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All batches are charged before and released after, in order, each when its draft's name is on the disk; the total is the
+    price of all rounds; the ledger verifies."""
+    done: list[str] = []
+    for owner, name in ((labelling, "sync_folder"), (acc.Ledger, "release")):
+        real = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, real=real, name=name, **k: done.append(name) or real(*a, **k))
+    assert len(_run(tmp_path / "job", payer).answers) == 23
+    assert done == ["sync_folder", "release"] * 5
     assert _total(payer).spent == _price(payer)
     steps = [(entry.action, entry.key, entry.count) for entry in payer.ledger.entries("teachers")]
     assert steps == [step for b, n in enumerate([5, 5, 5, 5, 3]) for step in (("charge", f"j/{b}", n), ("release", f"j/{b}", 0))]
