@@ -1,27 +1,26 @@
-"""An event log to counts: dpselect, plain DuckDB and Polars side by side, each in a process of its own.
+"""An event log to counts: dpselect and plain DuckDB side by side, each in a process of its own.
 
-    python tests/benchmarks/bench_events.py [--events 20000000] [--items 1000000] [--bound 20] [--csv] [--texts] [--large]
+    python tests/benchmarks/bench_events.py [--events 20000000] [--items 1000000] [--bound 20] [--csv] [--texts]
         [--memory 4GiB] [--tasks distinct] [--group-events 3000000] [--groups 10000] [--group-items 10000]
 
 The log is Parquet with integer ids: items by a Zipf-like law, users shuffled. `--csv` and `--texts` add the same log as CSV and
-with ids of 32 characters; `--large` adds one of 10^8 events, distinct users and bounded only, to see whether memory stays. What
-plain DuckDB is asked stands in `PLAIN`; it and Polars take the memory they like, dpselect its default or what `--memory` allows.
-Plain DuckDB reads CSV with columns of text, as labels of text files are. CPU seconds include starting Python and importing. The
-last lines count a log with groups, of which each user is in three or fewer, against pandas.
+with ids of 32 characters. What plain DuckDB is asked stands in `PLAIN`; it takes the memory it likes, dpselect its default or
+what `--memory` allows. Plain DuckDB reads CSV with columns of text, as labels of text files are. CPU seconds include starting
+Python and importing. The last lines count a log with groups, of which each user is in three or fewer, against pandas.
 """
 
 from __future__ import annotations
 
-import argparse
 import tempfile
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from harness import Cost, in_a_process, options
+from harness import Table, in_a_process, options
 
 _CHUNK = 2_000_000
 _FOUND = 200  # items that a second step looks at
@@ -73,24 +72,11 @@ def write_groups(path: Path, events: int, groups: int, items: int) -> None:
 
 def by_group(path: Path) -> int:
     """Counts per group and item, three groups per user, by `dpselect.events.read`."""
-    return len(_grouped(path).counts)
-
-
-def released_by_group(path: Path, items: int) -> int:
-    """The same, and the top 10 of every group of a public catalogue by `PerGroup`."""
-    import dpselect as dps
-
-    mechanism = dps.PerGroup(mechanism=dps.OneshotTopK(k=10, noise="gumbel", scale=20.0), max_groups_per_user=3)
-    counts = _grouped(path)
-    return len(mechanism.select(counts.scores(range(items)))) and len(counts.counts)
-
-
-def _grouped(path: Path) -> Any:
     from dpselect import events
 
     groups = range(int(pq.read_table(path, columns=["group_id"])["group_id"].to_numpy().max()) + 1)
     columns = {"user": "user_id", "item": "item_id", "group": "group_id"}
-    return events.read(path, **columns, groups=groups, max_groups_per_user=3, salt="benchmark")
+    return len(events.read(path, **columns, groups=groups, max_groups_per_user=3, salt="benchmark").counts)
 
 
 def pandas_by_group(path: Path) -> int:
@@ -128,32 +114,6 @@ def by_duckdb(task: str, path: Path, bound: int) -> int:
     return _checksum(found["item_id"], found["n"])
 
 
-def by_polars(task: str, path: Path, bound: int) -> int:
-    """The same by Polars, streaming where it can."""
-    import polars as pl
-
-    scan = pl.scan_csv(path) if path.suffix == ".csv" else pl.scan_parquet(path)
-    pairs = scan.select("user_id", "item_id").unique()
-
-    def weighed(among: Any) -> Any:
-        weights = among.group_by("user_id").agg(w=(1 / pl.len().sqrt()).clip(0, 1))
-        return among.join(weights, on="user_id").group_by("item_id").agg(n=pl.len(), s=pl.col("w").sum())
-
-    if task == "distinct":
-        asked = pairs.group_by("item_id").agg(n=pl.len())
-    elif task == "bounded":
-        place = pl.struct("user_id", "item_id").hash().rank("ordinal").over("user_id")
-        asked = pairs.filter(place <= bound).group_by("item_id").agg(n=pl.len())
-    elif task == "clipped":
-        asked = weighed(pairs)
-    else:
-        held = pairs.collect(engine="streaming").lazy()
-        found = weighed(held).top_k(_FOUND, by="s").select("item_id")
-        asked = weighed(held.join(found, on="item_id", how="semi"))
-    counts = asked.sort("item_id").collect(engine="streaming")
-    return _checksum(counts["item_id"].to_numpy(), counts["n"].to_numpy())
-
-
 def write_forms(log: Path, *, csv: bool, texts: bool) -> list[tuple[str, Path]]:
     """The log, and the same in the other forms that were asked for."""
     import duckdb
@@ -176,48 +136,30 @@ def _checksum(labels: np.ndarray, counts: np.ndarray) -> int:
     return int(np.sum((labels.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)) ^ counts.astype(np.uint64)))
 
 
-def _line(name: str, events: int, cost: Cost, rest: str = "") -> None:
-    print(f"{name:<44} {events:>12,} {cost.cpu:>7.1f} {cost.wall:>7.1f} {1024 * cost.peak:>6.0f}  {rest}", flush=True)
-
-
-def _compare(form: str, path: Path, asked: argparse.Namespace) -> None:
-    """Every task by all three."""
-    for task in asked.tasks:
-        plain = in_a_process(partial(by_duckdb, task), path, asked.bound)
-        _line(f"{form}: {task}, DuckDB", asked.events, plain)
-        for name, read in (("Polars", partial(by_polars, task)), ("dpselect", partial(by_dpselect, task, asked.memory))):
-            cost = in_a_process(read, path, asked.bound)
-            ratios = f"{cost.cpu / plain.cpu:.2f} CPU, {cost.wall / plain.wall:.2f} wall"
-            _line(f"{form}: {task}, {name}", asked.events, cost, ratios)
-            # A bound keeps other items by another hash, and two steps find others where sums are as good as equal.
-            if task in ("distinct", "clipped") and cost.answer != plain.answer:
-                raise SystemExit(f"{name} and DuckDB disagree on the counts")
-
-
 def main() -> None:
     """Print the table."""
     asked = options(
         __doc__,
-        **{"events": 20_000_000, "items": 1_000_000, "bound": 20, "csv": False, "texts": False, "large": False, "memory": str},
+        **{"events": 20_000_000, "items": 1_000_000, "bound": 20, "csv": False, "texts": False, "memory": str},
         **{"group_events": 3_000_000, "groups": 10_000, "group_items": 10_000, "tasks": tuple(PLAIN)},
     )
+    table = Table(("", "<44"), ("CPU s", ">7.1f"), ("wall s", ">7.1f"), ("GiB", ">6.2f"), ("CPU of plain", ">13.2f"))
     with tempfile.TemporaryDirectory() as folder:
         log, grouped = Path(folder) / "log.parquet", Path(folder) / "groups.parquet"
         write_log(log, asked.events, asked.items)
-        print(f"{'':<44} {'events':>12} {'CPU s':>7} {'wall s':>7} {'MiB':>6}  of plain DuckDB's")
-        for form, path in write_forms(log, csv=asked.csv, texts=asked.texts):
-            _compare(form, path, asked)
-        if asked.large:
-            write_log(log, 10**8, asked.items)
-            for task in ("distinct", "bounded"):
-                _line(f"{task}, dpselect", 10**8, in_a_process(partial(by_dpselect, task, asked.memory), log, asked.bound))
+        for (form, path), task in product(write_forms(log, csv=asked.csv, texts=asked.texts), asked.tasks):
+            plain = in_a_process(partial(by_duckdb, task), path, asked.bound)
+            ours = in_a_process(partial(by_dpselect, task, asked.memory), path, asked.bound)
+            table.row(f"{form}: {task}, DuckDB", plain.cpu, plain.wall, plain.peak)
+            table.row(f"{form}: {task}, dpselect", ours.cpu, ours.wall, ours.peak, ours.cpu / plain.cpu)
+            # A bound keeps other items by another hash, and two steps find others where sums are as good as equal.
+            if task in ("distinct", "clipped") and ours.answer != plain.answer:
+                raise SystemExit("dpselect and DuckDB disagree on the counts")
         write_groups(grouped, asked.group_events, asked.groups, asked.group_items)
-        counted, released = in_a_process(by_group, grouped), in_a_process(released_by_group, grouped, asked.group_items)
-        in_memory = in_a_process(pandas_by_group, grouped)
-    _line(f"per group, {asked.groups:,} x {asked.group_items:,} items", asked.group_events, counted)
-    _line("the same, and the top 10 of each", asked.group_events, released)
-    _line("pandas per group, all in memory", asked.group_events, in_memory)
-    if counted.answer != in_memory.answer or released.answer != in_memory.answer:
+        counted, in_memory = in_a_process(by_group, grouped), in_a_process(pandas_by_group, grouped)
+    table.row("per group, pandas, all in memory", in_memory.cpu, in_memory.wall, in_memory.peak)
+    table.row("per group, dpselect", counted.cpu, counted.wall, counted.peak, counted.cpu / in_memory.cpu)
+    if counted.answer != in_memory.answer:
         raise SystemExit("dpselect and pandas disagree on the cells")
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,7 @@ def _release(source: Any, catalogue: range | None, limit: str) -> int:
 
 
 def with_duckdb(path: Path, catalogue: range | None) -> tuple[int, float]:
-    """Held by the embedded engine within 1 GiB; how many were chosen, and no Java."""
+    """Within 1 GiB; how many were chosen, and no Java."""
     return _release(path, catalogue, "1GiB"), 0.0
 
 
@@ -53,16 +54,14 @@ def with_spark(path: Path, catalogue: range | None) -> tuple[int, float]:
 
 def _java_seconds() -> float:
     """CPU of the Java process that this one has started, from /proc."""
-    ticks, own = os.sysconf("SC_CLK_TCK"), os.getpid()
-    total = 0.0
+    own, seconds = str(os.getpid()), 0.0
     for status in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = status.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[1]) == own and "java" in status.read_text():
-            total += (int(fields[11]) + int(fields[12])) / ticks
-    return total
+        with suppress(OSError):  # it has ended
+            name, _, rest = status.read_text().rpartition(")")
+            fields = rest.split()
+            if fields[1] == own and "java" in name:
+                seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
 
 
 def write_distinct(path: Path, items: int) -> None:

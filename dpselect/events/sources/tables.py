@@ -126,6 +126,8 @@ def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, 
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
     for role, column in asked.columns.items():
         held = table[SHORT[role]]
+        if not is_label(role) and hasattr(held, "cat"):
+            held = held.astype(object)
         if is_label(role) and hasattr(held, "cat"):  # what its categories are, rows decide, as of objects
             named = _object_column(held.cat.categories.to_series().astype(object), role, column, what)
             table = table.assign(**{SHORT[role]: held.cat.rename_categories(named.array)})

@@ -279,6 +279,18 @@ def test_pairs_on_a_cluster_are_counted_as_here(integers: tuple[Any, Any]) -> No
 
 
 @pytest.mark.slow
+def test_groups_are_learnt_and_cells_counted_there(integers: tuple[Any, Any]) -> None:
+    """In how many groups users are and with how many items, and counts of groups and items together, are those of here."""
+    found = []
+    for log in integers:
+        with dps.events.pairs(log, user="user", item="item", **CITY) as kept:
+            found.append([each.tolist() for each in kept.items_per_group()])
+        cells = dps.events.read(log, **ASKED, group="city", cells=True, clip=1.0)
+        found[-1].append(plain(cells))
+    assert found[0] == found[1]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("text", [False, True])
 def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -> None:
     """Every user's items among those that passed, bounded or not, get the weights that the embedded engine gives them."""

@@ -49,7 +49,9 @@ def test_typed_columns_are_read_by_their_type(tmp_path: Path) -> None:
         datetime(2024, 10, 27, 23, tzinfo=UTC),
     ]
     walls = [datetime(2024, 10, 26, 23, 59, 59), datetime(2024, 10, 27), datetime(2024, 10, 28)]
-    for source in (frame(instants), frame(instants).to_pandas(), frame(walls), frame(walls).to_pandas()):
+    sources = [frame(instants), frame(instants).to_pandas(), frame(walls), frame(walls).to_pandas()]
+    sources += [source.astype({"t": "category"}) for source in sources[1::2]]
+    for source in sources:
         assert seen(source, **DAY) == [1]
     assert seen(frame([moment.date() for moment in walls]), **DAY) == [1]
     seconds = [int(moment.timestamp()) for moment in instants]

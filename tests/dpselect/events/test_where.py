@@ -89,11 +89,6 @@ def counted(source: Any, where: Any, **options: Any) -> dict[Any, int]:
     return {label: count for label, count in zip(found.labels, found.counts.tolist(), strict=True) if count}
 
 
-def test_sources_are_all_tried() -> None:
-    """Every kind of source has an example above, but for servers, whose tests are with theirs."""
-    assert set(SOURCES) >= {"csv", "tsv", "jsonl", "parquet", "pandas", "polars", "lazy", "arrow", "relation", "sqlite"}
-
-
 _FAST = ("csv", "parquet", "pandas")
 
 
