@@ -11,10 +11,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import polars as pl
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sums_oracle import sums
 
 import dpselect as dps
@@ -49,25 +46,6 @@ def test_sums_are_those_of_the_definition(clip: Any, limit: int | None) -> None:
     for seed, buckets in ((1, 1), (2, 5)):
         shuffled = random.Random(seed).sample(LOG, len(LOG))
         assert found(frame(shuffled), value_clip=clip, buckets=buckets, **bound) == expected
-
-
-@pytest.mark.slow
-@given(
-    log=st.lists(st.tuples(st.integers(0, 3), st.sampled_from("ab"), st.floats(-1e4, 1e4)), min_size=1, max_size=12),
-    high=st.floats(2.0**-20, 1e6),
-    share=st.floats(0, 1),
-)
-@settings(max_examples=8, deadline=None)
-def test_one_user_changes_what_the_sensitivity_says(log: list[Any], high: float, share: float) -> None:
-    """Any log and clip: the definition again; and without a user no sum moves by more than the clip."""
-    low = -share * high
-    everyone = found(frame(log), value_clip=(low, high))
-    assert everyone == sums(log, low, high)
-    sensitivity = dps.Sensitivity.of_sums(low, high)
-    without = sums([event for event in log if event[0] != log[0][0]], low, high)
-    change = [everyone[item] - without.get(item, Fraction(0)) for item in everyone]
-    assert max(map(abs, change)) <= Fraction(sensitivity.linf)
-    assert not sensitivity.monotone or min(change) >= 0
 
 
 @pytest.mark.slow
@@ -131,6 +109,8 @@ def test_what_is_no_amount_is_refused(value: str, form: str, tmp_path: Path) -> 
     if form != "table":
         source = tmp_path / f"log.{form}"
         (table.write_csv if form == "csv" else table.write_ndjson)(source)
+    if form == "table" and value in ("nan", "inf"):
+        source = table.with_columns(v=pl.Series([1.0, float(value)]))
     with pytest.raises(EventLogError, match=r"'v' of .* not a finite number") as caught:
         events.read(source, **NAMES, value_clip=50)
     assert SECRET not in str(caught.value)
@@ -165,44 +145,10 @@ def test_sums_of_very_many_users_are_cut() -> None:
     assert amount.as_scores(units[:0]).tolist() == []
 
 
-def test_floats_that_are_none_are_refused() -> None:
-    """So are those of a column of floats, and what is no column of numbers."""
-    for value in (float("nan"), float("inf")):
-        with pytest.raises(EventLogError, match="not a finite number"):
-            events.read(frame([(1, "a", value)]), **NAMES, value_clip=50)
-    with pytest.raises(EventLogError, match="of type BOOLEAN"):
-        events.read(pa.table({"u": [1], "i": ["a"], "v": [True]}), **NAMES, value_clip=50)
-
-
 def test_events_without_an_amount_are_left_out() -> None:
     """A null is no 0: the event is left out and counted as such."""
     read = events.read(pl.DataFrame({"u": [1, 2], "i": ["a", "b"], "v": [None, 3.0]}), **NAMES, value_clip=5)
     assert (read.labels, read.scores().values.tolist(), read.report.rows_left_out) == (("b",), [3.0], 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"value_clip": None}, "give both or neither"),
-        ({"value": None}, "give both or neither"),
-        ({"value_clip": 0}, "value_clip=0 must be"),
-        ({"value_clip": -3}, "value_clip=-3 must be"),
-        ({"value_clip": (1, 2)}, "must be"),
-        ({"value_clip": (-1, 2, 3)}, "must be"),
-        ({"value_clip": float("nan")}, "must be"),
-        ({"value_clip": True}, "must be"),
-        ({"value_clip": "50"}, "must be"),
-        ({"value_clip": 2.0**60}, "must be"),
-        ({"value_clip": 10**400}, "value_clip=.* must be"),
-        ({"clip": 1.0}, "clip= is for counts"),
-        ({"value": "x"}, "value='x' is not a column"),
-        ({"value": "u"}, "same column"),
-    ],
-)
-def test_wrong_clips_are_refused(options: dict[str, Any], words: str) -> None:
-    """Each with the field, its value and the rule."""
-    with pytest.raises(EventLogError, match=words):
-        events.read(frame([(1, "a", 1.0)]), **{**NAMES, "value_clip": 50, **options})
 
 
 @pytest.mark.slow

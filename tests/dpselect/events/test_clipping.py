@@ -147,27 +147,6 @@ def test_clipped_scores_feed_a_histogram() -> None:
     assert "clips=[1.0]" in repr(found)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"clip": 0.0},
-        {"clip": float("nan")},
-        {"clip": "1"},
-        {"clip": True},
-        {"clip": [1.0, -1.0]},
-        {"clip": 1e4},
-        {"clip": 1.0, "clip_norm": "linf"},
-        {"within": []},
-        {"within": ["x"]},
-        {"within": [1, 1]},
-    ],
-)
-def test_wrong_clips_are_refused(options: dict[str, Any]) -> None:
-    """What is no clip, no norm or no list of items raises EventLogError."""
-    with pytest.raises(dps.errors.EventLogError):
-        events.read(arrow(LOG), **COLUMNS, **options)
-
-
 def test_a_clip_that_was_not_read_is_refused() -> None:
     """Scores of another clip than the reading's raise EventLogError that names those there are."""
     with pytest.raises(dps.errors.EventLogError, match=r"\[1.0\]"):

@@ -207,23 +207,3 @@ def test_nothing_that_was_read_is_shown_or_pickled() -> None:
     shown = "GroupCounts(<private figures hidden>, max_groups_per_user=2, max_items_per_user=None, salt='s', clips=[])"
     assert repr(counts) == shown
     assert repr(counts.scores()) == "GroupedScores(max_groups_per_user=2)"
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"group": "g"}, "needs max_groups_per_user"),
-        ({"groups": [1]}, "are about the column group="),
-        ({"max_groups_per_user": 2}, "are about the column group="),
-        ({"group": "g", "max_groups_per_user": 0}, "max_groups_per_user=0"),
-        ({"group": "u", "max_groups_per_user": 1}, "user and group are the same column"),
-        ({"group": "x", "max_groups_per_user": 1}, "group='x' is not a column"),
-        ({"group": "g", "max_groups_per_user": 1, "groups": []}, "groups is empty"),
-        ({"group": "g", "max_groups_per_user": 1, "groups": ["x"]}, "groups holds 'x'"),
-        ({"group": "g", "max_groups_per_user": 1, "groups": [1, 1]}, "more than once"),
-    ],
-)
-def test_wrong_groups_are_refused(options: dict[str, Any], words: str) -> None:
-    """One EventLogError each, which names the field and the rule."""
-    with pytest.raises(dps.errors.EventLogError, match=words):
-        events.read(table(LOG), user="u", item="i", **options)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from dpselect import events
@@ -55,22 +57,61 @@ def test_what_is_looked_at_is_not_in_the_repr() -> None:
     assert "zoo" not in repr(Reading(user="u", item="i", within=["zoo"]))
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"item": None, "clip": 1.0}, "clip= is about items"),
-        ({"item": None, "time": "t", "since": "2024-01-01"}, "time= is about items"),
-        ({"group": "g"}, "needs max_groups_per_user"),
-        ({"groups": ["x"]}, "about the column group="),
-        ({"within": []}, "is empty"),
-        ({"within": "zoo"}, "is text, not labels"),
-        ({"header": "yes"}, "header='yes'"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_when_it_is_made(options: dict[str, Any], words: str) -> None:
-    """Before any log is opened."""
+WINDOW = {"time": "t", "since": "2024-01-01"}
+SUMS = {"value": "v", "value_clip": 50}
+GROUPS = {"group": "g", "max_groups_per_user": 1}
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"item": None, "clip": 1.0}, "clip= is about items"),
+    ({"item": None, **WINDOW}, "time= is about items"),
+    ({"header": "yes"}, "header='yes'"),
+    *(({"item": item}, "1 to 8") for item in ([], list("abcdefghi"), ["a", None])),
+    ({"item": ["a", "a"]}, "same column"),
+    ({"group": "g"}, "needs max_groups_per_user"),
+    ({"groups": [1]}, "are about the column group="),
+    ({"max_groups_per_user": 2}, "are about the column group="),
+    ({**GROUPS, "max_groups_per_user": 0}, "max_groups_per_user=0"),
+    ({**GROUPS, "group": "u"}, "user and group are the same column"),
+    ({**GROUPS, "group": "x"}, "group='x' is not a column"),
+    ({**GROUPS, "groups": []}, "groups is empty"),
+    ({**GROUPS, "groups": ["x"]}, "groups holds 'x'"),
+    ({**GROUPS, "groups": [1, 1]}, "more than once"),
+    *(({"clip": clip}, "must be a number from 0.000976") for clip in (0.0, float("nan"), "1", True, [1.0, -1.0], 1e4)),
+    ({"clip": 10**400}, "clip=<huge>"),
+    ({"max_items_per_user": 10**400}, "max_items_per_user=<huge>"),
+    ({"clip": 1.0, "clip_norm": "linf"}, "clip_norm='linf' must be"),
+    ({"within": []}, "is empty"),
+    ({"within": "zoo"}, "is text, not labels"),
+    ({"within": ["x"]}, "holds 'x', and those of this log are integers"),
+    ({"within": [1, 1]}, "more than once"),
+    *(({"within": one}, "list of labels") for one in (5, np.array(5))),
+    ({"within": [10**50]}, "64 bits"),
+    ({**SUMS, "value_clip": None}, "give both or neither"),
+    ({**SUMS, "value": None}, "give both or neither"),
+    *(({**SUMS, "value_clip": clip}, "must be a number from 9.09") for clip in (0, -3, (1, 2), (-1, 2, 3), float("nan"), True)),
+    *(({**SUMS, "value_clip": clip}, "must be a number from 9.09") for clip in ("50", 2.0**60, 10**400)),
+    ({**SUMS, "clip": 1.0}, "clip= is for counts"),
+    ({**SUMS, "value": "x"}, "value='x' is not a column"),
+    ({**SUMS, "value": "u"}, "same column"),
+    ({**SUMS, "value": "b"}, "of type BOOLEAN"),
+    ({"time": "t"}, "needs since= or until="),
+    ({"since": "2024-01-01"}, "about the column time="),
+    ({**WINDOW, "since": "2024-01-02", "until": "2024-01-02"}, "must be before"),
+    ({**WINDOW, "since": "yesterday"}, "since='yesterday' is not a date"),
+    ({**WINDOW, "since": 5}, "since=5 is not a date"),
+    ({**WINDOW, "time_zone": "Mars/Base"}, "time_zone='Mars/Base' is not known"),
+    ({**WINDOW, "time_unit": "h"}, "time_unit='h' must be one of"),
+    ({**WINDOW, "time_unit": "s"}, "holds times: leave it out"),
+    ({**WINDOW, "time": "i"}, "same column"),
+    ({**WINDOW, "time": "g"}, "holds numbers: say with time_unit="),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), REFUSED)
+def test_what_is_wrong_is_named(options: dict[str, Any], words: str) -> None:
+    """One EventLogError with the field, its value and the rule: not a raw one, nor one that blames the log."""
+    columns = {"u": [1], "i": [2], "g": [3], "v": [1.0], "b": [True], "t": [datetime(2024, 1, 1)]}
     with pytest.raises(EventLogError, match=words):
-        Reading(**{"user": "u", "item": "i", **options})
+        events.read(pa.table(columns), **{"user": "u", "item": "i", **options})
 
 
 def test_each_function_says_which_reading_it_needs() -> None:

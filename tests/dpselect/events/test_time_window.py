@@ -141,32 +141,6 @@ def test_what_is_no_time_is_refused(time: str) -> None:
     assert time not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({}, "needs since= or until="),
-        ({"time": None, "since": "2024-01-01"}, "about the column time="),
-        ({"since": "2024-01-02", "until": "2024-01-02"}, "must be before"),
-        ({"since": "yesterday"}, "since='yesterday' is not a date"),
-        ({"since": 5}, "since=5 is not a date"),
-        ({"since": "2024-01-01", "time_zone": "Mars/Base"}, "time_zone='Mars/Base' is not known"),
-        ({"since": "2024-01-01", "time_unit": "h"}, "time_unit='h' must be one of"),
-        ({"since": "2024-01-01", "time_unit": "s"}, "holds times: leave it out|not a time"),
-        ({"since": "2024-01-01", "time": "i"}, "same column"),
-    ],
-)
-def test_wrong_windows_are_refused(options: dict[str, Any], words: str) -> None:
-    """Each with the field, its value and the rule."""
-    with pytest.raises(EventLogError, match=words):
-        seen(frame([datetime(2024, 1, 1)]), **options)
-
-
-def test_numbers_need_a_unit() -> None:
-    """A column of integers is not guessed at."""
-    with pytest.raises(EventLogError, match="time_unit="):
-        seen(frame([1704067200]), since="2024-01-01")
-
-
 def test_periods_are_named_as_a_ledger_names_them() -> None:
     """Whole days, ISO weeks and months of a zone; a day of 25 hours is one day."""
 
@@ -315,12 +289,3 @@ def test_a_catalogue_of_several_columns(tmp_path: Path) -> None:
         assert events.read_catalogue(tmp_path / "c.csv", **given) == ["DE,Berlin", '"a,b",c']
     with pytest.raises(EventLogError, match="'town' is not a column"):
         events.read_catalogue(tmp_path / "c.csv", ["country", "town"])
-
-
-def test_items_of_too_many_columns_are_refused() -> None:
-    """From one to eight columns, all different."""
-    table = pl.DataFrame({"u": [1], "a": [1], "b": [2]})
-    for item, words in (([], "1 to 8"), (list("abcdefghi"), "1 to 8"), (["a", "a"], "same column"), (["a", None], "1 to 8")):
-        with pytest.raises(EventLogError, match=words):
-            events.read(table, user="u", item=item)
-    assert events.read(table, user="u", item=["a", "b"]).labels == ("1,2",)
