@@ -305,10 +305,10 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
         "accounting/ledger/test_settling.py::test_only_reservations_are_settled_and_only_once": [
             ('if ran is not None and opening[0].action != "reserve":', "if False:")
         ],
-        "accounting/ledger/test_several_periods.py::test_the_days_of_two_time_zones_are_not_charged_to_one_dataset": [
+        "accounting/ledger/test_periods.py::test_the_days_of_two_time_zones_are_not_charged_to_one_dataset": [
             ("and time_zone != dataset.time_zone:", "and False:")
         ],
-        "accounting/ledger/test_several_periods.py::test_a_plan_over_several_months_gives_nothing_back": [
+        "accounting/ledger/test_periods.py::test_a_plan_over_several_months_gives_nothing_back": [
             ("            ran = None  # what two changes", "            pass  # what two changes")
         ],
         "accounting/ledger/test_tamper.py::test_an_edited_total_stops_the_next_charge": [
@@ -338,10 +338,10 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
         ],
     },
     "accounting/ledger/item.py": {
-        "accounting/ledger/test_several_periods.py::test_a_bound_over_two_months_is_charged_as_an_exchange": [
+        "accounting/ledger/test_periods.py::test_a_bound_over_two_months_is_charged_as_an_exchange": [
             ("curve = group_privacy(self.curve, 2)", "curve = self.curve")
         ],
-        "accounting/ledger/test_several_periods.py::test_only_what_rests_on_linf_claims_whole_counts": [
+        "accounting/ledger/test_periods.py::test_only_what_rests_on_linf_claims_whole_counts": [
             ('if across == "whole_counts" and not self.rests_on_linf:', "if False:")
         ],
     },
@@ -379,7 +379,7 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
         "accounting/ledger/test_quotas.py::test_a_charge_past_a_quota_is_found": [
             ("if later and not limit", "if False and not limit")
         ],
-        "accounting/ledger/test_several_periods.py::test_a_quota_over_time_pays_the_exchange_and_is_not_made_of_weeks": [
+        "accounting/ledger/test_periods.py::test_a_quota_over_time_pays_the_exchange_and_is_not_made_of_weeks": [
             ('if window == "week" and self.window not in', "if False and self.window not in")
         ],
         "laws/test_exact_constants.py::test_a_quota_adds_up_what_other_machines_may_have_moved": [

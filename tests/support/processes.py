@@ -16,11 +16,12 @@ import tempfile
 import time
 import traceback
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import dpselect
+from accounting import AccountingError
 
 # Where the packages under test lie: site-packages for a wheel, the checkout for an editable installation.
 HOME = Path(dpselect.__file__).resolve().parents[1]
@@ -183,3 +184,25 @@ def _status(code: str) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     return status
+
+
+def in_child(action: Callable[[], object], meanwhile: Callable[[], None] = lambda: None) -> str:
+    """What `action` raises in a forked process, as text, "" if it raises nothing; `meanwhile` runs here at the same time."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            action()
+            message = ""
+        except BaseException as error:
+            message = f"{type(error).__name__}: {error}" if isinstance(error, AccountingError) else traceback.format_exc()
+        os.write(write, message.encode())
+        os._exit(0)
+    os.close(write)
+    try:
+        meanwhile()
+    finally:
+        with os.fdopen(read) as pipe:
+            message = pipe.read()
+        os.waitpid(child, 0)
+    return message

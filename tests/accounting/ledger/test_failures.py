@@ -11,11 +11,12 @@ import signal
 import sqlite3
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import in_child
 from sqlalchemy import Engine, create_engine, event, text
 
 import accounting as acc
@@ -42,28 +43,6 @@ def kept(path: Path) -> Iterator[Ledger]:
     """That ledger, opened with a short timeout."""
     with Ledger.open(f"sqlite:///{path}", timeout=0.2) as ledger:
         yield ledger
-
-
-def in_child(action: Callable[[], None], meanwhile: Callable[[], None] = lambda: None) -> str:
-    """What `action` raises in a forked process, as text, "" if it raises nothing; `meanwhile` runs here at the same time."""
-    read, write = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            action()
-            message = ""
-        except BaseException as error:
-            message = f"{type(error).__name__}: {error}" if isinstance(error, acc.AccountingError) else traceback.format_exc()
-        os.write(write, message.encode())
-        os._exit(0)
-    os.close(write)
-    try:
-        meanwhile()
-    finally:
-        with os.fdopen(read) as pipe:
-            message = pipe.read()
-        os.waitpid(child, 0)
-    return message
 
 
 def test_a_full_disk_is_a_clear_error(path: Path, kept: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,22 +1,31 @@
-"""A budget per period of the data: no silent refresh over the same rows."""
+"""A budget per period of the data: no silent refresh over the same rows, and what a charge of several costs (Theorem F11)."""
 
 from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import accounting as acc
-from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Window
+import dpselect as dps
+from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Quota, Window
+from accounting.ledger.model import Receipt
 from accounting.ledger.stored_text import stretch
 
+MONTHS = ("2024-01", "2024-02")
+PICK = dps.ExponentialMechanism(epsilon=1.0)
 ALL = acc.PureDP(epsilon=1.0)
 
 
 @pytest.fixture
-def monthly(url: str) -> Ledger:
-    """A dataset with a budget of epsilon = 1 for each month's rows."""
-    ledger = Ledger.open(url)
-    ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove", window="month")
-    return ledger
+def monthly(sqlite_url: str) -> Iterator[Ledger]:
+    """A dataset "visits" with a budget of epsilon = 4 for each month's rows, under add_remove."""
+    with Ledger.open(sqlite_url) as ledger:
+        ledger.create_dataset("visits", acc.Budget(epsilon=4.0), "add_remove", window="month")
+        yield ledger
 
 
 @pytest.mark.parametrize("periods", ["2024-02", ["2024-01", "2024-02"]])
@@ -67,3 +76,150 @@ def test_a_stretch_ends_where_the_calendar_begins(window: Window) -> None:
     """No period is left out of a rolling quota, and none before the first is made up."""
     first = {"day": "0001-01-01", "week": "0001-W01", "month": "0001-01", "quarter": "0001-Q1", "year": "0001"}[window]
     assert stretch(window, first, 3) == [first]
+
+
+def charged(receipt: Receipt) -> tuple[acc.Curve, str | None]:
+    """The curve that was charged, and why it covers several periods."""
+    return acc.Curve.from_json(receipt.entries[0].curve or ""), receipt.entries[0].across
+
+
+def exact_loss(mechanism: dps.Mechanism, pairs: list[tuple[list[int], list[int]]]) -> float:
+    """The greatest log-ratio of an outcome over pairs of counts, both ways."""
+    worst = 0.0
+    for pair in pairs:
+        laws = [mechanism.probabilities(dps.Scores(counts, sensitivity=dps.Sensitivity())) for counts in pair]
+        worst = max(worst, *(abs(math.log(laws[0][item] / laws[1][item])) for item in laws[0]))
+    return worst
+
+
+def test_a_bound_over_two_months_is_charged_as_an_exchange(monthly: Ledger) -> None:
+    """One item kept of two months: without January's rows another item counts. The loss nears 2, and 2 is what is charged."""
+    pairs = [([a + 1, b], [a, b + 1]) for a, b in itertools.product(range(25), repeat=2)]
+    loss = exact_loss(PICK, pairs)
+    assert 1.95 < loss <= 2
+    curve, across = charged(monthly.charge("visits", PICK, period=MONTHS))
+    assert across == "two_changes"
+    assert loss <= curve.epsilon(0.0) == 2
+    assert [total.spent.main for total in monthly.totals("visits")] == 2 * [2 * 10**12]
+    assert monthly.verify().ok
+
+
+def test_gaussian_counts_pay_for_both_months_deltas(monthly: Ledger) -> None:
+    """A clipped vector that is exchanged for an orthogonal one moves by sqrt(2): the charge covers it, the old price did not."""
+    monthly.create_dataset("clipped", acc.Budget(epsilon=4.0, delta=1e-3), "add_remove", window="month")
+    curve, _ = charged(monthly.charge("clipped", acc.GaussianDP(mu=0.2), relation="add_remove", period=MONTHS))
+    old, due = acc.GaussianDP(mu=0.2), acc.GaussianDP(mu=0.2 * math.sqrt(2))
+    assert old.delta(1.0) < due.delta(1.0) <= curve.delta(1.0)
+
+
+def test_whole_counts_cost_the_same_where_linf_alone_is_priced(monthly: Ledger) -> None:
+    """Removing one month's rows of a user who is counted in full moves counts one way, by at most 1: the price as it is holds."""
+    counts = list(itertools.product(range(6), repeat=2))
+    pairs = [([a, b], [a + x, b + y]) for a, b in counts for x, y in ((0, 1), (1, 0), (1, 1))]
+    curve, across = charged(monthly.charge("visits", PICK, period=MONTHS, across="whole_counts"))
+    assert (curve, across) == (PICK.curve, "whole_counts")
+    assert exact_loss(PICK, pairs) <= curve.epsilon(0.0)
+    assert monthly.verify().ok
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        acc.PureDP(epsilon=1.0),
+        dps.OneshotTopK(k=1, noise="gaussian", scale=9.0, sensitivity=dps.Sensitivity(l0=1)),
+        dps.SparseHistogram(noise="gaussian", scale=9.0, delta=1e-9, sensitivity=dps.Sensitivity(l0=1)),
+    ],
+    ids=["curve", "l0", "histogram"],
+)
+def test_only_what_rests_on_linf_claims_whole_counts(monthly: Ledger, item: acc.Curve) -> None:
+    """A bare curve does not say what it rests on, and what uses l0 is refused: nothing is charged."""
+    relation: acc.arguments.Relation | None = "add_remove" if isinstance(item, acc.Curve) else None
+    with pytest.raises(InvalidEntry, match="rests on linf"):
+        monthly.charge("visits", item, relation=relation, period=MONTHS, across="whole_counts")
+    assert monthly.totals("visits") == []
+
+
+def test_a_guarantee_of_replace_one_pays_for_several_months_and_not_for_one(monthly: Ledger) -> None:
+    """It covers the exchange; one month asks for the dataset's relation, and costs no more; an exchanged user's never does."""
+    curve = acc.PureDP(epsilon=0.5)
+    assert charged(monthly.charge("visits", curve, relation="add_remove", period=MONTHS[:1])) == (curve, None)
+    monthly.create_dataset("exchanged", acc.Budget(epsilon=1.0), "replace_one", window="month")
+    assert charged(monthly.charge("exchanged", curve, relation="replace_one", period=MONTHS)) == (curve, None)
+    assert charged(monthly.charge("visits", curve, relation="replace_one", period=MONTHS)) == (curve, "exchange")
+    with pytest.raises(acc.RelationMismatch):
+        monthly.charge("visits", curve, relation="replace_one", period=MONTHS[:1])
+
+
+def test_each_way_of_charging_prices_the_exchange(monthly: Ledger) -> None:
+    """`check`, `reserve` and `charge_all` are held to the same price; a retry that claims another one is refused."""
+    dear = acc.PureDP(epsilon=2.5)
+    for refused in (monthly.check, monthly.reserve, monthly.charge):
+        with pytest.raises(acc.BudgetExceeded):
+            refused("visits", dear, relation="add_remove", period=MONTHS)
+    (receipt,) = monthly.charge_all("visits", [(PICK, {"period": MONTHS, "key": "a"})])
+    assert receipt.price.main == 2 * 10**12
+    assert monthly.charge("visits", PICK, period=MONTHS, key="a").replayed
+    with pytest.raises(KeyConflict):
+        monthly.charge("visits", PICK, period=MONTHS, key="a", across="whole_counts")
+
+
+def test_a_plan_over_several_months_gives_nothing_back(monthly: Ledger) -> None:
+    """What two changes cost together is no sum over rounds: the release is recorded, and all of the price stays."""
+    monthly.reserve("visits", 2 * acc.PureDP(epsilon=0.5), relation="add_remove", period=MONTHS, key="plan")
+    monthly.commit("visits", "plan")
+    assert monthly.release("visits", "plan", spent=acc.PureDP(epsilon=0.5)).state == "released"
+    assert {total.spent.main for total in monthly.totals("visits")} == {2 * 10**12}
+    assert monthly.release("visits", "plan", spent=acc.PureDP(epsilon=0.5)).replayed
+    assert monthly.verify().ok
+
+
+def test_a_quota_over_time_pays_the_exchange_and_is_not_made_of_weeks(monthly: Ledger) -> None:
+    """Rows inside and outside a window: its account is charged the exchange. Weeks lie in two months, so no quota counts them."""
+    monthly.create_dataset("days", acc.Budget(epsilon=4.0), "add_remove", window="day")
+    monthly.quotas("days").declare(Quota(name="month", limit=acc.Budget(epsilon=2.0), window="month"))
+    monthly.charge("days", PICK, period=["2024-01-31", "2024-02-01"])
+    assert [one.spent.main for one in monthly.quotas("days").standing()] == 2 * [2 * 10**12]
+    monthly.create_dataset("weeks", acc.Budget(epsilon=4.0), "add_remove", window="week")
+    for window in ("month", "quarter", "year"):
+        with pytest.raises(InvalidEntry, match="not made up of weeks"):
+            monthly.quotas("weeks").declare(Quota(name="x", limit=acc.Budget(epsilon=2.0), window=window))
+
+
+def test_the_days_of_two_time_zones_are_not_charged_to_one_dataset(monthly: Ledger, tmp_path: Path) -> None:
+    """A row near midnight is January's by one clock and February's by another: one dataset has one clock, which it declares."""
+    monthly.create_dataset("berlin", acc.Budget(epsilon=1.0), "add_remove", window="month", time_zone="Europe/Berlin")
+    curve = acc.PureDP(epsilon=0.1)
+    monthly.charge("berlin", curve, relation="add_remove", period="2024-02", time_zone="Europe/Berlin")
+    for name, zone in (("berlin", None), ("berlin", "UTC"), ("visits", "Europe/Berlin"), ("visits", "Mars")):
+        with pytest.raises(InvalidEntry, match="time_zone"):
+            monthly.charge(name, curve, relation="add_remove", period="2024-02", time_zone=zone)
+        with pytest.raises(InvalidEntry, match="time_zone"):
+            monthly.check(name, curve, relation="add_remove", period="2024-02", time_zone=zone)
+    monthly.export(tmp_path / "all.jsonl")
+    with Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
+        copy.import_(tmp_path / "all.jsonl")
+        assert copy.dataset("berlin").time_zone == "Europe/Berlin"
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["alone", "inside"])
+def test_a_sampled_gaussian_is_refused_under_replace_one(monthly: Ledger, inside: bool) -> None:
+    """Its proof is for add_remove only, wherever in a curve it stands (Theorem P10)."""
+    monthly.create_dataset("exchanged", acc.Budget(epsilon=1.0, delta=1e-6), "replace_one")
+    curve: acc.Curve = acc.SampledGaussianDP(mu=0.1, rate=0.01)
+    item = 3 * acc.Approximate(curve=curve + acc.GaussianDP(mu=0.1), delta0=1e-9) if inside else curve
+    with pytest.raises(acc.RelationMismatch, match="is proved for relation='add_remove' only"):
+        monthly.charge("exchanged", item, relation="replace_one")
+    assert monthly.total("exchanged").spent.main == 0
+
+
+def test_usage_says_what_is_left_and_how_many_more_fit(monthly: Ledger) -> None:
+    """Shares and numbers of the account that pays for the fewest more, a quota's here; of both parts."""
+    receipt = monthly.charge("visits", acc.PureDP(epsilon=1.0), relation="add_remove", period="2024-01")
+    usage = monthly.usage(receipt)
+    assert (usage.left[0], usage.releases, usage.runs_out) == (0.75, 3, "divergence")
+    monthly.quotas("visits").declare(Quota(name="all", limit=acc.Budget(epsilon=2.0)))
+    usage = monthly.usage(receipt)
+    assert (usage.left[0], usage.releases, usage.account) == (0.5, 1, "quota all (all rows)")
+    monthly.create_dataset("few", acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), "add_remove")
+    usage = monthly.usage(monthly.charge("few", acc.ApproxDP(epsilon=0.1, delta=2.5e-7), relation="add_remove"))
+    assert (usage.left, usage.releases, usage.runs_out) == ((0.9, 0.75), 3, "failure")
