@@ -325,13 +325,6 @@ class Ledger:
             periods = book.periods(terms.get("period"), checked_zone(terms.get("time_zone")))
             return [total for total, _ in book.accounts(periods, who)]
 
-    def usage(self, receipt: Receipt) -> Remaining:
-        """Where the account stands now that pays for the fewest more charges like this one: a period's, or a quota's."""
-        opening, periods = receipt.entries[0], tuple(entry.period for entry in receipt.entries)
-        with reading(self._store, receipt.dataset) as book:
-            totals = [total for total, _ in book.accounts(periods, opening.who)]
-        return fewest(totals, opening.count * Curve.from_json(opening.curve or ""))
-
     def affordable(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> Remaining:
         """How many more releases like `item` fit, charged one by one on these terms, and what runs out first.
 

@@ -86,7 +86,7 @@ def _charge(spec: ChargeSpec) -> None:
             receipt = ledger.reserve(spec.dataset, item, expires_in=spec.expires_in, **terms)
         else:
             receipt = ledger.charge(spec.dataset, item, **terms)
-        usage = ledger.usage(receipt)
+        usage = ledger.affordable(spec.dataset, spec.count * item, **common)
     _echo_receipt(receipt)
     _tell(_in_words(usage))
 

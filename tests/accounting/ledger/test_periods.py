@@ -11,7 +11,7 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Quota, Window
+from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Quota, Terms, Window
 from accounting.ledger.model import Receipt
 from accounting.ledger.stored_text import stretch
 
@@ -214,12 +214,15 @@ def test_a_sampled_gaussian_is_refused_under_replace_one(monthly: Ledger, inside
 
 def test_usage_says_what_is_left_and_how_many_more_fit(monthly: Ledger) -> None:
     """Shares and numbers of the account that pays for the fewest more, a quota's here; of both parts."""
-    receipt = monthly.charge("visits", acc.PureDP(epsilon=1.0), relation="add_remove", period="2024-01")
-    usage = monthly.usage(receipt)
+    curve, terms = acc.PureDP(epsilon=1.0), Terms(period="2024-01")
+    monthly.charge("visits", curve, relation="add_remove", **terms)
+    usage = monthly.affordable("visits", curve, **terms)
     assert (usage.left[0], usage.releases, usage.runs_out) == (0.75, 3, "divergence")
     monthly.quotas("visits").declare(Quota(name="all", limit=acc.Budget(epsilon=2.0)))
-    usage = monthly.usage(receipt)
+    usage = monthly.affordable("visits", curve, **terms)
     assert (usage.left[0], usage.releases, usage.account) == (0.5, 1, "quota all (all rows)")
     monthly.create_dataset("few", acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), "add_remove")
-    usage = monthly.usage(monthly.charge("few", acc.ApproxDP(epsilon=0.1, delta=2.5e-7), relation="add_remove"))
+    few = acc.ApproxDP(epsilon=0.1, delta=2.5e-7)
+    monthly.charge("few", few, relation="add_remove")
+    usage = monthly.affordable("few", few)
     assert (usage.left, usage.releases, usage.runs_out) == ((0.9, 0.75), 3, "failure")
