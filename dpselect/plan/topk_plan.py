@@ -122,6 +122,12 @@ class PlannedMechanism(Stated):
         """The recall to expect: on uneven shapes where the stated one was made up, on the shape itself otherwise."""
         return self.quality.recall.value if self.forecast is None or self.fresh_recall is None else self.fresh_recall
 
+    @property
+    def again(self) -> float | None:
+        """What users are clipped to in a second look, within the items that the mechanism discovers; None without one."""
+        inner = without_counts(self.mechanisms[0])
+        return inner.again if isinstance(inner, DiscoverThenSelect) else None
+
     def in_words(self, part: int = 0) -> str:
         """The class, its noise and how contributions are bounded for it."""
         whole = self.mechanisms[part]
@@ -132,9 +138,7 @@ class PlannedMechanism(Stated):
         words += f", {run.candidates:,} items for the second" if isinstance(run, DiscoverThenSelect) else ""
         bounding = Bounding(self.max_items_per_user, self.clip, self.norm).words()
         words += f"; {bounding}" if bounding else ""
-        again = without_counts(self.mechanisms[0])
-        looked = again.again if isinstance(again, DiscoverThenSelect) else None
-        return words + ("" if looked is None else f", then {looked:.4g}")
+        return words + ("" if self.again is None else f", then {self.again:.4g}")
 
     @property
     def blur(self) -> tuple[float, float]:

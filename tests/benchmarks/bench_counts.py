@@ -12,7 +12,6 @@ width. `recall` is that of releases with counts, and `without` of those without,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,27 +25,14 @@ import dpselect as dps
 from dpselect.plan.counts import COUNTS_AGAIN, interval
 from dpselect.plan.learn import Informed
 
-
-@dataclass(frozen=True)
-class Found:
-    """What releases of one cell have shown: a number for each item, but for the recalls, of which there is one for each draw."""
-
-    holds: list[float]
-    narrow: list[float]
-    width: list[float]
-    short: list[float]
-    recall: list[float]
-    without: list[float]
-
-    @property
-    def means(self) -> list[float]:
-        """Of each of these numbers."""
-        return [float(np.mean(held)) if held else float("nan") for held in vars(self).values()]
+NUMBERS = ("holds", "narrow", "width", "short", "recall", "without")
+Found = dict[str, list[float]]
 
 
 def measured(log: Log, k: int, budget: acc.Budget, draws: int) -> Found:
     """So many releases with counts, and as many without."""
-    cell, found, rng = Cell(log, "unknown", k, budget), Found([], [], [], [], [], []), np.random.default_rng(5)
+    cell, rng = Cell(log, "unknown", k, budget), np.random.default_rng(5)
+    found: Found = {name: [] for name in NUMBERS}
     right, loads = log.right(k), np.bincount(log.users)
     counted = cell.request.model_copy(update={"counts": COUNTS_AGAIN, "recounted": True})
     ways = {request is counted: Informed.of(budget, request) for request in (cell.request, counted)}
@@ -60,7 +46,7 @@ def measured(log: Log, k: int, budget: acc.Budget, draws: int) -> Found:
                 scores = scores.with_second(_counting(log, scores.second, mechanism))
             selection = mechanism.select(scores, rng=rng)
             items = [int(label) for label in selection.labels or ()]
-            (found.recall if with_counts else found.without).append(float(right[items].sum()) / k)
+            found["recall" if with_counts else "without"].append(float(right[items].sum()) / k)
             if with_counts and items:
                 _judge(found, mechanism, np.array(selection.values), log.counts[items])
     return found
@@ -76,10 +62,10 @@ def _judge(found: Found, mechanism: dps.Mechanism, values: Any, truth: Any) -> N
     assert around is not None
     half = around.half_width
     low, high = values - half <= truth, values + half >= truth
-    found.holds.extend((low & (high | around.at_least)).tolist())
-    found.narrow.extend((low & high).tolist())
-    found.width.extend([2 * half] * len(values))
-    found.short.extend(((truth - (values - half)) / (2 * half)).tolist())
+    found["holds"].extend((low & (high | around.at_least)).tolist())
+    found["narrow"].extend((low & high).tolist())
+    found["width"].extend([2 * half] * len(values))
+    found["short"].extend(((truth - (values - half)) / (2 * half)).tolist())
 
 
 def main() -> None:
@@ -100,7 +86,9 @@ def main() -> None:
     )
     for name, k, epsilon in product(asked, "logs", "k", "epsilon"):
         found = measured(load(name), k, acc.Budget(epsilon=epsilon, delta=asked.delta), asked.draws)
-        lines.row(name, k, epsilon, len(found.holds), *found.means)
+        lines.row(
+            name, k, epsilon, len(found["holds"]), *(float(np.mean(held)) if held else float("nan") for held in found.values())
+        )
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -118,52 +119,45 @@ def limited(cell: Cell) -> Fitted:
     """LimitedDomain with the kbar whose threshold is lowest among a few, in hindsight: the method to beat."""
     counts = np.sort(cell.log.counts)[::-1]
     widths = {min(factor * cell.k, len(counts) - 1) for factor in (1, 2, 5, 20, 100)}
-    unknown = TopKRequest(k=cell.k)
-    choices = [fitted("LimitedDomain", cell.budget, unknown.model_copy(update={"kbar": kbar})) for kbar in sorted(widths)]
+    choices = [fitted("LimitedDomain", cell.budget, TopKRequest(k=cell.k, kbar=kbar)) for kbar in sorted(widths)]
     best = min(choices, key=lambda one: counts[one.kbar] + one.margin)  # type: ignore[attr-defined]
     return best, lambda: cell.log.scores(cell.domain)
 
 
+def bounded(cell: Cell, most: int | None) -> Iterator[tuple[str, dps.Sensitivity, Callable[[], dps.Scores]]]:
+    """Ways to bound users, by clips and by numbers of items."""
+    for clip in CLIPS:
+        read = lambda c=clip: cell.log.scores(cell.domain, most, c)  # noqa: E731
+        yield f"C={clip:.3g}", dps.Sensitivity.of_clipped(clip, items_per_user=most), read
+    for limit in LIMITS:
+        yield f"L={limit}", dps.Sensitivity.of_counts(items_per_user=limit), lambda n=limit: cell.log.scores(cell.domain, n)
+
+
 def histograms(cell: Cell) -> Iterator[tuple[str, Fitted]]:
     """Histograms and two steps, all of one Gaussian parameter and one chance of failure."""
-    delta, log = float(f"{0.75 * cell.budget.delta:.6g}"), cell.log
-    clipped = {clip: dps.Sensitivity.of_clipped(clip, items_per_user=GENEROUS) for clip in CLIPS}
-    unit = unit_noise(cell, delta)
-    for clip, bounds in clipped.items():
-        one = dps.SparseHistogram(k=cell.k, scale=clip * unit, delta=delta, sensitivity=bounds)
-        yield f"SH C={clip:.3g}", (one, lambda c=clip: log.scores(cell.domain, GENEROUS, c))
-    for limit in LIMITS:
-        counted = dps.Sensitivity.of_counts(items_per_user=limit)
-        one = dps.SparseHistogram(k=cell.k, scale=counted.l2_of(None) * unit, delta=delta, sensitivity=counted)
-        yield f"SH L={limit}", (one, lambda n=limit: log.scores(cell.domain, n))
+    delta, whole = float(f"{0.75 * cell.budget.delta:.6g}"), dps.Sensitivity.of_clipped(1.0, items_per_user=GENEROUS)
+    family = partial(dps.SparseHistogram, k=cell.k, delta=delta)
+    unit: float = calibrated(lambda scale: family(scale=scale, sensitivity=whole), cell.budget).scale  # type: ignore[attr-defined]
+    for name, bounds, read in bounded(cell, GENEROUS):
+        yield f"SH {name}", (family(scale=bounds.l2_of(None) * unit, sensitivity=bounds), read)
     for first, times, again in itertools.product(SHARES, TIMES, AGAIN):
         seen, size = dps.Sensitivity.of_clipped(again), int(times * cell.k)
-        find = dps.SparseHistogram(k=size, scale=unit / first**0.5, delta=delta, sensitivity=clipped[1.0])
+        find = dps.SparseHistogram(k=size, scale=unit / first**0.5, delta=delta, sensitivity=whole)
         select = dps.OneshotTopK(k=cell.k, noise="gaussian", scale=again * unit / (1 - first) ** 0.5, sensitivity=seen)
         both = dps.DiscoverThenSelect(discovery=find, selection=select, candidates=size)
-        yield f"DS {first:g} x{times:g} {again:.3g}", (both, lambda c=again: log.scores(cell.domain, GENEROUS, 1.0, again=c))
-
-
-def unit_noise(cell: Cell, delta: float) -> float:
-    """The standard deviation that the budget asks for users clipped to an l2 norm of 1."""
-    bounds = dps.Sensitivity.of_clipped(1.0, items_per_user=GENEROUS)
-    one = calibrated(lambda scale: dps.SparseHistogram(k=cell.k, scale=scale, delta=delta, sensitivity=bounds), cell.budget)
-    return float(one.scale)  # type: ignore[attr-defined]
+        look = lambda c=again: cell.log.scores(cell.domain, GENEROUS, 1.0, again=c)  # noqa: E731
+        yield f"DS {first:g} x{times:g} {again:.3g}", (both, look)
 
 
 def public(cell: Cell) -> Iterator[tuple[str, Fitted]]:
     """One-shot noise: Gumbel on counts, Gaussian on clipped and on bounded ones."""
-    log, request = cell.log, cell.request
-    gumbel = fitted("OneshotTopK", cell.budget, request.model_copy(update={"noise": "gumbel"}))
-    yield "1-gumbel", (gumbel, lambda: log.scores(cell.domain))
-    bounds = {f"C={clip:.3g}": (None, clip) for clip in CLIPS} | {f"L={limit}": (limit, None) for limit in LIMITS}
-    asked = request.model_copy(update={"noise": "gaussian", "sensitivity": dps.Sensitivity.of_clipped(1.0)})
+    gumbel = fitted("OneshotTopK", cell.budget, cell.request.model_copy(update={"noise": "gumbel"}))
+    yield "1-gumbel", (gumbel, lambda: cell.log.scores(cell.domain))
+    asked = cell.request.model_copy(update={"noise": "gaussian", "sensitivity": dps.Sensitivity.of_clipped(1.0)})
     unit = fitted("OneshotTopK", cell.budget, asked).scale  # type: ignore[attr-defined]
-    for name, (limit, clip) in bounds.items():
-        declared = dps.Sensitivity.of_clipped(clip) if clip else dps.Sensitivity.of_counts(items_per_user=limit)
-        scale = declared.l2_of(None) * unit
-        one = dps.OneshotTopK(k=cell.k, noise="gaussian", scale=scale, sensitivity=declared)
-        yield f"1-gaussian {name}", (one, lambda at=(limit, clip): log.scores(cell.domain, *at))
+    for name, bounds, read in bounded(cell, None):
+        one = dps.OneshotTopK(k=cell.k, noise="gaussian", scale=bounds.l2_of(None) * unit, sensitivity=bounds)
+        yield f"1-gaussian {name}", (one, read)
 
 
 # -- the columns ---------------------------------------------------------------------------------------------------------

@@ -311,7 +311,16 @@ COMMANDS: dict[str, set[str]] = {
 _ASKED = {"Session.require", "Session.affordable"}
 # They say what something costs or is, or draw what has been paid for: `Schedule` above, a horizon in test_horizon.py.
 _NO_PATH = {
-    *("plan.TopKPlan", "plan.TopKRequest", "Profile.in_group", "LargeMargin.needed_lead", "LargeMargin.error_bound", "Answer"),
+    *(
+        "plan.TopKPlan",
+        "plan.Chart",
+        "plan.TopKRequest",
+        "Profile.in_group",
+        "LargeMargin.needed_lead",
+        "LargeMargin.error_bound",
+        "Answer",
+    ),
+    "plan.Chart",
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "plan.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
     *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.terms", "Session.totals", "continual.Horizon"),
