@@ -42,9 +42,8 @@ def main() -> None:
     for row in forecasts(asked):
         table.row(*row)
         above.append(float(row[8]))  # type: ignore[arg-type]
-    print(
-        f"the mean is off by {np.mean(np.abs(above)):.3f} on average, {max(above):.3f} too high and {-min(above):.3f} too low at most"
-    )
+    off = f"{np.mean(np.abs(above)):.3f} on average, {max(above):.3f} too high and {-min(above):.3f} too low at most"
+    print(f"the mean is off by {off}")
 
 
 if __name__ == "__main__":
