@@ -744,11 +744,35 @@ class VotingPlan(Plan):
         }
 
     def words(self) -> Iterator[Section]:
-        """What the noise does, what to expect, the risk, and the command that labels so."""
-        risk = self.recommended.risk.in_words(self.recommended.mechanism.relation, "record")
-        lines = [*str(self.recommended.outlook).splitlines(), *self.verdict().splitlines(), f"Risk: {risk}"]
+        """What the noise does, what to expect, whether it is worth while, the risk, and the command that labels so."""
+        planned, expected, (constant, named) = self.recommended, self.recommended.prediction, self.votes.constant
+        tried = f"{len(self.votes.truth):,} rounds of votes declared public" if self.model is None else "made-up votes"
+        lines = [
+            *str(planned.outlook).splitlines(),
+            f"F1 {expected.f1:.2f} drawn on {tried}, {expected.labels:.2f} labels an item",
+            f"F1 {constant:.2f} by naming the most frequent {'label' if named == 1 else f'{named} labels'} for every item",
+        ]
+        if self.f1_range is not None and self.f1_range[0] < self.f1_range[1]:
+            low, high = self.f1_range
+            lines.append(f"F1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; --votes settles it")
+        if not planned.outlook.works:
+            lines.append("This does not work: the noise leaves little of the votes.")
+        elif not self.works:
+            lines.append("This does not work: naming the most frequent labels is better.")
+        lines.append(f"Risk: {planned.risk.in_words(planned.mechanism.relation, 'record')}")
         yield Section(self.headline, lines=lines)
-        yield Section("Next", lines=[self.command()])
+        if not self.works:
+            following = "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses such a job without --anyway."
+        elif self.budget.form == "zcdp":
+            following = "pate.fitted(...) in Python: the command takes --epsilon and --delta"
+        else:
+            chosen = {name: getattr(planned.mechanism, name, None) for name in ("threshold", "tau", "k")}
+            chosen |= {} if self.model is None else self.model.model_dump(include={"votes_per_item", "agreement", "label_skew"})
+            chosen |= {"epsilon": self.budget.epsilon, "delta": self.budget.delta or None}
+            settings = [f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items() if value is not None]
+            kind = SHORT[type(planned.mechanism)]
+            following = " ".join(["dpselect pate votes.npz --output labels.csv --mechanism", kind, *settings])
+        yield Section("Next", lines=[following])
 
     def rows(self) -> Iterator[Section]:
         """The best of each family, and the best for each number of rounds; what the votes are."""
@@ -775,51 +799,24 @@ class VotingPlan(Plan):
             facts = [("items tried", f"{items:,}"), ("true labels an item", f"{true / items:.3g}")]
         yield Section("What was planned with", facts=facts)
 
-    def verdict(self) -> str:
-        """What to expect of it, and whether it is worth while."""
-        expected = self.recommended.prediction
-        items = len(self.votes.truth)
-        tried = f"{items:,} rounds of votes declared public" if self.model is None else "made-up votes"
-        constant, named = self.constant
-        best = "label" if named == 1 else f"{named} labels"
-        words = f"F1 {expected.f1:.2f} drawn on {tried}, {expected.labels:.2f} labels an item"
-        words += f"\nF1 {constant:.2f} by naming the most frequent {best} for every item"
-        if self.f1_range is not None and self.f1_range[0] < self.f1_range[1]:
-            low, high = self.f1_range
-            words += f"\nF1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; --votes settles it"
-        if not self.recommended.outlook.works:
-            words += "\nThis does not work: the noise leaves little of the votes."
-        elif not self.works:
-            words += "\nThis does not work: naming the most frequent labels is better."
-        return words
-
-    def command(self) -> str:
-        """The command that labels so."""
-        if not self.works:
-            return "Plan fewer rounds, more teachers or a larger budget. dpselect pate refuses such a job without --anyway."
-        if self.budget.form == "zcdp":
-            return "pate.fitted(...) in Python: the command takes --epsilon and --delta"
-        mechanism = self.recommended.mechanism
-        chosen = {name: getattr(mechanism, name, None) for name in ("threshold", "tau", "k")}
-        chosen |= {} if self.model is None else self.model.model_dump(include={"votes_per_item", "agreement", "label_skew"})
-        chosen |= {"epsilon": self.budget.epsilon, "delta": self.budget.delta or None}
-        settings = [f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items() if value is not None]
-        return " ".join(["dpselect pate votes.npz --output labels.csv --mechanism", SHORT[type(mechanism)], *settings])
-
     @property
     def charts(self) -> tuple[Chart, ...]:
-        """F1 and labels by the number of rounds."""
-        return self._chart("f1", "F1", "expected micro-F1"), self._chart("labels", "Labels an item", "labels for an item")
-
-    def _chart(self, key: Key, title: str, y_label: str) -> Chart:
-        """By the number of rounds, a line for each mechanism."""
-        points: dict[str, list[Point]] = {}
-        for planned in itertools.chain.from_iterable(self.by_rounds):
-            y = getattr(planned.prediction, key)
-            points.setdefault(type(planned.mechanism).__name__, []).append(Point(x=planned.rounds, y=y, low=y, high=y))
-        lines = tuple(Line(name=name, points=tuple(points[name])) for name in sorted(points))
-        at = min(max(self.rounds, _ROUNDS[0]), _ROUNDS[-1])
-        return Chart(key=key, title=title, x_label="rounds", y_label=y_label, lines=lines, planned=at, share=key == "f1")
+        """F1 and labels by the number of rounds, a line for each mechanism."""
+        at, every = min(max(self.rounds, _ROUNDS[0]), _ROUNDS[-1]), list(itertools.chain.from_iterable(self.by_rounds))
+        names: tuple[tuple[Key, str, str], ...] = (
+            ("f1", "F1", "expected micro-F1"),
+            ("labels", "Labels an item", "labels for an item"),
+        )
+        charts = []
+        for key, title, y_label in names:
+            points: dict[str, list[Point]] = {}
+            for planned in every:
+                y = getattr(planned.prediction, key)
+                points.setdefault(type(planned.mechanism).__name__, []).append(Point(x=planned.rounds, y=y, low=y, high=y))
+            lines = tuple(Line(name=name, points=tuple(points[name])) for name in sorted(points))
+            stated: Any = {"title": title, "x_label": "rounds", "y_label": y_label, "planned": at, "share": key == "f1"}
+            charts.append(Chart(key=key, lines=lines, **stated))
+        return tuple(charts)
 
 
 def plan_votes(votes: VotesModel | TrialVotes, budget: acc.Budget, *, rounds: int | None = None, seed: int = 0) -> VotingPlan:
