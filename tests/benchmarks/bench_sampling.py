@@ -1,10 +1,8 @@
-"""Draws against what anybody would write: ratios to NumPy, to plain loops and to OpenDP, all within one process.
+"""Draws against what anybody would write: ratios to NumPy and to OpenDP, all within one process.
 
-    python tests/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--grouped] [--rows] [--opendp]
-        [--timing] [--histograms]
+    python tests/benchmarks/bench_sampling.py [--sizes 1e5 1e6 1e7] [--runs 5] [--memory] [--rows] [--opendp] [--timing]
 
-Without any --sizes the table of ratios is left out. --rows: many rounds, also of StableTopK. --histograms: mechanisms that read
-no public list, values included. OpenDP is imported if it is installed.
+Without any --sizes the table of ratios is left out. --rows: many rounds, also of StableTopK.
 """
 
 from __future__ import annotations
@@ -30,7 +28,6 @@ KINDS: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "flat": lambda rng, m: rng.poisson(100, m).astype(np.float64),
     "equal": lambda _, m: np.full(m, 5.0),
 }
-UNIFORM = KINDS | {"uniform": lambda rng, m: rng.integers(1, 10**6, m)}
 
 
 def plain(scores: np.ndarray, draw: Callable[..., np.ndarray], k: int) -> np.ndarray:
@@ -69,20 +66,6 @@ def memory(sizes: list[int], _: int) -> Iterator[str]:
                 peak = tracemalloc.get_traced_memory()[1]
                 tracemalloc.stop()
                 yield f"{size:>11,} {kind:<7} k={k:<5} {peak / scores.nbytes:.3f}"
-
-
-def grouped(_: list[int], runs: int) -> Iterator[str]:
-    """Counts of counts."""
-    source, values = EntropySampler(), np.arange(100_000)[::-1].copy()
-    multiplicities = np.maximum(1, (1e9 * 2.0 ** -np.arange(1, 100_001)[::-1])).astype(np.int64)
-    multiplicities[-1] += 10**9 - multiplicities.sum()
-    for label, held, copies in (
-        ("10^9 candidates, 100,000 distinct counts", values, multiplicities),
-        ("2^64 candidates, 2 distinct counts", np.array([1, 0]), np.array([2**63 - 1, 2**63 - 1])),
-    ):
-        for k in (1, 100, 1000):
-            seconds = best_time(partial(source.top_k_grouped, held, copies, by_name("gumbel"), SCALE, k), runs)
-            yield f"grouped, {label}, k={k}: {1e3 * seconds:.2f} ms"
 
 
 def opendp(_: list[int], runs: int) -> Iterator[str]:
@@ -146,32 +129,8 @@ def _argmax(matrix: np.ndarray, draw: Callable[..., np.ndarray]) -> np.ndarray:
     return np.argmax(matrix + SCALE * draw(size=matrix.shape), axis=1)
 
 
-def histograms(sizes: list[int], runs: int) -> Iterator[str]:
-    """What reads no public list against one np.argpartition; and the rounding of a million noisy values."""
-    rng, size = np.random.default_rng(1), max(sizes, default=10**7)
-    mechanisms = (
-        dps.SparseHistogram(k=100, scale=4.2, delta=5e-7, sensitivity=dps.Sensitivity(l0=1)),
-        dps.LimitedDomain(k=100, kbar=400, epsilon=1.0, delta=1e-6),
-        dps.TopStable(k=100, kbar=400, epsilon=1.0, delta=1e-6),
-        dps.StabilityTest(k=100, scale=5.0, failure_delta=1e-6),
-        dps.StableTopK(rho=0.5, failure_delta=1e-6, kbar=400),
-    )
-    for kind, make in UNIFORM.items():
-        counts = make(rng, size).astype(np.int64)
-        theirs, line = best_time(partial(np.argpartition, counts, size - 100), runs), ""
-        for mechanism in mechanisms:
-            scores = dps.Scores(counts, sensitivity=mechanism.covers, domain="observed")
-            ours = best_time(partial(mechanism.select, scores), runs)
-            line += f"; {mechanism.kind} {1e3 * ours:.0f} ms, {ours / theirs:.2f}"
-        yield f"{size:,} {kind:<8} argpartition {1e3 * theirs:6.0f} ms{line}"
-    values, source = rng.integers(0, 10**6, 10**6), EntropySampler()
-    for name in ("gaussian", "laplace"):
-        seconds = best_time(partial(source.rounded, values, by_name(name), 4.2, 2.0**-8), runs)
-        yield f"rounding a million values, {name}: {seconds:.2f} s"
-
-
 def main() -> None:
-    parts = (memory, grouped, rows, opendp, histograms, timing)
+    parts = (memory, rows, opendp, timing)
     asked = options(__doc__, sizes=[1e5, 1e6, 1e7], runs=5, **{part.__name__: False for part in parts})
     sizes = [int(size) for size in asked.sizes]
     for part in (*([ratios] if sizes else []), *(part for part in parts if getattr(asked, part.__name__))):
