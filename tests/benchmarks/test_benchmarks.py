@@ -26,7 +26,7 @@ SMALL = {
     "pate": "--rounds 500 --labels 10 --teachers 50 --runs 1 --most 1000",
     "not_built": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
     "paths": "",
-    "sampling": "--sizes 1e4 --runs 1 --rows --histograms",
+    "sampling": "--sizes 1e4 --runs 1 --rows",
     "recall": "--logs zipf:1.1,300,2000,10 --domain unknown --k 5 --epsilon 1 --draws 4",
     "start": "--runs 1",
 }
