@@ -22,7 +22,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final
@@ -139,6 +138,10 @@ class CanonicalTopK(Mechanism):
             return math.exp(score - float(scipy.special.logsumexp(sums)))
         return _by_quadrature(*_compressed(classes, self.scale), by_name(self.noise), score)
 
+    def classes_of(self, candidates: int) -> int:
+        """How many classes of equally scored sets a row of that many candidates has, of those that are drawn by rows."""
+        return (candidates - self.k) * (self.k if self.gamma < 1 else 1) + 1
+
     def _check_stated(self) -> None:
         _ = self.scale  # refused before a charge, not at the draw
 
@@ -149,9 +152,8 @@ class CanonicalTopK(Mechanism):
         return release(scores, positions, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        asked = RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), self.scale)
-        if asked.classes(matrix.shape[1]) <= _MOST_CLASSES:
-            return Selections(draw_rows(matrix, asked, source), ordered=False, requested=self.k)
+        if self.classes_of(matrix.shape[1]) <= _MOST_CLASSES:
+            return Selections(draw_rows(matrix, self, source), ordered=False, requested=self.k)
         rows = [self._select(Scores(row, sensitivity=self.covers, kind="utilities"), source).indices for row in matrix]
         return Selections(np.array(rows, dtype=np.int64), ordered=False, requested=self.k)
 
@@ -466,26 +468,10 @@ class Classes:
 
 
 @final
-@dataclass(frozen=True)
-class RowDraw:
-    """What is asked of every row: canonical top-k with these parameters, and scale * noise on the score of a set."""
-
-    k: int
-    gamma: float
-    top_set: TopSet
-    noise: Noise
-    scale: float
-
-    def classes(self, candidates: int) -> int:
-        """How many classes a row of that many candidates has."""
-        return (candidates - self.k) * (self.k if self.gamma < 1 else 1) + 1
-
-
-@final
 class RowClasses:
     """(classes,) the ranks that say which sets are in each class, the true top set last, and n and r of its size C(n, r)."""
 
-    def __init__(self, asked: RowDraw, candidates: int) -> None:
+    def __init__(self, asked: CanonicalTopK, candidates: int) -> None:
         k, gamma = asked.k, asked.gamma
         held = np.repeat(np.arange(k if gamma < 1 else 1), candidates - k)
         lowest = np.tile(np.arange(k + 1, candidates + 1), k if gamma < 1 else 1)
@@ -616,19 +602,18 @@ class _Runner(NamedTuple):
 
 
 def _winner(runners: Sequence[_Runner], noise: Noise, scale: fmpq) -> int:
-    """The place of the best contestant, drawing bits until every comparison is certain."""
+    """The place of the best contestant, drawing bits until every comparison is certain. Theorem X8."""
     best = 0
     for place in range(1, len(runners)):
-        if _sign_of_lead(runners[place], runners[best], noise, scale) > 0:
+        first, second = runners[place], runners[best]
+        draws = {id(wait.draw): wait.draw for wait in (*first.waits, *second.waits)}.values()
+
+        def lead(first: _Runner = first, second: _Runner = second) -> arb:  # zero with probability 0
+            return arb((first.score - second.score) / scale) + _noise_of(first, noise) - _noise_of(second, noise)
+
+        if LazyUniform.sign(lead, draws) > 0:
             best = place
     return best
-
-
-def _sign_of_lead(first: _Runner, second: _Runner, noise: Noise, scale: fmpq) -> int:
-    """The sign of the first total less the second. Theorem X8; the difference is zero with probability 0."""
-    draws = {id(wait.draw): wait.draw for runner in (first, second) for wait in runner.waits}.values()
-    rest = (first.score - second.score) / scale
-    return LazyUniform.sign(lambda: arb(rest) + _noise_of(first, noise) - _noise_of(second, noise), draws)
 
 
 def _noise_of(runner: _Runner, noise: Noise) -> arb:
@@ -713,13 +698,13 @@ _LEAST = 2.0**-900  # scales below may lose scores to underflow
 _MARGIN, _HEIGHT_ROUNDING = 2.0**-14, 2.0**-44  # noise units, and of a height: estimates so far apart are in their numbers' order
 
 
-def draw_rows(matrix: Numbers, asked: RowDraw, source: Sampler) -> Indices:
+def draw_rows(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
     """(rounds, k) positions in ascending order for a (rounds, m) matrix of scores."""
-    step = max(1, _CELLS // max(asked.classes(matrix.shape[1]), matrix.shape[1]))
+    step = max(1, _CELLS // max(asked.classes_of(matrix.shape[1]), matrix.shape[1]))
     return np.concatenate([_block(matrix[i : i + step], asked, source) for i in range(0, len(matrix), step)])
 
 
-def _block(matrix: Numbers, asked: RowDraw, source: Sampler) -> Indices:
+def _block(matrix: Numbers, asked: CanonicalTopK, source: Sampler) -> Indices:
     order = ranked_rows(matrix)
     ranked: Numbers = np.take_along_axis(matrix, order, axis=1)  # type: ignore[assignment]
     layout = RowClasses(asked, matrix.shape[1])
@@ -728,14 +713,14 @@ def _block(matrix: Numbers, asked: RowDraw, source: Sampler) -> Indices:
     return np.sort(np.take_along_axis(order, ranks, axis=1), axis=1)
 
 
-def _winners(ranked: Numbers, layout: RowClasses, asked: RowDraw, words: WordSource) -> Indices:
+def _winners(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, words: WordSource) -> Indices:
     """(rounds,) the class that wins each row."""
     with np.errstate(all="ignore"):
         heights = half_below(ranked, ranked[:, :1]) / (0.5 * asked.scale)
     drawn = words(len(ranked) * len(layout.n))
     g, wide = estimates(by_name("gumbel"), drawn)
     shape = (len(ranked), len(layout.n))
-    total = noise_at(asked.noise, g.reshape(shape) + log_binomial(layout.n, layout.r))
+    total = noise_at(by_name(asked.noise), g.reshape(shape) + log_binomial(layout.n, layout.r))
     with np.errstate(all="ignore"):
         total += asked.gamma * heights[:, layout.lowest - 1] - (1 - asked.gamma) * heights[:, layout.missing - 1]
         chosen = np.argmax(total, axis=1)
@@ -748,25 +733,25 @@ def _winners(ranked: Numbers, layout: RowClasses, asked: RowDraw, words: WordSou
     return chosen
 
 
-def _settled(ranked: Numbers, layout: RowClasses, asked: RowDraw, drawn: Words, words: WordSource) -> int:
+def _settled(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, drawn: Words, words: WordSource) -> int:
     """The winner of one row, whose words are drawn, certain of every comparison."""
-    noise = noise_bounds(asked.noise, *luck(drawn, log_binomial_bounds(layout.n, layout.r)))
+    noise = noise_bounds(by_name(asked.noise), *luck(drawn, log_binomial_bounds(layout.n, layout.r)))
     heights = half_below(ranked, ranked[0])
     scores = _half_scores(heights[layout.lowest - 1], heights[layout.missing - 1], asked.gamma)
     low, high = totals(scores, noise, asked.scale)
     places = np.flatnonzero(high >= low.max()).tolist()
     runners = [_runner(ranked, layout, asked, place, drawn, words) for place in places]
-    return places[_winner(runners, asked.noise, rational(asked.scale))]
+    return places[_winner(runners, by_name(asked.noise), rational(asked.scale))]
 
 
-def _runner(ranked: Numbers, layout: RowClasses, asked: RowDraw, place: int, drawn: Words, words: WordSource) -> _Runner:
+def _runner(ranked: Numbers, layout: RowClasses, asked: CanonicalTopK, place: int, drawn: Words, words: WordSource) -> _Runner:
     gamma = rational(asked.gamma)
     least, missing = (rational(ranked[int(ranks[place]) - 1].item()) for ranks in (layout.lowest, layout.missing))
     wait = _Wait(partial(layout.size, place), LazyUniform(words, word=int(drawn[place])))
     return _Runner(gamma * least - (1 - gamma) * missing, [wait])
 
 
-def _members(shape: tuple[int, ...], held: Indices, lowest: Indices, asked: RowDraw, words: WordSource) -> Indices:
+def _members(shape: tuple[int, ...], held: Indices, lowest: Indices, asked: CanonicalTopK, words: WordSource) -> Indices:
     """(rounds, k) ranks, from 0, of a uniformly random member of each row's class."""
     rank = np.arange(1, shape[1] + 1)
     inside = (rank <= held[:, None]) | (rank == lowest[:, None])

@@ -131,11 +131,10 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
 
 def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:
     """The class that the draw for matrices chooses."""
-    asked = canonical_draw.RowDraw(mechanism.k, mechanism.gamma, mechanism.top_set, by_name(mechanism.noise), mechanism.scale)
-    layout = canonical_draw.RowClasses(asked, len(values))
+    layout = canonical_draw.RowClasses(mechanism, len(values))
     winners = [
-        int(canonical_draw._winners(np.sort(values)[None, ::-1], layout, asked, sampler(seed).words)[0]),
-        canonical_draw._settled(np.sort(values)[::-1], layout, asked, (words := sampler(seed).words)(len(layout.n)), words),
+        int(canonical_draw._winners(np.sort(values)[None, ::-1], layout, mechanism, sampler(seed).words)[0]),
+        canonical_draw._settled(np.sort(values)[::-1], layout, mechanism, (words := sampler(seed).words)(len(layout.n)), words),
     ]
     assert winners[0] == winners[1]
     return int(layout.held[winners[0]]), int(layout.lowest[winners[0]])
@@ -177,8 +176,8 @@ def test_luck_bounds_contain_the_real_number(noise: Any) -> None:
 @pytest.mark.parametrize(("k", "candidates"), [(1, 5), (3, 5), (5, 5)])
 def test_a_row_has_as_many_classes_as_are_counted_beforehand(k: int, candidates: int, gamma: float) -> None:
     """What a row takes of memory is planned by the count of its classes."""
-    asked = canonical_draw.RowDraw(k, gamma, "tied", by_name("laplace"), 1.0)
-    assert asked.classes(candidates) == len(canonical_draw.RowClasses(asked, candidates).n)
+    asked = dps.CanonicalTopK(k=k, epsilon=1.0, gamma=gamma, noise="laplace")
+    assert asked.classes_of(candidates) == len(canonical_draw.RowClasses(asked, candidates).n)
 
 
 def test_class_sizes_are_enclosed() -> None:

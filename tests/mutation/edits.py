@@ -797,7 +797,6 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
         ],
         "laws/test_mutants_draws.py::test_canonical_classes_are_drawn_with_the_configured_noise": [
             "self.top_set), by_name(self.noise), @self.scale, source)",
-            "RowDraw(self.k, self.gamma, self.top_set, by_name(self.noise), @self.scale)",
         ],
         "laws/test_mutants_laws.py::test_a_law_is_that_of_the_configured_noise": [
             "argmax_probabilities(by_name(self.noise), @self.scale, utility)"
