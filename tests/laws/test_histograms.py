@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,8 +16,6 @@ from accounting.convert.bounds import best_delta
 from dpselect.mechanisms import sparse_histogram
 from dpselect.noise import by_name
 from dpselect.verify.divergences import hockey_stick
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 EPSILONS = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 50.0)
 DELTA = 0.02

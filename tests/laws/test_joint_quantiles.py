@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mechanism_laws import misfit
+from test_quantile import neighbours
 
 import dpselect as dps
 from dpselect.mechanisms import quantiles as tuples_module
 from dpselect.mechanisms.quantiles import _Balls, _Logarithms
 from dpselect.verify.divergences import log_ratio
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import misfit
-from test_quantile import neighbours
 
 SEVERAL = ((0.5,), (0.25, 0.5), (0.2, 0.4, 0.9))
 

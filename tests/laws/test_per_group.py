@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from mechanism_laws import misfit
 
 import accounting as acc
 import dpselect as dps
 from accounting.convert.bounds import best_delta
 from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import misfit
 
 S = dps.Sensitivity()
 ORDERS, EPSILONS = (1.5, 2.0, 8.0), (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +10,6 @@ import pytest
 
 import dpselect as dps
 from dpselect.verify.divergences import log_ratio
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 SHARES = (0.5, 0.25, 0.75)
 

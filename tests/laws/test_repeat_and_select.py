@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant as theirs
+from mechanism_laws import misfit
 from scipy.optimize import brentq
 from scipy.stats import norm
 
@@ -27,9 +28,6 @@ from accounting.dp_events import from_dp_event
 from dpselect.mechanisms.repeat_and_select import number_of_runs
 from dpselect.sampling import sampler
 from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
-
-sys.path.insert(0, str(Path(__file__).parent))
-from mechanism_laws import misfit
 
 ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0)

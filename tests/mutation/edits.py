@@ -1042,7 +1042,7 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
         "laws/test_per_group.py::test_what_is_not_halved_pays_for_both_users": [
             ("+ 2 * self._lost_price()", "+ self._lost_price()")
         ],
-        "laws/test_with_values.py::test_what_a_release_used_holds_its_values": [
+        "laws/test_values.py::test_what_a_release_used_holds_its_values": [
             ("return selecting + self._price() if len(selection) else selecting", "return selecting")
         ],
         "laws/test_second_counts.py::test_what_has_no_second_look_is_refused": [
