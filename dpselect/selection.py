@@ -209,7 +209,7 @@ class Selection(Frozen):
             MissingExtra: pyarrow is not installed.
             InvalidRequest: as `columns`; or items are integers and text, of which two would be written alike.
         """
-        return _table(self.columns(margin, at_least=at_least))
+        return table(self.columns(margin, at_least=at_least))
 
     def to_pandas(self, margin: float | None = None, *, at_least: bool = False) -> pandas.DataFrame:
         """`to_arrow` as a pandas DataFrame.
@@ -218,7 +218,7 @@ class Selection(Frozen):
             MissingExtra: pandas or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        _needed("pandas", "pandas")
+        needed("pandas", "pandas")
         return self.to_arrow(margin, at_least=at_least).to_pandas()
 
     def to_polars(self, margin: float | None = None, *, at_least: bool = False) -> polars.DataFrame:
@@ -228,7 +228,7 @@ class Selection(Frozen):
             MissingExtra: Polars or pyarrow is not installed.
             InvalidRequest: as `to_arrow`.
         """
-        return _needed("polars", "polars").from_arrow(self.to_arrow(margin, at_least=at_least))
+        return needed("polars", "polars").from_arrow(self.to_arrow(margin, at_least=at_least))
 
     def _repr_html_(self) -> str:
         from accounting.page.templates import card  # notebooks only
@@ -313,17 +313,17 @@ class Selections(Sequence[Selection]):
         return f"Selections(rounds={len(self)}, requested={self._requested}, ordered={self._ordered})"
 
 
-def _table(held: dict[str, tuple[Any, ...]]) -> Any:
+def table(held: dict[str, tuple[Any, ...]]) -> Any:
     """A pyarrow Table of columns. See `Selection.to_arrow`."""
-    arrow = _needed("pyarrow", "arrow")
-    types = {"rank": arrow.int64()} | dict.fromkeys(("value", "low", "high"), arrow.float64())
+    arrow = needed("pyarrow", "arrow")
+    types = {"rank": arrow.int64()} | dict.fromkeys(("value", "users", "score", "low", "high"), arrow.float64())
     return arrow.table(
         [arrow.array(cells, types[name]) if name in types else _typed(arrow, cells, name) for name, cells in held.items()],
         names=list(held),
     )
 
 
-def _needed(module: str, extra: str) -> Any:
+def needed(module: str, extra: str) -> Any:
     """A library, or MissingExtra, which names the extra that brings it."""
     try:
         return importlib.import_module(module)

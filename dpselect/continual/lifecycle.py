@@ -20,6 +20,7 @@ from dpselect.events.time_window import periods
 from dpselect.release.answer import DryRun
 from dpselect.release.run import session_of
 from dpselect.release.series import HorizonAnswer, OverHorizon, dry_close, horizon_mechanism
+from dpselect.release.session import Session
 from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
 
@@ -56,8 +57,10 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
     lists: Any = {"domain": spec.catalogue(), "groups": spec.group_list()}
     settings = {name: getattr(spec, name) for name in (*_SETTINGS, "grouped")}
     mechanism = horizon_mechanism(spec.budget, **settings, **lists)
-    with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as horizon:
-        return _dry(mechanism, spec, reads=False) if spec.dry_run else _kept(HorizonAnswer.of(horizon, ()), spec)
+    with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
+        if spec.dry_run:
+            return dry_close(session, horizon.key, mechanism, reads=False)
+        return _kept(HorizonAnswer.of(horizon, ()), spec)
 
 
 @overload
@@ -83,10 +86,10 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `dpselect.continual.Horizon.close`.
     """
     spec = CloseSpec(**asked)
-    with _horizon(spec, dry_run=spec.dry_run) as horizon:
+    with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             horizon.rehearse(period, data, spec.reading())
-            return _dry(horizon.mechanism, spec)
+            return dry_close(session, horizon.key, horizon.mechanism)
         selection = horizon.close(period, data, spec.reading())
         about = {} if spec.group is None else {"group": str(spec.group)}
         return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], **about), spec)
@@ -100,7 +103,7 @@ def show(**asked: Unpack[SharedKept]) -> HorizonAnswer:
         HorizonError: the state is another horizon's, in use, lost, damaged, or older than the ledger says.
     """
     spec = ShowSpec(**asked)
-    with _horizon(spec) as horizon:
+    with _horizon(spec) as (_, horizon):
         return _kept(HorizonAnswer.of(horizon), spec)
 
 
@@ -114,7 +117,7 @@ def recharge(**asked: Unpack[SharedKept]) -> HorizonAnswer:
         HorizonError, BudgetExceeded, KeyConflict: as `dpselect.Session.continual`.
     """
     spec = RechargeSpec(**asked)
-    with _horizon(spec, recharge=True) as horizon:
+    with _horizon(spec, recharge=True) as (_, horizon):
         return _kept(HorizonAnswer.of(horizon), spec)
 
 
@@ -153,8 +156,8 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 
 @contextmanager
-def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: Any) -> Iterator[Horizon]:
-    """The horizon that a spec names; its mechanism is the state's, where none is stated."""
+def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: Any) -> Iterator[tuple[Session, Horizon]]:
+    """What pays, and the horizon that a spec names; its mechanism is the state's, where none is stated."""
     _require_place(spec)
     path = Path(str(spec.state))
     if mechanism is None:
@@ -163,12 +166,7 @@ def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: 
         with State.opened(path) as made:
             mechanism = made.meta.mechanism
     with session_of(spec) as session:
-        yield session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
-
-
-def _dry(mechanism: ContinualTopK, spec: StartSpec | CloseSpec, *, reads: bool = True) -> DryRun:
-    with session_of(spec) as session:
-        return dry_close(session, str(spec.key), mechanism, reads=reads)
+        yield session, session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
 
 
 def _require_place(spec: KeptFields) -> None:

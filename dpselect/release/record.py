@@ -214,7 +214,7 @@ def restored(question: Question, content: str) -> Answer:
 _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
 
 
-def _as_csv(answer: Answer, *, defused: bool) -> bytes:
+def _as_csv(answer: Any, *, defused: bool) -> bytes:
     held, text = answer.columns(), io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(held)
@@ -224,7 +224,7 @@ def _as_csv(answer: Answer, *, defused: bool) -> bytes:
     return text.getvalue().encode()
 
 
-def _as_parquet(answer: Answer, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
+def _as_parquet(answer: Any, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
     written = io.BytesIO()
     import_module("pyarrow.parquet").write_table(answer.to_arrow(), written)
     return written.getvalue()

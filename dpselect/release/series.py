@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import math
 from abc import ABC, abstractmethod
@@ -12,13 +10,12 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import cached_property, partial
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
-from accounting.errors import OutputError, missing_extra
+from accounting.errors import OutputError
 from accounting.files import PRIVATE, new_file
 from accounting.remaining import in_all_in_words
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
@@ -33,9 +30,9 @@ from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
 from dpselect.release.answer import Answer, DryRun, promise
 from dpselect.release.question import Question, opened
-from dpselect.release.record import AnswerFile, as_json, as_text, rescued, restored
+from dpselect.release.record import TABLES, AnswerFile, as_json, as_text, rescued, restored
 from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
-from dpselect.selection import Label
+from dpselect.selection import Label, needed, table
 from dpselect.spec import ReleaseFields
 
 if TYPE_CHECKING:
@@ -57,20 +54,23 @@ class _OfPeriods(ABC):
         """One for each item: its period, the group where there are groups, rank and item, and what is released of its number."""
 
     @property
+    @abstractmethod
+    def heads(self) -> tuple[str, ...]:
+        """The columns of `rows`."""
+
+    @property
     def items(self) -> tuple[Label, ...]:
         """What was released, of each period after the other."""
         return tuple(row["item"] for row in self.rows)
 
-    def to_arrow(self) -> Any:
-        """A pyarrow Table of `rows`; items as text, since they may be integers and text."""
-        try:
-            arrow = import_module("pyarrow")
-        except ImportError:
-            raise missing_extra("Parquet is written by pyarrow, and tables are made by it", "arrow") from None
+    def columns(self) -> dict[str, tuple[Any, ...]]:
+        """`rows` by their columns; items as text, since they may be integers and text."""
         rows = [{**row, "item": str(row["item"])} for row in self.rows]
-        kinds = {"rank": arrow.int64()} | dict.fromkeys(("users", "score", "value", "low", "high"), arrow.float64())
-        names = list(rows[0]) if rows else ["period", "rank", "item"]
-        return arrow.table({name: arrow.array([row[name] for row in rows], kinds.get(name)) for name in names})
+        return {name: tuple(row[name] for row in rows) for name in self.heads}
+
+    def to_arrow(self) -> Any:
+        """`columns` as a pyarrow Table."""
+        return table(self.columns())
 
     def to_pandas(self) -> Any:
         """The same as a pandas DataFrame."""
@@ -78,11 +78,7 @@ class _OfPeriods(ABC):
 
     def to_polars(self) -> Any:
         """The same as a Polars DataFrame."""
-        try:
-            polars = import_module("polars")
-        except ImportError:
-            raise missing_extra("a Polars table is made by polars", "polars") from None
-        return polars.from_arrow(self.to_arrow())
+        return needed("polars", "polars").from_arrow(self.to_arrow())
 
 
 # -- what was released ---------------------------------------------------------------------------------------------------
@@ -160,6 +156,10 @@ class Series(_OfPeriods):
             held = answer.columns()
             found += [{"period": name, **dict(zip(held, row, strict=True))} for row in zip(*held.values(), strict=True)]
         return found
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        return tuple(self.rows[0]) if self.rows else ("period", "rank", "item")
 
     @property
     def values(self) -> tuple[float, ...] | None:
@@ -268,8 +268,7 @@ class HorizonAnswer(_OfPeriods):
         return {"confidence": 0.95, "at_least": part, "in_words": f"{ends}{holds}"}
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Those of `rows`."""
+    def heads(self) -> tuple[str, ...]:
         group = (self.group,) if self.mechanism.grouped else ()
         shown = ("score",) if self._intervals is None else ("users", "low", "high")
         return ("period", *group, "rank", "item", *shown)
@@ -285,27 +284,16 @@ class HorizonAnswer(_OfPeriods):
         facts = [("In words", stated["in_words"]), ("Risk", stated["risk"]["in_words"]), ("Budget", self.left)]
         title = f"The top {self.mechanism.k}" + (f" of each {self.group}" if self.mechanism.grouped else "") + f", {self.key}"
         number = "score" if around is None else "users"
-        return page(self.rows, self.columns, title=title, number=number, facts=facts, bands=bands)
+        return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
 
     def write(self, path: Path) -> None:
         """To a new private file: a table as .csv or .parquet, a page as .html, else all as JSON."""
+        suffix = path.suffix.lower()
         with new_file(path, "--output", mode=PRIVATE) as stream:
-            stream.write(self._written(path.suffix.lower()))
-
-    def _written(self, suffix: str) -> bytes:
-        written = io.BytesIO()
-        if suffix == ".parquet":
-            import_module("pyarrow.parquet").write_table(self.to_arrow(), written)
-            return written.getvalue()
-        if suffix == ".html":
-            return self.to_html().encode()
-        if suffix != ".csv":
-            return as_text(self.as_data()).encode()
-        text = io.StringIO()
-        writer = csv.DictWriter(text, self.columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return text.getvalue().encode()
+            if suffix in TABLES:
+                stream.write(TABLES[suffix](self, defused=False))
+            else:
+                stream.write((self.to_html() if suffix == ".html" else as_text(self.as_data())).encode())
 
 
 # -- the loop --------------------------------------------------------------------------------------------------------
