@@ -189,19 +189,19 @@ class KeptPairs:
             if allowed.within is not None:
                 items = tables.listed("listed_items", allowed.within, self._item(allowed))
                 found = f"(SELECT * FROM {found} AS p SEMI JOIN {items} AS l USING (i))"
-            pairs = _number(tables, f"SELECT sum(n) FROM {found}")
+            pairs = number(tables, f"SELECT sum(n) FROM {found}")
             staged.report_progress(1, 1)
         else:
             looked, parts = self._looked_at(tables, allowed), 1 if allowed.groups is None else staged.buckets
-            for number in range(parts):
-                part = looked if parts == 1 else f"(SELECT * FROM {looked} WHERE hash(u) % {parts} = {number})"
+            for at in range(parts):
+                part = looked if parts == 1 else f"(SELECT * FROM {looked} WHERE hash(u) % {parts} = {at})"
                 added, found, presence = self._add(tables, part, allowed)
                 pairs += added
-                staged.report_progress(number + 1, parts)
+                staged.report_progress(at + 1, parts)
         sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
         cells = f"SELECT {allowed.cell}, {sums} FROM {found} GROUP BY {allowed.cell} HAVING sum(n) > 0"
         relation = kept.made("counted", cells, computed=True)
-        counted = _number(kept, f"SELECT sum(n) FROM {relation}")
+        counted = number(kept, f"SELECT sum(n) FROM {relation}")
         return relation, presence, staged.figures.report(pairs, counted)
 
     def _add(self, tables: Tables, pairs: str, allowed: Contributions) -> tuple[int, str, str]:
@@ -210,7 +210,7 @@ class KeptPairs:
         weighed = bound is not None or bool(allowed.clips)
         if allowed.groups is not None or (allowed.within is not None and weighed):
             pairs = tables.made("part", f"SELECT * FROM {pairs}")
-        found, many, beyond = _number(tables, f"SELECT count(*) FROM {pairs}"), 0, ""
+        found, many, beyond = number(tables, f"SELECT count(*) FROM {pairs}"), 0, ""
         if allowed.groups is not None:
             pairs, presence = _in_groups(tables, pairs, allowed.groups)
         light = pairs
@@ -218,7 +218,7 @@ class KeptPairs:
             held = tables.made("held", f"SELECT {owner}, count(*) AS t FROM {pairs} GROUP BY {owner}")
             if bound is not None:
                 beyond = f"(SELECT * FROM {held} WHERE t > {bound.limit})"
-                many = _number(tables, f"SELECT sum(t) FROM {beyond}")
+                many = number(tables, f"SELECT sum(t) FROM {beyond}")
             if many or _by_owner(allowed):
                 fine = held if bound is None or not many else f"(SELECT * FROM {held} WHERE t <= {bound.limit})"
                 columns = f"{owner}{_weights(allowed)}" if _by_owner(allowed) else owner
@@ -231,8 +231,8 @@ class KeptPairs:
             texts = sum(self.kinds[role] == "str" for role in ("user", "item"))
             parts = max(self._staged.buckets if self._staged.stated else 1, -(-many * (1 + 2 * texts) // tables.most_ranked))
             owners = f"SELECT * FROM {pairs} AS p SEMI JOIN {beyond} AS h USING ({owner})"
-            for number in range(parts):
-                part = "" if parts == 1 else f" WHERE hash(u) % {parts} = {number}"
+            for at in range(parts):
+                part = "" if parts == 1 else f" WHERE hash(u) % {parts} = {at}"
                 ranked = bound.ranked(f"({owners}{part})", tables.dialect, owner)
                 heavy = f"(SELECT *{_weights(allowed)} FROM (SELECT *, {bound.limit} AS t FROM ({ranked})))"
                 totals = tables.added("totals", _total(heavy, allowed))
@@ -243,7 +243,7 @@ def _in_groups(tables: Tables, pairs: str, bound: ContributionLimit) -> tuple[st
     """The pairs of the groups that each user keeps, and who is present in these, with those that were there already."""
     present = tables.made("present", f"SELECT DISTINCT u, g FROM {pairs}")
     attended = tables.made("attended", f"SELECT u, count(*) AS t FROM {present} GROUP BY u")
-    if _number(tables, f"SELECT max(t) FROM {attended}") > bound.limit:
+    if number(tables, f"SELECT max(t) FROM {attended}") > bound.limit:
         present = tables.made("kept", bound.kept(present, attended, tables.dialect, chosen="g"))
         pairs = tables.made("part", f"SELECT * FROM {pairs} AS p SEMI JOIN {present} AS k USING (u, g)")
     weights = f"SELECT u, {PRESENT.weight()} AS w FROM (SELECT u, least(t, {bound.limit}) AS t FROM {attended})"
@@ -257,7 +257,8 @@ def cells_of(relation: str, groups: Sequence[Label] | None) -> str:
     return f"SELECT u, {CELL} AS i FROM {relation}{listed}"
 
 
-def _number(tables: Tables, sql: str) -> int:
+def number(tables: Tables, sql: str) -> int:
+    """The one number of a query, 0 for none."""
     return int(tables.run(sql)[0][0] or 0)
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, final
 
-from dpselect.events.engine import Engine, opened
+from dpselect.events.counting import number
+from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, require_items
@@ -116,15 +117,15 @@ def check(
     require_items(reading)
     with opened(reading.memory_limit) as engine:
         staged = prepared(engine, source, reading, progress, may_be_empty=True)
-        asked = _Asked(engine, staged.what)
+        tables = EmbeddedTables(engine, staged.what)
         engine.define("alike", lambda text: normalized(text, ("nfkc", "casefold", "strip")))
         roles = [role for role in LABELS if role in staged.kinds]
-        outside = asked.number(f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}") if reading.window or reading.where else 0
+        outside = number(tables, f"SELECT sum(m) FROM grouped WHERE apart >= {OUTSIDE}") if reading.window or reading.where else 0
         owner = "u, g" if reading.group is not None else "u"
         per_user = f"SELECT {owner}, count(*) AS t FROM pairs GROUP BY {owner}"
-        shares = asked.rows(f"SELECT {', '.join(f'quantile_disc(t, {share})' for share in _SHARES)}, max(t) FROM ({per_user})")[0]
+        shares = tables.run(f"SELECT {', '.join(f'quantile_disc(t, {share})' for share in _SHARES)}, max(t) FROM ({per_user})")[0]
         named = [*(f"{share:g}" for share in _SHARES), "1"]
-        heaviest = asked.rows(f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_SHOWN}")
+        heaviest = tables.run(f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_SHOWN}")
         texts = [role for role in roles if staged.kinds[role] == "str"]
         found = LogCheck(
             what=staged.what,
@@ -133,70 +134,58 @@ def check(
             rows=staged.figures.rows,
             without=dict(staged.figures.without),
             outside=outside,
-            users=asked.number("SELECT count(DISTINCT u) FROM pairs"),
-            items=asked.number("SELECT count(DISTINCT i) FROM pairs"),
-            groups=asked.number("SELECT count(DISTINCT g) FROM pairs") if reading.group is not None else None,
+            users=number(tables, "SELECT count(DISTINCT u) FROM pairs"),
+            items=number(tables, "SELECT count(DISTINCT i) FROM pairs"),
+            groups=number(tables, "SELECT count(DISTINCT g) FROM pairs") if reading.group is not None else None,
             items_per_user={share: int(number or 0) for share, number in zip(named, shares, strict=True)},
             heaviest=[(user, int(number)) for user, number in heaviest],
-            nulls=[one for role in texts for one in asked.nulls(role)],
-            alike=[one for role in texts for one in asked.alike(role)],
-            catalogue=None if catalogue is None else asked.matches(catalogue),
+            nulls=[one for role in texts for one in _nulls(tables, role)],
+            alike=[one for role in texts for one in _alike(tables, role)],
+            catalogue=None if catalogue is None else _matches(tables, catalogue),
         )
-        lists = asked.lists() if "item" in texts and reading.split is None else None
+        lists = _lists(tables) if "item" in texts and reading.split is None else None
         found.doubts.extend(_doubts(found, reading, lists))
         return found
 
 
-@final
-class _Asked:
-    """Questions about the pairs of a log in the engine."""
+def _nulls(tables: EmbeddedTables, role: str) -> list[tuple[str, str, int]]:
+    name, known = SHORT[role], ", ".join(map(literal, _NULLS))
+    where = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
+    found = tables.run(f"SELECT {name}, count(*) AS n FROM pairs WHERE {where} GROUP BY {name} ORDER BY n DESC, {name}")
+    return [(role, str(label), int(number)) for label, number in found]
 
-    def __init__(self, engine: Engine, what: str) -> None:
-        self._engine, self._what = engine, what
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        return self._engine.run(sql, what=self._what)
+def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:
+    name = SHORT[role]
+    labels = f"SELECT DISTINCT {name} AS l FROM pairs WHERE {name} IS NOT NULL"
+    for how, (key, _) in _SPELLINGS.items():
+        same = f"SELECT {key.format('l')} AS k, list(l ORDER BY l) AS many FROM ({labels}) GROUP BY k HAVING count(*) > 1"
+        many = number(tables, f"SELECT sum(len(many)) FROM ({same})")
+        if many:
+            examples = tables.run(f"SELECT many[:{_SHOWN}] FROM ({same}) ORDER BY k LIMIT {_SHOWN}")
+            yield Alike(role, how, many, [list(row[0]) for row in examples])
 
-    def number(self, sql: str) -> int:
-        return int(self.rows(sql)[0][0] or 0)
 
-    def nulls(self, role: str) -> list[tuple[str, str, int]]:
-        name, known = SHORT[role], ", ".join(map(literal, _NULLS))
-        where = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
-        found = self.rows(f"SELECT {name}, count(*) AS n FROM pairs WHERE {where} GROUP BY {name} ORDER BY n DESC, {name}")
-        return [(role, str(label), int(number)) for label, number in found]
+def _lists(tables: EmbeddedTables) -> str | None:
+    """What stands in most of the items, as between several of them."""
+    labels = "SELECT DISTINCT i FROM pairs"
+    shares = ", ".join(f"avg(CAST(contains(i, {literal(one)}) AS DOUBLE))" for one in _LISTS)
+    found = tables.run(f"SELECT {shares} FROM ({labels})")[0]
+    return next((one for one, share in zip(_LISTS, found, strict=True) if share is not None and share > _MOST), None)
 
-    def alike(self, role: str) -> Iterator[Alike]:
-        name = SHORT[role]
-        labels = f"SELECT DISTINCT {name} AS l FROM pairs WHERE {name} IS NOT NULL"
-        for how, (key, _) in _SPELLINGS.items():
-            same = f"SELECT {key.format('l')} AS k, list(l ORDER BY l) AS many FROM ({labels}) GROUP BY k HAVING count(*) > 1"
-            number = self.number(f"SELECT sum(len(many)) FROM ({same})")
-            if number:
-                examples = self.rows(f"SELECT many[:{_SHOWN}] FROM ({same}) ORDER BY k LIMIT {_SHOWN}")
-                yield Alike(role, how, number, [list(row[0]) for row in examples])
 
-    def lists(self) -> str | None:
-        """What stands in most of the items, as between several of them."""
-        labels = "SELECT DISTINCT i FROM pairs"
-        shares = ", ".join(f"avg(CAST(contains(i, {literal(one)}) AS DOUBLE))" for one in _LISTS)
-        found = self.rows(f"SELECT {shares} FROM ({labels})")[0]
-        return next((one for one, share in zip(_LISTS, found, strict=True) if share is not None and share > _MOST), None)
-
-    def matches(self, catalogue: Sequence[Label]) -> Matches:
-        texts = [str(label) for label in catalogue]
-        self._engine.run("CREATE TABLE listed AS SELECT unnest(?) AS l", [texts], what=self._what)
-        self.rows("CREATE TABLE seen AS SELECT DISTINCT CAST(i AS VARCHAR) AS l FROM pairs")
-        occurring = self.number("SELECT count(*) FROM listed SEMI JOIN seen USING (l)")
-        users = self.number("SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN (SELECT l FROM listed)")
-        otherwise = dict[str, int]()
-        for how, (key, _) in _SPELLINGS.items():
-            missing = f"SELECT {key.format('l')} AS k FROM (SELECT l FROM listed ANTI JOIN seen USING (l))"
-            number = self.number(
-                f"SELECT count(*) FROM ({missing}) SEMI JOIN (SELECT {key.format('l')} AS k FROM seen) USING (k)"
-            )
-            otherwise |= {how: number} if number else {}
-        return Matches(len(texts), occurring, users, otherwise)
+def _matches(tables: EmbeddedTables, catalogue: Sequence[Label]) -> Matches:
+    texts = [str(label) for label in catalogue]
+    tables.run("CREATE TABLE listed AS SELECT unnest(?) AS l", [texts])
+    tables.run("CREATE TABLE seen AS SELECT DISTINCT CAST(i AS VARCHAR) AS l FROM pairs")
+    occurring = number(tables, "SELECT count(*) FROM listed SEMI JOIN seen USING (l)")
+    users = number(tables, "SELECT count(DISTINCT u) FROM pairs WHERE CAST(i AS VARCHAR) IN (SELECT l FROM listed)")
+    otherwise = dict[str, int]()
+    for how, (key, _) in _SPELLINGS.items():
+        missing = f"SELECT {key.format('l')} AS k FROM (SELECT l FROM listed ANTI JOIN seen USING (l))"
+        found = number(tables, f"SELECT count(*) FROM ({missing}) SEMI JOIN (SELECT {key.format('l')} AS k FROM seen) USING (k)")
+        otherwise |= {how: found} if found else {}
+    return Matches(len(texts), occurring, users, otherwise)
 
 
 def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[str]:

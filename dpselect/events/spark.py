@@ -273,7 +273,7 @@ def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> t
         if amount is not None:
             pairs = f"SELECT {keys}, {amount.total(SPARK)} AS s FROM {events} WHERE lack = 0 GROUP BY {keys}"
         held = cluster.made("pairs", pairs, computed=True)
-        found = [(apart, count) for apart, count in cluster.run(f"SELECT lack, count(*) AS m FROM {events} GROUP BY lack")]
+        found = cluster.run(f"SELECT lack, count(*) AS m FROM {events} GROUP BY lack")
         figures = figures_of(found, log, given.asked, may_be_empty=may_be_empty)
         stack.pop_all()
     return cluster, Staged(log.what, log.kinds, figures, pairs=held)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Final, Protocol, final
+from typing import Any, Final, Protocol, final
 
 from dpselect.errors import EventLogError
 from dpselect.events.contributions import summed
@@ -48,6 +48,7 @@ SOURCES: Final[tuple[Source, ...]] = (databases, formats, tables)
 # Why an event is not counted, in the column `apart`: 0 if it is; bits of the at most five roles that it lacks, and of one outside
 # the window or the conditions; a number below 0 for a value that refuses the log.
 OUTSIDE = 32
+_BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
 _NUMBERS = f"{NUMBER}|[+-]?(?i:nan|inf|infinity)"
 _LARGEST = double(sys.float_info.max)
 
@@ -256,7 +257,8 @@ def prepared(
         log.kinds,
         figures,
         counted=table if counted else "",
-        buckets=log.buckets(reading.buckets),
+        # A function of size alone, so that it does not change what is counted.
+        buckets=reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN),
         stated=reading.buckets is not None,
         progress=progress,
         how=log.how,
@@ -329,7 +331,7 @@ def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked, staged: str) -
             )
 
 
-def figures_of(found: Sequence[tuple[int, int]], log: Rows, asked: Asked, *, may_be_empty: bool) -> Figures:
+def figures_of(found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, *, may_be_empty: bool) -> Figures:
     """From how many events are `apart` in which way; a log is refused by what the events lack and what is malformed, also outside
     a window: what is refused may not depend on that.
     """
@@ -368,54 +370,53 @@ class PeriodEvents(NotPickled):
 def split(
     source: object, reading: Reading, periods: Sequence[tuple[str, datetime, datetime]]
 ) -> Iterator[dict[str, PeriodEvents]]:
-    """The events of each period, from one pass over the log, to be read while the block lasts."""
+    """The events of each period, from one pass over the log, to be read while the block lasts.
+
+    Periods follow each other without a gap; what is outside is in none.
+    """
     given = reading.given(source)
     with opened(reading.memory_limit) as engine:
-        yield _cut(engine, shaped(rows(engine, given), given), given, periods)
-
-
-def _cut(engine: Engine, log: Rows, given: Given, periods: Sequence[tuple[str, datetime, datetime]]) -> dict[str, PeriodEvents]:
-    """The parts of a log, by the names of their periods, which follow each other without a gap; what is outside is in none."""
-    window = given.window
-    assert window is not None, "a log is cut by time"
-    assert all(window.instant(one[2]) == window.instant(other[1]) for one, other in pairwise(periods)), (
-        "an event of a gap would fall to the period before it"
-    )
-    starts = [(place, window.wall(start), window.instant(start)) for place, (_, start, _) in enumerate(periods)]
-    ends = {window.wall(end) for *_, end in periods} - {on_wall for _, on_wall, _ in starts}  # of a day that a zone skipped
-    listed = ", ".join(
-        [f"({place}, true, {on_wall}), ({place}, false, {utc})" for place, on_wall, utc in starts]
-        + [f"({_NONE}, true, {on_wall})" for on_wall in ends]
-    )
-    engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, t)", what=log.what)
-    # A malformed value has no period: it refuses all of them, also from outside, so that no refusal tells where it is.
-    lost = "(apart < 0 OR t IS NULL)"
-    kept = f"SELECT * FROM ({log.sql}) WHERE {lost} OR ({window.holds('t', 'wall')})"
-    columns = [*(SHORT[role] for role in given.asked.roles if role != "time"), "apart"]
-    period = f"CASE WHEN {lost} THEN {_NONE} ELSE coalesce(period, {_NONE}) END AS period"
-    joined = f"SELECT {', '.join(columns)}, {period} FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, t)"
-    types = engine.run(f"DESCRIBE {joined}", what=log.what)
-    folder = engine.path("periods")
-    engine.run(f"COPY ({joined}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
-    relation = _parquet_in(folder, "*/*.parquet") if any(folder.glob("*/*.parquet")) else ""
-    if relation:
-        bad = engine.run(f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what)
-        given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
-    # One with events outside its periods alone is read; one without a whole event is refused, as a reading of all of it is.
-    whole = " AND ".join(f"{SHORT[role]} IS NOT NULL" for role in given.asked.roles if is_label(role))
-    looked_at = [*([relation] if relation else []), *([] if log.once else [f"({log.sql})"])]
-    complete = any(engine.run(f"SELECT 1 FROM {each} WHERE {whole} LIMIT 1", what=log.what) for each in looked_at)
-    given.asked.require_events(log.what, complete=complete or log.once)
-    if len(log.texts) > 1:
-        refuse_two_spellings(engine, log, given.asked, relation)
-    nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)} WHERE false)"
-    parts = dict[str, PeriodEvents]()
-    for place, (name, *_) in enumerate(periods):
-        files = list((folder / f"period={place}").glob("*.parquet"))
-        size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
-        held = _parquet_in(folder / f"period={place}") if files else nothing
-        parts[name] = PeriodEvents(held, size, f"{log.what}, {name}", log.kinds)
-    return parts
+        log = shaped(rows(engine, given), given)
+        window = given.window
+        assert window is not None, "a log is cut by time"
+        assert all(window.instant(one[2]) == window.instant(other[1]) for one, other in pairwise(periods)), (
+            "an event of a gap would fall to the period before it"
+        )
+        starts = [(place, window.wall(start), window.instant(start)) for place, (_, start, _) in enumerate(periods)]
+        ends = {window.wall(end) for *_, end in periods} - {on_wall for _, on_wall, _ in starts}  # of a day that a zone skipped
+        listed = ", ".join(
+            [f"({place}, true, {on_wall}), ({place}, false, {utc})" for place, on_wall, utc in starts]
+            + [f"({_NONE}, true, {on_wall})" for on_wall in ends]
+        )
+        engine.run(f"CREATE TABLE starts AS SELECT * FROM (VALUES {listed}) AS s(period, wall, t)", what=log.what)
+        # A malformed value has no period: it refuses all of them, also from outside, so that no refusal tells where it is.
+        lost = "(apart < 0 OR t IS NULL)"
+        kept = f"SELECT * FROM ({log.sql}) WHERE {lost} OR ({window.holds('t', 'wall')})"
+        columns = [*(SHORT[role] for role in given.asked.roles if role != "time"), "apart"]
+        period = f"CASE WHEN {lost} THEN {_NONE} ELSE coalesce(period, {_NONE}) END AS period"
+        joined = f"SELECT {', '.join(columns)}, {period} FROM ({kept}) AS log ASOF LEFT JOIN starts USING (wall, t)"
+        types = engine.run(f"DESCRIBE {joined}", what=log.what)
+        folder = engine.path("periods")
+        engine.run(f"COPY ({joined}) TO {literal(str(folder))} (FORMAT parquet, PARTITION_BY (period))", what=log.what)
+        relation = _parquet_in(folder, "*/*.parquet") if any(folder.glob("*/*.parquet")) else ""
+        if relation:
+            bad = engine.run(f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what)
+            given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
+        # One with events outside its periods alone is read; one without a whole event is refused, as a reading of all of it is.
+        whole = " AND ".join(f"{SHORT[role]} IS NOT NULL" for role in given.asked.roles if is_label(role))
+        looked_at = [*([relation] if relation else []), *([] if log.once else [f"({log.sql})"])]
+        complete = any(engine.run(f"SELECT 1 FROM {each} WHERE {whole} LIMIT 1", what=log.what) for each in looked_at)
+        given.asked.require_events(log.what, complete=complete or log.once)
+        if len(log.texts) > 1:
+            refuse_two_spellings(engine, log, given.asked, relation)
+        nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)} WHERE false)"
+        parts = dict[str, PeriodEvents]()
+        for place, (name, *_) in enumerate(periods):
+            files = list((folder / f"period={place}").glob("*.parquet"))
+            size = 4 * sum(file.stat().st_size for file in files)  # Parquet is a few times smaller than text
+            held = _parquet_in(folder / f"period={place}") if files else nothing
+            parts[name] = PeriodEvents(held, size, f"{log.what}, {name}", log.kinds)
+        yield parts
 
 
 def _parquet_in(folder: Path, files: str = "*.parquet") -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 from accounting.address import masked
 from dpselect.errors import EventLogError
+from dpselect.events.dialect import EMBEDDED
 from dpselect.events.where import Condition, columns_of
 
 if TYPE_CHECKING:
@@ -29,8 +30,6 @@ SHORT = {
 }
 # Two short identifiers written as text: what makes `Rows.size` comparable with the size of a CSV file.
 BYTES_PER_ROW = 20
-_BYTES_PER_BUCKET = 64 * 2**20
-_MOST_CHOSEN = 256
 _NUMBERED = re.compile(r"(?P<one>[1-9]\d*)|column(?P<zero>\d+)", re.ASCII)
 _MOST_LISTED = 50
 _MOST_TYPE = 1000  # characters of a type that SQL repeats
@@ -278,10 +277,6 @@ class Rows:
     texts: tuple[str, ...] = ()
     how: str = ""
 
-    def buckets(self, asked: int | None) -> int:
-        """Into how many buckets to cut: a function of size alone, so that it does not change what is counted."""
-        return min(max(1, -(-self.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN) if asked is None else asked
-
 
 def unreadable(what: str, error: Exception) -> str:
     """What is said of a database's own error, whose message may quote the data, the query or the password."""
@@ -293,9 +288,8 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literal(text: str) -> str:
-    """An SQL string."""
-    return "'" + text.replace("'", "''") + "'"
+literal = EMBEDDED.literal
+"""An SQL string."""
 
 
 def located(path: Path) -> str:
