@@ -55,7 +55,8 @@ def calls(path: str, command: Any) -> Iterator[list[str]]:
         name, flag = option.opts[0], getattr(option, "is_flag", False)
         if name.startswith("--") and name not in ("--help", "--debug", "--version"):
             bare = without(usual, name, flag=flag)
-            yield bare
+            if bare != usual:  # a whole run, once more
+                yield bare
             yield from ([*bare, name, *([] if flag else [value])] for value in (WRONG if not flag else WRONG[:1]))
 
 
