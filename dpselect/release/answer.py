@@ -217,12 +217,8 @@ class Answer:
         """What the values are in, users or the column that was summed up; None where they are shares of users, cut by a clip."""
         if self.question.reading.value is not None:
             return str(self.question.reading.value)
-        return "users" if self.choice.clip is None or self._recounted else None
-
-    @property
-    def _recounted(self) -> bool:
-        """Whether values are counts of a second look."""
-        return isinstance(self.mechanism, dps.WithValues) and self.mechanism.clip is not None
+        recounted = isinstance(self.mechanism, dps.WithValues) and self.mechanism.clip is not None  # in a second look
+        return "users" if self.choice.clip is None or recounted else None
 
     @property
     def lost(self) -> str | None:
@@ -462,23 +458,20 @@ def told(ledger: acc.Ledger | None, dataset: str | None, key: str) -> Iterator[N
     try:
         yield
     except BaseException as error:
-        words, charged = _whether(ledger, dataset, key)
+        words, uncharged = "nothing was charged: no ledger is named", True
+        if ledger is not None and dataset is not None:
+            try:
+                receipt, words = ledger.find(dataset, key), "nothing was charged"
+                uncharged = receipt is None
+                if receipt is not None:
+                    entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
+                    words = f"{entry}, is charged and stays charged ({receipt.state})"
+            except acc.AccountingError:
+                words = f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'"
+                uncharged = False
         if isinstance(error, acc.ledger.AlreadyCharged):
             error.add_note(Note("no answer of it is stored in a file that --output FILE.json names"))
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
-        if (charged and not named) or not isinstance(error, acc.AccountingError):
+        if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))
         raise
-
-
-def _whether(ledger: acc.Ledger | None, dataset: str | None, key: str) -> tuple[str, bool]:
-    """Whether a charge was made, in words, as the ledger has it now; True unless it certainly was not."""
-    if ledger is None or dataset is None:
-        return "nothing was charged: no ledger is named", False
-    try:
-        receipt = ledger.find(dataset, key)
-    except acc.AccountingError:
-        return f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'", True
-    if receipt is None:
-        return "nothing was charged", False
-    return f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}, is charged and stays charged ({receipt.state})", True

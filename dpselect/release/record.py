@@ -78,11 +78,17 @@ def as_data(answer: Answer) -> dict[str, Any]:
         chosen = {"learnt": {**crowd.as_data(), **said, "about": learns_about(question, answer.learnt.learning)}}
     if answer.known_from is not None and crowd is not None:
         chosen["known"] = {**crowd.as_data(), "entry": answer.known_from}
-    groups = {"over": "all groups"} if answer.choice.cells else {"max_groups_per_user": reading.max_groups_per_user}
+    over = {"over": "all groups"} if answer.choice.cells else {"max_groups_per_user": reading.max_groups_per_user}
+    # All that was released; a position in the catalogue says nothing new.
+    selection, released = answer.selection, answer.selection.model_dump(mode="json")
+    named = [name for name in type(selection).model_fields if name not in ("positions", "groups", "lost")]
+    shown = {name: released.get(name) for name in named}
+    groups = {} if selection.groups is None else {"groups": list(selection.groups)}
+    lost = {} if selection.lost is None else {"lost": selection.lost}
     return {
         "dpselect": dpselect.__version__,
         "question": question.as_data(),
-        "selection": _selection(answer.selection),
+        "selection": shown | {"labels": list(selection.labels or ())} | groups | lost,
         **({} if answer.shown is None else {"shown": json.loads(answer.shown.to_json())}),
         **({} if answer.selection.values is None else {"unit": answer.unit or "shares of users, cut by the clip"}),
         "intervals": None if (around := answer.interval) is None else asdict(around),
@@ -98,22 +104,13 @@ def as_data(answer: Answer) -> dict[str, Any]:
         **({} if reading.time is None else {"time": {**window, "time_zone": reading.time_zone, "column": reading.time}}),
         "contributions": {
             "max_items_per_user": answer.choice.max_items_per_user,
-            **({} if reading.group is None else groups),
+            **({} if reading.group is None else over),
             "clip": answer.choice.clip,
             "salt": answer.salt,
         },
         "ledger": None if answer.charge is None else asdict(answer.charge),
         "notes": [note for note in (left_out(question), on_record(question), *answer.cautions, answer.lost, answer.left) if note],
     }
-
-
-def _selection(selection: Selection) -> dict[str, Any]:
-    """All that was released; a position in the catalogue says nothing new."""
-    released = selection.model_dump(mode="json")
-    named = {name: released.get(name) for name in type(selection).model_fields if name not in ("positions", "groups", "lost")}
-    groups = {} if selection.groups is None else {"groups": list(selection.groups)}
-    lost = {} if selection.lost is None else {"lost": selection.lost}
-    return named | {"labels": list(selection.labels or ())} | groups | lost
 
 
 # -- the file ---------------------------------------------------------------------------------------------------------

@@ -28,7 +28,7 @@ SMALL = {
     "paths": "",
     "sampling": "--sizes 1e4 --runs 1 --rows",
     "recall": "--logs zipf:1.1,300,2000,10 --domain unknown --k 5 --epsilon 1 --draws 4",
-    "start": "--runs 1",
+    "start": "--runs 0",
 }
 # These have one size, or need data that lie beside the repository.
 ONE_SIZE = {"cells", "groups", "tightness"}
