@@ -199,16 +199,7 @@ def test_clocks_apart_do_not_break_order(url: str) -> None:
     assert hosts[1].verify().ok
 
 
-@pytest.mark.parametrize(
-    "budget",
-    [
-        acc.Budget(epsilon=1.0),
-        acc.Budget(epsilon=1.0, delta=1e-6),
-        acc.Budget(rho=0.5, delta=1e-9),
-        acc.Budget(epsilon=1.0, delta=1e-6, order="inf"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("budget", [acc.Budget(rho=0.5, delta=1e-9), acc.Budget(epsilon=1.0, delta=1e-6, order="inf")], ids=str)
 def test_every_form_of_budget_survives_the_store(sqlite_url: str, budget: acc.Budget) -> None:
     """A budget comes back equal, its filter's order included, so a later version cannot choose another one."""
     with Ledger.open(sqlite_url) as ledger:

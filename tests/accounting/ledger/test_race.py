@@ -51,6 +51,7 @@ def test_sixteen_processes_spend_exactly_the_budget(url: str) -> None:
         assert ledger.verify().ok
 
 
+@pytest.mark.slow
 def test_sixteen_processes_spend_exactly_a_quota(url: str) -> None:
     """The same at a quota of 60, within a budget that is never reached."""
     quota = Quota(name="everybody", limit=acc.Budget(epsilon=0.6))

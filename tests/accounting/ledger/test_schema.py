@@ -12,7 +12,7 @@ from accounting.ledger import Ledger, LedgerCorrupt, LedgerUnavailable, SchemaMi
 from accounting.ledger.store import checked_url
 
 
-@pytest.fixture(params=["sqlite_url", "postgres_url"], ids=["sqlite", "postgresql"])
+@pytest.fixture(params=["sqlite_url", pytest.param("postgres_url", marks=pytest.mark.slow)])
 def url(request: pytest.FixtureRequest) -> str:
     """The URL of a store that is empty: these tests make the tables."""
     return str(request.getfixturevalue(request.param))
