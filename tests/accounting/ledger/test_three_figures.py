@@ -66,7 +66,7 @@ def test_the_three_figures_are_the_same_wherever_they_stand(
 
 def test_a_plan_of_what_runs_elsewhere_is_asked_for_by_its_event(url: str, tmp_path: Path) -> None:
     """`ledger affordable` of a curve, an event and DP-SGD counts what charges then fit, and takes no other option."""
-    event, steps = tmp_path / "e.json", ("--noise-multiplier", "1", "--sampling-rate", "0.02", "--steps", "100")
+    event, steps = tmp_path / "e.json", ("--noise-multiplier", "2", "--sampling-rate", "0.01", "--steps", "100")
     event.write_text(json.dumps({"event": "Gaussian", "noise_multiplier": 5}))
     with Ledger.open(url) as ledger:
         ledger.create_dataset("d", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove")
@@ -75,6 +75,7 @@ def test_a_plan_of_what_runs_elsewhere_is_asked_for_by_its_event(url: str, tmp_p
         assert by_event == json.loads(_said(*start, "--curve", CURVE.to_json(), "--json"))
         assert by_event["one_by_one"] == ledger.affordable("d", CURVE).releases
         sgd = json.loads(_said(*start, *steps, "--json"))["one_by_one"]
+        assert sgd > 1
         _said("ledger", "charge", "--ledger", url, "--dataset", "d", *steps)
         charged = acc.Curve.from_json(ledger.latest("d")[0].curve or "")
         ledger.charge_all("d", [(charged, {"relation": "add_remove"})] * (sgd - 1))
