@@ -85,18 +85,17 @@ def show_horizon(answer: HorizonAnswer, *, json: bool) -> None:
     out.show(answer.as_data(), _as_text, json=json)
 
 
-def _values(told: dict[str, Any], place: int) -> list[str]:
-    """What stands beside the items of a period: numbers of users and their intervals, or scores, which are called so."""
-    before = sum(len(one["selection"]["labels"] or ()) for one in told["released"][:place])
-    rows = told["table"][before : before + len(told["released"][place]["selection"]["labels"] or ())]
-    if not rows or "score" in rows[0]:
-        return [f"score {row['score']:.1f}" for row in rows]
-    return [f"{row['users']:,.0f} users ({_ends(row['low'], row['high'])})" for row in rows]
+_NUMBERS = ("period", "rank", "users", "score", "low", "high")
 
 
-def _ends(low: float, high: float | None) -> str:
-    """An interval of numbers of users, rounded outward; the low end alone, where users count in part."""
-    return f"at least {math.floor(low):,}" if high is None else f"{math.floor(low):,} to {math.ceil(high):,}"
+def _row(row: dict[str, Any]) -> tuple[str, str]:
+    """An item, in its group, and what stands beside it: a number of users and its interval, or a score, which is called so."""
+    item = ": ".join(printable(str(cell)) for name, cell in row.items() if name not in _NUMBERS)
+    if "score" in row:
+        return item, f"score {row['score']:.1f}"
+    low = math.floor(row["low"])  # rounded outward; the low end alone, where users count in part
+    ends = f"at least {low:,}" if row["high"] is None else f"{low:,} to {math.ceil(row['high']):,}"
+    return item, f"{row['users']:,.0f} users ({ends})"
 
 
 def _counted(told: dict[str, Any]) -> str:
@@ -113,14 +112,11 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
     horizon, points = told["horizon"], told["guarantee"]["points"]
     over = {"period": "users of each period", "running": "users of all periods so far"}
     parts: list[RenderableType] = []
-    for place, one in enumerate(told["released"]):
+    for one in told["released"]:
+        period = one["period"] if one["name"] is None else one["name"]
         name = "" if one["name"] is None else f", {one['name']}"
-        labels, groups = one["selection"]["labels"] or (), one["selection"].get("groups")
-        items = [printable(str(label)) for label in labels]
-        if groups is not None:
-            items = [f"{printable(str(group))}: {item}" for group, item in zip(groups, items, strict=True)]
-        title = f"Period {one['period']} of {horizon['periods']}{name}"
-        parts.append(text.section(title, zip(items, _values(told, place), strict=True)))
+        rows = map(_row, (row for row in told["table"] if row["period"] == period))
+        parts.append(text.section(f"Period {one['period']} of {horizon['periods']}{name}", rows))
     strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
     promised = (
         "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'], 6)} at delta {plain(strongest['delta'])}"
