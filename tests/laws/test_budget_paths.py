@@ -320,7 +320,6 @@ _NO_PATH = {
         "LargeMargin.error_bound",
         "Answer",
     ),
-    "plan.Chart",
     *("pate.Prices", "pate.prices", "pate.SanitisedEpsilon", "pate.SanitisedEpsilon.of", "plan.VotingPlan", "pate.SmoothRelease"),
     "pate.UnsanitisedPrivacy.expose_private_epsilon",
     *("Session", "Session.open", "Session.ledger", "Session.dataset", "Session.terms", "Session.totals", "continual.Horizon"),

@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_written_leaves_the_print(
     def full(*_: object) -> object:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files, "_stream", full)
+    monkeypatch.setattr(files.os, "fsync", full)
     done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "answer.json")])
     assert done.exit_code == 1
     assert "Private top 1" in done.stdout
