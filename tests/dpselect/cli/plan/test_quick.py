@@ -44,6 +44,9 @@ def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> N
     assert (told["clip"], told["again"], told["max_items_per_user"]) == (chosen.clip, chosen.again, chosen.max_items_per_user)
     assert told["recall"] == dict(zip(map(str, EXPONENTS), recalls, strict=True))
     assert BUDGET.admits(chosen.mechanism.curve)
+    found = CliRunner().invoke(app, [*ASKED, *words, "--users", "5800"], env={"COLUMNS": "120"}).stdout
+    assert "about 5,800 users with a median of 14 items (--items-per-user assumed)" in found
+    assert "learns what is not declared first" in found
 
 
 @pytest.mark.slow
@@ -82,11 +85,3 @@ def test_what_cannot_be_planned_quickly_is_refused(words: list[str], said: str) 
     found = CliRunner().invoke(app, [*ASKED, *words], env={"COLUMNS": "200"})
     assert found.exit_code != 0
     assert said in " ".join(found.stderr.split())
-
-
-@pytest.mark.slow
-def test_it_says_what_it_assumed() -> None:
-    """In one line, as an answer says for whom its mechanism was chosen."""
-    found = CliRunner().invoke(app, [*ASKED, "--items", "3000", "--users", "5800"], env={"COLUMNS": "120"})
-    assert "about 5,800 users with a median of 14 items (--items-per-user assumed)" in found.stdout
-    assert "learns what is not declared first" in found.stdout
