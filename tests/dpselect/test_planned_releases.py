@@ -106,12 +106,6 @@ def test_a_share_for_one_stops_a_ledger_early() -> None:
     assert APPROXIMATE.price(each).times(6).main < 0.3 * APPROXIMATE.capacity.main
 
 
-def test_one_release_has_all_of_it() -> None:
-    """releases=1 is what leaving it out is: one plan, which may have the whole budget."""
-    assert TopKRequest(k=5, releases=1) == TopKRequest(k=5)
-    assert TopKRequest(k=5).charges is None
-
-
 @pytest.mark.parametrize("budget", BUDGETS, ids=str)
 @pytest.mark.parametrize("charges", [1, 2, 40])
 def test_the_costliest_that_so_many_charges_pay_for(budget: acc.Budget, charges: int) -> None:
@@ -182,13 +176,6 @@ def test_topk_takes_its_share_of_the_datasets_budget(shell: Any, tmp_path: Path)
     refused = shell(*ask)
     assert (refused.exit_code, refused.stdout) == (3, "")
     assert "none fits, 1 was asked for" in refused.stderr
+    nowhere = CliRunner().invoke(app, list(map(str, ask)))  # no ledger to look at
+    assert (nowhere.exit_code, "no budget is stated" in nowhere.stderr) == (2, True)
     assert "Nothing was charged" in refused.stderr
-
-
-def test_without_a_budget_anywhere_it_is_asked_for(tmp_path: Path) -> None:
-    """--releases alone, with no ledger to look at, states no budget."""
-    (tmp_path / "log.csv").write_text("user,item\nu,i\n")
-    words = ["topk", str(tmp_path / "log.csv"), "--user", "user", "--item", "item", "--k", "1", "--releases", "3"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 2
-    assert "no budget is stated" in done.stderr

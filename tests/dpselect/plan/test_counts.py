@@ -232,20 +232,6 @@ def test_a_plan_takes_the_second_look_that_topk_takes(budget: acc.Budget, relati
 
 
 @pytest.mark.slow
-def test_counts_of_users_with_five_items() -> None:
-    """An unknown top 100 of 5,766 users with 5 items at epsilon 1: to 60 users, for a tenth of the recall; `topk` alike."""
-    ask: dict[str, Any] = {"profile": FIVE, "unknown_domain": True, "mechanisms": ["sparse_histogram"], "rounds": 100}
-    with_, without = (plan(APPROXIMATE, 100, **ask, with_counts=counted).recommended for counted in (True, False))
-    assert 0.9 * without.quality.recall.value < with_.quality.recall.value < without.quality.recall.value
-    request_ = TopKRequest(k=100, counts=COUNTS_AGAIN, recounted=True)
-    counted = CountNoise.of(request_, APPROXIMATE)
-    topk = [with_counts(SELECT, counted, profile, request_) for profile in (FIVE, Profile.typical(5766, 5))]
-    for run in (with_.mechanisms[0], *topk):
-        assert isinstance(run, dps.WithValues)
-        assert run.margin() < 60
-
-
-@pytest.mark.slow
 def test_a_plan_of_stated_scores_takes_the_noise_that_chose() -> None:
     """Where these bound users the vector's own values are free; a plan that is fixed in advance pays for both as well."""
     found = planned(mechanisms=["sparse_histogram"], unknown_domain=True, sensitivity=dps.Sensitivity.of_counts(items_per_user=2))
