@@ -31,7 +31,6 @@ BUDGETS = [
     acc.Budget(rho=0.1),
     acc.Budget(rho=1e-4, delta=1e-6),
 ]
-NOISES: list[Any] = ["gumbel", "exponential", "laplace", "logistic", "half_logistic", "gaussian"]
 
 
 def request(kind: str, **changes: Any) -> TopKRequest:
@@ -104,17 +103,6 @@ def test_the_default_reading_of_a_public_domain(k: int, limit: int | None, kind:
     assert (chosen.mechanism.kind, getattr(chosen.mechanism, "noise", None)) == (kind, noise)
 
 
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-@pytest.mark.parametrize("noise", NOISES)
-def test_every_noise_spends_the_budget(noise: Any, relation: Any) -> None:
-    """So does every noise, under both relations."""
-    budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    asked = request("oneshot_top_k", noise=noise, sensitivity=dps.Sensitivity(relation=relation))
-    mechanism = fitted("oneshot_top_k", budget, asked)
-    assert mechanism.relation == relation
-    assert budget.limit * (1 - 1e-4) <= budget.cost(mechanism.curve) <= budget.limit
-
-
 @pytest.mark.parametrize(
     ("kind", "epsilon"),
     [("histogram", 0.1), ("histogram", 4.0), *(pytest.param(k, 1.0, marks=pytest.mark.slow) for k in (1, 3, 10, 40))],
@@ -152,21 +140,6 @@ def test_the_default_for_an_unknown_domain() -> None:
     assert [default_kbar(k) for k in (1, 100, 101, 10**6)] == [1000, 1000, 1010, 10**7]
 
 
-@pytest.mark.parametrize(
-    ("budget", "k", "kind", "noise"),
-    [
-        (acc.Budget(epsilon=1.0), 50, "peeling_top_k", "exponential"),
-        (acc.Budget(epsilon=1.0, delta=1e-6), 1, "peeling_top_k", "exponential"),
-        (acc.Budget(epsilon=1.0, delta=1e-6), 50, "oneshot_top_k", "gumbel"),
-        (acc.Budget(rho=0.1), 1, "oneshot_top_k", "gumbel"),
-    ],
-)
-def test_the_default_for_a_public_domain(budget: acc.Budget, k: int, kind: str, noise: str) -> None:
-    """Exponential noise for pure budgets and few items, Gumbel noise otherwise."""
-    chosen: Any = default_mechanism(budget, TopKRequest(k=k, candidates=100))
-    assert (chosen.kind, chosen.noise) == (kind, noise)
-
-
 @pytest.mark.slow
 def test_the_default_has_the_smaller_deviation() -> None:
     """The default's noise has the smaller standard deviation of the two; exponential keeps to epsilon without any delta."""
@@ -201,18 +174,11 @@ def test_replace_one_is_refused_where_there_is_no_guarantee() -> None:
     assert supports("limited_domain", TopKRequest(k=1))
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"k": 0}, {"k": 1.5}, {"k": 10, "candidates": 9}, {"k": 1, "noise": "pink"}, {"k": 1, "kbar": 0}],
-)
-def test_ill_posed_requests_are_refused(fields: dict[str, Any]) -> None:
-    """A request states its rule."""
-    with pytest.raises(InvalidRequest):
-        TopKRequest(**fields)
-
-
 def test_what_a_mechanism_cannot_do_is_refused() -> None:
-    """An option that a mechanism does not have, and a k that it does not release, are refused."""
+    """An option that a mechanism does not have, a k that it does not release, and a request that is none, are refused."""
+    for fields in ({"k": 0}, {"k": 1.5}, {"k": 10, "candidates": 9}, {"k": 1, "noise": "pink"}, {"k": 1, "kbar": 0}):
+        with pytest.raises(InvalidRequest):
+            TopKRequest(**fields)  # type: ignore[arg-type]
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
     with pytest.raises(InvalidRequest, match="kbar"):
         fitted("oneshot_top_k", budget, TopKRequest(k=1, candidates=9, kbar=5))
