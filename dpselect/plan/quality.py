@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, Self, final
 
@@ -691,100 +691,50 @@ class Quality(Stated):
 _UNLIKELY = 60.0  # nats below the most likely class
 
 
-@final
-@dataclass(frozen=True, eq=False)
-class _Classes:
-    """Classes with the same score taken together, or one by one: score (users), ln of the number of sets, and the means of what
-    their sets are worth, each (classes,).
-    """
-
-    score: Floats
-    log_size: Floats
-    exact_set: Floats
-    recall: Floats
-    kept: Floats
-
-
 def _canonical(mechanism: CanonicalTopK, levels: Levels) -> Outcomes:
     """The set with the largest noisy score, of Gumbel noise: the exact law, from classes of equally scored sets.
 
     With the ranks 1, 2, ... by count, a class holds the sets with the ranks up to h, without rank h + 1, whose lowest rank has a
     given count; given its lowest rank t, the other k - h - 1 members are uniform among the ranks between. With gamma = 1 rank
     h + 1 plays no part: h = 0. Sums over the ranks t of one count are binomial coefficients (hockey stick), so that a law costs
-    k times as many steps as there are counts, not items.
+    k times as many steps as there are counts, not items. The top set is a class of its own; hopeless classes are left out.
     """
-    found = _classes(mechanism, levels)
-    logs = found.log_size + found.score / mechanism.scale
-    weights = np.exp(logs - scipy.special.logsumexp(logs))
-    return Outcomes(found.exact_set, found.recall, found.kept, np.ones_like(weights), weights=weights)
-
-
-def _classes(mechanism: CanonicalTopK, levels: Levels) -> _Classes:
-    """All classes but those whose sets together are hopeless."""
     k, gamma = mechanism.k, mechanism.gamma
     rows = np.arange(k if gamma < 1 else 1)[:, None]
-    start = rows + 1 if gamma < 1 else rows  # ranks up to it are settled
+    settled = rows + 1 if gamma < 1 else rows  # ranks up to it
     ends, before = levels.ends, np.maximum(levels.ends - levels.multiplicities, k)
-    kept = ends > before
-    ends, before, seen = ends[kept], before[kept], levels.values[kept]
-    score = gamma * seen - (1 - gamma) * levels.value(rows + 1)
-    log_size = _log_sets(before - start, ends - start, k - 1 - rows)
-    top = _top(mechanism, levels)
-    likely = log_size + score / mechanism.scale
-    held, level = np.nonzero(likely > max(float(top.score[0]) / mechanism.scale, likely.max(initial=-np.inf)) - _UNLIKELY)
-    lowest = _Lowest(before[level], ends[level], start[held, 0], (k - 1 - rows)[held, 0], log_size[held, level])
-    recall = _worth(levels.rights / levels.multiplicities, levels.hits, held, np.flatnonzero(kept)[level], lowest) / k
-    total = _worth(levels.truth, levels.sums, held, np.flatnonzero(kept)[level], lowest)
-    found = _Classes(
-        score=score[held, level],
-        log_size=log_size[held, level],
-        exact_set=(levels.hits(lowest.ends) >= lowest.ends).astype(np.float64),
-        recall=np.minimum(recall, 1.0),
-        kept=share(total, levels.best),
-    )
-    return _Classes(*(np.concatenate([getattr(part, one.name) for part in (top, found)]) for one in fields(_Classes)))
-
-
-def _top(mechanism: CanonicalTopK, levels: Levels) -> _Classes:
-    """The top set, a class of its own."""
-    k, gamma = mechanism.k, mechanism.gamma
+    kept = np.flatnonzero(ends > before)
+    ends, before = ends[kept], before[kept]
+    score = gamma * levels.values[kept] - (1 - gamma) * levels.value(rows + 1)
+    log_size = _log_sets(before - settled, ends - settled, k - 1 - rows)
     last = float(levels.value(k))
     missing = last if mechanism.top_set == "tied" or levels.size == k else float(levels.value(k + 1))
-    hits, total = float(levels.hits(k)), np.array([float(levels.sums(k))])
-    return _Classes(
-        score=np.array([gamma * last - (1 - gamma) * missing]),
-        log_size=np.zeros(1),
-        exact_set=np.array([float(hits >= k)]),
-        recall=np.array([min(1.0, hits / k)]),
-        kept=share(total, levels.best),
+    top = (gamma * last - (1 - gamma) * missing) / mechanism.scale
+    likely = log_size + score / mechanism.scale
+    held, level = np.nonzero(likely > max(top, likely.max(initial=-np.inf)) - _UNLIKELY)
+    # The lowest rank lies in before + 1, ..., ends, `free` members among the ranks from start + 1 to that one.
+    before, ends, start, free = before[level], ends[level], settled[held, 0], (k - 1 - rows)[held, 0]
+    room = np.maximum(before - start, 1)
+    several = np.exp(_log_sets(before - start - 1, ends - start - 1, free - 1) - log_size[held, level])
+    share_between = np.where(free > 0, np.where(ends - before == 1, free / room, several), 0.0)
+
+    def worth(each: Floats, upto: Callable[[int | Indices], Floats]) -> Floats:
+        """The mean sum of the items' worth over a set of each class: of the settled ranks, of the lowest, of those between."""
+        one, between = each[kept[level]], upto(before) - upto(start)
+        within = free * one + share_between * one * (start - before)
+        found = upto(held) + one + share_between * between + within
+        return np.append(float(upto(k)), found)
+
+    hits = np.append(float(levels.hits(k)) >= k, levels.hits(ends) >= ends)
+    logs = np.append(top, likely[held, level])
+    weights = np.exp(logs - scipy.special.logsumexp(logs))
+    return Outcomes(
+        exact_set=hits.astype(np.float64),
+        recall=np.minimum(worth(levels.rights / levels.multiplicities, levels.hits) / k, 1.0),
+        kept=share(worth(levels.truth, levels.sums), levels.best),
+        released=np.ones_like(weights),
+        weights=weights,
     )
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class _Lowest:
-    """Classes whose lowest rank lies in before + 1, ..., ends, with `free` members among the ranks from start + 1 to that one."""
-
-    before: Indices
-    ends: Indices
-    start: Indices
-    free: Indices
-    log_size: Floats
-
-    @property
-    def share(self) -> Floats:
-        """The mean share of the ranks between that are members."""
-        room = self.before - self.start
-        several = np.exp(_log_sets(room - 1, self.ends - self.start - 1, self.free - 1) - self.log_size)
-        found = np.where(self.ends - self.before == 1, self.free / np.maximum(room, 1), several)
-        return np.where(self.free > 0, found, 0.0)
-
-
-def _worth(each: Floats, upto: Callable[[Indices], Floats], held: Indices, level: Indices, lowest: _Lowest) -> Floats:
-    """The mean sum of `each` level's worth over a set: of the ranks up to `held`, of the lowest, and of those between."""
-    one, between = each[level], upto(lowest.before) - upto(lowest.start)
-    within = lowest.free * one + lowest.share * one * (lowest.start - lowest.before)
-    return np.asarray(upto(held) + one + lowest.share * between + within)
 
 
 def _log_sets(room: Indices, ends: Indices, free: Indices) -> Floats:
