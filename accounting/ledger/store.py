@@ -464,7 +464,8 @@ class Store:
 
     def __init__(self, engine: Engine, url: URL) -> None:
         self._url = url
-        weakref.finalize(self, _dispose, engine, os.getpid())
+        process = os.getpid()  # a forked child leaves its parent's connections alone
+        weakref.finalize(self, lambda: engine.dispose(close=os.getpid() == process))
         self._writing = engine.execution_options(**{_WRITES: True})
         self._reading = engine
         if engine.dialect.name == "postgresql":
@@ -482,21 +483,18 @@ class Store:
     def open(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
         """The store of a ledger; with `create`, make the file and the tables where they are missing."""
         store = cls.at(url, create=create, timeout=timeout, mode=mode)
-        store._prepare(create=create)
+        with store.reader() as connection:
+            found = _has_ledger(connection)
+        if not found and not create:
+            raise SchemaMismatch("no ledger exists here: run `dpselect ledger init`, or open it with create=True")
+        if not found:
+            with _translated(), store._writing.begin() as connection:
+                if connection.dialect.name == "postgresql":
+                    connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
+                if not _has_ledger(connection):  # another process may have been first
+                    _create_tables(connection)
         # Only this first step may create a file: later on, a file that is gone is an error and not an empty ledger.
         return store if store._url.get_backend_name() == "postgresql" else cls.at(url, create=False, timeout=timeout)
-
-    def _prepare(self, *, create: bool) -> None:
-        with self.reader() as connection:
-            if _has_ledger(connection):
-                return
-        if not create:
-            raise SchemaMismatch("no ledger exists here: run `dpselect ledger init`, or open it with create=True")
-        with _translated(), self._writing.begin() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
-            if not _has_ledger(connection):  # another process may have been first
-                _create_tables(connection)
 
     @contextmanager
     def writer(self) -> Iterator[Connection]:
@@ -535,11 +533,6 @@ def _require_whole(connection: Connection, file: Path) -> None:
             "the ledger's file is cut short: nothing may be charged or released; restore a backup and hold it against an "
             "exported head"
         )
-
-
-def _dispose(engine: Engine, process: int) -> None:
-    """Close what nobody uses any more. A forked child leaves its parent's connections alone."""
-    engine.dispose(close=os.getpid() == process)
 
 
 _ADVISORY_LOCK = 4_105_281_901
