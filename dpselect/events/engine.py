@@ -240,8 +240,9 @@ class EmbeddedTables:
         return self.made(name, f"SELECT {columns}", parameters=stated)
 
     def close(self) -> None:
-        for name in self._names if not self._engine.abandoned else ():
-            self.run(f"DROP TABLE IF EXISTS {name}")
+        with suppress(EventLogError):  # of an engine that failed, and goes as a whole
+            for name in self._names if not self._engine.abandoned else ():
+                self.run(f"DROP TABLE IF EXISTS {name}")
         self._names.clear()
 
 

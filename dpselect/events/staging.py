@@ -84,7 +84,7 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
         raise EventLogError(f"split={given.split!r} is for items that are text, and those of {log.what} are not: leave it out")
     numbers = [f"CAST({dialect.literal(text)} AS DOUBLE)" for text in given.null if re.fullmatch(_NUMBERS, text)]
     texts = list(map(dialect.literal, given.null))
-    columns = ["refused"] * bool(log.bad)
+    columns, bad = list[str](), ["refused"] * bool(log.bad)
     for role, kind in log.kinds.items():
         name = shown = SHORT[role]
         text, absent = (name, numbers) if kind == "number" else (f"CAST({name} AS VARCHAR)", texts)  # of integers, too
@@ -94,14 +94,13 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
             shown = f"nullif({f'normalized({shown})' if given.normalize and is_label(role) else shown}, '')"
         columns.append(f"{shown} AS {name}")
 
-    def written(sql: str) -> str:
+    def written(sql: str, further: Sequence[str] = ()) -> str:
         if given.split is not None:
-            pieces = dialect.pieces("i", given.split)
-            every = ["refused"] * bool(log.bad) + [SHORT[role] for role in log.kinds if role != "item"]
-            sql = f"SELECT {', '.join(every)}, {pieces} AS i FROM ({sql})"
-        return f"SELECT {', '.join(columns)} FROM ({sql})"
+            every = [*further, *(SHORT[role] for role in log.kinds if role != "item")]
+            sql = f"SELECT {', '.join(every)}, {dialect.pieces('i', given.split)} AS i FROM ({sql})"
+        return f"SELECT {', '.join([*further, *columns])} FROM ({sql})"
 
-    return replace(log, sql=written(log.sql), complete=None, texts=tuple(map(written, log.texts)))
+    return replace(log, sql=written(log.sql, bad), complete=None, texts=tuple(map(written, log.texts)))
 
 
 def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:

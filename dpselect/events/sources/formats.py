@@ -286,15 +286,11 @@ def _json_within(column: str, fields: Sequence[str]) -> str:
     """SQL of a JSON value within another; of each element, where lists lie on the way."""
     listed = f"[{column}]"
     for field in fields:
-        spread = f"flatten([{_json_list('x')} for x in {listed}])"
+        elements = "CASE WHEN json_type(x) = 'ARRAY' THEN json_extract(x, '$[*]') ELSE [x] END"  # its own only one if no list
+        spread = f"flatten([{elements} for x in {listed}])"
         step = literal('$."' + field.replace('"', '\\"') + '"')
         listed = f"[json_extract(x, {step}) for x in {spread}]"
     return f"CASE WHEN len({listed}) = 1 THEN {listed}[1] ELSE to_json({listed}) END"
-
-
-def _json_list(value: str) -> str:
-    """SQL of the elements of a JSON value, which is its own only one if it is no list."""
-    return f"CASE WHEN json_type({value}) = 'ARRAY' THEN json_extract({value}, '$[*]') ELSE [{value}] END"
 
 
 def _json_elements(sql: str, labels: Sequence[str]) -> str:

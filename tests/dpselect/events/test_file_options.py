@@ -230,6 +230,10 @@ def test_integers_with_a_point_beside_integers_in_another_file_are_refused(role:
     with pytest.raises(EventLogError, match=r"in two ways"):
         counted([tmp_path / "a.csv", tmp_path / "b.csv"], max_items_per_user=1)
     assert sum(counted([tmp_path / "a.csv", tmp_path / "c.csv"]).values()) == 2
+    (tmp_path / "d.jsonl").write_text(json.dumps({**rows, role: "1"}))
+    for stated in ({}, {"normalize": "nfc", "null": "NULL"}, {"split": ";"}):
+        with pytest.raises(EventLogError, match=r"in two ways"):
+            counted([tmp_path / "d.jsonl", tmp_path / "b.csv"], **stated)
     both = tmp_path / "both.csv"
     both.write_text((tmp_path / "a.csv").read_text() + (tmp_path / "b.csv").read_text().split("\n", 1)[1])
     assert sum(counted(both).values()) == 2

@@ -119,6 +119,8 @@ READINGS: dict[str, dict[str, Any]] = {
     "unbounded sums": {"value": "paid", "value_clip": 1e9, "max_items_per_user": None, "salt": None},
     "listed parts": {"item": ["part", "city"], **DAY, "within": ["é,c3", "a,c1", ('b,"c"', "c2"), '"",c0', "no"]},
     "conditions": {**PAID, "where": ["city != c3", "part != b", "paid < 1e3", "paid >= -7.25"]},
+    "listed items": {"within": [3, 1, 2**63, 699], "max_items_per_user": 2, "clip": 1.0},
+    "all": {"max_items_per_user": None, "salt": None},
     "nothing of this day": {**CITY, **DAY, "since": "2031-01-01", "until": "2031-01-02"},
 }
 
@@ -187,17 +189,6 @@ def test_typed_columns_of_values_and_times(session: Any) -> None:
         unit, item = ("s" if time == "seconds" else None), ("seconds" if value == "i" else "i")
         asked = {"user": "u", "item": item, **DAY, "time": time, "time_unit": unit, "value": value, "value_clip": 30}
         assert plain(dps.events.read(frame, **asked)) == plain(dps.events.read(table, **asked))
-
-
-@pytest.mark.slow
-def test_items_that_are_asked_for_and_unbounded_users(integers: tuple[Any, Any]) -> None:
-    """`within` leaves other items out before the bound and the clip; without a bound everything counts."""
-    arrow, frame = integers
-    for asked in ({"within": [3, 1, 2**63, 699], "max_items_per_user": 2, "salt": "x", "clip": 1.0}, {}):
-        here, there = (dps.events.read(log, user="user", item="item", **asked) for log in (arrow, frame))
-        assert (there.labels, there.counts.tolist()) == (here.labels, here.counts.tolist())
-        assert there.clipped.tolist() == here.clipped.tolist()
-        assert there.public == here.public
 
 
 @pytest.mark.slow
