@@ -1076,7 +1076,7 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
         "dpselect/pate/test_labelling.py::test_another_relation_is_refused": [
             ("return self.mechanism.unit if isinstance(self.mechanism, Vote) else None", "return None")
         ],
-        "dpselect/pate/test_labelling_power_cut.py::test_labels_on_the_disk_are_paid_for_and_released_ones_are_kept": [
+        "dpselect/pate/test_labelling.py::test_a_job_costs_each_round_once": [
             ("    sync_folder(path.parent)  # the draft's name too", "    # the draft's name too")
         ],
         "laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay": [
