@@ -28,13 +28,9 @@ from dp_accounting.rdp import RdpAccountant
 from harness import best_time, options
 
 import accounting as acc
-import dpselect as dps
 from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.convert.bounds import best_epsilon
 from accounting.convert.renyi import rdp_to_epsilon
-from dpselect.mechanisms import members
-from dpselect.plan.fit import fitted
-from dpselect.plan.request import TopKRequest
 
 EPSILON, DELTA, FAILURE, RHO = 1.0, 1e-6, 1e-10, 3.3e-4
 AUTODP = importlib.util.find_spec("autodp") is not None
@@ -104,23 +100,11 @@ def many_curves(most: int, runs: int) -> Iterator[str]:
     rhos = [e / 100 for e in sizes]
     built = (lambda: ours([acc.ZCDP(rho=r) for r in rhos]), lambda: theirs([dp_accounting.ZCDpEvent(r) for r in rhos]))
     yield _compared(f"{most} zCDP, objects built and composed", *built, runs)
-    if AUTODP:
-        yield _compared(
-            f"{most} Gaussian, autodp", partial(ours, [acc.GaussianDP(mu=e) for e in sizes]), partial(_autodp, sizes), 1
-        )
 
 
 def _compared(name: str, own: Callable[[], float], other: Callable[[], float], runs: int) -> str:
     mine, his = best_time(own, runs), best_time(other, runs)
     return f"{name:42s} ours {mine:8.3f} s  theirs {his:8.3f} s  ratio {mine / his:6.3f}   epsilon {own():.6f} / {other():.6f}"
-
-
-def _autodp(sizes: Sequence[float]) -> float:
-    acct, bank = (importlib.import_module(f"autodp.{name}") for name in ("rdp_acct", "rdp_bank"))
-    accountant = acct.anaRDPacct()
-    for mu in sizes:
-        accountant.compose_mechanism(lambda order, s=1 / mu: bank.RDP_gaussian({"sigma": s}, order))
-    return float(accountant.get_eps(DELTA))
 
 
 # -- calibration ---------------------------------------------------------------------------------------------------------
@@ -188,7 +172,7 @@ def with_autodp(task: Task, rounds: int, epsilon: float) -> float:
 
 
 def calibration(rounds: int, runs: int) -> Iterator[str]:
-    """One line for each family and tool, then the CPU seconds of `fitted` for every mechanism of a top 10."""
+    """One line for each family and tool."""
     yield f"{rounds} rounds to ({EPSILON:g}, {DELTA:g}); ratios are ours over theirs"
     yield f"{'family':<26}{'tool':<16}{'seconds':>10}{'parameter':>16}{'over':>12}{'time ratio':>12}{'cost ratio':>12}"
     for task in TASKS:
@@ -212,12 +196,6 @@ def calibration(rounds: int, runs: int) -> Iterator[str]:
             over = best_epsilon(rounds * task.curve(parameter), DELTA, thorough=True).value - EPSILON
             ratios = f"{over:>+12.1e}{first[0] / seconds:>12.4f}{first[1] / parameter:>12.6f}"
             yield f"{task.name:<26}{tool:<16}{seconds:>10.4f}{parameter:>16.9g}{ratios}"
-    for kind, releases in itertools.product(sorted(members()), (1, 365)):
-        request = TopKRequest(k=10, candidates=2000, releases=releases, sensitivity=dps.Sensitivity(l0=300))
-        start = time.process_time()
-        with contextlib.suppress(acc.AccountingError):  # not one for such requests
-            made = str(fitted(kind, acc.Budget(epsilon=EPSILON, delta=DELTA), request))
-            yield f"{kind:<26}{releases:>5} x{time.process_time() - start:>10.4f} s of CPU   {made[:70]}"
 
 
 def main() -> None:

@@ -492,10 +492,6 @@ def exact(first: Mapping[Any, float], second: Mapping[Any, float], groups: int) 
     return invert_profile(lambda epsilon: float(np.maximum(0.0, p - math.exp(min(epsilon, 700.0)) * q).sum()), DELTA)
 
 
-def _long(heights: list[int], moves: list[int], last: int, move: int) -> tuple[list[int], list[int]]:
-    return [*heights, last], [*moves, move]
-
-
 def long_pair(mechanism: dps.Mechanism) -> tuple[list[int], list[int]] | None:
     """Counts of many candidates and a neighbour's change, where the worst of few leaves something: found by search, per kind."""
     alone, down = mechanism.relation == "add_remove", 0 if mechanism.relation == "add_remove" else -1
@@ -503,18 +499,18 @@ def long_pair(mechanism: dps.Mechanism) -> tuple[list[int], list[int]] | None:
         case "limited_domain" if getattr(mechanism, "kbar_least", None):  # the second item is the end for two of four sizes
             return [28, 23, 21, 23, 24], [1, 1, 0, 1, 1]
         case "above_threshold":  # answers that stay below pin the threshold
-            return _long([5] * 16, [1] * 16, 5, down)
+            return [5] * 17, [1] * 16 + [down]
         case "first_stable":
-            return _long([59] * 39, [1] * 39, 59, -1)
+            return [59] * 40, [1] * 39 + [-1]
         case "online_stable_queries":
-            return _long([47] * 12, [1] * 12, 47, -1)
+            return [47] * 13, [1] * 12 + [-1]
         case "top_stable":  # from the last gap up, every second one pins it
             gaps = [50, *([69, 1] * 10)[:19], 69]
             return np.cumsum(gaps)[::-1].tolist(), [0, 1] * 10 + [0]
         case "joint_top_k":  # many near-ties outweigh the best sequence
             return ([18] + [0] * 102, [0, 1] + [0] * 100 + [1]) if alone else ([4] + [1] * 102, [-1, -1] + [1] * 101)
         case "report_noisy_max" | "oneshot_top_k" if getattr(mechanism, "noise", None) == "laplace":
-            return _long([5] * 60, [down] * 60, 5, 1)
+            return [5] * 61, [down] * 60 + [1]
         case "joint_quantiles":
             return [1, 0, 2, 0], [0, 0, 0, 1]
     return None
@@ -578,18 +574,13 @@ def mechanisms() -> Iterator[Row]:
     for one, candidates, highest in MECHANISMS:
         for mechanism in filter(None, (one, otherwise(one))):
             name = f"{type(mechanism).__name__} {getattr(mechanism, 'noise', '')}".strip()
-            name += _setting(mechanism) + (", replaced" if mechanism.relation == "replace_one" else "")
+            name += " with kbar_least" if getattr(mechanism, "kbar_least", None) else ""
+            name += f" {one.sigma_threshold:g}, {one.sigma:g}" if isinstance(one, pate.ConfidentGNMax) else ""
+            name += ", replaced" if mechanism.relation == "replace_one" else ""
             name += ", teacher" if getattr(mechanism, "unit", None) == "teacher" else ""
             groups = getattr(mechanism, "max_groups_per_user", 1)
             pair = searched(mechanism, candidates, highest, score=functools.partial(reached, times=groups))
             yield name, mechanism.curve.epsilon(DELTA), max(reached(pair, groups), crowded(mechanism))
-
-
-def _setting(mechanism: dps.Mechanism) -> str:
-    """What tells two rows of one mechanism apart."""
-    if isinstance(mechanism, pate.ConfidentGNMax):
-        return f" {mechanism.sigma_threshold:g}, {mechanism.sigma:g}"
-    return " with kbar_least" if getattr(mechanism, "kbar_least", None) else ""
 
 
 def continual() -> Iterator[Row]:
