@@ -60,17 +60,12 @@ class Bounded(Protocol):
 
 @dataclass(frozen=True)
 class Bound:
-    """A proved epsilon (nats) or delta, the route that proved it, and the Renyi order where there is one.
-
-    `grid_error` of the route `pld` is the share that rounding to a grid added to the variance of the privacy loss, which is
-    about its relative effect on epsilon; the bound is valid with it.
-    """
+    """A proved epsilon (nats) or delta, the route that proved it, and the Renyi order where there is one."""
 
     value: float
     route: Route
     order: float | None = None
     at_edge: bool = False
-    grid_error: float = 0.0
 
 
 def best_epsilon(curve: Bounded, delta: float, *, thorough: bool = False) -> Bound:
@@ -158,8 +153,7 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
         found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
     if (losses := _composable(curve) if inside else _failing(curve)) is not None:
-        way = max((pld_epsilon(way, delta) for way in losses.directed()), key=lambda bound: bound.value)
-        yield Bound(way.value, "pld", grid_error=way.inflation)
+        yield Bound(max(pld_epsilon(way, delta) for way in losses.directed()), "pld")
     if curve.delta0 <= delta and (profile := _closed_form(curve)) is not None:
         value = curve.inverse(delta)
         yield Bound(invert_profile(profile, delta) if value is None else value, "profile")
@@ -173,8 +167,7 @@ def _deltas(curve: Bounded, epsilon: float) -> Iterator[Bound]:
         value = max(LEAST_DELTA, min(1.0, curve.delta0 + found.value))
         yield Bound(value, "rdp", found.order, found.at_edge and value > LEAST_DELTA)
     if (losses := _composable(curve) if inside else _failing(curve)) is not None:
-        way = max((pld_delta(way, epsilon) for way in losses.directed()), key=lambda bound: bound.value)
-        yield Bound(max(LEAST_DELTA, way.value), "pld", grid_error=way.inflation)
+        yield Bound(max(LEAST_DELTA, *(pld_delta(way, epsilon) for way in losses.directed())), "pld")
     if inside and (profile := _closed_form(curve)) is not None:
         yield Bound(profile(epsilon), "profile")
 

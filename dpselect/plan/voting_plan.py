@@ -561,7 +561,7 @@ def prices(mechanism: Mechanism, delta: float, *, rounds: int = 600, adaptive: b
     if plan.profile(0.0) is not None:
         exact = invert_profile(lambda epsilon: 1.0 if (value := plan.profile(epsilon)) is None else value, delta)
     elif (losses := plan.losses()) is not None and composable(losses):
-        exact = pld_epsilon(losses, delta).value
+        exact = pld_epsilon(losses, delta)
     if adaptive and isinstance(mechanism, StableVoting):
         programme = adaptive_epsilon(mechanism, delta, rounds)
     best = min(plan.epsilon(delta), math.inf if programme is None else programme)

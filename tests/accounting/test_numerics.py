@@ -275,8 +275,8 @@ def test_a_transform_that_overflows_proves_nothing(n: int) -> None:
     """Called directly beyond its range, the composed distribution still returns an upper bound."""
     losses = acc.PureDP(epsilon=1e-6).losses()
     plan = type(losses)(((n, losses.steps[0][1]),))
-    assert gaussian_delta(n, 1e-6, min(600.0, pld_epsilon(plan, 1e-6).value)) <= 1e-6
-    assert pld_delta(plan, 0.0).value >= gaussian_delta(n, 1e-6, 0.0)
+    assert gaussian_delta(n, 1e-6, min(600.0, pld_epsilon(plan, 1e-6))) <= 1e-6
+    assert pld_delta(plan, 0.0) >= gaussian_delta(n, 1e-6, 0.0)
 
 
 @pytest.mark.slow

@@ -236,7 +236,7 @@ def plans() -> Iterator[Row]:
     many = acc.curves.Composed.of([(1, acc.LaplaceDP(epsilon=float(w))) for w in widths])
     each = Losses(tuple((1, Banded.laplace(float(w))) for w in widths))
     allowed, compose.MOST_STEPS = compose.MOST_STEPS, 400
-    found = pld_epsilon(each, DELTA).value
+    found = pld_epsilon(each, DELTA)
     compose.MOST_STEPS = allowed
     yield "365 different Laplace", many.epsilon(DELTA), found
     for name, part, like in (

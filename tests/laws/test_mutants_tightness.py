@@ -83,7 +83,7 @@ def _atoms(patch: Patch, cut: float) -> bool:
 
     patch.setattr(Atoms, "pmf", lighter)
     table = acc.curves.ProfileTable(epsilons=(0.1, 0.31, 1.07), deltas=(0.03, 1e-4, 1e-7))
-    return pld_delta.__wrapped__(table.losses(), 0.2).value >= table.profile(0.2)
+    return pld_delta.__wrapped__(table.losses(), 0.2) >= table.profile(0.2)
 
 
 def _levels(patch: Patch, cut: float) -> bool:
@@ -92,7 +92,7 @@ def _levels(patch: Patch, cut: float) -> bool:
     patch.setattr(compose, "_rounded_up", lambda *given: [(cut * width, count) for width, count in honest(*given)])
     each = [(1, Banded.laplace(float(w))) for w in np.linspace(0.02, 0.06, 300)]
     least = Losses(tuple((10, each[start][1]) for start in range(0, 300, 10)))
-    return pld_epsilon(compose.condensed(Losses(tuple(each))), 1e-6).value >= pld_epsilon(least, 1e-6).value
+    return pld_epsilon(compose.condensed(Losses(tuple(each))), 1e-6) >= pld_epsilon(least, 1e-6)
 
 
 def _sampled(patch: Patch, cut: float) -> bool:
@@ -107,7 +107,7 @@ def _sampled(patch: Patch, cut: float) -> bool:
     normal, moved = (np.exp(-((x - mean) ** 2) / 2) / math.sqrt(2 * math.pi) for mean in (0.0, 1.0))
     exact = float(np.trapezoid(np.maximum(0.9 * normal + 0.1 * moved - math.exp(0.1) * normal, 0.0), x))
     way = sampled_noise.Sampled("gaussian", 1.0, 0.1).directions()[0]
-    return pld_delta.__wrapped__(Losses(((1, way),)), 0.1).value >= exact * (1 - 1e-6)
+    return pld_delta.__wrapped__(Losses(((1, way),)), 0.1) >= exact * (1 - 1e-6)
 
 
 @pytest.mark.slow

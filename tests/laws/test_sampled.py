@@ -189,9 +189,9 @@ def test_blocks_compose_as_all_steps_at_once(monkeypatch: pytest.MonkeyPatch, ti
     steps = Losses(((times, Banded.pure(width)),))
     for epsilon in (0.5, 4.0, 9.0):
         exact = float((binom.pmf(runs, times, p) * -np.expm1(np.minimum(0.0, epsilon - losses))).sum())
-        found = compose.pld_delta.__wrapped__(steps, epsilon).value
+        found = compose.pld_delta.__wrapped__(steps, epsilon)
         assert exact <= found <= exact * (1 + 5e-3)
-        assert compose.pld_epsilon.__wrapped__(steps, exact).value <= epsilon * (1 + 1e-3)
+        assert compose.pld_epsilon.__wrapped__(steps, exact) <= epsilon * (1 + 1e-3)
 
 
 @pytest.mark.parametrize("loss", [Banded.pure(0.3), Banded.laplace(0.2)], ids=["pure", "laplace"])
@@ -201,8 +201,8 @@ def test_a_block_is_not_below_its_steps(loss: Loss) -> None:
     pmf = block.pmf(0.01, 1e-30)
     assert pmf.mass.sum() + pmf.infinity >= 1 - 1e-9
     for epsilon in (0.0, 0.5, 2.0):
-        exact = compose.pld_delta.__wrapped__(Losses(((40, loss),)), epsilon).value
-        alone = compose.pld_delta.__wrapped__(Losses(((1, block),)), epsilon).value
+        exact = compose.pld_delta.__wrapped__(Losses(((40, loss),)), epsilon)
+        alone = compose.pld_delta.__wrapped__(Losses(((1, block),)), epsilon)
         assert exact * (1 - 1e-4) <= min(alone, float(block.profile(np.array([epsilon]))[0]))
         assert alone <= exact * (1 + 1e-2)
     failing = compose._Block(Banded.pure(0.3, 1e-4), 40)

@@ -53,15 +53,6 @@ _UP = 1 + 2.0**-50
 _TILTS, _TRIED, _REFINED = (-2.0, 2.5), 13, 9  # in units of 1/spread, as powers of ten
 
 
-@dataclass(frozen=True)
-class _PldBound:
-    """A proved epsilon (nats) or delta, the grid interval (nats), and the grid's error: the share it added to the variance."""
-
-    value: float
-    interval: float
-    inflation: float
-
-
 def _in_blocks(losses: Losses) -> Losses:
     """What runs very many times as runs of blocks of it."""
     steps: list[tuple[int, Loss]] = []
@@ -158,7 +149,7 @@ _FLAT = 256.0  # a tilt that hardly bends a block's law
 
 
 @lru_cache(maxsize=512)
-def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> _PldBound:
+def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> float:
     """An epsilon for `delta`; inf if the grid proves none.
 
     Args:
@@ -169,16 +160,13 @@ def pld_epsilon(losses: Losses, delta: float, theta: float | None = None) -> _Pl
     losses = _in_blocks(losses)
     rough = _rough(losses, delta * _TAIL / sum(count for count, _ in losses.steps))
     tilt = _best_tilt(rough, lambda t: (rough.cumulant(t) - math.log(delta) - math.log1p(t)) / t - math.log1p(1 / t), theta)
-    total = _compose(losses, tilt, delta)
-    return _PldBound(total.epsilon(delta), total.interval, inflation(losses, total.interval))
+    return _compose(losses, tilt, delta).epsilon(delta)
 
 
 @lru_cache(maxsize=512)
-def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> _PldBound:
+def pld_delta(losses: Losses, epsilon: float, theta: float | None = None) -> float:
     """A delta for `epsilon` >= 0; arguments as for `pld_epsilon`."""
-    losses = _in_blocks(losses)
-    total = _best_near(losses, epsilon, theta)
-    return _PldBound(total.delta(epsilon), total.interval, inflation(losses, total.interval))
+    return _best_near(_in_blocks(losses), epsilon, theta).delta(epsilon)
 
 
 def pld_deltas(losses: Losses, epsilon: float) -> Callable[[float], float]:
@@ -423,26 +411,14 @@ def _rounded_up(widths: Counter[float], levels: int) -> Iterable[tuple[float, in
 
 @lru_cache(maxsize=512)
 def _choose_interval(losses: Losses, tolerance: float) -> float:
-    """The interval (nats) whose rounding adds `tolerance` of the plan's squared scale."""
-    counts, scales = _scales(losses)
-    low, high = 0.0, 4 * float(scales.max())
+    """The interval h (nats) whose rounding adds `tolerance` of the plan's squared scale: h^2/6 a step, less for tiny steps."""
+    counts, scales = np.array([(n, loss.scale) for n, loss in losses.steps], dtype=np.float64).T
+    whole, low, high = float((counts * scales**2).sum()), 0.0, 4 * float(scales.max())
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if _added(counts, scales, middle) <= tolerance else (low, middle)
+        added = float((counts * middle**2 * scales / (6 * scales + middle)).sum() / whole)
+        low, high = (middle, high) if added <= tolerance else (low, middle)
     return high
-
-
-def inflation(losses: Losses, interval: float) -> float:
-    """Estimated share of the squared scale that rounding to `interval` adds: interval^2/6 a step, less for tiny steps."""
-    return _added(*_scales(losses), interval)
-
-
-def _scales(losses: Losses) -> tuple[Floats, Floats]:
-    return tuple(np.array([(n, loss.scale) for n, loss in losses.steps], dtype=np.float64).T)
-
-
-def _added(counts: Floats, scales: Floats, interval: float) -> float:
-    return float((counts * interval**2 * scales / (6 * scales + interval)).sum() / (counts * scales**2).sum())
 
 
 @dataclass(frozen=True)

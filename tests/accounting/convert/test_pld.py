@@ -139,7 +139,7 @@ def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: 
     """Composed Gaussian losses give the closed-form epsilon of one Gaussian, never less, and at most 2e-4 more, at any delta."""
     exact = acc.GaussianDP(mu=mu * math.sqrt(count)).epsilon(delta)
     losses = Losses(((count, Normal(mu)),))
-    found = pld_epsilon(losses, delta).value
+    found = pld_epsilon(losses, delta)
     assert exact * (1 - 1e-9) <= found <= exact * (1 + 2e-4) + 1e-4 * mu
 
 
@@ -147,8 +147,8 @@ def test_gaussian_composition_is_exact_from_above(mu: float, count: int, delta: 
 def test_any_tilt_is_sound(theta: float) -> None:
     """The tilt decides accuracy only: far from the best one, the epsilon is still not below the exact one."""
     exact = acc.GaussianDP(mu=1.0).epsilon(1e-6)
-    assert pld_epsilon(Losses(((100, Normal(0.1)),)), 1e-6, theta).value >= exact * (1 - 1e-9)
-    assert pld_delta(Losses(((100, Normal(0.1)),)), 2.0, theta).value >= acc.GaussianDP(mu=1.0).delta(2.0) * (1 - 1e-9)
+    assert pld_epsilon(Losses(((100, Normal(0.1)),)), 1e-6, theta) >= exact * (1 - 1e-9)
+    assert pld_delta(Losses(((100, Normal(0.1)),)), 2.0, theta) >= acc.GaussianDP(mu=1.0).delta(2.0) * (1 - 1e-9)
 
 
 def binomial_divergence(epsilon0: float, count: int, epsilon: float) -> float:
@@ -202,11 +202,9 @@ def test_bad_events_are_added() -> None:
     assert exact * (1 - 1e-12) <= thrice <= exact * (1 + 1e-5)
 
 
-def test_the_route_is_named_and_its_error_is_stated() -> None:
-    """A composition without a closed form is converted by its privacy loss distribution, which says how coarse its grid was."""
-    bound = best_epsilon(600 * (acc.BoundedRange(epsilon=0.036) + acc.GaussianDP(mu=0.026)), 1e-6)
-    assert bound.route == "pld"
-    assert 0 < bound.grid_error <= 1.1e-5
+def test_the_route_is_named() -> None:
+    """A composition without a closed form is converted by its privacy loss distribution."""
+    assert best_epsilon(600 * (acc.BoundedRange(epsilon=0.036) + acc.GaussianDP(mu=0.026)), 1e-6).route == "pld"
     assert best_epsilon(600 * acc.GaussianDP(mu=0.026), 1e-6).route == "profile"
     many = sum((acc.LaplaceDP(epsilon=0.01 + 1e-4 * i) for i in range(200)), acc.zero())
     assert best_epsilon(many, 1e-6).route == "pld"
@@ -246,7 +244,7 @@ def test_an_absurd_epsilon_is_its_own_answer(curve: acc.Curve) -> None:
 )
 def test_a_window_measured_on_a_coarser_grid_holds_the_sum(losses: Losses, delta: float, most: float) -> None:
     """Far tilted sums lie higher on the coarser grid: a window taken from it would lie above them, and prove next to nothing."""
-    assert pld_epsilon(losses, delta).value <= most
+    assert pld_epsilon(losses, delta) <= most
 
 
 @pytest.mark.parametrize(("inner", "outer"), [(0.2, 0.2), (0.01, 0.5), (0.6, 0.3)])

@@ -47,7 +47,7 @@ def test_one_part_without_exact_losses_leaves_the_route_on(part: acc.Curve) -> N
 def test_a_table_composes_as_the_table_it_is(epsilon: float) -> None:
     """Theorem M1: once, its losses give the profile back, never less and to 1e-3; so a cut of 5 % would show."""
     exact = TABLE.profile(epsilon)
-    assert exact * (1 - 1e-12) <= pld_delta(condensed(TABLE.losses()), epsilon).value <= 1.001 * exact
+    assert exact * (1 - 1e-12) <= pld_delta(condensed(TABLE.losses()), epsilon) <= 1.001 * exact
 
 
 def test_many_tables_cover_the_curve_they_are_points_of() -> None:
@@ -66,7 +66,7 @@ def test_a_renyi_bound_covers_what_attains_it(rho: float) -> None:
     assert loss is not None
     grid = np.linspace(-3, 3, 61)
     assert np.all(loss.profile(grid) >= Normal(mu).profile(grid) * (1 - 1e-9))
-    exact, claimed = (LAPLACES + gauss).epsilon(1e-6), pld_epsilon(condensed((LAPLACES + acc.ZCDP(rho=rho)).losses()), 1e-6).value
+    exact, claimed = (LAPLACES + gauss).epsilon(1e-6), pld_epsilon(condensed((LAPLACES + acc.ZCDP(rho=rho)).losses()), 1e-6)
     assert exact <= claimed <= 1.08 * exact
 
 
@@ -97,7 +97,7 @@ def test_both_directions_of_a_sampled_gaussian(mu: float, rate: float) -> None:
             exact = float(np.trapezoid(np.maximum(p - math.exp(y) * q, 0.0), x))
             assert float(way.profile(np.array([y]))[0]) == pytest.approx(exact, rel=1e-6, abs=1e-9)
             if y >= 0 and exact > 1e-12:
-                assert exact * (1 - 1e-6) <= pld_delta(Losses(((1, way),)), y).value <= exact * (1 + 1e-3)
+                assert exact * (1 - 1e-6) <= pld_delta(Losses(((1, way),)), y) <= exact * (1 + 1e-3)
 
 
 @pytest.mark.slow
@@ -105,9 +105,9 @@ def test_a_sampled_gaussian_among_other_parts() -> None:
     """The larger of the two directions counts, not the symmetric hull of both, which costs more."""
     plan = 200 * acc.SampledGaussianDP(mu=1.0, rate=0.05) + 5 * acc.LaplaceDP(epsilon=0.2) + acc.ZCDP(rho=1e-4)
     losses = condensed(plan.losses())  # type: ignore[attr-defined]
-    ways = [pld_epsilon(way, 1e-6).value for way in losses.directed()]
+    ways = [pld_epsilon(way, 1e-6) for way in losses.directed()]
     assert plan.epsilon(1e-6) == pytest.approx(max(ways), rel=1e-12)
-    assert max(ways) <= pld_epsilon(losses, 1e-6).value
+    assert max(ways) <= pld_epsilon(losses, 1e-6)
     assert best_epsilon(plan, 1e-6).route == "pld"
 
 
@@ -123,8 +123,8 @@ def test_hundreds_of_widths_are_rounded_up_and_hardly() -> None:
     assert route(plan) == "pld"
     below = Losses(tuple((73, Banded.laplace(float(low))) for low in widths[::73]))
     between = Losses(tuple((5, Banded.laplace(float(low))) for low in widths[::5]))
-    assert pld_epsilon(below, 1e-6).value < pld_epsilon(between, 1e-6).value < plan.epsilon(1e-6) <= 3.75
-    assert plan.epsilon(1e-6) <= 1.01 * pld_epsilon(between, 1e-6).value
+    assert pld_epsilon(below, 1e-6) < pld_epsilon(between, 1e-6) < plan.epsilon(1e-6) <= 3.75
+    assert plan.epsilon(1e-6) <= 1.01 * pld_epsilon(between, 1e-6)
 
 
 def test_levels_lie_above_and_gaussians_merge_exactly() -> None:
