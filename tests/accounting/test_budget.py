@@ -211,7 +211,7 @@ def test_fixed_plan_takes_the_whole_budget() -> None:
 def test_what_is_admitted_can_be_charged_first(budget: Budget) -> None:
     """Every plan that the budget admits fits while nothing is spent, and every curve that fits is admitted."""
     for curve in CURVES:
-        for count in (1, 2, 5, 17, 100, 300):
+        for count in (1, 5, 100):
             assert budget.admits(count * curve) == budget.can_afford(NOTHING, count * curve)
 
 

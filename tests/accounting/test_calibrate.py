@@ -209,7 +209,7 @@ def test_a_cost_that_never_stops_wavering_is_refused() -> None:
 
 
 @given(limit=st.integers(1, 10**9), unit=st.integers(1, 10**6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_counts(limit: int, unit: int) -> None:
     """The greatest count of a pure curve is the quotient of the decimals, rounded down."""
     budget = Budget(epsilon=limit / 10**6)
