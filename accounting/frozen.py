@@ -68,18 +68,14 @@ class Frozen(BaseModel):
         Raises:
             The family's own error class: a value is refused, or a field is unknown.
         """
-        return self._rebuilt(update or {})
-
-    def copy(self, *, update: Mapping[str, Any] | None = None, **options: Any) -> Self:
-        """As `model_copy`: pydantic's older name."""
-        if options:
-            raise self.error_class(f"{type(self).__name__}.copy takes update only: a configuration is copied as a whole")
-        return self._rebuilt(update or {})
-
-    def _rebuilt(self, update: Mapping[str, Any]) -> Self:
         aliases = {name: field.alias or name for name, field in type(self).model_fields.items()}
         given = {alias: getattr(self, name) for name, alias in aliases.items()}
-        return type(self).model_validate({**given, **{aliases.get(name, name): value for name, value in update.items()}})
+        replaced = {aliases.get(name, name): value for name, value in (update or {}).items()}
+        return type(self).model_validate({**given, **replaced})
+
+    def copy(self, **options: Any) -> Self:
+        """As `model_copy`: pydantic's older name, which takes nothing else here."""
+        return self.model_copy(**options)
 
     # What is computed from the fields and kept beside them, by cached_property, is not part of the value.
 
