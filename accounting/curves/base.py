@@ -71,15 +71,9 @@ class Curve(Frozen, ABC):
         return pure_mu_squared(self.core_epsilon)
 
     @property
-    def _members(self) -> Sequence[Curve]:
-        """The curves that this one is made of."""
-        return ()
-
-    @property
     def proved_for(self) -> Relation | None:
         """The one neighbouring relation that the curve is proved for; None if its price says nothing about relations."""
-        members = self._members
-        return one_relation(members) if members else None
+        return None
 
     def profile(self, epsilon: float) -> float | None:
         """Closed-form bound on the hockey-stick divergence at `epsilon` >= 0, `delta0` included; None if there is none."""
@@ -96,7 +90,7 @@ class Curve(Frozen, ABC):
     @property
     def table_orders(self) -> tuple[float, ...]:
         """Orders at which a tabulated bound is best read; empty for closed forms."""
-        return tuple(sorted({order for curve in self._members for order in curve.table_orders}))
+        return ()
 
     def losses(self) -> Losses | None:
         """Dominating pairs as privacy losses, one for each step (docs/theorems/pld.md); None if a step has none."""

@@ -57,8 +57,8 @@ class _Around(Curve, ABC):
 
     @final
     @property
-    def _members(self) -> Sequence[Curve]:
-        return (self.curve,)
+    def table_orders(self) -> tuple[float, ...]:
+        return self.curve.table_orders
 
 
 @final
@@ -82,6 +82,10 @@ class Approximate(_Around):
     @property
     def delta0(self) -> float:
         return min(1.0, decimal_sum([(1, self.curve.delta0), (1, self.added)]))
+
+    @property
+    def proved_for(self) -> Relation | None:
+        return self.curve.proved_for
 
     def profile(self, epsilon: float) -> float | None:
         inner = self.curve.profile(epsilon)
@@ -138,6 +142,21 @@ class ProvedFor(_Around):
 class _OfSeveral(Curve, ABC):
     """A curve of several curves, each of whose bounds is made of theirs in the same way."""
 
+    @property
+    @abstractmethod
+    def _members(self) -> Sequence[Curve]:
+        """The curves that it is made of."""
+
+    @final
+    @property
+    def proved_for(self) -> Relation | None:
+        return one_relation(self._members)
+
+    @final
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return tuple(sorted({order for curve in self._members for order in curve.table_orders}))
+
     @abstractmethod
     def _joint(self, values: Sequence[float]) -> float:
         """One bound (rho, the pure epsilon, mu^2) of what the members have, in their order."""
@@ -166,9 +185,11 @@ def _read(data: Any) -> tuple[Part, ...]:
     """Parts that are given or were stored, in normal form."""
     if not isinstance(data, list | tuple) or not all(isinstance(p, list | tuple) and len(p) == 2 for p in data):
         raise InvalidCurve("Composed.parts must be pairs (count, curve)")
-    for count, _ in data:
-        checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
-    return _normal_form(_counted((count, curve if isinstance(curve, Curve) else CURVES.build(curve)) for count, curve in data))
+    counts: dict[Curve, int] = defaultdict(int)
+    for count, curve in data:
+        times = checked_integer("Composed.parts: count", count, _TIMES, error=InvalidCurve)
+        counts[curve if isinstance(curve, Curve) else CURVES.build(curve)] += times
+    return _normal_form(counts)
 
 
 def _counted(parts: Iterable[Part]) -> dict[Curve, int]:
@@ -190,35 +211,30 @@ def _normal_form(counts: dict[Curve, int]) -> tuple[Part, ...]:
     one_relation(counts)
     if max(counts.values(), default=0) > MOST_COUNT:
         raise InvalidCurve("Composed.parts: a curve is repeated more than 10^18 times in all: use fewer repetitions")
-    # By the short key first: to write JSON, which tells apart what differs in nothing else, takes long.
-    order = sorted(sorted(counts, key=_number), key=_name)
-    if any(_name(a) == _name(b) and _number(a) == _number(b) for a, b in pairwise(order)):
-        order.sort(key=_sort_key)
+    order = sorted(counts, key=_short_key)
+    if any(_short_key(a) == _short_key(b) for a, b in pairwise(order)):
+        order.sort(key=_sort_key)  # JSON tells apart what differs in nothing else; to write it takes long
     return tuple([(counts[curve], curve) for curve in order])
 
 
 def _sort_key(curve: Curve) -> tuple[str, float, str]:
-    return _name(curve), _number(curve), curve.to_json()
+    return (*_short_key(curve), curve.to_json())
 
 
-def _name(curve: Curve) -> str:
-    return type(curve).__name__
+def _short_key(curve: Curve) -> tuple[str, float]:
+    return type(curve).__name__, curve.parameter if isinstance(curve, OneParameter) else 0.0
 
 
-def _number(curve: Curve) -> float:
-    return curve.parameter if isinstance(curve, OneParameter) else 0.0
-
-
-def _one_more(counts: dict[Curve, int]) -> tuple[Part, ...] | None:
+def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
     """The normal form of a composition and one other curve, found without sorting again: sums are often made in a loop."""
-    if list(counts.values()) != [1, 1]:
+    if [count for count, _ in parts] != [1, 1]:
         return None
-    first, second = counts
+    (_, first), (_, second) = parts
     for known, curve in ((first, second), (second, first)):
         if isinstance(known, Composed) and known.parts and not isinstance(curve, Composed):
             place = bisect.bisect_left(known.parts, _sort_key(curve), key=lambda part: _sort_key(part[1]))
             if place == len(known.parts) or known.parts[place][1] != curve:
-                one_relation(counts)
+                one_relation((first, second))
                 return (*known.parts[:place], (1, curve), *known.parts[place:])
     return None
 
@@ -246,8 +262,7 @@ class Composed(_OfSeveral):
         Raises:
             InvalidArgument: a count is not an integer from 0 to 10^18.
         """
-        counts = _counted(parts)
-        found = _one_more(counts) or _normal_form(counts)
+        found = (_one_more(parts) if isinstance(parts, list) else None) or _normal_form(_counted(parts))
         if len(found) == 1 and found[0][0] == 1:
             return found[0][1]
         # What is valid and in normal form is not checked again.

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
 
-from accounting.arguments import shown
+from accounting.arguments import Relation, shown
 from accounting.convert.pld.loss import Losses
 from accounting.convert.renyi import largest_over_order, rdp_to_delta
 from accounting.curves.base import AnyCurve, Curve, Floats
@@ -247,8 +246,12 @@ class RepeatAndSelectDP(Curve):
         return self.distribution.pure(epsilon) if math.isfinite(epsilon) else math.inf
 
     @property
-    def _members(self) -> Sequence[Curve]:
-        return (self.base,)
+    def proved_for(self) -> Relation | None:
+        return self.base.proved_for
+
+    @property
+    def table_orders(self) -> tuple[float, ...]:
+        return self.base.table_orders
 
     def profile(self, epsilon: float) -> float | None:
         by_pure = None if self._pure is None else min(1.0, self._pure.profile(epsilon) + self.delta0)

@@ -25,6 +25,7 @@ from scipy.stats import binom
 
 import accounting as acc
 import dpselect as dps
+from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.convert.pld import compose
 from accounting.convert.pld.compose import pld_epsilon
 from accounting.convert.pld.hull import Hull
@@ -76,10 +77,10 @@ def noisy_maxima() -> Iterator[Row]:
     laplace = dps.ReportNoisyMax(noise="laplace", scale=10.0)
     yield "noisy max, laplace 10, 100 times", (100 * laplace.curve).epsilon(DELTA), one_of_two(laplace, 100)
     gumbel = acc.BoundedRange(epsilon=0.1)
-    found = acc.convert.adaptive_composition.adaptive_composition([(gumbel, 100)], DELTA).epsilon_lower
+    found = adaptive_composition([(gumbel, 100)], DELTA).epsilon_lower
     yield "exponential mechanism 0.1, 100 times", (100 * gumbel).epsilon(DELTA), found
     stable = 600 * dps.StableTopK(rho=2e-5, kbar=10, failure_delta=1e-10).curve
-    bracket = acc.convert.adaptive_composition.adaptive_composition(
+    bracket = adaptive_composition(
         [(acc.GaussianDP(mu=math.sqrt(600 * 2e-5)), 1), (acc.BoundedRange(epsilon=2 * math.sqrt(2e-5)), 600)],
         DELTA - stable.delta0,
         tolerance=0.03,

@@ -14,6 +14,7 @@ import pytest
 from spread import spread
 
 import accounting as acc
+from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.convert.renyi import rdp_to_epsilon
 from dpselect.mechanisms.gaps import GaussianGap
 from dpselect.mechanisms.noise_curves import ratio_up
@@ -62,7 +63,7 @@ def programme(relation: acc.arguments.Relation, scale: float) -> float:
     shift = SHIFTS[relation]
     choice = acc.Approximate(curve=acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)), delta0=FAILURE)
     test = acc.GaussianDP(mu=ratio_up(shift, TEST_NOISE))
-    return acc.convert.adaptive_composition.adaptive_composition([choice, test] * ROUNDS, DELTA).epsilon_upper
+    return adaptive_composition([choice, test] * ROUNDS, DELTA).epsilon_upper
 
 
 def table() -> Iterator[str]:
