@@ -210,7 +210,16 @@ class State(NotPickled):
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._kinds: Kinds = {}  # of the events in `fresh`, if there are any
-        self.meta: Meta = self._read_meta()
+        try:
+            schema, identity, mechanism, belongs_to, *lists = self._run("SELECT * FROM meta")[0]
+        except (HorizonError, ValueError, IndexError):
+            raise HorizonError("the file is damaged, or not the state of a horizon: name the one that was started") from None
+        if schema != _SCHEMA:
+            raise HorizonError(
+                f"the state has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one it needs"
+            )
+        domain, groups = (None if listed is None else tuple(json.loads(listed)) for listed in lists)
+        self.meta = Meta(identity, ContinualTopK.model_validate_json(mechanism), belongs_to, domain, groups)
 
     @classmethod
     def in_memory(cls, mechanism: ContinualTopK, domain: Sequence[Label] | None = None) -> Self:
@@ -310,18 +319,6 @@ class State(NotPickled):
         found = self._columns(sql, parameters)
         self._connection.unregister("given")
         return found
-
-    def _read_meta(self) -> Meta:
-        try:
-            schema, identity, mechanism, belongs_to, *lists = self._run("SELECT * FROM meta")[0]
-        except (HorizonError, ValueError, IndexError):
-            raise HorizonError("the file is damaged, or not the state of a horizon: name the one that was started") from None
-        if schema != _SCHEMA:
-            raise HorizonError(
-                f"the state has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one it needs"
-            )
-        domain, groups = (None if listed is None else tuple(json.loads(listed)) for listed in lists)
-        return Meta(identity, ContinualTopK.model_validate_json(mechanism), belongs_to, domain, groups)
 
     @contextmanager
     def transaction(self, *, kept: bool = True) -> Iterator[None]:

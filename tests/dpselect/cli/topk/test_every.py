@@ -89,6 +89,7 @@ def test_a_dry_run_of_a_series_writes_nothing(every: Every, tmp_path: Path) -> N
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+@pytest.mark.slow
 def test_the_last_day_may_be_cut_short(every: Every, tmp_path: Path) -> None:
     """An end inside a day is refused but with --partial-last; that day's key has then paid for what came before the end."""
     refused = every(until="2024-05-03T14:00:00")
