@@ -415,8 +415,10 @@ class StableTopKFixed(Mechanism):
         top, stage = read_top(scores, self.kbar), self.stable
         size = int(stage.propose(top.gaps[None], source)[0])
         passed = bool(stage.rule.passes(top.gaps[size - 1 : size], source)[0])
-        chosen = self._fill(scores.dense(), top_set(top, size if passed else 0), source)
-        return release(scores, chosen, ordered=False, requested=self.k)
+        values = scores.dense()
+        kept, pool, wanted = _plan(top_set(top, size if passed else 0), len(values), self.k)
+        picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale(wanted), wanted) if wanted else pool[:0]
+        return release(scores, np.concatenate([kept, pool[picks]]), ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         stage, parts = self.stable, []
@@ -440,12 +442,6 @@ class StableTopKFixed(Mechanism):
         competing: Numbers = np.take_along_axis(values, pool, axis=1)  # type: ignore[assignment]
         picks = source.top_k_rows(competing, by_name("gumbel"), self.pick_scale(wanted), wanted)
         return np.concatenate([kept, np.take_along_axis(pool, picks, axis=1)], axis=1)
-
-    def _fill(self, values: Numbers, stable: Indices, source: Sampler) -> Indices:
-        """k positions from a stable set (empty if there is none) and the values of all candidates."""
-        kept, pool, wanted = _plan(stable, len(values), self.k)
-        picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale(wanted), wanted) if wanted else pool[:0]
-        return np.concatenate([kept, pool[picks]])
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(math.comb(scores.size, self.k))
