@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,17 @@ def test_a_catalogue_that_hardly_matches_is_said(visits: Path, asked: dict[str, 
     assert "few users hold a listed item" in line
     assert "are ids written alike in log and catalogue? 'dpselect check'" in line
     assert ("were learnt" in line) is (not asked)
+
+
+def test_a_number_is_doubted_up_to_what_noise_alone_makes(visits: Path) -> None:
+    """Within the interval of the noise, and not a twentieth beyond it."""
+    asked: Any = {"k": 5, "epsilon": 6.0, "delta": 1e-6, "with_counts": True, "users": 1000, "items_per_user": 10, "learn": 0}
+    answer = dps.topk(visits, user="who", item="where", domain=OTHERWISE, **asked)
+    assert answer.interval is not None
+    for times in (0.96, 1.04):
+        values = (times * answer.interval.half_width,) * len(answer.items)
+        shown = replace(answer, selection=answer.selection.model_copy(update={"values": values}))
+        assert any("no number shown is beyond what noise alone makes" in line for line in shown.cautions) is (times < 1)
 
 
 @pytest.mark.slow
