@@ -13,7 +13,7 @@ from accounting.frozen import Count, Positive, Real
 from accounting.ledger import Scope, Window
 from dpselect.errors import InvalidRequest
 from dpselect.spec.base import PAYS, URL, Column, Flag, Spec, option
-from dpselect.spec.shared_fields import BudgetFields, LedgerFields
+from dpselect.spec.shared_fields import BudgetFields, ItemFields, LedgerFields
 from dpselect.spec.topk_spec import TopKSpec, size_of
 
 _SUMS, _LIMITS, _HOLDS = "What charges add up in", "Further limits", "What the dataset holds"
@@ -329,7 +329,10 @@ class AffordableSpec(ElsewhereFields, TopKSpec):
             )
         if not self.elsewhere and self.k is None:
             raise ValueError("k= is missing: how many items to release, at least 1; or all that are safe to show")
-        if self.elsewhere and (other := self.given("k", "epsilon", "delta", "rho", "domain", "mechanism", "kbar", "clip")):
+        used = {*ItemFields.model_fields, *LedgerFields.model_fields, "relation", "time_zone"}
+        made = {name: field for name, field in TopKSpec.model_fields.items() if name not in used}
+        other = [name for name, field in made.items() if getattr(self, name) not in (None, field.get_default())]
+        if self.elsewhere and other:
             raise ValueError(
                 f"leave out {', '.join(f'{name}=' for name in other)}, of a release that topk makes: it runs elsewhere"
             )

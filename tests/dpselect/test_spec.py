@@ -196,3 +196,14 @@ def test_a_spec_reads_a_log_as_the_library_does() -> None:
 def test_what_is_off_is_spelled_by_the_option_that_turns_it_off() -> None:
     """A refusal that names check=False says --no-verify at the command."""
     assert from_model.spelled("check=False checks nothing", ReportSpec) == "--no-verify checks nothing"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("k", 3), ("max_items_per_user", 3), ("learn", 0.1), ("as_set", True), ("group", "g")]
+)
+def test_what_runs_elsewhere_takes_no_option_of_a_release(name: str, value: Any) -> None:
+    """Every field of `TopKSpec` that says what is released is refused beside a curve, and not ignored."""
+    elsewhere: dict[str, Any] = {"ledger": "sqlite:///x.db", "dataset": "d", "curve": "{}"}
+    assert AffordableSpec(**elsewhere).elsewhere == 1
+    with pytest.raises(dps.errors.InvalidRequest, match=f"leave out {name}="):
+        AffordableSpec(**elsewhere, **{name: value})
