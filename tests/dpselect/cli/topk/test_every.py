@@ -15,7 +15,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.continual.means import Means
-from dpselect.events import staging
+from dpselect.release import series
 
 EPSILON = "300"  # with which a wrong winner is less likely than e^-100
 Every = Callable[..., Result]
@@ -168,8 +168,8 @@ def test_a_gap_stays_a_gap(every: Every, tmp_path: Path, monkeypatch: pytest.Mon
     days = {1: ("zoo", 5), 2: ("pier", 50), 3: ("zoo", 5), 4: ("park", 5)}
     rows = [f"{user},{item},2024-05-0{day}" for day, (item, users) in days.items() for user in range(users)]
     (tmp_path / "log.csv").write_text("\n".join(["u,i,t", *rows, "1,pier,", "1,pier,2024-05-05", "1,pier,2024-04-30"]))
-    passes, cut = [], staging._cut
-    monkeypatch.setattr(staging, "_cut", lambda *given: passes.append(1) or cut(*given))
+    passes, split = [], series.split
+    monkeypatch.setattr(series, "split", lambda *given: passes.append(1) or split(*given))
     assert states(every(since="2024-05-02", until="2024-05-03")) == ["released"]
     assert states(every()) == ["released", "recorded", "released", "released"]
     assert [winner(tmp_path, day) for day in (1, 2, 3, 4)] == ["zoo", "pier", "zoo", "park"]
