@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import create_engine
 
 import accounting as acc
-from accounting.ledger import Ledger, LedgerError, store
+from accounting.ledger import Ledger, LedgerError, book, store
 from accounting.ledger.book import Book
 from accounting.ledger.store import Store, checked_url
 from accounting.remaining import BudgetExceeded
@@ -52,7 +52,7 @@ def opened(url: str, mutant: str) -> Ledger:
     if "unlocked" in mutant and not url.startswith("sqlite"):
         store._LOCKED_DATASET = store._DATASET
     if "unnumbered" in mutant:
-        store.find_dataset = without_sequence(store.find_dataset)
+        book.find_dataset = without_sequence(book.find_dataset)
         Book._require_last = lambda *_: None  # type: ignore[method-assign]  # the third: a total is that of its last entry
     if "unlocked" in mutant and url.startswith("sqlite"):
         parsed = checked_url(url)
