@@ -28,6 +28,7 @@ from accounting.arguments import Relation, shown
 from accounting.files import read_text
 from accounting.frozen import Count, Frozen, Real
 from dpselect.errors import EventLogError, InvalidRequest
+from dpselect.events.file_options import FILE_OPTIONS
 from dpselect.events.sources.base import Column
 from dpselect.plan.arrivals import Arrivals
 from dpselect.scores import Scores
@@ -699,10 +700,10 @@ class Profile:
             user, item: its columns; several make up one item.
             time, periods: the column of times, and into how many periods of one length they are cut, for a plan of a horizon.
             public: your statement that the log is public or made up.
-            files: further fields of `events.Reading` about files, such as delimiter, encoding, null or normalize.
+            files: fields of `events.FileOptions`, such as delimiter, encoding, null or normalize.
 
         Raises:
-            InvalidRequest: `public` is not True, or the file cannot be read or has no such columns.
+            InvalidRequest: `public` is not True, a field is none of a file's, or the file cannot be read or has no such columns.
         """
         if not isinstance(path, str | Path):
             raise InvalidRequest(
@@ -716,6 +717,11 @@ class Profile:
             )
         if (time is None) != (periods is None):
             raise InvalidRequest("time= names the column of times, periods= into how many they are cut: give both or neither")
+        for name in files.keys() - FILE_OPTIONS:
+            raise InvalidRequest(
+                f"{name}={files[name]!r} is no option of a file, and a profile is of the whole log: leave it out, or write the "
+                f"events that are meant into a file of their own; the options are {', '.join(FILE_OPTIONS)}"
+            )
         columns = {"user": user, "item": item, **files}
         counts, multiplicities, loads, users = _users_in(Path(path), columns)
         when = None

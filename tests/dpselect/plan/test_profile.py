@@ -142,6 +142,8 @@ def test_a_log_says_who_touches_what(tmp_path: Path) -> None:
         Profile.of_log(tmp_path / "log.csv", user="who", item="what")
     with pytest.raises(InvalidRequest, match="item='where' is not a column"):
         Profile.of_log(tmp_path / "log.csv", user="who", item="where", public=True)
+    with pytest.raises(InvalidRequest, match="where='what = 3' is no option of a file.*leave it out"):
+        Profile.of_log(tmp_path / "log.csv", user="who", item="what", where="what = 3", public=True)
 
 
 def test_items_per_user_may_be_a_mean_or_a_distribution() -> None:
