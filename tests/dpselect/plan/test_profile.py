@@ -142,7 +142,7 @@ def test_a_log_says_who_touches_what(tmp_path: Path) -> None:
         Profile.of_log(tmp_path / "log.csv", user="who", item="what")
     with pytest.raises(InvalidRequest, match="item='where' is not a column"):
         Profile.of_log(tmp_path / "log.csv", user="who", item="where", public=True)
-    with pytest.raises(InvalidRequest, match="where='what = 3' is no option of a file.*leave it out"):
+    with pytest.raises(InvalidRequest, match=r"where='what = 3' is no option of a file.*leave it out"):
         Profile.of_log(tmp_path / "log.csv", user="who", item="what", where="what = 3", public=True)
 
 
