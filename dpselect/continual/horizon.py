@@ -324,8 +324,8 @@ class Horizon:
                     self._release(state.meta, state.closed()[-1])
                 except BaseException as error:
                     try:
-                        receipt = self._receipt()
-                        charged = receipt is not None and receipt.state != "reserved"
+                        receipt = self._ledger.find(self._dataset.name, self._key)
+                        charged = receipt is not None and receipt.state not in ("reserved", "void")
                     except AccountingError:
                         charged = True  # for all that is known
                     if charged:

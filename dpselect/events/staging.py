@@ -402,11 +402,11 @@ def split(
             bad = engine.run(f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what)
             given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
         # One with events outside its periods alone is read; one without a whole event is refused, as a reading of all of it is.
-        whole = " AND ".join(f"{SHORT[role]} IS NOT NULL" for role in given.asked.roles if is_label(role))
         looked_at = [*([relation] if relation else []), *([] if log.once else [f"({log.sql})"])]
-        complete = any(engine.run(f"SELECT 1 FROM {each} WHERE {whole} LIMIT 1", what=log.what) for each in looked_at)
+        whole = f"WHERE apart % {OUTSIDE} = 0 LIMIT 1"
+        complete = any(engine.run(f"SELECT 1 FROM {each} {whole}", what=log.what) for each in looked_at)
         given.asked.require_events(log.what, complete=complete or log.once)
-        if len(log.texts) > 1:
+        if relation and len(log.texts) > 1:
             refuse_two_spellings(engine, log, given.asked, relation)
         nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)} WHERE false)"
         parts = dict[str, PeriodEvents]()

@@ -277,6 +277,24 @@ def test_a_run_that_stops_after_the_charge_says_so(
     assert (ledger.total("films").spent, state_of(ledger)) == (spent, "released")
 
 
+def test_a_horizon_that_is_voided_while_it_reads_draws_nothing(
+    start: Any, ledger: acc.Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its charge cannot be committed any more, and nothing says that it was."""
+    made, take = start(), states.State.take
+
+    def voided(*given: Any) -> Any:
+        ledger.void("films", "films", actor="ada", reason="not needed")
+        return take(*given)
+
+    monkeypatch.setattr(states.State, "take", voided)
+    monkeypatch.setattr(states.State, "draw", _stop)
+    with pytest.raises(acc.AccountingError, match="void") as raised:
+        made.close(1, DAYS[0], **COLUMNS)
+    assert not hasattr(raised.value, "__notes__")
+    assert state_of(ledger) == "void"
+
+
 @pytest.mark.slow
 def test_a_run_that_stops_after_it_is_stored_gives_the_stored_answer(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A crash between the state and the ledger, or on the ledger: the next call completes it, and draws nothing."""

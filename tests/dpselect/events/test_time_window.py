@@ -167,6 +167,30 @@ def test_a_value_that_is_none_stops_the_log_before_any_day() -> None:
         pass
 
 
+@pytest.mark.parametrize("time", ["2024-01-01", "2025-01-01", None])
+def test_a_log_without_a_whole_event_is_refused_before_any_day(time: str | None) -> None:
+    """As a reading of all of it is, whatever its events lack: nothing would be charged for a column that is the wrong one."""
+    table = frame([time] * 2).with_columns(v=pl.lit(None if time else 1.0, dtype=pl.Float64))
+    reading = events.Reading(user="u", item="i", value="v", value_clip=1, time="t", since="2024-01-01", until="2024-01-03")
+    assert reading.window is not None
+    with pytest.raises(EventLogError, match="no event with both"):
+        events.read(table, reading)
+    with (
+        pytest.raises(EventLogError, match="no event with both"),
+        split(table.to_pandas(), reading, list(periods(reading.window, "day"))),
+    ):
+        pass
+
+
+def test_files_without_an_event_in_any_period_are_cut_like_others(tmp_path: Path) -> None:
+    """Were they refused, the first event in a period would tell of itself, for free."""
+    files = [tmp_path / f"{number}.csv" for number in range(2)]
+    for file in files:
+        file.write_text("u,i,t\nann,zoo,2020-01-01\n")
+    with cut_by_day(files, "2024-01-01", "2024-01-02") as parts:
+        assert [events.read(part, user="u", item="i").report.rows for part in parts.values()] == [0]
+
+
 def cut_by_day(source: Any, since: str, until: str, zone: str = "UTC", group: str | None = None) -> Any:
     """The parts of a log, a day each."""
     about = {} if group is None else {"group": group, "max_groups_per_user": 1}
