@@ -165,8 +165,9 @@ _SAME_KEY = and_(_other.c.dataset_id == entries.c.dataset_id, _other.c.key == en
 def cross_checks() -> Iterator[tuple[Select[Any], Kind, str]]:
     """Each rule between rows: the query that finds what breaks it, as (dataset name, entry number); its kind; what to say."""
     found, action = _found(), entries.c.action
-    beyond = found.where(entries.c.seq > datasets.c.seq)
-    yield beyond, "head", "the entry lies beyond the head that the dataset states: it was added by hand"
+    # The chain starts at 1: what has another number before it is read by its key, and by nothing that walks the chain.
+    outside = found.where(or_(entries.c.seq > datasets.c.seq, entries.c.seq < 1))
+    yield outside, "head", "the entry lies outside of the chain, whose head the dataset states: it was added by hand"
     yield found.where(datasets.c.id.is_(None)), "missing", "the entry belongs to no declared dataset"
     unreserved = and_(action.in_(("commit", "void")), ~_opened("reserve"))
     uncommitted = and_(action == "release", ~_opened("charge", "commit"))

@@ -34,6 +34,7 @@ from dpselect.plan.voting_plan import (
     CLASSES,
     Outlook,
     PoorOutlook,
+    TrialVotes,
     VotesModel,
     fitted,
     outlook,
@@ -193,9 +194,9 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
     Labelling.check_start(spec.folder, resume=spec.resume)
     if not _is_ours(output, spec.folder):
         require_new(output, "output")
-    expected = outlook(mechanism, teachers=ballots.teachers)
+    expected, trial = outlook(mechanism, teachers=ballots.teachers), _trial(spec, ballots)
     if not (spec.anyway or spec.resume):
-        _require_worthwhile(spec, settings, mechanism, ballots, expected)
+        _require_worthwhile(spec, settings, mechanism, ballots, expected, trial)
     if announce is not None:
         announce(ballots, expected)
     mechanism = cast(Vote, ballots.settled(mechanism))
@@ -252,9 +253,23 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     return mechanism
 
 
-def _require_worthwhile(spec: LabelSpec, settings: dict[str, Any], mechanism: Vote, ballots: Ballots, expected: Outlook) -> None:
-    """Raise PoorOutlook where the noise leaves little of any votes; or where naming the most frequent labels is better, by what
-    is publicly known of such votes, never by those at hand."""
+def _trial(spec: LabelSpec, ballots: Ballots) -> VotesModel | TrialVotes | None:
+    """What is publicly known of such votes, never those at hand; checked whether it decides anything or not."""
+    if spec.like is not None:
+        return VotesFile.trial(Path(spec.like))
+    stated = spec.given("votes_per_item", "agreement", "label_skew")
+    return VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated) if stated else None
+
+
+def _require_worthwhile(
+    spec: LabelSpec,
+    settings: dict[str, Any],
+    mechanism: Vote,
+    ballots: Ballots,
+    expected: Outlook,
+    trial: VotesModel | TrialVotes | None,
+) -> None:
+    """Raise PoorOutlook where the noise leaves little of any votes; or where naming the most frequent labels is better."""
     if not expected.works:
         remedy = "state less noise"
         if spec.budget is not None:
@@ -266,11 +281,8 @@ def _require_worthwhile(spec: LabelSpec, settings: dict[str, Any], mechanism: Vo
             f"mechanism={spec.mechanism} would release little but noise for {ballots.rounds} rounds and {ballots.teachers} "
             f"teachers: {described}. Remedy: {remedy}; anyway=True labels them all the same"
         )
-    settled, stated = mechanism.with_teachers(ballots.teachers), spec.given("votes_per_item", "agreement", "label_skew")
-    if spec.like is not None:
-        require_better_than_constant(settled, VotesFile.trial(Path(spec.like)))
-    elif stated:
-        require_better_than_constant(settled, VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated))
+    if trial is not None:
+        require_better_than_constant(mechanism.with_teachers(ballots.teachers), trial)
 
 
 def _rounds_that_work(spec: LabelSpec, settings: dict[str, Any], ballots: Ballots) -> int:

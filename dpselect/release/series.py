@@ -286,12 +286,12 @@ class HorizonAnswer(_OfPeriods):
         number = "score" if around is None else "users"
         return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
 
-    def write(self, path: Path) -> None:
-        """To a new private file: a table as .csv or .parquet, a page as .html, else all as JSON."""
+    def write(self, path: Path, *, defused: bool = False) -> None:
+        """To a new private file: a table as .csv or .parquet, a page as .html, else all as JSON; `defused` as of `AnswerFile`."""
         suffix = path.suffix.lower()
-        with new_file(path, "--output", mode=PRIVATE) as stream:
+        with new_file(path, "output=", mode=PRIVATE) as stream:
             if suffix in TABLES:
-                stream.write(TABLES[suffix](self, defused=False))
+                stream.write(TABLES[suffix](self, defused=defused))
             else:
                 stream.write((self.to_html() if suffix == ".html" else as_text(self.as_data())).encode())
 
@@ -347,7 +347,7 @@ def series_of(
             return over.priced()
         found = over.release_all().answer()
         if place.output is not None:
-            found.write(place.output)
+            found.write(place.output, defused=place.defused)
         return found
     named = _periods(question, "every=", "each is charged once")
     with opened(question.spec) as ledger:

@@ -131,9 +131,9 @@ def _raise_budget(connection: Connection) -> None:
     connection.execute(update(datasets).values(declaration=json.dumps(declaration)))
 
 
-def _add_row(connection: Connection) -> None:
-    row = connection.execute(select(entries).where(entries.c.seq == 15)).one()
-    connection.execute(insert(entries).values(**row._asdict() | {"seq": 99, "key": "added"}))
+def _add_row(connection: Connection, seq: int = 99) -> None:
+    row = connection.execute(select(entries).where(entries.c.seq == 1)).one()
+    connection.execute(insert(entries).values(**row._asdict() | {"seq": seq, "key": "added", "fingerprint": None}))
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,10 @@ def _add_row(connection: Connection) -> None:
         (delete(fingerprints), {"rows"}),
         (_raise_budget, {"declaration", "link"}),
         (_add_row, {"head"}),
+        (lambda connection: _add_row(connection, 0), {"head"}),
+        (lambda connection: _add_row(connection, -1), {"head"}),
     ],
-    ids=["first", "a row", "tail", "action", "count", "total", "fingerprints", "budget", "added"],
+    ids=["first", "a row", "tail", "action", "count", "total", "fingerprints", "budget", "added", "before the first", "below 0"],
 )
 def test_an_edit_by_hand_is_found(kept: Ledger, url: str, edit: Any, expected: set[str]) -> None:
     """Rows that are removed, added or changed break the chain, the sums, the claims or the head, on either store."""

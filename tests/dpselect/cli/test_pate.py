@@ -239,7 +239,11 @@ def test_a_job_worse_than_a_constant_is_refused_by_a_profile(run: Run, votes: Pa
     assert "most frequent label for every item" in run(*asked, "--like", tmp_path / "like.npz", "--public-votes").stderr
     for wrong in (("--like", tmp_path / "like.npz"), ("--public-votes",), ("--agreement", 0.5), (*numbers, "--like", "x")):
         assert run(*asked, *wrong).exit_code == 2
+    missing = ("--like", tmp_path / "missing.npz", "--public-votes")
+    for wrong in (("--votes-per-item", 3.5, "--agreement", 5), missing):  # refused, though nothing rests on them
+        assert run(*asked, *wrong, "--anyway").exit_code == 2
     assert run(*asked, *numbers, "--anyway").exit_code == 0
+    assert run(*asked, *missing, "--resume").exit_code == 2
 
 
 def test_the_bar_counts_rounds() -> None:

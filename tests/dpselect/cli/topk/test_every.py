@@ -234,6 +234,20 @@ def test_what_every_needs(every: Every, tmp_path: Path) -> None:
     assert list(tmp_path.glob("top*")) == []
 
 
+def test_a_horizon_takes_no_spreadsheet_for_a_calculator(every: Every, tmp_path: Path) -> None:
+    """The table of a horizon is as safe as any other, where that is asked for."""
+    for name in ("log.csv", "items.csv"):
+        (tmp_path / name).write_text((tmp_path / name).read_text().replace("zoo", "=zoo"))
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
+        ledger.create_dataset("all", acc.Budget(epsilon=900, delta=0.1), "add_remove")
+    asked = {"dataset": "all", "delta": "1e-6", "horizon": f"{tmp_path}/state", "output": f"{tmp_path}/all.csv"}
+    assert every("--spreadsheet-safe", **asked).exit_code == 0
+    assert every(**asked | {"output": f"{tmp_path}/plain.csv"}).exit_code == 0
+    safe, plain = ((tmp_path / name).read_text() for name in ("all.csv", "plain.csv"))
+    assert ",=zoo," in plain
+    assert safe == plain.replace(",=zoo,", ",'=zoo,")
+
+
 def test_a_malformed_row_refuses_every_period(every: Every, tmp_path: Path) -> None:
     """Whatever days are asked for, and nothing is charged: were one day refused alone, whose it is would be told for free."""
     log = (tmp_path / "log.csv").read_text()
