@@ -515,8 +515,10 @@ class ByPeriod(OfLog):
         if choice.mechanism not in self._memories:
             whole, memory = self._on_all_items(choice), None
             if whole is not None:
-                shown = [one.shown for one in self._answers.values() if one is not None and one.shown is not None]
-                memory = History(whole, k=self._question.k, releases=len(self._left), shown=shown)
+                answers = [one for one in self._answers.values() if one is not None]
+                shown = {one.charge.entry: one.shown for one in answers if one.charge is not None and one.shown is not None}
+                in_order = [shown[entry] for entry in sorted(shown)]  # of the releases, which need not be that of the periods
+                memory = History(whole, k=self._question.k, releases=len(self._left), shown=in_order)
             self._memories[choice.mechanism] = (choice if whole is None else replace(choice, mechanism=whole), memory)
         return self._memories[choice.mechanism]
 

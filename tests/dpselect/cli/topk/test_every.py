@@ -302,6 +302,21 @@ def test_a_histogram_remembers_what_it_has_shown(every: Every, tmp_path: Path) -
 
 
 @pytest.mark.slow
+def test_periods_before_those_that_are_released_may_follow_them(every: Every, tmp_path: Path) -> None:
+    """What was shown is remembered in the order of the releases, which is not that of the periods."""
+    visits = [(1, "zoo"), (1, "park"), (2, "zoo"), (3, "zoo")]
+    rows = [f"{user},{item},2024-05-0{day}" for day, item in visits for user in range(300)]
+    (tmp_path / "log.csv").write_text("\n".join(["u,i,t", *rows, ""]))
+    asked = {"domain": "", "dataset": "loose", "mechanism": "sparse_histogram", "max_items_per_user": "3"}
+    asked |= {"epsilon": "8", "delta": "1e-9"}
+    for since, until, day, shown in ((2, 3, 2, {"zoo"}), (1, 3, 1, {"zoo", "park"}), (1, 4, 3, {"zoo", "park"})):
+        found = every(**asked, since=f"2024-05-0{since}", until=f"2024-05-0{until}")
+        assert found.exit_code == 0, found.stderr
+        answer = json.loads((tmp_path / f"top-2024-05-0{day}.json").read_text())
+        assert set(answer["shown"]["labels"]) == shown
+
+
+@pytest.mark.slow
 def test_what_all_periods_add_up_to_is_said_before_they_are_read(every: Every, tmp_path: Path) -> None:
     """Somebody in all days faces the sum of what each is charged, earlier days included: on stderr first, and in the answer."""
     first = every(until="2024-05-03")
