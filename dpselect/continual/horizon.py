@@ -193,7 +193,8 @@ class Horizon:
         key: of the charge.
         terms: of the charge.
         recharge: whether to charge what the state has released to a ledger that does not know of it.
-        dry_run: whether only to check all that can be: nothing is reserved and no state is made. Then `rehearse` is all there is.
+        dry_run: whether only to check all that can be: nothing is reserved and no state is made. Then `rehearse` is all there is,
+            of a horizon that was started.
 
     Raises:
         InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked for, or the dataset has a budget
@@ -258,6 +259,8 @@ class Horizon:
             raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")
         if receipt is None:
             ledger.check(dataset.name, mechanism, **self._terms)
+        self._dry_run = dry_run
+        self._groups: Sequence[Label] | None = of_groups
         if dry_run:
             if not exists:
                 require_new(self._path, "state=")
@@ -272,7 +275,7 @@ class Horizon:
                 self._path.unlink(missing_ok=True)
             raise
         with self._opened() as state:
-            self._groups: Sequence[Label] | None = state.meta.groups
+            self._groups = state.meta.groups
 
     @property
     def key(self) -> str:
@@ -384,8 +387,8 @@ class Horizon:
     @contextmanager
     def _opened(self) -> Iterator[State]:
         """The state, if it is the latest: the ledger has its mark, or gets it now from a run that was stopped before that."""
-        if not self._path.exists():
-            raise HorizonError("the state of the horizon is gone: without it the horizon has ended")
+        if self._dry_run:
+            raise InvalidRequest("the horizon was opened with dry_run=True, which rehearses alone: open it without")
         with State.opened(self._path) as state:
             done, meta = state.closed(), state.meta
             receipt = self._receipt()

@@ -280,6 +280,8 @@ class State(NotPickled):
         """
         import duckdb
 
+        if not path.exists():  # the engine would make it
+            raise HorizonError("no state of a horizon is at this path: it was not started, or is lost, and then has ended")
         with _PROCESS.turn(path), tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
             configuration: dict[str, Any] = {
                 "memory_limit": _MEMORY,

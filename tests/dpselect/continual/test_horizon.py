@@ -237,6 +237,22 @@ def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch
     assert [one.selection for one in other.released()] == [answer]
 
 
+def test_a_dry_run_makes_no_state(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
+    """There is nothing to rehearse before the start, and neither that nor what a dry run cannot do leaves a file or a charge."""
+    before = list(tmp_path.iterdir())
+    dry = start(dry_run=True)
+    with pytest.raises(dps.errors.HorizonError, match="not started"):
+        dry.rehearse(1, DAYS[0], **COLUMNS)
+    for call in (lambda: dry.close(1, DAYS[0], **COLUMNS), dry.released):
+        with pytest.raises(dps.errors.InvalidRequest, match="dry_run=True"):
+            call()
+    assert list(tmp_path.iterdir()) == before
+    assert ledger.find("films", "films") is None
+    start()
+    dry.rehearse(1, DAYS[0], **COLUMNS)
+    assert state_of(ledger) == "reserved"
+
+
 @pytest.mark.slow
 def test_a_lost_state_ends_the_horizon(start: Any, tmp_path: Path) -> None:
     """Another state under the same charge would have forgotten who was counted, and one under another charge is not its own."""
