@@ -470,7 +470,7 @@ def told(ledger: acc.Ledger | None, dataset: str | None, key: str) -> Iterator[N
                 words = f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'"
                 uncharged = False
         if isinstance(error, acc.ledger.AlreadyCharged):
-            error.add_note(Note("no answer of it is stored in a file that --output FILE.json names"))
+            error.add_note(Note("no answer of it is stored in a file that output=FILE.json names"))
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
         if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))

@@ -250,8 +250,9 @@ def test_a_used_key_is_refused_before_the_log_is_read(place: Path) -> None:
     url = made("used")
     asked: dict[str, Any] = {**BASE, "salt": None, "ledger": url, "dataset": "log", "key": "one"}
     dps.topk("log.csv", **asked)
-    with pytest.raises(acc.ledger.AlreadyCharged):
+    with pytest.raises(acc.ledger.AlreadyCharged) as refused:
         dps.topk("missing.csv", **asked)
+    assert refused.value.__notes__ == ["no answer of it is stored in a file that output=FILE.json names"]
 
 
 @pytest.mark.slow
