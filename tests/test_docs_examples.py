@@ -101,9 +101,10 @@ def test_a_command_that_fails_fails_its_page(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [name for name in MODULES if _shows(name)])
 def test_docstring_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every `>>>` example in a docstring prints what it says."""
-    monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     for test in doctest.DocTestFinder(exclude_empty=True).find(module):
+        (place := tmp_path / test.name).mkdir()
+        monkeypatch.chdir(place)
         assert _holds(test) == ""
 
 
