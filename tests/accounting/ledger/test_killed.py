@@ -46,12 +46,12 @@ def check(url: str, outbox: Path) -> Counter[str]:
     return last
 
 
-@pytest.mark.parametrize("kills", [21, pytest.param(400, marks=pytest.mark.slow)])
-def test_killed_at_random(folder: Path, kills: int) -> None:
+@pytest.mark.slow
+def test_killed_at_random(folder: Path) -> None:
     """Killed in the first, second or third release: no release without a charge, no ledger that does not open."""
     url, outbox = f"sqlite:///{folder / 'privacy.db'}", folder / "outbox"
-    gained = killed(url, outbox, kills, "random")
-    assert sum(gained.elements()) >= kills * 0.9  # each was let go on for 0, 1 or 2 lines before it was killed
+    gained = killed(url, outbox, 400, "random")
+    assert sum(gained.elements()) >= 360  # each was let go on for 0, 1 or 2 lines before it was killed
     last = check(url, outbox)
     assert last["reserve"] + last["charge"] + last["commit"] >= 1, "no release was interrupted, about 4 in 10 are"
 

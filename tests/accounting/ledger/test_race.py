@@ -42,6 +42,7 @@ def stored(url: str) -> int:
     return int(count)
 
 
+@pytest.mark.slow
 def test_sixteen_processes_spend_exactly_the_budget(url: str) -> None:
     """Of 640 attempts on a budget of 200, 200 are charged and 440 refused; none is lost, doubled or in error."""
     assert race(url) == {"charged": CAP, "refused": WORKERS * ATTEMPTS - CAP}

@@ -33,6 +33,7 @@ def _said(*arguments: str) -> str:
     return " ".join(result.output.split())
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("command", CHARGES)
 def test_the_three_figures_are_the_same_wherever_they_stand(
     url: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

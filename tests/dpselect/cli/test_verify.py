@@ -92,6 +92,7 @@ def test_a_reader_that_keeps_one_more_is_found_by_name(run: Any, visits: Path, m
     assert "max_groups_per_user" in groups.stdout
 
 
+@pytest.mark.slow
 def test_a_table_of_groups_is_replayed_by_its_cells(visits: Path) -> None:
     """Without a bound on groups, one norm over all cells of a user is held against, of observed cells or of listed ones."""
     asked: dict[str, Any] = {"user": "who", "item": "where", "group": "town", "clip": 1.0, "n_users": 2}
@@ -190,6 +191,7 @@ def test_python_replays_as_the_command_does(run: Any, visits: Path) -> None:
     assert repr(found) == f"LogReplay(users={found.found.users})"
 
 
+@pytest.mark.slow
 def test_the_second_round_of_clipped_counts_is_replayed(visits: Path) -> None:
     """Where two rounds may be drawn, what users weigh in the second is tried as well; where they may not, nothing is said."""
     salted: dict[str, Any] = {

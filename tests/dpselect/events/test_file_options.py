@@ -378,6 +378,7 @@ def test_labels_that_were_written_alike_stay_as_they_are(forms: tuple[str, ...])
         assert normalized(once, forms) == once
 
 
+@pytest.mark.slow
 def test_catalogues_are_written_as_the_log_is(tmp_path: Path) -> None:
     """Every way to name a public list matches labels by what `normalize` makes of both; two that become one are refused."""
     (tmp_path / "log.csv").write_text("user_id;item_id\nann;Café \nbob;CAFÉ\n", encoding="cp1252")

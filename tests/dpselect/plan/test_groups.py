@@ -119,6 +119,7 @@ MANY = Profile.zipf(0.8, items=300, users=20_000, items_per_user=20.0)
 FOUR: dict[str, Any] = {"profile": MANY, "unknown_domain": True, "groups": 4, "group_exponent": 0.0, "rounds": 100}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("public", [False, True])
 def test_a_table_of_all_groups_is_planned_beside_a_selection_in_each(public: bool) -> None:
     """It costs the budget once, whatever the groups; without a bound on those of a user it is all that is planned."""

@@ -31,6 +31,7 @@ def said(log: Path, domain: Any, **asked: Any) -> list[str]:
     return [line for line in answer.cautions if "found" in line or "listed item" in line]
 
 
+@pytest.mark.fast(1)
 @pytest.mark.parametrize("asked", [{}, {"with_counts": True, "users": 1000, "items_per_user": 10, "learn": 0}])
 def test_a_catalogue_that_hardly_matches_is_said(visits: Path, asked: dict[str, Any]) -> None:
     """By the users that were learnt, or by counts that noise alone explains; one that matches is not spoken of."""
