@@ -275,7 +275,7 @@ class Learnt:
 
     @classmethod
     def in_answer(cls, path: Path | str) -> Self:
-        """Those of an answer, from the file that keeps it (`--output FILE.json`).
+        """Those of an answer, from the JSON file that keeps it.
 
         Raises:
             InvalidRequest: the file cannot be read, or is not the answer of a release that learnt.
@@ -284,9 +284,7 @@ class Learnt:
         try:
             return cls.of_answer(json.loads(text)["learnt"])
         except _UNREADABLE:
-            raise InvalidRequest(
-                f"{masked(path)} holds no learnt numbers: name a file that --output FILE.json wrote for a release that learnt"
-            ) from None
+            raise InvalidRequest(f"{masked(path)} holds no learnt numbers: name the JSON file of an answer that learnt") from None
 
     @classmethod
     def of_dataset(cls, ledger: Ledger, dataset: str) -> Self:

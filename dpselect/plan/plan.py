@@ -33,6 +33,7 @@ class Section:
         heads, rows: a table.
         left: heads of columns of words.
         narrow: the heads that a screen of few columns shows; all where it is empty.
+        best_first: whether the first row is the best, which a page prints in bold.
         notes: small print below.
     """
 
@@ -43,6 +44,7 @@ class Section:
     rows: Sequence[Sequence[str]] = ()
     left: Sequence[str] = ()
     narrow: Sequence[str] = ()
+    best_first: bool = False
     notes: Sequence[str] = ()
 
 

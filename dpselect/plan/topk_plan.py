@@ -381,6 +381,7 @@ class TopKPlan(PlanQuestion, Plan):
             rows=[list(row.values()) for row in ranked],
             left=["mechanism"],
             narrow=[*heads[:2], "recall", "interval", "worst", "in place" if self.order else "all right"],
+            best_first=True,
             notes=[_NOTE.format(level=100 * self.level)],
         )
         yield Section("Not planned", facts=[(other.name, other.reason) for other in self.unsuited])

@@ -781,6 +781,7 @@ class VotingPlan(Plan):
             heads=HEADS,
             rows=[planned.cells() for planned in self.ranked],
             left=HEADS[:1],
+            best_first=True,
         )
         best = [one[0] for one in self.by_rounds if one]
         yield Section(

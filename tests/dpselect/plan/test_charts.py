@@ -106,6 +106,8 @@ def test_the_page_says_all_and_needs_no_network(found: TopKPlan, charts: tuple[C
     assert not re.search(r"https?://|<script|<img|<link|@import|url\(|<b onload", text)
     assert "default-src 'none'" in text
     assert text.count('class="chart"') == 2
+    bold = re.findall(r'class="ranking best-first"[^>]*><caption>(.*?)</caption>', text)
+    assert bold == ["Mechanisms that spend the budget, best first"]
     for words in (*(one.name for one in found.ranked), *(other.name for other in found.unsuited), "99 % right"):
         assert words in text
     sections = [*found.words(), *found.rows()]

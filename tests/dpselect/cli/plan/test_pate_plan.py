@@ -44,6 +44,8 @@ def test_numbers_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
         assert found[0] in page
     assert "dpselect pate votes.npz --output labels.csv --mechanism" in text
     assert (page.count('<svg class="chart"'), "<script" in page) == (2, False)
+    bold = re.findall(r'class="ranking best-first"[^>]*><caption>(.*?)</caption>', page)
+    assert bold == ["Mechanisms that spend the budget, best F1 first"]
 
 
 @pytest.mark.parametrize(

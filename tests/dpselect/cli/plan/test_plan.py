@@ -203,15 +203,17 @@ def test_a_planned_mechanism_is_not_bent(run: Run, planned: Path) -> None:
 
 @pytest.mark.slow
 def test_a_file_may_ask_for_any_plan(run: Run, tmp_path: Path) -> None:
-    """[plan] quick and periods are taken as the options are; an option that is typed asks for another plan."""
-    file, budget = tmp_path / "plan.toml", "[budget]\nepsilon = 3.0\ndelta = 1e-6\n[release]\nk = 2\n[plan]\n"
+    """[plan] quick, periods and pate are taken as the options are; an option that is typed asks for another plan."""
+    file, budget = tmp_path / "plan.toml", "[budget]\nepsilon = 3.0\ndelta = 1e-6\n[plan]\n"
     quick, horizon = "quick = true\nunknown_domain = true\n", 'periods = 2\nshape = "zipf:1"\nitems = 9\nusers = 90\n'
-    for table, keys in ((quick, {"recall", "clip"}), (horizon, {"way", "longer_periods"})):
+    votes = "pate = true\nreleases = 5\nteachers = 40\nlabels = 6\nvotes_per_item = 1.0\nagreement = 0.9\n"
+    sized = "[release]\nk = 2\n"
+    for table, keys in ((quick + sized, {"recall", "clip"}), (horizon + sized, {"way", "longer_periods"}), (votes, {"works"})):
         file.write_text(budget + table)
         done = run("plan", "--config", file, "--json")
         assert done.exit_code == 0, done.stderr
         assert keys <= json.loads(done.stdout).keys()
-    file.write_text(budget + quick)
+    file.write_text(budget + quick + sized)
     done = run("plan", "--config", file, "--periods", 2, "--shape", "zipf:1", "--items", 9, "--users", 90, "--json")
     assert "way" in json.loads(done.stdout)
 

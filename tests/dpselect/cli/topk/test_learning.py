@@ -152,7 +152,7 @@ def test_what_was_learnt_is_used_again_for_nothing(run: Any, log: Path, tmp_path
     (tmp_path / "other.json").write_text('{"learnt": {"users": "many"}}')
     refused = run("topk", log, *ASK, "--learn", tmp_path / "other.json")
     assert refused.exit_code == 2
-    assert "holds no learnt numbers" in refused.stderr
+    assert "holds no learnt numbers: name the JSON file of an answer that learnt" in refused.stderr
 
 
 @pytest.mark.slow
