@@ -199,7 +199,7 @@ class Ledger:
         """Raise as `charge` would if it were made now, without charging: before a long computation."""
         (request,) = Request.read_all("charge", [(item, terms)], None, self._clock())
         with reading(self._store, dataset) as book:
-            book.require_room(*book.due(request), self._who(terms), request.said["override"])
+            book.require_charge(request, self._who(terms))
 
     def charged_curve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Curve:
         """The curve of one run as a charge on these terms would price it: that of an exchange where `Terms.across` says so.

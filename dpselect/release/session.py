@@ -144,13 +144,14 @@ class Session:
         Raises:
             InvalidRequest: as `select`, of `pay`.
             AlreadyCharged: the key has paid for an earlier draw of the same curve.
+            KeyConflict: it has paid for something else.
             BudgetExceeded, Unaffordable: the budget does not allow it.
             RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         if isinstance(item, Mechanism):
             _settled(item, pay)
         self._require_covered(item, _LATER)
-        terms: Terms = {**self._behalf, "count": count}
+        terms: Terms = {**self._behalf, "count": count, "key": key}
         receipt = None if key is None else self._ledger.find(self._dataset.name, key)
         if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == item.curve:
             self._once(receipt)

@@ -1263,7 +1263,10 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
             ),
         ],
         "laws/test_budget_paths.py::test_what_is_asked_beforehand_is_what_a_charge_takes": [
-            ('{**self._behalf, "count": count}', '{**self._behalf, "count": count - 1}')
+            ('{**self._behalf, "count": count, "key": key}', '{**self._behalf, "count": count - 1, "key": key}')
+        ],
+        "dpselect/cli/topk/test_ledger.py::test_a_used_key_pays_for_no_other_question": [
+            ('{**self._behalf, "count": count, "key": key}', '{**self._behalf, "count": count}')
         ],
         "dpselect/release/test_session_periods.py::test_what_states_no_sensitivity_does_not_count_as_whole": [
             (

@@ -136,6 +136,18 @@ def test_a_retry_is_of_the_same_binding_and_survives_an_upgrade(ledger: Ledger) 
             ledger.charge("clicks", Described(other), key="job 7")
 
 
+def test_a_check_of_a_used_key_says_what_the_charge_would(ledger: Ledger) -> None:
+    """The same charge again needs no room, and another under its key is refused for the key, not for the budget."""
+    whole = acc.PureDP(epsilon=ledger.total("clicks").remaining.main)
+    ledger.charge("clicks", whole, relation="add_remove", key="made")
+    for call in (ledger.check, ledger.charge):
+        call("clicks", whole, relation="add_remove", key="made")
+        with pytest.raises(KeyConflict, match="different charge"):
+            call("clicks", HALF, relation="add_remove", key="made")
+        with pytest.raises(acc.BudgetExceeded):
+            call("clicks", HALF, relation="add_remove", key="other")
+
+
 def test_steps_say_what_is_needed_and_a_void_who_took_it(ledger: Ledger) -> None:
     """A void has a name and a reason and appends what it gives back; a step that may not follow is refused with the rule."""
     for actor, reason in (("", "why"), ("ada", ""), ("ada", " ")):

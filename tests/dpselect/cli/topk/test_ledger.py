@@ -71,6 +71,18 @@ def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
         assert "is not written over" in CliRunner().invoke(app, changed).stderr
 
 
+@pytest.mark.parametrize("epsilon", ["0.5", "1.5"])
+def test_a_used_key_pays_for_no_other_question(topk: list[str], epsilon: str) -> None:
+    """Another question under a used key is told of the key, whether or not the budget would pay for it; nothing is charged."""
+    words = [*topk, "--key", "monday"]
+    assert CliRunner().invoke(app, words).exit_code == 0
+    words[words.index("--epsilon") + 1] = epsilon
+    refused = CliRunner().invoke(app, words)
+    assert (refused.exit_code != 0, refused.stdout) == (True, "")
+    assert "has already paid for a different charge" in " ".join(refused.stderr.split())
+    assert "charged" not in refused.stderr
+
+
 def test_a_retry_records_a_release_that_was_interrupted(topk: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer that was kept, but whose release was not recorded, is recorded by the retry; any other file is in the way."""
     kept = tmp_path / "answer.json"
