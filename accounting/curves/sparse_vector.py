@@ -100,7 +100,7 @@ class SparseVectorDP(Undoubted):
         if not self._is_counted:
             return min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, self.epsilon2)]))
         gain, loss, odds = _cells(self._shift)
-        answers = min(self.epsilon2, self._count * float((gain - odds * loss + _PAD * (gain + odds * loss)).max()))
+        answers = self._count * float((gain - odds * loss + _PAD * (gain + odds * loss)).max())
         limit = min(self._whole.rho, decimal_sum([(1, self._threshold.rho), (1, answers)]))
         return min(limit, largest_over_order(self._at_each, self.core_epsilon))
 

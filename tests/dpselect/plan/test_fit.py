@@ -70,6 +70,32 @@ def test_the_noise_spends_the_budget(kind: str, budget: acc.Budget) -> None:
     assert budget.cost(curve) >= budget.limit * (1 - 1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "stated"),
+    [
+        ("limited_domain", {"l0": 1}),
+        ("stability_test", {"relation": "replace_one"}),
+        ("stability_test", {"relation": "add_remove"}),
+        ("large_margin", {"monotone": True}),
+        ("large_margin", {"monotone": False}),
+    ],
+)
+def test_what_a_request_states_reaches_the_mechanism(kind: str, stated: dict[str, Any]) -> None:
+    """A mechanism that states no sensitivity has the bound on items, the relation and the direction of the request."""
+    asked = request(kind, sensitivity=dps.Sensitivity(**stated))
+    found = fitted(kind, acc.Budget(epsilon=1.0, delta=1e-6), asked)
+    assert {name: getattr(found, name) for name in stated} == stated
+
+
+def test_noise_follows_the_range() -> None:
+    """Scores that one user moves a billion billion times as far take that many times the noise."""
+    narrow, wide = (
+        fitted("peeling_top_k", acc.Budget(epsilon=1.0), request("peeling_top_k", sensitivity=dps.Sensitivity(linf=linf)))
+        for linf in (1.0, 1e18)
+    )
+    assert noise_settings(wide)[1] == pytest.approx(1e18 * noise_settings(narrow)[1])
+
+
 @pytest.mark.fast(2)
 @pytest.mark.parametrize(
     ("k", "arguments", "kind", "clip"),
