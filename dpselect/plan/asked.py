@@ -153,11 +153,11 @@ def answered(
     if profile is not None and spec.way in ("quick", "pate"):
         raise InvalidRequest(f"profile= does not go with {spec.way}=: leave one of them out")
     if spec.way == "quick":
-        return quick(spec)
+        return quick(spec, budget or spec.budget)
     if spec.way == "pate":
         from dpselect.plan.voting_plan import plan_votes  # ballots and jobs, which other plans do without
 
-        return plan_votes(_votes(spec), spec.budget, rounds=spec.releases, seed=spec.seed or 0)
+        return plan_votes(_votes(spec), budget or spec.budget, rounds=spec.releases, seed=spec.seed or 0)
     if spec.way == "periods":
         return _over_time(spec, profile or _arriving(spec), budget or spec.budget)
     if spec.recall is not None:
@@ -407,7 +407,7 @@ class QuickPlan(Plan):
             ],
         )
         alike = "learns what is not declared first" if self.assumed else "chooses so for such users"
-        yield Section(lines=[f"dpselect topk {alike}. A plan with --shape simulates, and is closer."])
+        yield Section(lines=[f"dpselect topk {alike}. A plan with a shape simulates, and is closer."])
 
     def rows(self) -> Iterator[Section]:
         """Nothing more: one choice was made."""
@@ -429,7 +429,7 @@ class QuickPlan(Plan):
         }
 
 
-def quick(spec: PlanSpec) -> QuickPlan:
+def quick(spec: PlanSpec, budget: acc.Budget) -> QuickPlan:
     """The default's choice. Nothing private is read, nothing is spent.
 
     Raises:
@@ -449,7 +449,7 @@ def quick(spec: PlanSpec) -> QuickPlan:
         recounted=bool(spec.with_counts),
     )
     profile, assumed = _users(spec)
-    found = Candidates.of(spec.budget, request, limit=spec.max_items_per_user, order=spec.order is not False)
+    found = Candidates.of(budget, request, limit=spec.max_items_per_user, order=spec.order is not False)
     choice = found.best(profile)
     risk = Risk.of(request.releases * choice.mechanism.curve)
     return QuickPlan(choice, profile, tuple(found.recalls(choice, profile)), assumed, risk)

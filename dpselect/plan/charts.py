@@ -52,7 +52,7 @@ def explore(
         plan: where to start from.
         profile: the one that it was made for.
         charts: which of "epsilon", "k", "releases", "groups" and "price". "groups" is of plans for groups: what is found where
-            users are kept in more or fewer of them.
+            users are kept in more or fewer of them; "k" of releases that are alike. What a plan does not have is left out.
         mechanisms: how many of the best are drawn, >= 1.
         progress: called with (done, of how many) points.
     """
@@ -73,8 +73,7 @@ def explore(
             progress(next(done), total)
 
     drawn = {key: _recall(key, tasks, names, plan, tell) for key, tasks in steps.items()}
-    bounded = plan.groups is not None and plan.groups.max_groups_per_user is not None
-    return tuple(_price(plan) if key == "price" else drawn[key] for key in charts if key != "groups" or bounded)
+    return tuple(_price(plan) if key == "price" else drawn[key] for key in charts if key == "price" or steps[key])
 
 
 def _steps(key: Key, base: Task) -> Iterator[tuple[float, Task]]:
@@ -90,8 +89,8 @@ def _steps(key: Key, base: Task) -> Iterator[tuple[float, Task]]:
         for factor in _distinct(_COUNTS, asked.releases):
             parts = tuple(Part(releases=max(1, round(factor * one.releases)), k=one.k) for one in asked.parts)
             yield sum(one.releases for one in parts), base.changed(parts=parts)
-    elif key == "groups" and groups is not None:
-        for number in sorted(n for n in {*_GROUPS, groups.max_groups_per_user or 1} if n <= groups.count):
+    elif key == "groups" and groups is not None and groups.max_groups_per_user is not None:
+        for number in sorted(n for n in {*_GROUPS, groups.max_groups_per_user} if n <= groups.count):
             yield number, base.changed(groups=groups.model_copy(update={"max_groups_per_user": number}))
     elif key == "k" and not others:
         most = base.profile.size if asked.known else base.profile.touched

@@ -270,7 +270,7 @@ _NOTE = (
     "the users, twice the items per user, another sample of users); it orders what is within 1 % of the best. Fresh: where "
     "counts vary as in another sample. All right: probability of the exact set. Lost: by how many users the released items' "
     "counts fall short. Intervals: {level:g} % where simulated, the numerical error where not. Mechanisms that are clearly "
-    "behind are worked out roughly; --mechanism KIND does it in full."
+    "behind are worked out roughly, and in full where they are planned alone."
 )
 
 
@@ -364,7 +364,10 @@ class TopKPlan(PlanQuestion, Plan):
         yield "cost", f"{self.unit} {planned.cost:.4g} of {self.budget.limit:g}{at} for {self.releases_in_words}"
         yield "risk", self.risk(planned).in_words(self.sensitivity.relation)
         if planned.worst_recall is None:
-            yield "if wrong", "the guarantee stands; how the recall changes with the profile was not looked at (--curves)"
+            yield (
+                "if wrong",
+                "the guarantee stands; how the recall changes with the profile is worked out for the best by recall only",
+            )
         else:
             around_it = "steeper, flatter, half the users, twice the items each"
             yield "if wrong", f"at least {share(planned.worst_recall)} on profiles around this one: {around_it}"

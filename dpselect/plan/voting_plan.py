@@ -754,7 +754,9 @@ class VotingPlan(Plan):
         ]
         if self.f1_range is not None and self.f1_range[0] < self.f1_range[1]:
             low, high = self.f1_range
-            lines.append(f"F1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; --votes settles it")
+            lines.append(
+                f"F1 {low:.2f} to {high:.2f} if what is not stated is as on five public data sets; public votes settle it"
+            )
         if not planned.outlook.works:
             lines.append("This does not work: the noise leaves little of the votes.")
         elif not self.works:
@@ -769,7 +771,7 @@ class VotingPlan(Plan):
             chosen = {name: getattr(planned.mechanism, name, None) for name in ("threshold", "tau", "k")}
             chosen |= {} if self.model is None else self.model.model_dump(include={"votes_per_item", "agreement", "label_skew"})
             chosen |= {"epsilon": self.budget.epsilon, "delta": self.budget.delta or None}
-            settings = [f"--{name.replace('_', '-')} {value:g}" for name, value in chosen.items() if value is not None]
+            settings = [f"--{name.replace('_', '-')} {value:.12g}" for name, value in chosen.items() if value is not None]
             kind = SHORT[type(planned.mechanism)]
             following = " ".join(["dpselect pate votes.npz --output labels.csv --mechanism", kind, *settings])
         yield Section("Next", lines=[following])

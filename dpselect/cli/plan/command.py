@@ -84,12 +84,12 @@ plan = command(PlanSpec, _plan)
 
 
 def _plan_releases(spec: PlanSpec, shown: _Shown) -> None:
+    _require_targets(shown)
     wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
     if wanted is not None:
         with out.counted("searching"):
             spec = enough(spec)
     profile = profile_of(spec)
-    _require_targets(shown)
     with out.counted("planning") as callback:
         found = plan_releases(spec, profile, progress=callback)
     planned = found.recommended if shown.choose is None else found.named(shown.choose)

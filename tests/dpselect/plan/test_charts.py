@@ -70,6 +70,12 @@ def test_the_plan_is_a_point_of_its_own_curve() -> None:
     assert shown == pytest.approx(planned.quality.recall.value, abs=1e-9)
 
 
+def test_what_a_plan_does_not_have_is_not_drawn() -> None:
+    """No curve against k of releases of several sizes, nor against groups that there are none of."""
+    found = plan(acc.Budget(rho=0.05), schedule=[(2, 5), (1, 10)], profile=SHAPE, mechanisms=["oneshot_top_k"], rounds=100)
+    assert [chart.key for chart in explore(found, SHAPE, charts=["k", "groups", "price"])] == ["price"]
+
+
 def test_another_shape_is_refused(found: TopKPlan) -> None:
     """Curves of another shape would not belong to the plan."""
     with pytest.raises(InvalidRequest, match="made for"):

@@ -285,6 +285,7 @@ def test_what_a_made_up_plan_keeps_is_its_forecast(run: Run, tmp_path: Path) -> 
         (("--shape", "ZIPF:1.1", "--items", 9, "--users", 9), "is not a shape"),
         (("--shape", "zipf:1", "--items", 9, "--users", 10**17), "users=100000000000000000 is more than"),
         ((*MADE_UP, "--choose", "joint_top_k"), "give --write FILE too"),
+        ((*MADE_UP, "--choose", "joint_top_k", "--recall", 0.9), "give --write FILE too"),
         ((*MADE_UP, "--releases", 10**17), "releases=100000000000000000 is more than"),
         ((*MADE_UP, "--schedule", "3,4"), "--schedule="),
         ((*MADE_UP, "--recall", 0.9), "leave one of them out"),

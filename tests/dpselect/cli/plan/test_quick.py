@@ -13,6 +13,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
 from dpselect.plan import default_choice
+from dpselect.plan.asked import QuickPlan
 from dpselect.plan.candidates import Candidates
 from dpselect.plan.learn import Learning, Learnt
 from dpselect.plan.profile import EXPONENTS, Profile
@@ -47,6 +48,16 @@ def test_it_is_the_choice_of_the_default(items: int | None, *, order: bool) -> N
     found = CliRunner().invoke(app, [*ASKED, *words, "--users", "5800"], env={"COLUMNS": "120"}).stdout
     assert "about 5,800 users with a median of 14 items (--items-per-user assumed)" in found
     assert "learns what is not declared first" in found
+
+
+@pytest.mark.slow
+def test_the_order_of_a_budget_is_kept() -> None:
+    """What a budget fixes of its filter decides the default's choice, and that of its quick plan alike."""
+    budget, request = acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), TopKRequest(k=10, candidates=100, releases=30)
+    found = dps.plan(budget, 10, 30, items=100, quick=True)
+    assert isinstance(found, QuickPlan)
+    assert found.choice.mechanism == default_choice(budget, request).mechanism
+    assert found.choice.mechanism != default_choice(BUDGET, request).mechanism
 
 
 @pytest.mark.slow
