@@ -277,10 +277,10 @@ class HorizonAnswer(_OfPeriods):
         """A page: for each group its items over time, with their intervals, and the whole table."""
         from dpselect.release.series_page import page  # jinja2, which other answers do without
 
-        told, around = self.as_data(), self._intervals
+        around = self._intervals
         drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
         bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
-        stated = told["guarantee"]
+        stated = self.as_data()["guarantee"]
         facts = [("In words", stated["in_words"]), ("Risk", stated["risk"]["in_words"]), ("Budget", self.left)]
         title = f"The top {self.mechanism.k}" + (f" of each {self.group}" if self.mechanism.grouped else "") + f", {self.key}"
         number = "score" if around is None else "users"
@@ -635,7 +635,12 @@ class OverHorizon(OfLog):
         return HorizonAnswer.of(self._horizon, self._horizon.released()[: len(names)], names=names, **called)
 
     def priced(self) -> DryRun:
-        """What `release_all` would charge; see `run.dry_run`."""
+        """What `release_all` would charge; see `run.dry_run`.
+
+        Raises:
+            HorizonError, KeyConflict: the horizon cannot be opened, or gone on with, as this asks for.
+        """
+        self._session.continual(self._mechanism, **self._opens, dry_run=True)
         return dry_close(self._session, str(self._opens["key"]), self._mechanism, self._budget, self.cut)
 
 

@@ -322,6 +322,17 @@ def test_a_dry_start_reserves_nothing(paid: list[str], tmp_path: Path) -> None:
     assert _entries(paid) == before
 
 
+def test_a_dry_run_of_a_log_is_refused_as_the_run_would_be(paid: list[str], tmp_path: Path) -> None:
+    """`run --dry-run` opens nothing anew: a horizon of another k, and one that was voided, are refused before the log is read."""
+    told("start", *paid, *HORIZON, "--periods", "3")
+    run = ["run", str(tmp_path / "nothing.csv"), *paid, *COLUMNS, *WHEN, "--dry-run", *HORIZON]
+    assert "does not exist" in told(*run, status=1)
+    assert "was opened with" in told(*run, "--k", "3", status=4)
+    with acc.Ledger.open(paid[1]) as ledger:
+        ledger.void("visits", "july", actor="ada", reason="a mistake")
+    assert "was voided" in told(*run, status=4)
+
+
 @pytest.mark.slow
 def test_a_dry_close_reads_and_forgets(paid: list[str], tmp_path: Path) -> None:
     """`close --dry-run` reads the events as a close does, with its errors; state and ledger are as before, and so is the draw."""
