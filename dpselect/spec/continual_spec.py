@@ -116,6 +116,13 @@ class HorizonBudgetFields(PeriodFields):
             )
         if self.items_per_period is not None and not self.with_counts:
             raise ValueError("items_per_period= says how many items count with with_counts=: state both, or neither")
+        for name in ("exponent", "cells") if self.with_counts else ():
+            bounds_all = name == "cells" and self.count == "running"
+            if not bounds_all and getattr(self, name) != type(self).model_fields[name].default:
+                raise ValueError(
+                    f"{name}= is for weights that fall, and with_counts= counts items_per_period= items of a user alike: "
+                    f"leave {name}= or with_counts= out"
+                )
         return self
 
     @property
