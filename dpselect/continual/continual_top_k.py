@@ -74,9 +74,10 @@ class HorizonClip(Frozen):
             InvalidMechanism: that is more than 1000 cells of one user.
         """
         if periods * per_period > _MOST_CELLS:
+            fewer = f"count {_MOST_CELLS // periods} in each, or " if periods <= _MOST_CELLS else ""
             raise InvalidMechanism(
                 f"{per_period} items of a user in each of {periods} periods are more than {_MOST_CELLS} cells, the most that a "
-                f"horizon counts of one user: count {max(1, _MOST_CELLS // periods)} in each, or declare fewer, longer periods"
+                f"horizon counts of one user: {fewer}declare fewer, longer periods"
             )
         return cls(exponent=0.0, cells=periods * per_period, per_period=per_period)
 

@@ -641,3 +641,5 @@ def test_too_many_cells_of_a_user_are_refused_with_what_fits() -> None:
     """Counting 30 items of each user in each of 52 weeks is more than 1000 cells: the error says how many are not."""
     with pytest.raises(dps.errors.InvalidMechanism, match="count 19 in each"):
         dps.continual.HorizonClip.counting(52, 30)
+    with pytest.raises(dps.errors.InvalidMechanism, match="one user: declare fewer, longer periods"):
+        dps.continual.HorizonClip.counting(1001, 1)  # not even one in each
