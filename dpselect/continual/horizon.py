@@ -234,23 +234,7 @@ class Horizon:
         listed = _listed(mechanism, domain, of_groups)
         receipt, exists = self._receipt(), self._path.exists()
         if exists:
-            with State.opened(self._path) as state:
-                meta, begun = state.meta, len(state.closed())
-            another = "open another under another key"
-            if meta.belongs_to != self._name:
-                raise HorizonError(f"the state is not that of key={key!r} of dataset={dataset.name!r}")
-            if begun and receipt is None and not recharge:
-                raise HorizonError(
-                    f"the state has released {begun} periods, and this ledger knows of no key={key!r}: it is another ledger, or "
-                    "was restored to before the horizon. Put the charge back with `dpselect continual recharge`, or "
-                    "Session.continual(recharge=True)"
-                )
-            if meta.mechanism != mechanism:
-                raise HorizonError(f"the horizon was opened with {meta.mechanism!r}: go on with it, or {another}")
-            if listed is not None and meta.domain != tuple(listed):
-                raise HorizonError(f"the horizon was opened with another domain: leave domain= out, or {another}")
-            if of_groups is not None and meta.groups != tuple(of_groups):
-                raise HorizonError(f"the horizon was opened with other groups: leave groups= out, or {another}")
+            self._require_same(listed, of_groups, charged=receipt is not None or recharge)
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
                 f"key={key!r} has opened a horizon, and its state is not at this path: without it the horizon has ended"
@@ -383,6 +367,30 @@ class Horizon:
         return self.mechanism.periods - len(self.released())
 
     # -- state and ledger -----------------------------------------------------------------------------------------------
+
+    def _require_same(self, listed: Sequence[Label] | None, groups: Sequence[Label] | None, *, charged: bool) -> None:
+        """Refuse a state that is another horizon's, or whose charge the ledger has lost; lists that are None are not compared.
+
+        Args:
+            charged: whether the ledger has the charge, or gets it again.
+        """
+        with State.opened(self._path) as state:
+            meta, begun = state.meta, len(state.closed())
+        another = "open another under another key"
+        if meta.belongs_to != self._name:
+            raise HorizonError(f"the state is not that of key={self._key!r} of dataset={self._dataset.name!r}")
+        if begun and not charged:
+            raise HorizonError(
+                f"the state has released {begun} periods, and this ledger knows of no key={self._key!r}: it is another ledger, "
+                "or was restored to before the horizon. Put the charge back with `dpselect continual recharge`, or "
+                "Session.continual(recharge=True)"
+            )
+        if meta.mechanism != self.mechanism:
+            raise HorizonError(f"the horizon was opened with {meta.mechanism!r}: go on with it, or {another}")
+        if listed is not None and meta.domain != tuple(listed):
+            raise HorizonError(f"the horizon was opened with another domain: leave domain= out, or {another}")
+        if groups is not None and meta.groups != tuple(groups):
+            raise HorizonError(f"the horizon was opened with other groups: leave groups= out, or {another}")
 
     @contextmanager
     def _opened(self) -> Iterator[State]:

@@ -351,10 +351,10 @@ class State(NotPickled):
     def add_closed(self, period: int, read: str, selection: Selection) -> None:
         """Record what a period releases, under a mark that nobody can guess and that follows from the one before."""
         before = self._run("SELECT mark FROM closed WHERE period = ?", [period - 1])
-        told = selection.model_dump_json()
-        parts = [before[0][0] if before else self.meta.identity, secrets.token_hex(32), told]
+        released = selection.model_dump_json()
+        parts = [before[0][0] if before else self.meta.identity, secrets.token_hex(32), released]
         mark = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        self._run("INSERT INTO closed VALUES (?, ?, ?, ?)", [period, read, mark, told])
+        self._run("INSERT INTO closed VALUES (?, ?, ?, ?)", [period, read, mark, released])
 
     # -- what was read --------------------------------------------------------------------------------------------------
 
