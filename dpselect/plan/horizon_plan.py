@@ -80,11 +80,12 @@ class HorizonPlan(Plan):
     def lines(self) -> Iterator[str]:
         """What to do, in words."""
         other, users = float(np.mean(self.remembered)), self.mechanism.users
+        drawn = "" if self.mechanism.delta is None else ", with a histogram"
         found = f"a horizon finds {self.mean:.2f} of the true top {self.mechanism.k} on average, releases one by one {other:.2f}"
         yield {
             "horizon": f"Take a horizon: {found}.",
             "either": f"Nothing is gained by a horizon: {found}. It still bounds a user over all periods.",
-            "one by one": f"A horizon loses here: {found}. Release one by one (topk --every, with a histogram).",
+            "one by one": f"A horizon loses here: {found}. Release one by one (topk --every{drawn}).",
         }[self.way]
         yield f"Bound users by HorizonClip(exponent={users.exponent:g}, cells={users.cells})."
         for periods, mean in self.longer:

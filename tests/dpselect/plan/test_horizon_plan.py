@@ -13,7 +13,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.continual import state as states
 from dpselect.continual.horizon import close
-from dpselect.plan import Arrivals, Profile, plan_horizon
+from dpselect.plan import Arrivals, HorizonPlan, Profile, plan_horizon
 from dpselect.sampling import sampler
 
 BUDGET = acc.Budget(epsilon=1.0, delta=1e-6)
@@ -73,6 +73,14 @@ def test_it_says_where_nothing_is_gained_and_where_it_is() -> None:
     assert many.mechanism.users == FEW[0]
     assert [periods for periods, _ in many.longer] == [2, 4]
     assert [text.split()[0] for text in many.lines()] == ["Take", "Bound", "Periods", "Periods"]
+
+
+@pytest.mark.parametrize(("delta", "how"), [(None, "(topk --every)"), (1e-7, "(topk --every, with a histogram)")])
+def test_a_histogram_is_advised_for_an_unknown_domain_alone(delta: float | None, how: str) -> None:
+    """Of a public domain none is drawn: Gaussian noise on all items is averaged."""
+    mechanism = dps.ContinualTopK(k=1, periods=1, scale=1.0, delta=delta)
+    plan = HorizonPlan(mechanism, recall=(0.1,), one_by_one=(0.5,), remembered=(0.9,), clips=(), longer=(), log="")
+    assert how in next(plan.lines())
 
 
 def test_a_public_log(tmp_path: Path) -> None:
