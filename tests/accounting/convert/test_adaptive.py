@@ -144,6 +144,7 @@ def test_finer_grids_tighten_both_bounds() -> None:
     for coarse, fine in pairwise(found):
         assert fine.epsilon_upper <= coarse.epsilon_upper
         assert fine.epsilon_lower >= coarse.epsilon_lower
+        assert fine.gap == pytest.approx(1 - fine.epsilon_lower / fine.epsilon_upper, rel=1e-9)
     assert found[-1].gap < found[0].gap / 10
 
 
@@ -157,6 +158,15 @@ def test_bad_events_and_edges() -> None:
     shifted = adaptive_composition([acc.Approximate(curve=acc.BoundedRange(epsilon=0.5), delta0=1e-6)] * 4, 5e-6)
     assert shifted.delta0 == 4e-6
     assert shifted.epsilon_upper == pytest.approx(plain.epsilon_upper, rel=1e-9)
+
+
+def test_a_composition_that_is_repeated_is_its_steps() -> None:
+    """Every step of it counts in every run, and so does every bad event: as if they were stated one by one."""
+    pick = acc.Approximate(curve=acc.BoundedRange(epsilon=0.3), delta0=1e-7)
+    noise = acc.GaussianDP(mu=0.2)
+    one_by_one = adaptive_composition([pick] * 6 + [noise] * 4, 1e-6, tolerance=0.05)
+    assert one_by_one.delta0 == 6e-7
+    assert adaptive_composition([(2 * pick, 3), (2 * noise, 2)], 1e-6, tolerance=0.05) == one_by_one
 
 
 def test_a_hull_may_be_accepted_without_a_lower_bound() -> None:
