@@ -18,7 +18,7 @@ from dpselect.cli.from_model import command
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.continual import lifecycle
 from dpselect.errors import printable
-from dpselect.release.answer import DryRun
+from dpselect.release.answer import HEADS, DryRun
 from dpselect.release.series import HorizonAnswer
 from dpselect.spec import CloseSpec, ContinualSpec, RechargeSpec, ShowSpec, StartSpec
 from dpselect.spec.continual_spec import KeptFields
@@ -85,12 +85,9 @@ def show_horizon(answer: HorizonAnswer, *, json: bool) -> None:
     out.show(answer.as_data(), _as_text, json=json)
 
 
-_NUMBERS = ("period", "rank", "users", "score", "low", "high")
-
-
 def _row(row: dict[str, Any]) -> tuple[str, str]:
     """An item, in its group, and what stands beside it: a number of users and its interval, or a score, which is called so."""
-    item = ": ".join(printable(str(cell)) for name, cell in row.items() if name not in _NUMBERS)
+    item = ": ".join(printable(str(cell)) for name, cell in row.items() if name == "item" or name not in HEADS)
     if "score" in row:
         return item, f"score {row['score']:.1f}"
     low = math.floor(row["low"])  # rounded outward; the low end alone, where users count in part

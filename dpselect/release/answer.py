@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from html import escape
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import TYPE_CHECKING, Any, Final, Self, final
 
 import numpy as np
 
@@ -253,8 +253,7 @@ class Answer:
         """What columns of a selection are called in tables of the answer: the group as in the log, a value by what it is of."""
         group, number = self.question.reading.group, "users" if self.values is None or self.unit == "users" else "score"
         number = number if self.question.reading.value is None else "value"
-        taken = group is None or str(group) in ("period", "rank", "item", number, "low", "high")
-        return {"group": "group" if taken else str(group), "value": number}
+        return {"group": group_head(group), "value": number}
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
         """What was released as columns: see `Selection.columns`, with intervals around noisy values.
@@ -313,6 +312,15 @@ class Answer:
     def _ends(self) -> dict[str, Any]:
         around = None if self.values is None else self.interval
         return {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
+
+
+HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
+"""What the columns of a table are called, apart from that of groups."""
+
+
+def group_head(column: object) -> str:
+    """What the column of groups is called in a table: as in the log, unless another column has that name."""
+    return "group" if column is None or str(column) in HEADS else str(column)
 
 
 def cautions(question: Question) -> list[str]:

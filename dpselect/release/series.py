@@ -28,7 +28,7 @@ from dpselect.events.time_window import periods
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
-from dpselect.release.answer import Answer, DryRun, promise
+from dpselect.release.answer import Answer, DryRun, group_head, promise
 from dpselect.release.question import Question, opened
 from dpselect.release.record import TABLES, AnswerFile, as_json, as_text, rescued, restored
 from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
@@ -631,8 +631,7 @@ class OverHorizon(OfLog):
     def answer(self) -> HorizonAnswer:
         """What was released."""
         names, group = tuple(self.pending()), self._reading.group
-        called: Any = {} if group is None else {"group": str(group)}
-        return HorizonAnswer.of(self._horizon, self._horizon.released()[: len(names)], names=names, **called)
+        return HorizonAnswer.of(self._horizon, self._horizon.released()[: len(names)], names=names, group=group_head(group))
 
     def priced(self) -> DryRun:
         """What `release_all` would charge; see `run.dry_run`.

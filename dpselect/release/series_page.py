@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from accounting.page.templates import asset, template
 from dpselect.errors import printable
+from dpselect.release.answer import HEADS
 
 _LINES = 4  # of a chart
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 380, 240, 52, 372, 12, 206
@@ -47,7 +48,7 @@ def page(
         facts: what is promised and the like, as names and words.
         bands: what the bands are, in words; empty without intervals.
     """
-    group = next((name for name in columns if name not in ("period", "rank", "item", number, "low", "high")), None)
+    group = next((name for name in columns if name not in HEADS), None)
     periods = list(dict.fromkeys(row["period"] for row in rows))
     of_group = defaultdict[Any, list[Row]](list)
     for row in rows:

@@ -12,6 +12,8 @@ import pytest
 import accounting as acc
 import dpselect as dps
 from dpselect.cells import ANY_GROUPS
+from dpselect.cli.continual import _as_text
+from dpselect.cli.text import plain
 from dpselect.plan.candidates import Candidates, Grouping, GroupTable
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
@@ -181,3 +183,23 @@ def test_a_mechanism_of_each_group_keeps_to_its_k() -> None:
     each = dps.PerGroup(mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3)
     with pytest.raises(dps.errors.InvalidRequest, match="k=3 contradicts the planned mechanism, which is for k=2"):
         dps.topk(log(), **ASKED, groups=[0, 1, 2], max_groups_per_user=3, mechanism=each)
+
+
+@pytest.mark.fast(1)
+@pytest.mark.parametrize("column", ["period", "rank", "score"])
+def test_a_column_of_groups_hides_no_other(column: str, tmp_path: Path) -> None:
+    """A column of groups that is called as another of the table is `group` there: of a horizon, in its page and as text, too."""
+    events = pd.DataFrame({"user": range(900), "item": "zoo", column: ["Rome", "Oslo"] * 450, "at": "2024-07-01T10:00:00"})
+    url = f"sqlite:///{tmp_path}/p.db"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=50.0, delta=1e-5), "add_remove")
+    asked: Any = {"user": "user", "item": "item", "group": column, "k": 1, "epsilon": 40.0, "delta": 1e-12, "time": "at"}
+    when: Any = {"since": "2024-07-01", "until": "2024-07-02", "every": "day", "horizon": tmp_path / "state"}
+    answer: Any = dps.topk(events, **asked, **when, ledger=url, dataset="log", key="day")
+    assert [(row["period"], row["group"], row["rank"], row["item"]) for row in answer.rows] == [
+        ("2024-07-01", group, 1, "zoo") for group in ("Oslo", "Rome")
+    ]
+    text = plain(_as_text(answer.as_data()))
+    for group in ("Oslo", "Rome"):
+        assert f"{group}: zoo" in text
+        assert answer.to_html().count(group) == 2  # its chart's title, and its row
