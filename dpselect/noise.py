@@ -20,6 +20,7 @@ FloatArray = NDArray[np.float64]
 LN2 = float(np.log(2.0))
 NATS_TO_BITS = 1.4426  # 1/ln 2 rounded down by 7e-5 of itself, which leaves room for rounding
 WinnerPrice = Literal["bounded_range", "laplace", "gaussian"]
+ThresholdPrice = Literal["laplace", "exponential", "gaussian"]
 _Formula = Callable[[FloatArray], FloatArray]
 _ALLOWANCE = 2.0**-40  # of 1 + |z|: thousands of times the error that the inverses below are documented to have
 
@@ -72,8 +73,9 @@ class Noise(ABC):
     vector_norm: ClassVar[Norm | None] = None
     """The norm of one user's change that prices all noisy scores, shown as they are: "l2" (H2, the Gaussian law) or "l1" (H3 and
     H10, Laplace's). None: no theorem covers this law, and no mechanism shows values with this noise."""
-    sparse_vector: ClassVar[bool] = False
-    """A theorem prices comparisons with one noisy threshold (V1, V2 and V9), as `AboveThreshold` makes them."""
+    threshold_price: ClassVar[ThresholdPrice | None] = None
+    """The theorem that prices comparisons with one noisy threshold, as `AboveThreshold` makes them: "laplace" (V1, V8 and V10),
+    "exponential" (V9) or "gaussian" (V2). None: no theorem covers this law, and `AboveThreshold` refuses it."""
     smooth: ClassVar[bool] = False
     """log pdf is 1-Lipschitz on the whole line. Theorem N8 relies on it."""
     lower: ClassVar[float] = -np.inf
@@ -323,7 +325,7 @@ class Exponential(Noise):
     name: ClassVar[str] = "exponential"
     variance: ClassVar[float] = 1.0
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
-    sparse_vector: ClassVar[bool] = True
+    threshold_price: ClassVar[ThresholdPrice | None] = "exponential"
     lower: ClassVar[float] = 0.0
     rises: ClassVar[bool] = False
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
@@ -372,7 +374,7 @@ class Laplace(SymmetricNoise):
     name: ClassVar[str] = "laplace"
     variance: ClassVar[float] = 2.0
     winner_price: ClassVar[WinnerPrice | None] = "laplace"
-    sparse_vector: ClassVar[bool] = True
+    threshold_price: ClassVar[ThresholdPrice | None] = "laplace"
     vector_norm: ClassVar[Norm | None] = "l1"
     smooth: ClassVar[bool] = True
     kinks: ClassVar[tuple[float, ...]] = (0.0,)
@@ -506,7 +508,7 @@ class Gaussian(SymmetricNoise):
     name: ClassVar[str] = "gaussian"
     variance: ClassVar[float] = 1.0
     winner_price: ClassVar[WinnerPrice | None] = "gaussian"
-    sparse_vector: ClassVar[bool] = True
+    threshold_price: ClassVar[ThresholdPrice | None] = "gaussian"
     vector_norm: ClassVar[Norm | None] = "l2"
 
     def isf_ball(self, q: arb) -> arb:
@@ -568,7 +570,7 @@ else:
         tuple(name for name, noise in _MEMBERS.items() if noise.winner_price in ("bounded_range", "laplace"))
     ]
     VectorNoise = Literal[tuple(VECTOR_NORMS)]
-    ThresholdNoise = Literal[tuple(name for name, noise in _MEMBERS.items() if noise.sparse_vector)]
+    ThresholdNoise = Literal[tuple(name for name, noise in _MEMBERS.items() if noise.threshold_price is not None)]
     GapNoise = Literal[tuple(name for name, noise in _MEMBERS.items() if noise.winner_price in ("bounded_range", "gaussian"))]
 
 

@@ -22,7 +22,7 @@ from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerab
 from dpselect.mechanisms.noise_curves import ratio_up, vector
 from dpselect.mechanisms.ranks import blocks, first, margins, ranked_rows
 from dpselect.mechanisms.release import release
-from dpselect.noise import ThresholdNoise, by_name, in_words
+from dpselect.noise import ThresholdNoise, ThresholdPrice, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
@@ -76,7 +76,7 @@ class AboveThreshold(Mechanism):
 
     @model_validator(mode="after")
     def _has_a_price(self) -> Self:
-        if self.noise != "gaussian":
+        if self._price != "gaussian":
             return self
         if self.candidates is None:
             raise ValueError("noise='gaussian' needs candidates= (the public number of queries): its guarantee depends on it")
@@ -86,12 +86,17 @@ class AboveThreshold(Mechanism):
 
     @property
     def curve(self) -> Curve:
-        if self.candidates is not None and self.noise == "gaussian":
+        if self.candidates is not None and self._price == "gaussian":
             return self._gaussian_curve(self.candidates)
-        if self.noise == "exponential":
+        if self._price == "exponential":
             threshold = Fraction(self.sensitivity.linf) / Fraction(self.scale)
             above = self.c * Fraction(self.answer_shift) / Fraction(self.noise_on_answers)
             return LaplaceDP(epsilon=fraction_up(threshold + above))
+        if self._price != "laplace":
+            raise InvalidMechanism(
+                f"noise={self.noise!r} declares no threshold_price, so no theorem says what comparisons with it cost: prove one "
+                "and declare it in the noise's class, or use another noise"
+            )
         answers = ratio_up(self.c * self.answer_shift, self.noise_on_answers)
         alone = ratio_up(self.sensitivity.linf, self.noise_on_answers)
         sparse = SparseVectorDP(
@@ -103,6 +108,10 @@ class AboveThreshold(Mechanism):
         if self.sensitivity.l1_of(None) == math.inf:
             return sparse
         return tighter(sparse, vector("laplace", self.noise_on_answers, self.sensitivity, None))
+
+    @property
+    def _price(self) -> ThresholdPrice | None:
+        return by_name(self.noise).threshold_price
 
     def _gaussian_curve(self, queries: int) -> Curve:
         threshold, answer = ratio_up(self.sensitivity.linf, self.scale), ratio_up(self.answer_shift, self.noise_on_answers)
@@ -121,12 +130,12 @@ class AboveThreshold(Mechanism):
         if self.answer_scale is not None:
             return self.answer_scale
         factor = self.answer_shift / self.sensitivity.linf
-        return self.scale * (math.sqrt(factor * math.sqrt(self.c)) if self.noise == "gaussian" else math.cbrt(self.c * factor))
+        return self.scale * (math.sqrt(factor * math.sqrt(self.c)) if self._price == "gaussian" else math.cbrt(self.c * factor))
 
     @property
     def _level(self) -> float:
         """What noisy answers have to exceed by the threshold's noise: both noises of mean 0."""
-        return self.threshold + (self.noise_on_answers - self.scale if self.noise == "exponential" else 0.0)
+        return self.threshold + (self.noise_on_answers - self.scale if self._price == "exponential" else 0.0)
 
     def _check_stated(self) -> None:
         if not math.isfinite(self._level):  # refused before a charge, not at the draw

@@ -270,21 +270,26 @@ class StableTopK(WidestGap):
 
     @property
     def shared_group_curve(self) -> Curve | None:
-        return _doubled_failure(self.curve) if self.gap_noise == "gumbel" else None  # a union is not halved
+        return _doubled_failure(self.curve) if self._is_ranged else None  # a union is not halved
+
+    @property
+    def _is_ranged(self) -> bool:
+        """Whether the choice has a bounded range, and no union over the sizes. Theorem C8 (ii)."""
+        return by_name(self.gap_noise).winner_price == "bounded_range"
 
     @property
     def core(self) -> Curve:
         """What the choice and the test cost unless an unstable set passes."""
         choice: Curve = BoundedRange(epsilon=2 * math.sqrt(self.rho))
-        if self.gap_noise == "gaussian":
-            choice = winner_curve("gaussian", self.gap_scale, self._of_gaps, self.kbar)
+        if not self._is_ranged:
+            choice = winner_curve(self.gap_noise, self.gap_scale, self._of_gaps, self.kbar)
         return choice + GaussianDP(mu=math.sqrt(self.rho))
 
     @property
     def gap_scale(self) -> float:
         """Scale of the noise in the choice of j, in counts, rounded up."""
         shift = gap_shift(self.neighbours)
-        return ratio_up(shift if self.gap_noise == "gumbel" else 2 * shift, math.sqrt(self.rho))
+        return ratio_up(shift if self._is_ranged else 2 * shift, math.sqrt(self.rho))
 
     @property
     def _noise(self) -> tuple[NoiseName, float]:

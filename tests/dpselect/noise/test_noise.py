@@ -242,15 +242,18 @@ def test_bounded_range_is_announced_by_gumbel_alone():
 @pytest.mark.parametrize("declared", [None, "cauchy"])
 def test_a_noise_without_a_theorem_is_refused(declared, monkeypatch):
     """No mechanism assumes a price for a noise that declares none: not even one that is symmetric and of small hazard."""
-    stranger = type("Stranger", (Laplace,), {"winner_price": declared, "smooth": False})
+    stranger = type("Stranger", (Laplace,), {"winner_price": declared, "threshold_price": declared, "smooth": False})
     monkeypatch.setitem(distributions._MEMBERS, "laplace", stranger())
+    monkeypatch.setitem(distributions._MEMBERS, "gumbel", stranger())
     for mechanism in (
+        dps.AboveThreshold(threshold=1.0, scale=1.0, noise="laplace"),
+        dps.mechanisms.StableTopK(rho=1.0, failure_delta=0.1, kbar=2, gap_noise="gumbel"),
         dps.ReportNoisyMax(noise="laplace", scale=1.0),
         dps.PeelingTopK(k=2, noise="laplace", scale=1.0),
         dps.OneshotTopK(k=2, noise="laplace", scale=1.0),
         dps.OneshotTopK(k=2, noise="laplace", scale=1.0, sensitivity=dps.Sensitivity(l0=1)),
     ):
-        with pytest.raises(dps.errors.InvalidMechanism, match="winner_price"):
+        with pytest.raises(dps.errors.InvalidMechanism, match=r"declares no (winner|threshold)_price"):
             _ = mechanism.curve
 
 
