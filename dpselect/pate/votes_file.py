@@ -94,6 +94,10 @@ class VotesFile:
             if None not in (teachers, stated) and teachers != stated:
                 _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
             voting = stated if teachers is None else teachers
+            if stacked and "classes" in arrays:
+                _refuse("it holds classes, a row of them for each round, and stacked= is about votes: leave it out")
+            if labels is not None and "classes" not in arrays:
+                _refuse(f"labels={labels} is about classes, and it holds a sparse matrix, which tells that: leave it out")
             if "classes" in arrays:
                 labels = len(names) if labels is None and names is not None else labels
                 ballots, single = _of_classes(arrays["classes"], voting, labels, declared), True

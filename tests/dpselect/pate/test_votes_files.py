@@ -208,6 +208,16 @@ def test_classes_that_are_none_and_exchanged_axes_are_refused(
         VotesFile.read(tmp_path / "bad.npy", **asked)
 
 
+def test_what_says_nothing_of_a_file_is_refused(tmp_path: Path) -> None:
+    """labels= of a sparse matrix, which has a column for each, and stacked= of classes."""
+    scipy.sparse.save_npz(tmp_path / "sparse.npz", scipy.sparse.csr_matrix(STACKED.astype(np.uint8)))
+    np.savez(tmp_path / "classes.npz", classes=CLASSES)
+    with pytest.raises(VotesFileError, match=r"labels=9 is about classes.*leave it out"):
+        VotesFile.read(tmp_path / "sparse.npz", teachers=6, stacked=True, labels=9)
+    with pytest.raises(VotesFileError, match=r"stacked= is about votes: leave it out"):
+        VotesFile.read(tmp_path / "classes.npz", labels=3, stacked=True)
+
+
 def test_trial_votes_are_votes_or_classes_with_their_truth(tmp_path: Path) -> None:
     """Classes take their number of labels from the truth; without truth, or damaged, a file is refused."""
     truth = np.eye(3, dtype=int)[[0, 1, 2, 2]]
