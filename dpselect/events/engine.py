@@ -217,7 +217,7 @@ class EmbeddedTables:
     def columns(self, sql: str) -> list[NDArray[Any]]:
         return list(self._engine.columns(sql, what=self._what).values())
 
-    def made(self, name: str, sql: str, *, computed: bool = True, parameters: Sequence[object] = ()) -> str:
+    def made(self, name: str, sql: str, *, computed: bool = False, parameters: Sequence[object] = ()) -> str:
         table = f"{self._prefix}_{name}"
         self.run(f"CREATE OR REPLACE TEMP TABLE {table} AS {sql}", parameters)
         if table not in self._names:
@@ -320,7 +320,7 @@ def _explained(error: Exception, what: str) -> str:
         return f"{what} cannot be read: {NO_MEMORY}"
     if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in text:
         return (
-            f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit, use more buckets, "
+            f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit=, state more buckets=, "
             "or point TMPDIR at a larger disk"
         )
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
