@@ -475,7 +475,7 @@ class ByPeriod(OfLog):
         """What `release_all` would charge to each period that is not released yet; see `run.dry_run`."""
         pending = self._left
         if not pending:
-            raise InvalidRequest("all periods are charged already: nothing would be")
+            raise InvalidRequest("all periods are charged already: leave dry_run= out to see how they stand, which costs nothing")
         for name in pending:
             self._asked[name][1].require()
         plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
