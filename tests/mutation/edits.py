@@ -584,6 +584,11 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
         ],
     },
     "dpselect/continual/history.py": {
+        "dpselect/continual/test_history.py::test_tests_make_room_for_the_rounding_of_scores": [
+            "half_step = @public_grid(histogram.scale) / 2",
+            (".threshold + half_step)", ".threshold)"),
+            ("self._releases)) + half_step", "self._releases))"),
+        ],
         "dpselect/continual/test_history.py::test_what_a_history_is_not_made_of": [("and mechanism.floor == 0 and", "and")],
         "laws/test_continual.py::test_means_pass_lone_items_with_the_chance_that_is_charged": [
             (

@@ -17,6 +17,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.continual import history as histories
 from dpselect.continual.means import Means
+from dpselect.mechanisms.release import public_grid
 
 FEW = dps.Sensitivity.of_counts(items_per_user=3)
 HISTOGRAM = dps.SparseHistogram(scale=2.0, delta=1e-6, sensitivity=FEW)
@@ -67,6 +68,19 @@ def test_items_are_found_by_their_means() -> None:
     assert found[-1] == ()
     history, single = of(20, noise="laplace"), histories.single_test(HISTOGRAM.model_copy(update={"noise": "laplace"}))
     assert not any(released(history, seed, zoo=int(0.6 * single.threshold)).labels for seed in range(20))
+
+
+@pytest.mark.parametrize("releases", [1, 9])
+def test_tests_make_room_for_the_rounding_of_scores(releases: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """T8: a score that was rounded up to its bar, by half the public grid, was not above it; nine in a row are a mean."""
+    single = histories.single_test(HISTOGRAM).threshold
+    bar = single if releases == 1 else min(histories.mean_thresholds(HISTOGRAM, releases, releases))
+    assert releases == 1 or bar < 0.9 * single
+    for share, labels in ((0.98, ()), (1.02, ("zoo",))):
+        drawn = bar + share * public_grid(HISTOGRAM.scale) / 2
+        monkeypatch.setattr(histories, "_noisy", lambda _, true, __, drawn=drawn: np.full(len(true), drawn))
+        history = of(releases)
+        assert [released(history, zoo=1).labels for _ in range(releases)] == [()] * (releases - 1) + [labels]
 
 
 @pytest.mark.slow
