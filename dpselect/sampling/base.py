@@ -230,11 +230,6 @@ class Sampler(ABC):
         return self._drawn(values, noise, scale, entries).rounded(grid)
 
     @final
-    def bernoulli(self, probability: Callable[[], arb]) -> bool:
-        """True with the exact probability p of which `probability()` is a ball at Arb's working precision. Theorem X4."""
-        return LazyUniform(self.words, word=int(self.words(1)[0])).below(probability)
-
-    @final
     def categorical(self, low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int) -> Indices:
         """(count,) independent classes, each with probability exactly in proportion to its weight. Theorem X9.
 

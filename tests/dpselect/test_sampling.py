@@ -13,7 +13,7 @@ from scipy.stats import binomtest
 
 from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, EntropyUnavailable, SeededSampler
-from dpselect.sampling.contest import precision
+from dpselect.sampling.contest import LazyUniform, precision
 
 LIMIT = 1e-8  # of draws from a seed
 UNSEEDED = 1e-10  # the entropy source has no seed, and a false alarm would be another one every time: below 1e-9 of each test
@@ -109,7 +109,7 @@ def test_a_fork_inside_a_refinement_does_not_hang() -> None:
         child = os.fork()
         if child == 0:
             signal.alarm(20)
-            EntropySampler().bernoulli(lambda: arb(1) / 3)
+            LazyUniform(EntropySampler().words).below(lambda: arb(1) / 3)
             os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -119,6 +119,6 @@ def test_threads_refine_side_by_side() -> None:
     """Many threads refining at once give coins of the right chance, and leave Arb's precision as it was."""
     before, source = ctx.prec, EntropySampler()
     with ThreadPoolExecutor(8) as pool:
-        heads = sum(pool.map(lambda _: source.bernoulli(lambda: arb(1) / 3), range(6000)))
+        heads = sum(pool.map(lambda _: LazyUniform(source.words).below(lambda: arb(1) / 3), range(6000)))
     assert ctx.prec == before
     assert abs(heads - 2000) < 7 * np.sqrt(6000 * 2 / 9)
