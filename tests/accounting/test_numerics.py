@@ -158,6 +158,16 @@ def test_many_gaussians_keep_their_closed_form(monkeypatch: pytest.MonkeyPatch) 
     assert accountant.epsilon(1e-6) == pytest.approx(joint.epsilon(1e-6), rel=1e-11)
 
 
+def test_many_curves_add_up_their_failures_and_pure_epsilons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A delta that the failures use up leaves the sum of the pure epsilons, and a smaller one proves nothing."""
+    monkeypatch.setattr(accountant_module, "_FEW", 10)
+    accountant = acc.Accountant().compose(acc.ApproxDP(epsilon=0.5, delta=1e-3), 2)
+    for i in range(20):
+        accountant.compose(acc.LaplaceDP(epsilon=0.01 + 1e-3 * i))
+    assert accountant.epsilon(2e-3) == pytest.approx(1.0 + math.fsum(0.01 + 1e-3 * i for i in range(20)), rel=1e-12)
+    assert accountant.epsilon(1.999e-3) == math.inf
+
+
 @pytest.mark.slow
 def test_the_order_search_finds_the_minimum() -> None:
     """The Renyi conversion is optimal over all orders to 1e-10, in every decade of rho and delta."""

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import accounting as acc
 from accounting.convert import recursion
 from accounting.convert.adaptive_composition import _reach, _read_plan, _solve, adaptive_composition
-from accounting.convert.bounds import best_delta, best_epsilon
+from accounting.convert.bounds import best_delta, best_epsilon, deltas_near
 from accounting.convert.pld.loss import Banded, Law, Normal
 from accounting.convert.recursion import RangeOperator, pair_operator
 
@@ -220,6 +220,17 @@ def test_bad_events_are_added_to_the_quick_account() -> None:
     assert with_events.route == with_leak.route == "adaptive"
     assert with_events.value == pytest.approx(alone + event, rel=1e-9)
     assert alone + event * (1 - 1e-5) <= with_leak.value <= 1.05 * alone + event
+
+
+def test_deltas_in_a_neighbourhood_are_above_the_recursion() -> None:
+    """What attacks and choices read of equal ranges holds the recursion's lower bound and all bad events, and hardly more."""
+    picks = [acc.BoundedRange(epsilon=0.3)] * 10
+    quick = deltas_near(10 * picks[0], 0.5)
+    failing = deltas_near(10 * acc.Approximate(curve=picks[0], delta0=0.02), 0.5)
+    for epsilon in (0.3, 0.8):
+        lower, _ = deltas(picks, epsilon, 0.3 / 32)
+        assert lower <= quick(epsilon) <= 1.03 * lower
+        assert lower + 0.2 <= failing(epsilon) <= 1.03 * lower + 0.2
 
 
 @pytest.mark.parametrize(
