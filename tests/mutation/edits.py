@@ -502,6 +502,14 @@ BY_FILE: dict[str, dict[str, list[str | tuple[str, str]]]] = {
         ],
     },
     "accounting/remaining.py": {
+        "accounting/ledger/test_limits.py::test_failures_over_periods_add_up": [
+            "(1, conversion), (1, @failures)",
+            (
+                "own = len(whole) * budget.limit, len(whole) * budget.delta",
+                "own = len(whole) * budget.limit, 0.95 * budget.delta",
+            ),
+            ("own = len(whole) * budget.limit,", "own = 0.95 * budget.limit,"),
+        ],
         "laws/test_gaussian_filter.py::test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted": [
             ("return None if whole else found, rest", "return found, rest")
         ],

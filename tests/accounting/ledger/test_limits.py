@@ -81,6 +81,18 @@ def test_the_sum_over_periods_is_within_every_exact_one(order: str | None) -> No
     assert over_periods(acc.Budget(rho=0.1, delta=1e-6), [acc.price.Price(10**11, 0)] * 3)[0] >= acc.ZCDP(rho=0.3).epsilon(6e-6)
 
 
+@pytest.mark.parametrize("order", [None, "gaussian"])
+def test_failures_over_periods_add_up(order: str | None) -> None:
+    """Each period's own count in full beside one conversion, and a period that is used up counts by its promise."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
+    plain = budget.price(acc.GaussianDP(mu=0.1))
+    failing = budget.price(acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=2e-8))
+    (epsilon, delta), (same, more) = (over_periods(budget, [price] * 10) for price in (plain, failing))
+    assert (same, more) == (epsilon, pytest.approx(delta + 2e-7, rel=1e-9))
+    with_promise = over_periods(budget, [failing] * 10 + [budget.capacity])
+    assert with_promise == (pytest.approx(epsilon + 1.0, rel=1e-9), pytest.approx(more + 1e-6, rel=1e-9))
+
+
 def test_a_name_that_is_not_listed_is_refused(url: str) -> None:
     """Each name on a quota's list has the limit; others, and nobody, are refused; a list that is declared anew lets them in."""
     with Ledger.open(url) as ledger:
