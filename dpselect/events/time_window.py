@@ -141,8 +141,7 @@ def _zone(name: object) -> ZoneInfo:
     try:
         return ZoneInfo(name)  # type: ignore[arg-type]
     except (ValueError, OSError, TypeError, KeyError):
-        known = None
-    raise EventLogError(f"time_zone={name!r} is not known: write it as 'UTC' or 'Europe/Berlin'") from known
+        raise EventLogError(f"time_zone={name!r} is not known: write it as 'UTC' or 'Europe/Berlin'") from None
 
 
 def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:
