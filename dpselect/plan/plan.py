@@ -196,7 +196,14 @@ def releases_at(points: Sequence[Point], found: float) -> str:
 
 # -- a chart as places in a figure, which the template draws -----------------------------------------------------------------
 
-STYLES = (("#0072B2", "-", "o"), ("#D55E00", "--", "s"), ("#009E73", "-.", "^"), ("#CC79A7", ":", "D"), ("#E69F00", "-", "v"))
+STYLES = (
+    ("#0072B2", "-", "o"),
+    ("#D55E00", "--", "s"),
+    ("#009E73", "-.", "^"),
+    ("#CC79A7", ":", "D"),
+    ("#E69F00", "-", "v"),
+    ("#000000", "--", "P"),
+)
 """Colour, dash and marker of each line: Okabe and Ito's colours, made for any colour vision; dash and marker differ too."""
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 520, 320, 56, 16, 14, 50

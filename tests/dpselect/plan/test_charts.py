@@ -13,12 +13,14 @@ import pytest
 
 import accounting as acc
 from accounting.errors import MissingExtra
+from accounting.page.templates import asset
 from dpselect.errors import InvalidRequest
 from dpselect.plan import Profile, TopKPlan
 from dpselect.plan.asked import plan
 from dpselect.plan.charts import explore, plot_chart, plot_plan, save
-from dpselect.plan.plan import BOTTOM, HEIGHT, TOP, Chart, Line, Point, figure, releases_at
+from dpselect.plan.plan import BOTTOM, HEIGHT, STYLES, TOP, Chart, Line, Point, figure, releases_at
 from dpselect.plan.topk_plan import PlanQuestion, Task
+from dpselect.plan.voting_plan import CLASSES
 
 module = sys.modules["dpselect.plan.topk_plan"]
 SHAPE = Profile.zipf(1.1, 500, 20_000)
@@ -74,6 +76,13 @@ def test_what_a_plan_does_not_have_is_not_drawn() -> None:
     """No curve against k of releases of several sizes, nor against groups that there are none of."""
     found = plan(acc.Budget(rho=0.05), schedule=[(2, 5), (1, 10)], profile=SHAPE, mechanisms=["oneshot_top_k"], rounds=100)
     assert [chart.key for chart in explore(found, SHAPE, charts=["k", "groups", "price"])] == ["price"]
+
+
+def test_every_way_to_vote_has_a_line_of_its_own() -> None:
+    """A chart of all of them repeats no style, and the page draws each."""
+    page = asset("dpselect.plan", "page.css")
+    assert len(set(STYLES)) == len(STYLES) >= len(CLASSES)
+    assert all(f".l{style} {{ --line: var(--l{style}); }}" in page for style in range(len(STYLES)))
 
 
 def test_another_shape_is_refused(found: TopKPlan) -> None:
