@@ -1,4 +1,4 @@
-"""`dpselect verify`: checks for the keeper of the data. What they print is private."""
+"""`dpselect verify`: checks for whoever holds the data. What they print is private."""
 
 from __future__ import annotations
 

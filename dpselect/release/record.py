@@ -66,18 +66,18 @@ def as_text(data: dict[str, Any]) -> str:
 def as_data(answer: Answer) -> dict[str, Any]:
     """The release and its price as plain data."""
     question, mechanism, paid = answer.question, answer.mechanism, answer.paid
-    reading, stated, crowd = question.reading, question.budget, answer.choice.profile
+    reading, stated, profile = question.reading, question.budget, answer.choice.profile
     asked = {"epsilon": stated.epsilon, "delta": stated.delta, "rho": stated.rho}
     budget = {name: value for name, value in asked.items() if value}
     window = {name: None if (end := getattr(reading, name)) is None else str(end) for name in ("since", "until")}
     chosen: dict[str, Any] = {}
     if answer.learnt is not None:
-        assert crowd is not None, "it was chosen by them"
+        assert profile is not None, "it was chosen by them"
         declared = [name for name, part in answer.learnt.learning.drawn.items() if not part]
-        said = {"declared": declared, "in_words": crowd.in_words(), "paid": json.loads(answer.learnt.to_json())}
-        chosen = {"learnt": {**crowd.as_data(), **said, "about": learns_about(question, answer.learnt.learning)}}
-    if answer.known_from is not None and crowd is not None:
-        chosen["known"] = {**crowd.as_data(), "entry": answer.known_from}
+        said = {"declared": declared, "in_words": profile.in_words(), "paid": json.loads(answer.learnt.to_json())}
+        chosen = {"learnt": {**profile.as_data(), **said, "about": learns_about(question, answer.learnt.learning)}}
+    if answer.known_from is not None and profile is not None:
+        chosen["known"] = {**profile.as_data(), "entry": answer.known_from}
     over = {"over": "all groups"} if answer.choice.cells else {"max_groups_per_user": reading.max_groups_per_user}
     # All that was released; a position in the catalogue says nothing new.
     selection, released = answer.selection, answer.selection.model_dump(mode="json")

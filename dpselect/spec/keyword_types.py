@@ -24,7 +24,7 @@ from dpselect.sensitivity import Norm
 from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.label_spec import Voting
 from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
-from dpselect.spec.topk_spec import Keeper, Over
+from dpselect.spec.topk_spec import EngineName, Over
 
 
 class SharedFileOptions(TypedDict, total=False):
@@ -153,7 +153,7 @@ class TopKKeywords(SharedLedger, SharedLog, total=False):
     count: Over | None
     window: Count | None
     partial_last: Flag
-    engine: Keeper
+    engine: EngineName
     pay_for_what_came_out: Flag
     use_everything: Flag
     output: str | PathLike[str] | None

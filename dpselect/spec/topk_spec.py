@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 else:  # not checked by pydantic
     Mechanism = Any
 
-Keeper = Literal["memory", "duckdb", "spark"]
+EngineName = Literal["memory", "duckdb", "spark"]
 """Where counts stay until they are drawn from: here, in the embedded engine on disk, or on a Spark cluster."""
 Over = Literal["period", "running", "window"]
 """What a count of a horizon is of."""
@@ -125,7 +125,7 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         f"{LOG} --k 9 --epsilon .1 --delta 1e-7 {PAYS} --key may --output may.json",
     )
 
-    engine: Keeper = option(
+    engine: EngineName = option(
         "Where the counts stay until they are drawn from: memory, the default; duckdb, on disk, for more items than memory "
         "holds; or spark, for a table or a path that the Spark session of the environment finds.",
         "Reading the log",

@@ -40,7 +40,7 @@ class _Replayable(Protocol):
 @final
 @dataclass(frozen=True, repr=False)
 class Replay:
-    """The largest changes that replayed users made. Computed from private data without noise: for the data's keeper alone.
+    """The largest changes that replayed users made. Computed from private data without noise: for holders of the data alone.
 
     Attributes:
         users: how many pairs of neighbouring logs were compared.

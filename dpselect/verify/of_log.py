@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int, int], None] | None
 PRIVATE = (
-    "These figures are exact, and private: for the data's keeper alone. They do not prove the declaration: "
+    "These figures are exact, and private: for holders of the data alone. They do not prove the declaration: "
     "other users, and other logs, were not tried."
 )
 _NOTHING = (
@@ -48,7 +48,7 @@ _NOTHING = (
 @final
 @dataclass(frozen=True, repr=False)
 class LogReplay:
-    """The largest changes that users of a log made, and what a reading declares of them. Private: for the data's keeper alone.
+    """The largest changes that users of a log made, and what a reading declares of them. Private: for holders of the data alone.
 
     Attributes:
         declared: the most that a user may change, by the names of `found`; None for any amount.

@@ -75,7 +75,7 @@ def test_the_text_says_whom_it_is_for(run: Any, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_reader_that_keeps_one_more_is_found_by_name(run: Any, visits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Status 1, the field, and the first offender by the salted name that the data's keeper can look up."""
+    """Status 1, the field, and the first offender by the salted name that whoever holds the data can look up."""
     ranked = contributions.ContributionLimit.ranked
 
     def more(self: contributions.ContributionLimit, *columns: str, **named: str) -> Any:
