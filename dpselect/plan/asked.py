@@ -209,6 +209,22 @@ def _over_time(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> HorizonP
 # -- the profile -----------------------------------------------------------------------------------------------------------
 
 
+# What a shape says by itself, and its fields therefore may not.
+_SAID_BY = {
+    "a made-up law": ("user", "item", "time", "column"),
+    "learnt numbers": ("user", "item", "time", "users", "items_per_user", "column"),
+    "a file of counts": ("items", "users"),
+    "a log": ("items", "users", "items_per_user", "column", "active", "new_items"),
+}
+
+
+def _require_said_once(spec: PlanSpec, kind: str) -> None:
+    """Refuse fields that say what the shape says, or that it has no use for."""
+    if stated := [f"{name}=" for name in spec.given(*_SAID_BY[kind])]:
+        does = f"{', '.join(stated)} {'does' if len(stated) == 1 else 'do'} not go"
+        raise InvalidRequest(f"{does} with {kind}, shape={masked(spec.shape or 'learned')}: leave out one or the other")
+
+
 def profile_of(spec: PlanSpec) -> Profile:
     """The profile that `shape=` and the numbers beside it stand for.
 
@@ -218,24 +234,24 @@ def profile_of(spec: PlanSpec) -> Profile:
     if spec.shape is None and not spec.learned:
         raise InvalidRequest(f"no shape is stated: give shape=, one of {_KNOWN}")
     if spec.kind_of_shape in ("zipf", "uniform"):
-        if spec.is_log:
-            raise InvalidRequest(f"user= and item= are columns of a log, and shape={spec.shape} is made up: leave them out")
+        _require_said_once(spec, "a made-up law")
         if spec.items is None or spec.users is None:
             raise InvalidRequest(f"shape={spec.shape} needs items= and users=: how many there are, roughly")
-        if spec.column is not None:
-            raise InvalidRequest("column= is about a file of counts: leave it out")
         return Profile.zipf(exponent_of(spec), spec.items, spec.users, items_per_user=spec.items_per_user or 1.0)
     if (learnt := _learnt(spec)) is not None:
-        if spec.users is not None or spec.items_per_user is not None or spec.column is not None:
-            raise InvalidRequest(
-                f"shape={spec.shape or 'learned'} states users and their items: leave users=, items_per_user= and column= out"
-            )
+        _require_said_once(spec, "learnt numbers")
         return learnt.on_curve(items=spec.items)
     shape = str(spec.shape)
     missing = "\0" in shape or not os.access(shape, os.F_OK)
     if missing and (":" in shape or Path(shape).suffix == ""):
         raise InvalidRequest(f"shape={shape!r} is not a shape: it must be {_KNOWN}")
-    return _published(spec, Path(shape))
+    _require_said_once(spec, "a log" if spec.is_log else "a file of counts")
+    if not spec.is_log:
+        return Profile.of_csv(shape, spec.column, public=spec.public, items_per_user=spec.items_per_user)
+    if spec.user is None or spec.item is None:
+        raise InvalidRequest(f"shape={masked(shape)} is a log: name its columns, user= and item=")
+    when = spec.given("time", "periods")
+    return Profile.of_log(shape, user=spec.user, item=spec.item, public=spec.public, **when, **file_options(spec))
 
 
 def _arriving(spec: PlanSpec) -> Profile:
@@ -244,20 +260,13 @@ def _arriving(spec: PlanSpec) -> Profile:
     Raises:
         InvalidRequest: as for `profile_of`, or a made-up profile is given a column of times.
     """
-    periods, columns = spec.periods or 1, {name: getattr(spec, name) for name in ("user", "item", "time")}
-    made_up: dict[str, Any] = spec.given("active", "new_items")
     if spec.kind_of_shape not in ("zipf", "uniform", *_LEARNED):
-        if not spec.shape or None in columns.values():
+        if not spec.shape or None in (spec.user, spec.item, spec.time):
             raise InvalidRequest(
                 "a horizon is planned on shape=zipf:EXPONENT, or on a public log: name it, user=, item= and time="
             )
-        if made_up or spec.given("items", "users", "items_per_user"):
-            raise InvalidRequest(
-                "a log states its users and items: leave items=, users=, items_per_user=, active=, new_items= out"
-            )
-        return Profile.of_log(spec.shape, **columns, periods=periods, public=spec.public, **file_options(spec))
-    if any(column is not None for column in columns.values()):
-        raise InvalidRequest(f"user=, item= and time= are columns of a log, and shape={spec.shape} is made up: leave them out")
+        return profile_of(spec.model_copy(update={"log": True}))
+    periods, made_up = spec.periods or 1, spec.given("active", "new_items")
     later = round(made_up.pop("new_items", 0.0) * (periods - 1))
     whole = spec if spec.items is None else spec.model_copy(update={"items": spec.items + later})
     return profile_of(whole).arriving(periods, new_items=later, seed=spec.seed or 0, **made_up)
@@ -290,20 +299,6 @@ def _learnt(spec: PlanSpec) -> Profile | None:
         return Learnt.of_dataset(spec.ledger, str(spec.dataset)).at(_LEARNED[kind])
     with acc.Ledger.open(spec.ledger, create=False) as ledger:
         return Learnt.of_dataset(ledger, str(spec.dataset)).at(_LEARNED[kind])
-
-
-def _published(spec: PlanSpec, path: Path) -> Profile:
-    for name in ("items", "users"):
-        if getattr(spec, name) is not None:
-            raise InvalidRequest(f"{name}= does not go with a file of counts, which states it: leave it out")
-    if not spec.is_log:
-        return Profile.of_csv(path, spec.column, public=spec.public, items_per_user=spec.items_per_user)
-    if spec.user is None or spec.item is None:
-        raise InvalidRequest(f"shape={masked(path)} is a log: name its columns, user= and item=")
-    for name in ("column", "items_per_user"):
-        if getattr(spec, name) is not None:
-            raise InvalidRequest(f"{name}= is about a file of counts, and a log states it: leave it out")
-    return Profile.of_log(path, user=spec.user, item=spec.item, public=spec.public, **file_options(spec))
 
 
 def file_options(spec: PlanSpec) -> dict[str, Any]:
@@ -456,16 +451,13 @@ def quick(spec: PlanSpec, budget: acc.Budget) -> QuickPlan:
 
 
 def _users(spec: PlanSpec) -> tuple[Profile, tuple[str, ...]]:
-    declared = {"users": spec.users, "items_per_user": spec.items_per_user}
     asked = spec if spec.shape is not None or spec.ledger is None else spec.model_copy(update={"learned": True})
     if asked.kind_of_shape is None:
-        return Profile.typical(spec.users, spec.items_per_user), tuple(name for name, value in declared.items() if value is None)
-    if any(value is not None for value in declared.values()):
-        raise InvalidRequest(
-            f"shape={spec.shape or 'learned'} states users and their items: leave users= and items_per_user= out"
-        )
+        assumed = tuple(name for name in ("users", "items_per_user") if getattr(spec, name) is None)
+        return Profile.typical(spec.users, spec.items_per_user), assumed
     if (learnt := _learnt(asked)) is None:
         raise InvalidRequest(
             f"shape={spec.shape} does not go with quick=: give users= and items_per_user=, learned=, or shape=learned:ANSWER.json"
         )
+    _require_said_once(asked, "learnt numbers")
     return learnt, ()

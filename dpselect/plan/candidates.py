@@ -253,15 +253,15 @@ class Candidates:
         request: what is asked.
         choices: at least one; without counts of a second look, and of one group where there are groups.
         counted: the counts beside whichever is chosen, where they come from a second look; else None.
-        every: the groups, each of which gets what is chosen; None for the log as a whole.
-        table: the groups as a table of cells, of which each gets the top k; None where that is not considered.
+        groups: each of which gets what is chosen; None for the log as a whole.
+        every: what is charged for a choice of each of them; None where they are one table of cells alone.
     """
 
     request: TopKRequest
     choices: tuple[Choice, ...]
     counted: CountNoise | None = None
+    groups: Grouping | None = None
     every: EveryGroup | None = None
-    table: GroupTable | None = None
     _seen: dict[Profile, list[tuple[Profile, dict[Bounding, Levels]]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -294,13 +294,12 @@ class Candidates:
             InvalidRequest, CalibrationError: nothing fits, and why.
         """
         every = None if groups is None else groups.every(budget, request)
-        table = None if groups is None or not groups.tabled else GroupTable.of(groups.most, groups.listed)
-        if groups is not None and every is None and table is None:
-            unbounded()
         alone, recounted = _seen_alone(request), request.counts is None or request.recounted
-        cells = [] if table is None or limit is not None or clip is not None else list(in_cells(budget, request, table))
-        if table is not None and every is None:
-            return cls(request, tuple(cells or unbounded(0 if alone else table.size(request))), table=table)
+        tabled = groups is not None and groups.tabled and limit is None and clip is None
+        cells = list(in_cells(budget, request, groups)) if groups is not None and tabled else []
+        if groups is not None and every is None:
+            public = groups.cells(request) if groups.tabled and not alone else 0
+            return cls(request, tuple(cells or unbounded(public)), groups=groups)
         norm = norm or ("l1" if budget.form == "pure" else "l2")
         noise: NoiseName = "laplace" if norm == "l1" else "gaussian"
         found = list[Choice]()
@@ -323,15 +322,15 @@ class Candidates:
                 found += [] if sets is None else [Choice(sets, limit)]
         if not found:
             found = [Choice(without_counts(_plainest(budget, request, every)), limit)]  # says why there is none
-        return cls(request, tuple(found), _counted(budget, request), every, table)
+        return cls(request, tuple(found), _counted(budget, request), groups, every)
 
     def recalls(self, choice: Choice, profile: Profile) -> tuple[float, ...]:
         """The share of the true top k that a choice should find, on each law that the profile stands for."""
         if profile not in self._seen:
             self._seen[profile] = [(law, {}) for law in profile.laws(self.request.k, self.request.candidates)]
         if choice.cells:
-            assert self.table is not None
-            choice = self.table.in_one_group(choice, self.request.k)
+            assert self.groups is not None
+            choice = self.groups.in_one(choice, self.request.k)
         family, mechanism = family_of(choice.mechanism), without_counts(choice.mechanism)
         known, bounding, found = self.request.candidates is not None, choice.bounding, []
         for law, levels in self._seen[profile]:
@@ -431,53 +430,19 @@ def _selections(
     return [one for one in found if one is not None]
 
 
-@final
-@dataclass(frozen=True)
-class GroupTable:
-    """Groups as a table of cells, under one norm for all that a user has.
-
-    Attributes:
-        groups_per_user: in how many of them a user is, with as many items in each: assumed, since no bound rests on it.
-        listed: how many a public list names; None where they are discovered.
-    """
-
-    groups_per_user: float
-    listed: int | None = None
-
-    def size(self, request: TopKRequest) -> int:
-        """How many cells public lists name; 0 without them."""
-        return (request.candidates or 0) * (self.listed or 0)
-
-    @classmethod
-    def of(cls, most: int, listed: int | None) -> Self:
-        """For users who are in at most so many groups: the root of that, or two where nothing bounds it."""
-        return cls(_IN_GROUPS if most >= ANY_GROUPS else math.sqrt(most), listed)
-
-    def in_one_group(self, choice: Choice, k: int) -> Choice:
-        """What a choice does to one group: its noise, and users who weigh there what they do not elsewhere. Theorem H12."""
-        shared = math.sqrt(self.groups_per_user)
-        clip = None if choice.clip is None else choice.clip / shared
-        mechanism, settings = choice.mechanism, dict[str, Any](k=k)
-        if isinstance(mechanism, TwoRoundHistogram):
-            covered = mechanism.sensitivity
-            part = Sensitivity.of_clipped(1 / shared, "l2", covered.relation, choice.max_items_per_user)
-            settings |= {"sensitivity": part, "norm": mechanism.norm / shared}
-        return replace(choice, mechanism=changed(mechanism, **settings), clip=clip, cells=False)
-
-
-def in_cells(budget: Budget, request: TopKRequest, table: GroupTable, *, roughly: bool = False) -> Iterator[Choice]:
+def in_cells(budget: Budget, request: TopKRequest, groups: Grouping, *, roughly: bool = False) -> Iterator[Choice]:
     """One noisy vector of cells with every clip, and two rounds; of a public table where items and groups are public."""
     if request.kbar is not None or request.noise not in (None, "gaussian") or request.counts is not None or budget.delta == 0:
         return
     if not _seen_alone(request):
-        size = table.size(request)
+        size = groups.cells(request)
         if not 0 < size <= _LARGEST_TABLE:
             return
         asked = request.model_copy(update={"k": size, "candidates": size})
         made = clipped(OneshotTopK, "gaussian", "l2", budget, asked, limit=None, most=None, roughly=roughly)
         yield from (replace(one, cells=True) for one in made)
         return
-    if request.candidates is not None and table.listed is None:
+    if request.candidates is not None and groups.listed is None:
         return  # of a catalogue without a list of groups, which cells there may be is private
     for one in clipped(SparseHistogram, "gaussian", "l2", budget, request, limit=None, most=GENEROUS, roughly=roughly):
         if not isinstance(one.mechanism, DiscoverThenSelect):
@@ -719,16 +684,35 @@ class Grouping:
         most: in how many of them one user is at most.
         listed: how many a public list names; None where they are discovered, which takes a fifth of the budget.
         tabled: whether the log can be read as cells of a group and an item (`Choice.cells`), which are considered then.
+        per_user: in how many of them a user is taken to be, with as many items in each: no bound rests on it. None: the root of
+            `most`, or two where nothing bounds it.
     """
 
     most: int
     listed: int | None = None
     tabled: bool = False
+    per_user: float | None = None
 
     @property
     def unbounded(self) -> bool:
         """Whether nothing limits a user who is in any number of them."""
         return self.most == ANY_GROUPS and not self.tabled
+
+    def cells(self, request: TopKRequest) -> int:
+        """How many cells public lists of groups and items name; 0 without them."""
+        return (request.candidates or 0) * (self.listed or 0)
+
+    def in_one(self, choice: Choice, k: int) -> Choice:
+        """What a choice of cells does to one group: its noise, and users who weigh there what they do not elsewhere. H12."""
+        usual = _IN_GROUPS if self.most >= ANY_GROUPS else math.sqrt(self.most)
+        shared = math.sqrt(usual if self.per_user is None else self.per_user)
+        clip = None if choice.clip is None else choice.clip / shared
+        mechanism, settings = choice.mechanism, dict[str, Any](k=k)
+        if isinstance(mechanism, TwoRoundHistogram):
+            covered = mechanism.sensitivity
+            part = Sensitivity.of_clipped(1 / shared, "l2", covered.relation, choice.max_items_per_user)
+            settings |= {"sensitivity": part, "norm": mechanism.norm / shared}
+        return replace(choice, mechanism=changed(mechanism, **settings), clip=clip, cells=False)
 
     def every(self, budget: Budget, request: TopKRequest) -> EveryGroup | None:
         """What is charged for a mechanism of each of them; None where users are in any number.

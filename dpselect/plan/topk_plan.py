@@ -22,6 +22,7 @@ from accounting.arguments import WORDS
 from accounting.curves import Composed
 from accounting.frozen import Count, Positive, Probability, Real, kind_of
 from accounting.risk import Risk
+from dpselect.cells import ANY_GROUPS
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import (
     AnyMechanism,
@@ -41,7 +42,7 @@ from dpselect.plan.candidates import (
     SEEN_TWICE,
     Choice,
     Family,
-    GroupTable,
+    Grouping,
     clipped,
     families,
     family_of,
@@ -561,18 +562,18 @@ class Task:
         return profile.size if self.asked.known else profile.touched
 
     @cached_property
-    def table(self) -> GroupTable | None:
+    def table(self) -> Grouping | None:
         """The groups as one table of cells, under one norm of a user, where `topk` considers that."""
         asked = self.asked
         if asked.groups is None or asked.max_items_per_user is not None or asked.stated or len(asked.parts) > 1:
             return None
-        return GroupTable(asked.groups.per_user, asked.groups.count)
+        return Grouping(ANY_GROUPS, asked.groups.count, tabled=True, per_user=asked.groups.per_user)
 
     def in_a_group(self, choice: Choice, run: Mechanism, k: int) -> tuple[Mechanism, Bounding]:
         """What selects k items of one group, and what is done to its users, the groups that they are kept in included."""
         if choice.cells:
             assert self.table is not None
-            one, kept = self.table.in_one_group(choice, k), 1.0
+            one, kept = self.table.in_one(choice, k), 1.0
         else:
             one, kept = replace(choice, mechanism=run), 1.0 if self.asked.groups is None else self.asked.groups.kept
         return one.mechanism, Bounding(one.max_items_per_user, one.clip, one.norm, kept)

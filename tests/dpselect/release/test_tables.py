@@ -14,7 +14,7 @@ import dpselect as dps
 from dpselect.cells import ANY_GROUPS
 from dpselect.cli.continual import _as_text
 from dpselect.cli.text import plain
-from dpselect.plan.candidates import Candidates, Grouping, GroupTable
+from dpselect.plan.candidates import Candidates, Grouping
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest
 from dpselect.spec import TopKSpec
@@ -121,9 +121,9 @@ def test_a_table_competes_with_a_selection_in_each_group() -> None:
 def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
     """A user in four groups weighs half in each; the noise is the table's own, in both rounds."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=10)
-    table = GroupTable(4.0)
+    table = Grouping(ANY_GROUPS, per_user=4.0)
     for choice in Candidates.of(budget, request, groups=Grouping(ANY_GROUPS, tabled=True)).choices:
-        alone = table.in_one_group(choice, 10)
+        alone = table.in_one(choice, 10)
         one, other = choice.mechanism, alone.mechanism
         assert alone.clip == pytest.approx((choice.clip or 0) / 2)
         if isinstance(one, dps.TwoRoundHistogram):
