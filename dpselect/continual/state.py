@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
+from dpselect.events.contributions import NotPickled
 from dpselect.events.engine import guarded, without_progress_bar
-from dpselect.events.private import NotPickled
 from dpselect.events.sources.base import Kinds
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name

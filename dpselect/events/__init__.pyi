@@ -1,14 +1,14 @@
 from .catalogue import read_catalogue as read_catalogue
+from .contributions import ReadReport as ReadReport
+from .file_options import Format as Format
 from .held import HeldCounts as HeldCounts
 from .held import HeldScores as HeldScores
 from .pairs import Pairs as Pairs
 from .pairs import hold as hold
 from .pairs import pairs as pairs
 from .pairs import read as read
-from .private import ReadReport as ReadReport
 from .reading import ProgressCallback as ProgressCallback
 from .reading import Reading as Reading
-from .sources.formats import Format as Format
 from .user_counts import EventCounts as EventCounts
 from .user_counts import GroupCounts as GroupCounts
 from .values import UserValues as UserValues

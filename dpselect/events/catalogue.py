@@ -60,7 +60,7 @@ def named(catalogue: Labels, *, integers: bool, what: str = "catalogue", normali
     return names
 
 
-def _joined(parts: tuple[object, ...]) -> str:
+def _joined(parts: Sequence[object]) -> str:
     """One label of several: a record of CSV, quoted where it has to be, so that no two are written alike."""
     texts = map(str, parts)
     return ",".join('"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text for text in texts)
@@ -156,29 +156,14 @@ def read_catalogue(
         raise EventLogError(f"{of_logs[0]}= is for logs: leave it out for a list of labels")
     source, options = checked(path), ListOptions(**cast(Any, said))
     what, suffix = f"catalogue {masked(source)}", unpacked_suffix(source)
-    kind = format_of(source, options.format) or CSV
-    lines = options.format == "auto" and kind is CSV and suffix != ".csv" and options.delimiter is None
-    if lines or isinstance(kind, Delimited) or kind is EXCEL:
-        with temporary_folder() as folder:
-            if kind is EXCEL and not lines:
-                kind, copy = CSV, workbook(source, folder / "catalogue", what)
-            else:
-                copy = plain(source, folder / "catalogue", options.encoding)
-            if lines:
-                labels = _lines(copy, column, what)
-            else:
-                assert isinstance(kind, Delimited), "one of the two"
-                labels = _read(copy, kind, column, item, what, options)
+    kind, asked = format_of(source, options.format) or CSV, item if column is None else column
+    if options.format == "auto" and kind is CSV and suffix != ".csv" and options.delimiter is None:
+        labels = _lines(source, column, what, options)
+    elif isinstance(kind, Delimited) or kind is EXCEL:
+        labels = _fields(source, kind, column, asked, what, options)
     else:
-        labels = _columns(source, kind, column, item, what, options)
-    return _as_compared(labels, options, what)
-
-
-def _as_compared(labels: list[Label], options: FileOptions, what: str) -> list[Label]:
-    """The labels that stand for items, written alike as was asked, each once."""
-    found = [str(label) for label in labels if label not in options.null]
-    if options.normalize:
-        found = [normalized(label, options.normalize) for label in found]
+        labels = _columns(source, kind, column, asked, what, options)
+    found = [normalized(label, options.normalize) for label in labels if label not in options.null]
     if not found:
         raise EventLogError(f"{what} holds no item: it must name at least one")
     if "" in found:
@@ -187,31 +172,65 @@ def _as_compared(labels: list[Label], options: FileOptions, what: str) -> list[L
     return list[Label](found)
 
 
-def _read(
-    path: Path, kind: Delimited, column: _Names | None, item: _Names | None, what: str, options: FileOptions
-) -> list[Label]:
-    asked = item if column is None else column
-    wanted = [] if asked is None else [asked] if isinstance(asked, str) else list(asked)
+def _lines(source: Path, column: _Names | None, what: str, options: FileOptions) -> list[str]:
+    if column is not None:
+        raise EventLogError(f"column={column!r} needs a file with a header, and {what} is not named .csv or .tsv: rename it")
     try:
-        stated = kind.stated(options.delimiter, options.quote)
-        shown = kind.stated(None, options.quote).sniffed(path, wanted, what)
-        found = [set(wanted) <= set(form.first_record(path, what, lenient=True)) for form in (stated, shown)]
-        kind = shown if options.delimiter is None or (found[1] and not found[0]) else stated
-        names = kind.first_record(path, what)
+        with temporary_folder() as folder:
+            text = plain(source, folder / "catalogue", options.encoding).read_text(encoding="utf-8")
+            return [label for label in text.split("\n") if label]
     except UnicodeDecodeError:
-        names = []
-    if not names:
-        raise EventLogError(f"{what} {not_encoded(options.encoding)}")
-    if asked is not None and not isinstance(asked, str):
-        parts = [_records(path, kind, _place(names, part, what), len(names), what) for part in asked]
-        return [_joined(line) for line in zip(*parts, strict=True)]
-    meant = asked if column is not None or (len(names) > 1 and asked in names) else None
-    labels = _records(path, kind, _place(names, meant, what), len(names), what)
+        failure = f"{what} {not_encoded()}"
+    raise EventLogError(failure)
+
+
+def _fields(
+    source: Path, kind: FileFormat | Delimited, column: _Names | None, asked: _Names | None, what: str, options: FileOptions
+) -> list[str]:
+    """The labels of a file of fields between delimiters, or of a workbook, which has none of its own."""
+    form = kind if isinstance(kind, Delimited) else CSV
+    wanted = [] if asked is None else [asked] if isinstance(asked, str) else list(asked)
+    failure = ""
+    with temporary_folder() as folder:
+        copy = folder / "catalogue"
+        try:
+            workbook(source, copy, what) if kind is EXCEL else plain(source, copy, options.encoding)
+            stated, shown = form.stated(options.delimiter, options.quote), form.stated(None, options.quote)
+            shown = shown.sniffed(copy, wanted, what)
+            named_in = [set(wanted) <= set(one.first_record(copy, what, lenient=True)) for one in (stated, shown)]
+            form = shown if options.delimiter is None or (named_in[1] and not named_in[0]) else stated
+            names = form.first_record(copy, what)
+            with copy.open(encoding="utf-8", newline="") as stream:
+                records = [(number, record) for number, record in enumerate(form.reader(stream), start=1) if record][1:]
+        except UnicodeDecodeError:
+            failure = not_encoded(options.encoding)
+        except csv.Error:
+            failure = f"is not well-formed {form.name.upper()}: check its quotes and separators"
+    if failure:
+        raise EventLogError(f"{what} {failure}")
+    meant = column is not None or not isinstance(asked, str) or (len(names) > 1 and asked in names)
+    at = [_place(names, part, what) for part in (wanted if meant and wanted else [None])]
+    for number, record in records:
+        if len(record) != len(names):
+            found = f"{len(record)} fields on line {number} and {len(names)} in its header"
+            raise EventLogError(f"{what} has {found}: correct it, or state delimiter=")
+        if not all(record[place] for place in at):
+            raise EventLogError(f"{what} has an empty label on line {number}: give the item a name or remove the line")
+    if len(at) > 1:
+        return [_joined([record[place] for place in at]) for _, record in records]
+    labels = [record[at[0]] for _, record in records]
     if len(names) == 1 and options.delimiter is None:
-        _refuse_unsplit([names[0], *map(str, labels)], what)
+        _refuse_unsplit([names[0], *labels], what)
+    first_is_label = not (meant and wanted) and not _is_header(names[0], labels, asked)
     if options.header is not None:
-        return labels if options.header else [*names, *labels]
-    return labels if meant is not None or _is_header(names[0], labels, asked) else [*names, *labels]
+        first_is_label = not options.header
+    return [*names, *labels] if first_is_label else labels
+
+
+def _is_header(first: str, rest: list[str], item: _Names | None) -> bool:
+    if first == item or first.lower() in _HEADERS:
+        return True
+    return not _INTEGER.fullmatch(first) and bool(rest) and all(_INTEGER.fullmatch(label) for label in rest)
 
 
 def _refuse_unsplit(lines: list[str], what: str) -> None:
@@ -225,65 +244,23 @@ def _refuse_unsplit(lines: list[str], what: str) -> None:
 
 
 def _columns(
-    source: Path, kind: FileFormat | Delimited, column: _Names | None, item: _Names | None, what: str, options: FileOptions
-) -> list[Label]:
+    source: Path, kind: FileFormat, column: _Names | None, asked: _Names | None, what: str, options: FileOptions
+) -> list[str]:
     """The labels of a file whose columns have names that the engine reads."""
     with opened() as engine:
-        asked = item if column is None else column
-        if kind is PARQUET and (asked is None or column is None):
+        if kind is PARQUET and column is None:
             names = names_in_parquet(engine, source, what)
-            asked = names[0] if len(names) == 1 else asked
-            if asked is None:
-                _place(names, None, what)
+            asked = names[_place(names, None, what)] if len(names) == 1 or asked is None else asked
         if asked is None:
             raise EventLogError(f"{what} has fields: say which holds the labels (column=; domain_column= of a question)")
         columns = [asked] if isinstance(asked, str) else list(asked)
-        said = {name: getattr(options, name) for name in ("header", "delimiter", "quote", "encoding")}
-        given = Given(source, Asked.of(None, columns), **said)
+        given = Given(source, Asked.of(None, columns), options)
         log = kind.rows(engine, given)
         texts = ", ".join(f"CAST({SHORT[role]} AS VARCHAR)" for role in given.asked.columns)
         rows = engine.run(f"SELECT {texts} FROM ({log.sql})", what=what)
-    if any(part is None or part == "" for row in rows for part in row):
+    if not all(part for row in rows for part in row):
         raise EventLogError(f"{what} has an empty label: give the item a name or remove the row")
     return [row[0] if len(columns) == 1 else _joined(row) for row in rows]
-
-
-def _lines(path: Path, column: _Names | None, what: str) -> list[Label]:
-    if column is not None:
-        raise EventLogError(f"column={column!r} needs a file with a header, and {what} is not named .csv or .tsv: rename it")
-    try:
-        with path.open(encoding="utf-8") as stream:
-            return [label for label in (line.rstrip("\n") for line in stream) if label]
-    except UnicodeDecodeError:
-        failure = f"{what} {not_encoded()}"
-    raise EventLogError(failure)
-
-
-def _is_header(first: str, rest: list[Label], item: str | None) -> bool:
-    if first == item or first.lower() in _HEADERS:
-        return True
-    return not _INTEGER.fullmatch(first) and bool(rest) and all(_INTEGER.fullmatch(str(label)) for label in rest)
-
-
-def _records(path: Path, kind: Delimited, place: int, width: int, what: str) -> list[Label]:
-    try:
-        with path.open(encoding="utf-8", newline="") as stream:
-            records, labels = kind.reader(stream), list[Label]()
-            next(records)
-            for number, record in enumerate(records, start=2):
-                if record and len(record) != width:
-                    found = f"{len(record)} fields on line {number} and {width} in its header"
-                    raise EventLogError(f"{what} has {found}: correct it, or state delimiter=")
-                if record and not record[place]:
-                    raise EventLogError(f"{what} has an empty label on line {number}: give the item a name or remove the line")
-                if record:
-                    labels.append(record[place])
-            return labels
-    except UnicodeDecodeError:
-        failure = not_encoded()
-    except csv.Error:
-        failure = f"is not well-formed {kind.name.upper()}: check its quotes and separators"
-    raise EventLogError(f"{what} {failure}")
 
 
 def _place(names: list[str], column: str | None, what: str) -> int:
@@ -292,6 +269,4 @@ def _place(names: list[str], column: str | None, what: str) -> int:
             f"{what} has columns {', '.join(map(repr, names))}: say which holds the labels "
             "(column=; domain_column= or groups_column= of a question)"
         )
-    if column is None:
-        return 0
-    return place_of("column", column, names, what)
+    return 0 if column is None else place_of("column", column, names, what)

@@ -1,9 +1,14 @@
-"""What engines call the same thing: every query is written once, and each engine has words of its own for a few parts."""
+"""What engines have in common: every query is written once, and each engine has words, and tables, of its own."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Final, final
+from collections.abc import Sequence
+from typing import Any, Final, Protocol, Self, final
+
+from numpy.typing import NDArray
+
+from dpselect.selection import Label
 
 
 class Dialect(ABC):
@@ -42,6 +47,43 @@ class Dialect(ABC):
         """The exact sum of values times this power of two, each to the nearest whole number, a tie to the even one; beyond 2^60
         in size it may be cut.
         """
+
+
+class Tables(Protocol):
+    """Relations of one count in an engine, which go when it is closed.
+
+    Attributes:
+        dialect: the engine's words.
+        bucket: SQL of a number from 0 by which items are looked for: a function of i alone.
+        most_ranked: how many pairs of integers are ranked at once.
+    """
+
+    dialect: Dialect
+    bucket: str
+    most_ranked: int
+
+    def another(self) -> Self:
+        """Relations of another count, in the same engine."""
+
+    def run(self, sql: str) -> list[tuple[Any, ...]]:
+        """All rows of a query."""
+
+    def columns(self, sql: str) -> list[NDArray[Any]]:
+        """All columns of a query without nulls: whole numbers, or text."""
+
+    def made(self, name: str, sql: str, *, computed: bool = False) -> str:
+        """What the result of a query is called from now on, in place of another that had this name; with one row per group, it is
+        small. If `computed`, nothing is read for it again.
+        """
+
+    def added(self, name: str, sql: str) -> str:
+        """The same with the rows that are there already."""
+
+    def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
+        """The same of labels in the column i; with `numbers` also d, the number of each, and place, where it stands."""
+
+    def close(self) -> None:
+        """Drop them."""
 
 
 @final

@@ -36,8 +36,14 @@ _LEAST_MEMORY, _MEMORY_OF_A_CORE = 320, 80  # MiB: what the engine may use by de
 _MEMORY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)\s*", re.IGNORECASE)
 # Of the memory, which a grouping is tried with: with all of it, DuckDB 2.0.1 fails at the default limit, and is asked again.
 _SHARES = (0.85, 0.65, 0.5)
-# Rows that each thread holds back per period while it cuts a log by time: few, since it does so for all periods at once.
-_ROWS_HELD_BACK = 20_000
+_CONFIGURATION: dict[str, Any] = {
+    # Rows that each thread holds back per period while it cuts a log by time: few, since it does so for all periods at once.
+    "partitioned_write_flush_threshold": 20_000,
+    "preserve_insertion_order": False,
+    # A log is read from this machine only: nothing may be fetched because of what a file is called or holds.
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
 _BETWEEN_INTERRUPTIONS = 0.05  # seconds
 _PATIENCE = 100  # interruptions, before a query is left that none of them ends
 _STANDSTILL, _IDLE = 600, 0.0005  # waits, in each of which less than these CPU seconds were used
@@ -61,7 +67,6 @@ class Engine:
         self._connection = connection
         self._memory = memory
         self._lock = threading.Lock()
-        self._numbers: dict[str, int] = {}
         self.numbers: Iterator[int] = itertools.count()
 
     @staticmethod
@@ -75,11 +80,8 @@ class Engine:
         return self.folder / name
 
     def unused(self, name: str) -> Path:
-        """`path`, with a number before the name where it is taken: several files of one reading."""
-        number = 0
-        while (found := self.path(f"{number}-{name}" if number else name)).is_symlink() or found.exists():
-            self._numbers[name] = number = self._numbers.get(name, 0) + 1
-        return found
+        """`path`, with a number before the name that nothing has: several files of one reading."""
+        return self.path(f"{next(self.numbers)}-{name}")
 
     def register(self, name: str, table: object, *, what: str) -> None:
         """Make an in-memory table known under `name`."""
@@ -195,7 +197,7 @@ class Engine:
 
 @final
 class EmbeddedTables:
-    """Relations of one count, as `counting.Tables` has them; the first ones are those of the reading.
+    """Relations of one count, as `dialect.Tables` has them; the first ones are those of the reading.
 
     A name is taken by the table that was made last.
     """
@@ -281,7 +283,13 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
     memory = f"{max(_LEAST_MEMORY, _MEMORY_OF_A_CORE * cores)}MiB" if memory_limit is None else memory_limit.strip()
     with temporary_folder() as folder:
         engine = None
-        connection = guarded("the log", lambda: duckdb.connect(":memory:", config=_configuration(memory, folder)))
+        configuration: dict[str, Any] = {
+            **_CONFIGURATION,
+            "memory_limit": memory,
+            "temp_directory": str(folder / "spill"),
+            "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 // 2**20}MiB",
+        }
+        connection = guarded("the log", lambda: duckdb.connect(":memory:", config=configuration))
         try:
             without_progress_bar(connection)
             yield (engine := Engine(connection, folder, memory))
@@ -297,19 +305,6 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
     # Without ipywidgets a notebook has no bar, and the engine refuses to turn it off.
     with suppress(duckdb.InvalidInputException):
         connection.execute("SET enable_progress_bar = false")
-
-
-def _configuration(memory: str, folder: Path) -> dict[str, Any]:
-    return {
-        "memory_limit": memory,
-        "temp_directory": str(folder / "spill"),
-        "max_temp_directory_size": f"{shutil.disk_usage(folder).free * 9 // 10 // 2**20}MiB",
-        "partitioned_write_flush_threshold": _ROWS_HELD_BACK,
-        "preserve_insertion_order": False,
-        # A log is read from this machine only: nothing may be fetched because of what a file is called or holds.
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-    }
 
 
 def _explained(error: Exception, what: str) -> str:

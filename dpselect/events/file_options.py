@@ -8,15 +8,17 @@ import unicodedata
 from abc import ABC
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, Self, TypedDict, get_args
+from typing import Any, ClassVar, Literal, Self, TypedDict, get_args
 
 from pydantic import Field, SkipValidation, model_validator
 
 from accounting.frozen import Frozen
 from dpselect.errors import EventLogError
-from dpselect.events.sources.base import Form
-from dpselect.events.sources.formats import Format
 
+Format = Literal["auto", "csv", "tsv", "jsonl", "parquet", "xlsx"]
+"""What `format=` may say: a format by its name, or "auto" for the one that the name of the file tells."""
+Form = Literal["nfc", "nfkc", "casefold", "strip"]
+"""What may be done to a label that is text before it is compared."""
 _MOST_BYTES = 4  # of a delimiter, as the engine has it
 _MOST_TEXT = 100
 # Encodings in which what stands on one line may change, or join, the lines after it.
@@ -26,18 +28,10 @@ _WITH_MEMORY = re.compile(r"hz|utf-7|idna|punycode|undefined|(raw[-_])?unicode[-
 class FileOptions(Frozen, ABC):
     """How a file or a database is read, and its labels written: for a log and for a public list.
 
-    Attributes:
-        format: what a file is; "auto" goes by its name.
-        header: whether the first line of delimited text has names. None: it has, unless all columns are positions.
-        delimiter: what stands between the fields of delimited text, at most 4 bytes. None: "," in CSV and a tab in TSV; or, in
-            CSV whose header has the names asked for under one of ";", tab, "|" and "::" alone, that one.
-        quote: the character around fields of CSV, '"' if None; "" for none.
-        encoding: how text in a file is encoded, as Python calls it: "cp1252", "utf-16". None is UTF-8.
-        null: texts that stand for a missing user, item, group, value or time.
-        split: what stands between several items in one field of text: each is an event of its own.
-        normalize: what is done to users, items and groups that are text, in the order stated: "nfc" or "nfkc" (forms of Unicode),
-            "casefold" (letter case), "strip" (spaces at both ends). Text that is empty then is missing.
-        table, query: what to read of a database: a table (perhaps schema.table), or an SQL query.
+    Beyond what is said of each field below: `header=None` stands for a header unless all columns are positions. `delimiter` has
+    at most 4 bytes; None is "," in CSV and a tab in TSV, or, in CSV whose header has the names asked for under one of ";", tab,
+    "|" and "::" alone, that one. `normalize` is done to users, items and groups that are text, in the order stated; text that is
+    empty then is missing.
     """
 
     error_class: ClassVar[type[EventLogError]] = EventLogError

@@ -17,14 +17,16 @@ from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events.catalogue import Labels, named
-from dpselect.events.contributions import MOST_EXACT, Contributions, Measure, summed
-from dpselect.events.private import Measured, NotPickled, ReadReport
+from dpselect.events.contributions import MOST_EXACT, Contributions, Measure, Measured, NotPickled, ReadReport, summed
+from dpselect.events.dialect import Tables
+from dpselect.events.sources.base import Kind
 from dpselect.mechanisms.base import Rounds
 from dpselect.sampling import Sampler
 from dpselect.scores import Domain, Numbers, Scores, SecondLook
 from dpselect.selection import Label, Selection, label_key
 from dpselect.sensitivity import Sensitivity
 
+_LISTS = itertools.count()
 _AT_ONCE = 5000  # rows that one statement writes out
 _TRIES, _MOST_TRIES = 64, 100_000  # candidates that are tried at a time, at least and at most
 _CHANGED = "the engine's counts changed while they were drawn from: nothing is released; read the log again"
@@ -38,23 +40,17 @@ class Tally(NotPickled):
     """Items and their totals in an engine. Threads may share it, a fork of its process may not use it.
 
     Attributes:
-        run: the rows of a query.
-        listing: makes labels a relation with the column i, and returns its name.
-        bucket: SQL of a number from 0 that items are looked for by: a function of i alone.
+        tables: where they are, and what is made of lists of labels.
         relation: columns i, all different; n, users; w0, w1, ..., sums of weights in whole units of each measure.
-        integers: whether items are integers, by the log's type.
+        kind: what items are, by the log's type.
         report: what was read. **Private**.
-        drop: drops all of it.
         ended: why nothing more is released; empty while something may be.
     """
 
-    run: Callable[[str], list[tuple[Any, ...]]]
-    listing: Callable[[Sequence[Label]], str]
-    bucket: str
+    tables: Tables
     relation: str
-    integers: bool
+    kind: Kind
     report: ReadReport
-    drop: Callable[[], None]
     ended: ProcessState[str] = field(
         default_factory=lambda: ProcessState(
             "", owner="the table of held counts", remedy="read the log in each process with events.hold"
@@ -77,11 +73,15 @@ class Tally(NotPickled):
             yield
             self.ended.value = ""
 
+    def listed(self, labels: Sequence[Label]) -> str:
+        """The name of a relation that holds these labels in the column i."""
+        return self.tables.listed(f"listed_{next(_LISTS)}", labels, self.kind)
+
     def close(self) -> None:
         """Drop all of it, after a release that another thread draws. A fork leaves it to the process that made it."""
         with suppress(ForeignProcess), self.ended.locked():
             self.ended.value = _CLOSED
-            self.drop()
+            self.tables.close()
 
 
 @final
@@ -109,12 +109,12 @@ class Table:
 
     def highest(self, count: int) -> tuple[list[Label], Numbers]:
         """The `count` highest numbers above 0 and their items, highest first, ties by label."""
-        rows = self.tally.run(f"SELECT i, v FROM ({self._seen()}) AS seen ORDER BY v DESC, i LIMIT {count}")
+        rows = self.tally.tables.run(f"SELECT i, v FROM ({self._seen()}) AS seen ORDER BY v DESC, i LIMIT {count}")
         return [row[0] for row in rows], self._scores([row[1] for row in rows])
 
     def histogram(self) -> tuple[Numbers, NDArray[np.int64]]:
         """Every distinct number, and how many candidates have it. In an observed domain nobody has 0."""
-        rows = self.tally.run(f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v")
+        rows = self.tally.tables.run(f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v")
         untouched = 0 if self.names is None else len(self.names) - sum(row[1] for row in rows)
         if untouched or not rows:
             rows = [(0, max(untouched, 1)), *rows]
@@ -153,14 +153,14 @@ class Table:
         """The items of pairs (number above 0, place among those that have it, by bucket and label)."""
         if not pairs:
             return {}
-        bucketed = f"SELECT i, v, {self.tally.bucket} AS b FROM ({self._seen()}) AS seen"
+        bucketed = f"SELECT i, v, {self.tally.tables.bucket} AS b FROM ({self._seen()}) AS seen"
         places, found = self._places(pairs, bucketed), dict[tuple[int, int], Label]()
         for part in _parts([(unit, *place, member) for (unit, member), place in zip(pairs, places, strict=True)]):
             wanted = ", ".join(f"({unit}, {bucket}, {place + 1})" for unit, bucket, place, _ in part)
             sought = f"SELECT DISTINCT v, b FROM (VALUES {wanted}) AS w(v, b, r)"
             inside = f"SELECT i, v, b FROM ({bucketed}) AS all_of_them SEMI JOIN ({sought}) AS sought USING (v, b)"
             numbered = f"SELECT i, v, b, row_number() OVER (PARTITION BY v, b ORDER BY i) AS r FROM ({inside}) AS inside"
-            rows = self.tally.run(
+            rows = self.tally.tables.run(
                 f"SELECT v, b, r, i FROM ({numbered}) AS n SEMI JOIN (VALUES {wanted}) AS w(v, b, r) USING (v, b, r)"
             )
             label_of = {tuple(row[:3]): row[3] for row in rows}
@@ -174,7 +174,7 @@ class Table:
         ends: dict[int, tuple[list[int], list[int]]] = {}
         for part in _parts(sorted({unit for unit, _ in pairs})):
             chosen = f"SELECT * FROM ({bucketed}) AS all_of_them WHERE v IN ({', '.join(map(str, part))})"
-            rows = self.tally.run(f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b")
+            rows = self.tally.tables.run(f"SELECT v, b, count(*) AS m FROM ({chosen}) AS chosen GROUP BY v, b ORDER BY v, b")
             for unit, group in itertools.groupby(rows, key=lambda row: int(row[0])):
                 listed = [(row[1], row[2]) for row in group]
                 ends[unit] = [bucket for bucket, _ in listed], list(itertools.accumulate((m for _, m in listed), initial=0))
@@ -200,8 +200,8 @@ class Table:
     def _among(self, labels: Sequence[Label]) -> list[tuple[Label, int]]:
         if not labels:
             return []
-        known = f"SELECT i, {self._number()} AS v FROM {self.tally.relation} SEMI JOIN {self.tally.listing(labels)} USING (i)"
-        return [(row[0], row[1]) for row in self.tally.run(known)]
+        known = f"SELECT i, {self._number()} AS v FROM {self.tally.relation} SEMI JOIN {self.tally.listed(labels)} USING (i)"
+        return [(row[0], row[1]) for row in self.tally.tables.run(known)]
 
     def _scores(self, units: Sequence[int]) -> Numbers:
         whole = np.array(units, dtype=np.int64)
@@ -386,6 +386,7 @@ class HeldCounts(Measured):
 
     tally: Tally
     allowed: Contributions
+    end: Callable[[], None]
 
     @property
     def report(self) -> ReadReport:
@@ -416,16 +417,16 @@ class HeldCounts(Measured):
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
-            names = named(catalogue, integers=self.tally.integers, normalize=self.allowed.normalize)
+            names = named(catalogue, integers=self.tally.kind == "int", normalize=self.allowed.normalize)
             with self.tally.locked():
-                return names, self.tally.listing(names)
-        if not self.tally.integers or not catalogue:
+                return names, self.tally.listed(names)
+        if self.tally.kind != "int" or not catalogue:
             raise EventLogError(f"catalogue={catalogue!r} must have a member, and the items of the log must be integers")
         return catalogue, ""
 
     def close(self) -> None:
         """Drop the engine's tables. Scores of them are of no use afterwards. In a fork it does nothing."""
-        self.tally.close()
+        self.end()
 
     def __enter__(self) -> Self:
         return self

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, final
 
+from dpselect.events.contributions import NotPickled
 from dpselect.events.counting import number
 from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.file_options import normalized
-from dpselect.events.private import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading, require_items
 from dpselect.events.sources.base import LABELS, SHORT, literal
 from dpselect.events.staging import OUTSIDE, prepared
@@ -131,8 +131,8 @@ def check(
             what=staged.what,
             how=staged.how,
             kinds=dict(staged.kinds),
-            rows=staged.figures.rows,
-            without=dict(staged.figures.without),
+            rows=staged.report.rows,
+            without=dict(staged.without),
             outside=outside,
             users=number(tables, "SELECT count(DISTINCT u) FROM pairs"),
             items=number(tables, "SELECT count(DISTINCT i) FROM pairs"),

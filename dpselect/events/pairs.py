@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
-from typing import Any, Final, Self, TypedDict, Unpack, final, overload
+from typing import Any, Final, Self, Unpack, final, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +16,12 @@ from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels
-from dpselect.events.contributions import signed
-from dpselect.events.counting import KeptPairs, Tables
+from dpselect.events.contributions import NotPickled, signed
+from dpselect.events.counting import Count
+from dpselect.events.dialect import Tables
 from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.file_options import FileSaid
-from dpselect.events.held import HeldCounts
-from dpselect.events.private import NotPickled
+from dpselect.events.held import HeldCounts, Tally
 from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
 from dpselect.events.sources.base import Column
 from dpselect.events.staging import prepared
@@ -126,10 +125,8 @@ def read(
         >>> scores.size, scores.domain
         (3, 'public')
     """
-    reading = reading_of(reading, options)
-    require_items(reading)
-    with closing(_kept(source, reading, progress, several=False)) as log:
-        return log.counted(reading)
+    with _read_once(source, reading_of(reading, options), progress) as log:
+        return log.read()
 
 
 class _Options(Options, total=False):
@@ -167,62 +164,35 @@ def hold(
         ...     mechanism.select(held.scores()).labels
         ('zoo',)
     """
-    reading = reading_of(reading, dict(options))
-    require_items(reading)
-    _require_holdable(reading)
+    log = _read_once(source, _holdable(reading_of(reading, dict(options))), progress)
     with ExitStack() as stack:
-        log = _kept(source, reading, progress, several=False)
         stack.callback(log.close)
-        tally, allowed = log.tally(reading)
+        held = log.hold()
         stack.pop_all()
-    return HeldCounts(replace(tally, drop=log.close), allowed)
+    return replace(held, end=log.close)
 
 
-def _require_holdable(reading: Reading) -> None:
+def _holdable(reading: Reading) -> Reading:
     """Refuse what only counts in memory serve."""
     if reading.group is not None:
         raise EventLogError("group= is for events.read: a release of groups needs the counts of all of them in memory")
     if signed(reading.measures):
         raise EventLogError("sums that may be negative are for events.read: what stays in the engine is counted from 0 up")
+    return reading
 
 
 _CLOSED = "the pairs of the log are closed: count them inside the with block, or read the log again with events.pairs"
 _FAILED = "the pairs of the log were closed by a count that failed half-way: read the log again with events.pairs"
+# What may differ from one count of the same pairs to the next.
+_MAY_DIFFER: Final = frozenset(
+    {"max_items_per_user", "salt", "clip", "clip_norm", "within", "groups", "max_groups_per_user", "cells"}
+)
 
 
-class _Look(TypedDict, total=False):
-    """What may differ from one count of the same pairs to the next: fields of `Reading`."""
-
-    max_items_per_user: int | None
-    salt: str | None
-    clip: float | Sequence[float] | None
-    clip_norm: Norm
-    within: Labels | None
-    groups: Labels | str | os.PathLike[str] | None
-    max_groups_per_user: int | None
-    cells: bool
-
-
-_Rows = list[tuple[Any, ...]]
-_MAY_DIFFER: Final = frozenset(_Look.__annotations__)
-
-
-def _kept(source: object, reading: Reading, progress: ProgressCallback | None, *, several: bool) -> KeptPairs:
-    """The pairs of the log, where it is counted; for several counts or for one, which says how far it is."""
+def _read_once(source: object, reading: Reading, progress: ProgressCallback | None) -> Pairs:
+    """The pairs of the log for one count, which says how far it is; where nothing is bounded or weighed, that count alone."""
     bounded = reading.max_items_per_user is not None or reading.group is not None or bool(reading.measures)
-    with ExitStack() as stack:
-        tables: Tables
-        if spark.accepts(source):
-            tables, staged = spark.staged(source, reading)
-            stack.callback(tables.close)
-        else:
-            engine = stack.enter_context(opened(reading.memory_limit))
-            staged = prepared(engine, source, reading, progress, counted=not (several or bounded))
-            tables = EmbeddedTables(engine, staged.what, ["grouped", "totals"])
-        if several:
-            staged.report_progress(1, 1)
-            staged = replace(staged, progress=None)
-        return KeptPairs(staged, tables, stack.pop_all(), several=several)
+    return Pairs(source, reading, progress, once=True, counted=not bounded)
 
 
 @final
@@ -233,52 +203,77 @@ class Pairs(NotPickled):
     Threads may share it, and count one after the other; a fork of its process may not use it. A count that fails or is
     interrupted closes it.
 
+    Each method takes as `look` the fields of `Reading` that differ in this count (max_items_per_user, salt, clip, clip_norm,
+    within, groups, max_groups_per_user, cells); others were settled when the log was read. It raises EventLogError as `read`
+    does, or if the pairs are closed; ForeignProcess if they were made before a fork.
+
     Attributes:
         reading: how the log was read, and how it is counted unless a count says otherwise.
     """
 
-    __slots__ = ("_kept", "_state", "reading")
+    __slots__ = ("_once", "_stack", "_staged", "_state", "_tables", "reading")
 
-    def __init__(self, kept: KeptPairs, reading: Reading) -> None:
-        self._kept = kept
+    def __init__(
+        self, source: object, reading: Reading, progress: ProgressCallback | None, *, once: bool = False, counted: bool = False
+    ) -> None:
+        require_items(reading)
         self.reading: Reading = reading
+        self._once = once
         self._state = ProcessState("", owner="the pairs of a log", remedy="read the log in each process with events.pairs")
+        self._tables: Tables
+        with ExitStack() as stack:
+            if spark.accepts(source):
+                self._tables, staged = spark.staged(source, reading)
+                stack.callback(self._tables.close)
+            else:
+                engine = stack.enter_context(opened(reading.memory_limit))
+                staged = prepared(engine, source, reading, progress, counted=counted)
+                self._tables = EmbeddedTables(engine, staged.what, ["grouped", "totals"])
+            if not once:
+                staged.report_progress(1, 1)
+                staged = replace(staged, progress=None)
+            self._staged, self._stack = staged, stack.pop_all()
 
-    def read(self, **look: Unpack[_Look]) -> EventCounts | GroupCounts:
-        """The counts, as `dpselect.events.read` gives them.
+    def read(self, **look: Unpack[_Options]) -> EventCounts | GroupCounts:
+        """The counts, as `dpselect.events.read` gives them."""
+        with self._count(self._asked(look)) as count:
+            return count.read()
 
-        Args:
-            look: fields of `Reading` that differ in this count; others were settled when the log was read.
-
-        Raises:
-            EventLogError: as for `read`; or the pairs are closed.
-            ForeignProcess: they were made before a fork.
-        """
-        reading = self._reading(look)
-        with self._count():
-            return self._kept.counted(reading)
-
-    def hold(self, **look: Unpack[_Look]) -> HeldCounts:
+    def hold(self, **look: Unpack[_Options]) -> HeldCounts:
         """The counts, as `dpselect.events.hold` gives them. They go with the pairs, if they are not closed before."""
-        reading = self._reading(look)
-        _require_holdable(reading)
-        with self._count():
-            tally, allowed = self._kept.tally(reading)
-        return HeldCounts(replace(tally, run=self._while_open(tally.run), drop=partial(self._drop, tally.drop)), allowed)
+        with self._count(_holdable(self._asked(look))) as count, ExitStack() as stack:
+            kept = self._tables.another()
+            stack.callback(kept.close)
+            relation, _, report = count.totals(kept)
+            stack.pop_all()
+            if self._once:
+                self._tables.close()
+            tally = Tally(kept, relation, count.kind, report)
+            self._stack.callback(tally.close)
+        return HeldCounts(tally, count.allowed, tally.close)
 
     @property
     def integers(self) -> frozenset[str]:
         """Those of "user", "item" and "group" whose labels are integers by the types of the source."""
-        return frozenset(role for role, kind in self._kept.kinds.items() if kind == "int")
+        return frozenset(role for role, kind in self._staged.kinds.items() if kind == "int")
 
     def items_per_user(self, within: Labels | None = None) -> NDArray[np.float64]:
         """(users,) how many different items each user has, in rising order; of a list those that it names. **Private.**"""
-        reading = self._reading({"within": within})
-        with self._count():
-            return np.sort(self._kept.items(reading))
+        with self._count(self._asked({"within": within})) as count:
+            return np.sort(count.of_users("count(*) AS t")[0])
+
+    def items_per_group(self, within: Labels | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(users,) in how many groups each user is, and how many different items of each of them on average; of a list those that
+        it names. Sorted, so that the order of users tells nothing. **Private.**
+        """
+        with self._count(self._asked({"within": within})) as count:
+            groups, items = count.of_users("count(DISTINCT g) AS n", "count(*) AS t")
+        items /= np.maximum(groups, 1.0)
+        order = np.lexsort((items, groups))
+        return groups[order], items[order]
 
     def weighed(
-        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float, **look: Unpack[_Look]
+        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float, **look: Unpack[_Options]
     ) -> NDArray[np.int64]:
         """(n,) sums over users of what each spends on these items, in units of 2^-20. **Private.**
 
@@ -292,58 +287,37 @@ class Pairs(NotPickled):
             norm: the most that one user spends, > 0.
 
         Raises:
-            EventLogError: as for `read`; the pairs are closed; or a bound comes without the salt that chose, or groups.
+            EventLogError: a bound comes without the salt that chose, or groups.
         """
-        reading = self._reading(look)
+        reading = self._asked(look)
         if reading.group is not None and not reading.cells:
             raise EventLogError("group= is for counts: items of groups are not weighed anew")
         if reading.max_items_per_user is not None and reading.salt is None:
             raise EventLogError("salt=None would keep other items of a user than were counted: pass the salt of those counts")
-        with self._count():
-            return self._kept.weighed(reading, labels, numbers, norm)
-
-    def items_per_group(self, within: Labels | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """(users,) in how many groups each user is, and how many different items of each of them on average; of a list those that
-        it names. Sorted, so that the order of users tells nothing. **Private.**
-        """
-        reading = self._reading({"within": within})
-        with self._count():
-            groups, items = self._kept.items_per_group(reading)
-        order = np.lexsort((items, groups))
-        return groups[order], items[order]
+        with self._count(reading) as count:
+            return count.weighed(labels, numbers, norm)
 
     def close(self) -> None:
-        """Drop the pairs. In a fork it does nothing."""
+        """Drop the pairs, and what is held of them. In a fork it does nothing."""
         with suppress(ForeignProcess), self._state.locked():
             self._state.value = _CLOSED
-            self._kept.close()
+            self._stack.close()
 
-    def _reading(self, look: _Look) -> Reading:
+    def _asked(self, look: _Options) -> Reading:
         if unknown := sorted(set(look) - _MAY_DIFFER):
             raise EventLogError(f"{unknown[0]}= was settled when the pairs were made: state it in events.pairs")
-        return self.reading.model_copy(update=look)
+        return self.reading.model_copy(update=look) if look else self.reading
 
     @contextmanager
-    def _count(self) -> Iterator[None]:
+    def _count(self, reading: Reading) -> Iterator[Count]:
+        allowed = reading.contributions(self._staged.kinds)
         with self._state.locked() as ended:
             if ended:
                 raise EventLogError(ended)
             self._state.value = _FAILED
-            yield
+            with closing(self._tables.another()) as tables:
+                yield Count(self._staged, tables, allowed, reading.buckets)
             self._state.value = ""
-
-    def _while_open(self, run: Callable[[str], _Rows]) -> Callable[[str], _Rows]:
-        def asked(sql: str) -> _Rows:
-            if ended := self._state.value:
-                raise EventLogError(ended)
-            return run(sql)
-
-        return asked
-
-    def _drop(self, tables: Callable[[], None]) -> None:
-        with suppress(ForeignProcess), self._state.locked() as ended:
-            if ended != _CLOSED:
-                tables()
 
     def __enter__(self) -> Self:
         return self
@@ -382,6 +356,4 @@ def pairs(
         >>> every.scores(["zoo"], clip=1.0).values.item() < zoo.scores(clip=1.0).values.item()
         True
     """
-    reading = reading_of(reading, dict(options))
-    require_items(reading)
-    return Pairs(_kept(source, reading, progress, several=True), reading)
+    return Pairs(source, reading_of(reading, dict(options)), progress)

@@ -156,6 +156,11 @@ class Reading(FileOptions):
                 raise EventLogError("groups= and max_groups_per_user= are about the column group=: name it, or leave them out")
             if self.cells and (self.group is None or self.value is not None):
                 raise EventLogError("cells= counts users of a group and an item: name the group, group=, and leave value= out")
+            if self.cells and self.max_groups_per_user is not None:
+                raise EventLogError(
+                    f"max_groups_per_user={self.max_groups_per_user!r} bounds no cells=: one bound holds over all groups "
+                    "together: leave it out, or bound a user's cells by max_items_per_user="
+                )
             if self.group is not None and self.max_groups_per_user is None and not self.cells:
                 raise EventLogError(
                     "group= needs max_groups_per_user=: a release costs that many times what it costs for one group, and a user "
@@ -207,9 +212,7 @@ class Reading(FileOptions):
 
     def contributions(self, kinds: Kinds | None = None) -> Contributions:
         """What one user may contribute, under `salt` or a fresh one; with its lists, as labels of a log of these kinds."""
-        salt = self.salt
-        if salt is not None and not isinstance(salt, str):
-            raise EventLogError(f"salt={salt!r} must be text, or None for a fresh one")
+        salt = checked_salt(self.salt)
         if salt is not None and self.max_items_per_user is None and self.max_groups_per_user is None:
             raise EventLogError(
                 f"salt={salt!r} chooses which items are kept, and without max_items_per_user= all are: set that too, or leave "
@@ -217,8 +220,7 @@ class Reading(FileOptions):
             )
         salt = secrets.token_hex(16) if salt is None else salt
         items, groups = (self._bound(field, salt) for field in ("max_items_per_user", "max_groups_per_user"))
-        bounded = None if self.cells else groups
-        allowed = Contributions(items, self.measures, groups=bounded, normalize=self.normalize, cells=self.cells)
+        allowed = Contributions(items, self.measures, groups=groups, normalize=self.normalize, cells=self.cells)
         if kinds is None:
             return allowed
         within = None if self.within is None else named(self.within, integers=kinds["item"] == "int" and not self.cells)
@@ -236,8 +238,16 @@ class Reading(FileOptions):
     def given(self, source: object) -> Given:
         """What a source is given to read `source` this way."""
         amount = summed(self.measures)
-        said = {name: getattr(self, name) for name in FILE_OPTIONS}
-        return Given(source, self.asked, **said, amount=amount, window=self.window, where=conditions(self.where))
+        return Given(source, self.asked, self, amount=amount, window=self.window, where=conditions(self.where))
+
+
+def checked_salt(salt: object) -> str | None:
+    """Refuse what no hash is made of."""
+    if salt is None:
+        return None
+    if not isinstance(salt, str) or any("\ud800" <= letter <= "\udfff" for letter in salt):
+        raise EventLogError(f"salt={salt!r} must be text, without a lone surrogate, which UTF-8 has not; or None for a fresh one")
+    return salt
 
 
 def _amount(stated: Any) -> Amount:

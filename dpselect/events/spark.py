@@ -21,8 +21,8 @@ from dpselect.events.contributions import summed
 from dpselect.events.dialect import Dialect, double, matches
 from dpselect.events.engine import T, guarded
 from dpselect.events.reading import Reading
-from dpselect.events.sources.base import SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
-from dpselect.events.staging import Staged, figures_of, judged, keys_of, shaped, written_alike
+from dpselect.events.sources.base import OF_TEXT, SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
+from dpselect.events.staging import Staged, judged, keys_of, shaped, staged_of, written_alike
 from dpselect.events.where import NUMBER
 from dpselect.selection import Label
 
@@ -168,7 +168,7 @@ _WORDS = {
 
 @final
 class Cluster:
-    """Relations of one count on a session, as `counting.Tables` has them: views under names that nobody else has."""
+    """Relations of one count on a session, as `dialect.Tables` has them: views under names that nobody else has."""
 
     dialect = SPARK
     bucket = "CAST(pmod(hash(i), 4096) AS BIGINT)"
@@ -223,7 +223,7 @@ class Cluster:
         before = f"{self._prefix}_{name}"
         return self.made(name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql)
 
-    def listed(self, name: str, labels: Sequence[Label], kind: Kind, numbers: Sequence[int] | None = None) -> str:
+    def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
         convert, stored = (str, "STRING") if kind == "str" else (Decimal, "DECIMAL(20, 0)")
         stated = [0] * len(labels) if numbers is None else numbers
         rows = [(convert(label), number, at) for at, (label, number) in enumerate(zip(labels, stated, strict=True))]
@@ -254,10 +254,10 @@ def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> t
         may_be_empty: whether a table without an event to count is one without pairs; else it is refused.
     """
     given, frame = reading.given(source), cast(Any, source)
-    given.require_no_file("a Spark table")
-    if given.normalize:
+    given.require_unsaid(WHAT, "format", *OF_TEXT)
+    if given.said.normalize:
         raise EventLogError(
-            f"normalize={given.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
+            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
             "the letter: write them so there, and leave it out"
         )
     if frame.isStreaming:
@@ -274,9 +274,9 @@ def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> t
             pairs = f"SELECT {keys}, {amount.total(SPARK)} AS s FROM {events} WHERE lack = 0 GROUP BY {keys}"
         held = cluster.made("pairs", pairs, computed=True)
         found = cluster.run(f"SELECT lack, count(*) AS m FROM {events} GROUP BY lack")
-        figures = figures_of(found, log, given.asked, may_be_empty=may_be_empty)
+        made = staged_of(found, log, given.asked, may_be_empty=may_be_empty, pairs=held)
         stack.pop_all()
-    return cluster, Staged(log.what, log.kinds, figures, pairs=held)
+    return cluster, made
 
 
 def save(source: object, reading: Reading, path: Path) -> Kinds:
@@ -326,10 +326,10 @@ def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
             kind, known = "int", f"CAST({known} AS HUGEINT)"
         elif kind in _STORED:
             known = f"CAST({known} AS {_STORED[kind]})"
-        elif any(text[:1].isdigit() for text in given.null):
+        elif any(text[:1].isdigit() for text in given.said.null):
             raise EventLogError(
-                f"null={given.null!r} may stand for times, and time={name!r} of {WHAT} is of type {stored}: make such times NULL "
-                "there, and leave it out"
+                f"null={given.said.null!r} may stand for times, and time={name!r} of {WHAT} is of type {stored}: make such times "
+                "NULL there, and leave it out"
             )
         columns.append(f"{known} AS {SHORT[role]}")
         kinds[role] = kind

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any, Final, Protocol, final
 
 from dpselect.errors import EventLogError
-from dpselect.events.contributions import summed
+from dpselect.events.contributions import NotPickled, ReadReport, summed
 from dpselect.events.dialect import EMBEDDED, Dialect, double, matches
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
-from dpselect.events.private import Figures, NotPickled
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources import databases, formats, tables
 from dpselect.events.sources.base import LABELS, SHORT, Asked, Given, Kinds, Rows, is_label, literal, located, refusal, refused
@@ -60,8 +59,8 @@ def rows(engine: Engine, given: Given) -> Rows:
         return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, in_memory=True, apart="apart")
     for known in SOURCES:
         if known.accepts(given):
-            if given.normalize:
-                engine.define("normalized", lambda text: normalized(text, given.normalize))
+            if given.said.normalize:
+                engine.define("normalized", lambda text: normalized(text, given.said.normalize))
             log = judged(written_alike(known.rows(engine, given), given), given)
             if log.absent is not None and given.where:  # nothing else tells a field that no event has from one that never fits
                 tests = given.tests()
@@ -78,12 +77,13 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     """The same events with several items of one field apart, and labels without what stands for none, written as was asked."""
-    if not (given.null or given.split or given.normalize):
+    said = given.said
+    if not (said.null or said.split or said.normalize):
         return log
-    if given.split is not None and log.kinds["item"] != "str":
-        raise EventLogError(f"split={given.split!r} is for items that are text, and those of {log.what} are not: leave it out")
-    numbers = [f"CAST({dialect.literal(text)} AS DOUBLE)" for text in given.null if re.fullmatch(_NUMBERS, text)]
-    texts = list(map(dialect.literal, given.null))
+    if said.split is not None and log.kinds["item"] != "str":
+        raise EventLogError(f"split={said.split!r} is for items that are text, and those of {log.what} are not: leave it out")
+    numbers = [f"CAST({dialect.literal(text)} AS DOUBLE)" for text in said.null if re.fullmatch(_NUMBERS, text)]
+    texts = list(map(dialect.literal, said.null))
     columns, bad = list[str](), ["refused"] * bool(log.bad)
     for role, kind in log.kinds.items():
         name = shown = SHORT[role]
@@ -91,13 +91,13 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
         if absent:
             shown = f"CASE WHEN {text} NOT IN ({', '.join(absent)}) THEN {name} END"
         if kind == "str":
-            shown = f"nullif({f'normalized({shown})' if given.normalize and is_label(role) else shown}, '')"
+            shown = f"nullif({f'normalized({shown})' if said.normalize and is_label(role) else shown}, '')"
         columns.append(f"{shown} AS {name}")
 
     def written(sql: str, further: Sequence[str] = ()) -> str:
-        if given.split is not None:
+        if said.split is not None:
             every = [*further, *(SHORT[role] for role in log.kinds if role != "item")]
-            sql = f"SELECT {', '.join(every)}, {dialect.pieces('i', given.split)} AS i FROM ({sql})"
+            sql = f"SELECT {', '.join(every)}, {dialect.pieces('i', said.split)} AS i FROM ({sql})"
         return f"SELECT {', '.join([*further, *columns])} FROM ({sql})"
 
     return replace(log, sql=written(log.sql, bad), complete=None, texts=tuple(map(written, log.texts)))
@@ -185,29 +185,29 @@ def _lacking(columns: Mapping[str, str]) -> str:
 
 @final
 @dataclass(frozen=True, slots=True, repr=False)
-class Staged:
+class Staged(NotPickled):
     """A log in an engine, grouped once. Its figures are private.
 
     Attributes:
         what: how messages name the log.
         kinds: what its labels are.
-        figures: of the events to count.
+        report: of the events to count; pairs are not counted yet.
+        without: how many of these events lack each role.
         pairs: the relation of every distinct (u, i), or (u, g, i), that is to be counted; with a column summed up, s, the sum.
             Without an item, every distinct (u), or (u, v), and in how many events it is, m.
         counted: the relation of items with how many users each has, n, which is there instead; "" if it is not.
         buckets: into how many parts, by user, it is cut where that saves memory.
-        stated: whether that was asked for.
         progress: is told how far a count is.
         how: how its fields are found, in words, where that is not plain.
     """
 
     what: str
     kinds: Kinds
-    figures: Figures
+    report: ReadReport
+    without: Mapping[str, int]
     pairs: str = "pairs"
     counted: str = ""
     buckets: int = 1
-    stated: bool = False
     progress: ProgressCallback | None = None
     how: str = ""
 
@@ -244,24 +244,18 @@ def prepared(
     else:
         found = engine.run(f"SELECT apart, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY apart", what=log.what)
     # A period in which nobody did anything is released like any other.
-    figures = figures_of(found, log, asked, may_be_empty=may_be_empty or isinstance(source, PeriodEvents))
+    may_be_empty = may_be_empty or isinstance(source, PeriodEvents)
+    # A function of size alone, so that it does not change what is counted.
+    buckets = reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
+    in_engine: dict[str, Any] = {"counted": table if counted else "", "buckets": buckets, "progress": progress}
+    staged = staged_of(found, log, asked, may_be_empty=may_be_empty, **in_engine)
     if len(log.texts) > 1:
         refuse_two_spellings(engine, log, asked, table)
     if not counted:
         added = ["m"] if reading.item is None else [] if summed(reading.measures) is None else ["s"]
         names = ", ".join(keys_of(reading) + added)
         engine.run(f"CREATE VIEW pairs AS SELECT {names} FROM grouped WHERE apart = 0", what=log.what)
-    return Staged(
-        log.what,
-        log.kinds,
-        figures,
-        counted=table if counted else "",
-        # A function of size alone, so that it does not change what is counted.
-        buckets=reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN),
-        stated=reading.buckets is not None,
-        progress=progress,
-        how=log.how,
-    )
+    return staged
 
 
 def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
@@ -330,7 +324,7 @@ def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked, staged: str) -
             )
 
 
-def figures_of(found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, *, may_be_empty: bool) -> Figures:
+def staged_of(found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, *, may_be_empty: bool, **in_engine: Any) -> Staged:
     """From how many events are `apart` in which way; a log is refused by what the events lack and what is malformed, also outside
     a window: what is refused may not depend on that.
     """
@@ -342,7 +336,10 @@ def figures_of(found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, *, may
         asked.require_events(log.what, complete=any(apart % OUTSIDE == 0 for apart, _ in found))
     inside = [(apart, count) for apart, count in found if apart < OUTSIDE]
     without = {role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()}
-    return Figures(sum(count for _, count in inside), without, sum(count for apart, count in inside if apart))
+    lacking = {f"rows_without_{role}": without.get(role, 0) for role in LABELS}
+    left_out = sum(count for apart, count in inside if apart)
+    report = ReadReport(rows=sum(count for _, count in inside), rows_left_out=left_out, pairs=0, pairs_left_out=0, **lacking)
+    return Staged(log.what, log.kinds, report, without, how=log.how, **in_engine)
 
 
 # -- parts of a log by time ------------------------------------------------------------------------------------------------

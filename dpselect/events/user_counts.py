@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, final
 
@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from accounting.arguments import Relation
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import Labels, aligned, named, places
-from dpselect.events.contributions import PRESENT, Contributions, Measure, signed, summed
-from dpselect.events.private import Measured, ReadReport
+from dpselect.events.contributions import PRESENT, Contributions, Measure, Measured, ReadReport, signed, summed
 from dpselect.mechanisms.per_group import GroupedScores
 from dpselect.scores import Domain, Kind, Scores
 from dpselect.selection import Label
@@ -23,8 +22,6 @@ from dpselect.sensitivity import Sensitivity
 # Stands for the items of a group that has none, and for the groups of a log that has none, with a count of 0: what nobody
 # touched is never released.
 NOTHING: Label = ""
-
-_Build = Callable[[slice], Scores]
 
 
 @final
@@ -179,43 +176,20 @@ class GroupCounts(Measured):
         Raises:
             EventLogError, InvalidMechanism: as for `EventCounts.scores`.
         """
-        sensitivity, values = self._sensitivity(clip, relation), self._values(clip)
+        sensitivity, names = self._sensitivity(clip, relation), None
         if catalogue is not None or self.public:
             asked = self.items if catalogue is None else catalogue
             names = tuple(named(asked, integers=self.integers, normalize=self.allowed.normalize))
-            build = self._of_all(values, sensitivity, names)
         else:
             _require_from_zero(self.clips)
-            build = self._seen(values, sensitivity)
         presence = None
         if not self.listed:  # for whoever discovers groups
             present = self.present or {NOTHING: 0}
             units = PRESENT.as_scores(np.array(list(present.values()), dtype=np.int64))
             bound = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
             presence = Scores(units, sensitivity=bound, labels=list(present), domain="observed")
-        spans = self.spans or {NOTHING: slice(0, 0)}
-        return GroupedScores(_Cells(spans, build), max_groups_per_user=self.max_groups_per_user, presence=presence)
-
-    def _seen(self, values: NDArray[Any], sensitivity: Sensitivity) -> _Build:
-        def build(span: slice) -> Scores:
-            labels = [self.items[place] for place in self.place[span].tolist()]
-            counts = values[span] if labels else np.zeros(1, dtype=values.dtype)
-            return Scores(counts, sensitivity=sensitivity, labels=labels or [NOTHING], domain="observed")
-
-        return build
-
-    def _of_all(self, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...]) -> _Build:
-        """Of the same public items in every group."""
-        zeros = np.zeros(len(names), dtype=values.dtype)
-        nobody = Scores(zeros, sensitivity=sensitivity, labels=names, kind="utilities" if signed(self.clips) else "counts")
-        to = places(names, self.items)
-
-        def build(span: slice) -> Scores:
-            dense, at = np.zeros(len(names), dtype=values.dtype), to[self.place[span]]
-            dense[at[at >= 0]] = values[span][at >= 0]
-            return nobody.with_values(dense)
-
-        return build
+        cells = _Cells(self, self._values(clip), sensitivity, names)
+        return GroupedScores(cells, max_groups_per_user=self.max_groups_per_user, presence=presence)
 
     def __repr__(self) -> str:
         bounds = f"max_groups_per_user={self.max_groups_per_user}, max_items_per_user={self.max_items_per_user}"
@@ -224,13 +198,31 @@ class GroupCounts(Measured):
 
 @final
 class _Cells(Mapping[Label, Scores]):
-    """Scores by group, of which one at a time is in memory."""
+    """Scores by group, of which one at a time is in memory: of the items seen there, or of public `names`."""
 
-    def __init__(self, spans: Mapping[Label, slice], build: _Build) -> None:
-        self._spans, self._build = spans, build
+    def __init__(
+        self, counts: GroupCounts, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...] | None
+    ) -> None:
+        self._counts, self._values, self._sensitivity = counts, values, sensitivity
+        self._spans = counts.spans or {NOTHING: slice(0, 0)}
+        if names is not None:
+            kind: Kind = "utilities" if signed(counts.clips) else "counts"
+            zeros = np.zeros(len(names), dtype=values.dtype)
+            self._nobody = Scores(zeros, sensitivity=sensitivity, labels=names, kind=kind)
+            self._to = places(names, counts.items)
+        self._public = names is not None
 
     def __getitem__(self, group: Label) -> Scores:
-        return self._build(self._spans[group])
+        span = self._spans[group]
+        place, values = self._counts.place[span], self._values[span]
+        if self._public:
+            at = self._to[place]
+            dense = np.zeros(len(self._nobody), dtype=values.dtype)
+            dense[at[at >= 0]] = values[at >= 0]
+            return self._nobody.with_values(dense)
+        labels = [self._counts.items[at] for at in place.tolist()] or [NOTHING]
+        counts = values if len(values) else np.zeros(1, dtype=values.dtype)
+        return Scores(counts, sensitivity=self._sensitivity, labels=labels, domain="observed")
 
     def __iter__(self) -> Iterator[Label]:
         return iter(self._spans)

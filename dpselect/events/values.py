@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpselect.errors import EventLogError
-from dpselect.events.contributions import ContributionLimit
+from dpselect.events.contributions import ContributionLimit, NotPickled
 from dpselect.events.dialect import EMBEDDED
 from dpselect.events.engine import opened
 from dpselect.events.file_options import FileSaid
-from dpselect.events.private import NotPickled
-from dpselect.events.reading import ProgressCallback, Reading, reading_of
+from dpselect.events.reading import ProgressCallback, Reading, checked_salt, reading_of
 from dpselect.events.sources.base import Column
 from dpselect.events.staging import prepared
 
@@ -121,7 +120,7 @@ def read_values(
             staged.report_progress(number + 1, staged.buckets)
     numbers = np.sort(np.array([row[0] for row in found], dtype=np.float64))
     numbers.setflags(write=False)
-    return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.figures.rows, staged.figures.left_out)
+    return UserValues(numbers, rule, None if chosen is None else chosen.salt, staged.report.rows, staged.report.rows_left_out)
 
 
 def _checked(rule: Rule, value: object, salt: str | None) -> ContributionLimit | None:
@@ -130,6 +129,6 @@ def _checked(rule: Rule, value: object, salt: str | None) -> ContributionLimit |
         raise EventLogError(f"rule={rule!r} must be one of {', '.join(map(repr, get_args(Rule)))}")
     if (value is None) != (rule == "events"):
         raise EventLogError(f"rule={rule!r} and value={value!r} contradict: 'events' counts rows, the others need a column")
-    if salt is not None and (rule != "pick" or not isinstance(salt, str)):
-        raise EventLogError(f"salt={salt!r} must be text, and is for rule='pick', which alone chooses: leave it out")
+    if checked_salt(salt) is not None and rule != "pick":
+        raise EventLogError(f"salt={salt!r} is for rule='pick', which alone chooses: leave it out")
     return ContributionLimit(1, secrets.token_hex(16) if salt is None else salt) if rule == "pick" else None

@@ -448,6 +448,8 @@ def _read(
         "within": within,
         "cells": choice.cells,
     }
+    if choice.cells:
+        look["max_groups_per_user"] = None  # one norm holds over all groups
     if choice.max_items_per_user is not None and question.spec.salt is not None:
         look["salt"] = question.spec.salt  # of a bound that the default brings, too
     if log is None:

@@ -12,8 +12,7 @@ from typing import Any, Literal, Required, TypedDict
 from accounting import Ledger
 from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Probability, Real
-from dpselect.events.sources.base import Form
-from dpselect.events.sources.formats import Format
+from dpselect.events.file_options import Form, Format
 from dpselect.events.time_window import Every, Unit
 from dpselect.events.values import Rule
 from dpselect.mechanisms.base import Mechanism

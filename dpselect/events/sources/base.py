@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 from accounting.address import masked
 from dpselect.errors import EventLogError
 from dpselect.events.dialect import EMBEDDED
+from dpselect.events.file_options import FileOptions
 from dpselect.events.where import Condition, columns_of
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ Kind = Literal["int", "str", "number", "wall", "instant"]
 values, numbers; of times, those of a clock on the wall or instants. Values and times may be text, too."""
 Kinds = Mapping[str, Kind]
 """The kind of the column of every role."""
+OF_TEXT = ("header", "delimiter", "quote", "encoding")
+"""What is said about delimited text alone."""
 LABELS = ("user", "item", "group")
 """The roles whose values are labels; further parts of an item are, too."""
 
@@ -66,10 +69,6 @@ def is_condition(role: str) -> bool:
 def stated_as(role: str) -> str:
     """The field that states the role's column."""
     return "where" if is_condition(role) else role
-
-
-Form = Literal["nfc", "nfkc", "casefold", "strip"]
-"""What may be done to a label that is text before it is compared."""
 
 
 @final
@@ -140,51 +139,38 @@ class Asked:
 
     def refuse_malformed(self, found: AbstractSet[str], what: str) -> None:
         """Say in which of the `found` roles some event's value is none."""
-        if "time" in found:
-            raise EventLogError(
-                f"time={self.columns['time']!r} of {what} holds something that is not a time of the years 1900 to 9999: write "
-                "times as in 2024-07-14T08:00:00, with Z or an offset where they have one; numbers since 1970 need the right "
-                "time_unit="
-            )
-        if "value" in found:
-            raise EventLogError(
-                f"value={self.columns['value']!r} of {what} holds something that is not a finite number: correct it, or leave it "
-                "empty"
-            )
-        if compared := sorted(filter(is_condition, found)):
-            raise EventLogError(
-                f"where={self.columns[compared[0]]!r} of {what} holds something that cannot be compared as asked: <, <=, > and "
-                ">= need numbers throughout, = and != text or whole numbers; clean the column, or select the events before"
-            )
-        if labels := sorted(found):
-            raise EventLogError(
-                f"{labels[0]}={self.columns[labels[0]]!r} of {what} holds values that are neither text nor whole numbers "
-                "(fractions, booleans, or nested values): write them as text"
-            )
+        for field, rule in _MALFORMED.items():
+            if roles := sorted(role for role in found if (stated_as(role) if not is_label(role) else "") == field):
+                column = self.columns[roles[0]]
+                raise EventLogError(f"{stated_as(roles[0])}={column!r} of {what} holds {rule}")
+
+
+_MALFORMED = {
+    "time": "something that is not a time of the years 1900 to 9999: write times as in 2024-07-14T08:00:00, with Z or an offset "
+    "where they have one; numbers since 1970 need the right time_unit=",
+    "value": "something that is not a finite number: correct it, or leave it empty",
+    "where": "something that cannot be compared as asked: <, <=, > and >= need numbers throughout, = and != text or whole "
+    "numbers; clean the column, or select the events before",
+    "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text",
+}
 
 
 @final
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What was given to `read`: the source itself, the columns, and what is said about a file or a database.
+    """What a source is given.
 
     Attributes:
+        source: as for `read`.
+        asked: the columns.
+        said: how a file or a database is read.
         name: how messages name the source, where it is not by its path.
         amount, window, where: what is summed up, and which events are read, if that was asked for.
     """
 
     source: object
     asked: Asked
-    format: str = "auto"
-    header: bool | None = None
-    table: str | None = None
-    query: str | None = None
-    delimiter: str | None = None
-    quote: str | None = None
-    encoding: str | None = None
-    null: tuple[str, ...] = ()
-    split: str | None = None
-    normalize: tuple[Form, ...] = ()
+    said: FileOptions
     name: str | None = None
     amount: Amount | None = None
     window: Window | None = None
@@ -199,28 +185,20 @@ class Given:
         """How messages name the file."""
         return self.name or f"{kind} file {masked(self.source)}"
 
-    def require_no_query(self) -> None:
-        for field, stated in (("table", self.table), ("query", self.query)):
-            if stated is not None:
-                raise EventLogError(f"{field}={stated!r} is for a database, and the source is none: leave it out")
-
-    def require_no_file(self, what: str) -> None:
-        if self.format != "auto":
-            raise EventLogError(f"format={self.format!r} is for files: leave it out for {what}")
-        self.require_no_text(what)
-
-    def require_no_text(self, what: str, *, but: Sequence[str] = ()) -> None:
-        """Refuse what is said about delimited text, with exceptions."""
-        for field in ("header", "delimiter", "quote", "encoding"):
-            if field not in but and (stated := getattr(self, field)) is not None:
-                raise EventLogError(f"{field}={stated!r} is for csv and tsv, and this is {what}: leave it out")
+    def require_unsaid(self, what: str, *fields: str) -> None:
+        """Refuse options that say nothing about a source of this kind."""
+        kinds = {"format": "files", "table": "a database", "query": "a database"}
+        for field in fields:
+            if (stated := getattr(self.said, field)) not in (None, "auto"):
+                whose = kinds.get(field, "csv and tsv")
+                raise EventLogError(f"{field}={stated!r} is for {whose}, and this is {what}: leave it out")
 
     def of_database(self) -> str:
         """How messages name what is read of a database: a table or a query, one of which must be stated."""
-        self.require_no_file("a database")
-        if (self.table is None) == (self.query is None):
+        self.require_unsaid("a database", "format", *OF_TEXT)
+        if (self.said.table is None) == (self.said.query is None):
             raise EventLogError("a database needs table= or query=, and not both: what to read of it")
-        return f"table {self.table!r}" if self.table is not None else "the query"
+        return f"table {self.said.table!r}" if self.said.table is not None else "the query"
 
     def require_comparable(self, role: str, kind: Kind, what: str) -> None:
         """Refuse conditions that compare fractions as text."""
@@ -278,11 +256,6 @@ class Rows:
     how: str = ""
 
 
-def unreadable(what: str, error: Exception) -> str:
-    """What is said of a database's own error, whose message may quote the data, the query or the password."""
-    return f"{what} cannot be read from the database: {type(error).__name__}; check the address, the names and the permissions"
-
-
 def quoted(name: str) -> str:
     """An SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
@@ -292,7 +265,7 @@ literal = EMBEDDED.literal
 """An SQL string."""
 
 
-def located(path: Path) -> str:
+def located(path: Path | str) -> str:
     """An SQL string for this very file, whose folder (TMPDIR is the user's) may hold characters of a pattern."""
     return literal(re.sub(r"[*?\[]", r"[\g<0>]", str(path)))
 

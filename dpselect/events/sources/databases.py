@@ -1,13 +1,15 @@
 """A table or a query of any database: SQLite and whatever SQLAlchemy has a driver for, and files of DuckDB.
 
-Rows are asked for once and in parts, and lie on disk as text: integers and decimals with all their digits. PostgreSQL has
-another way, since its COPY is faster.
+Rows are asked for once and in parts, and lie on disk as text: integers and decimals with all their digits. PostgreSQL sends its
+columns by COPY, which is faster, in a read-only transaction. It could bound users itself, but then a second dialect would have to
+keep the same items of a user, to the letter, and a log that is large would be sorted on a server that has other work.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
+from collections.abc import Mapping
 from datetime import date, datetime
 from decimal import Decimal
 from itertools import chain
@@ -19,19 +21,20 @@ from accounting import AccountingError
 from accounting.errors import missing_extra
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine
-from dpselect.events.sources import postgresql
 from dpselect.events.sources.base import (
+    SHORT,
     Given,
     Rows,
     by_name,
     by_path,
     is_condition,
+    kind_of,
     literal,
     quoted,
     selected,
     spooled,
-    unreadable,
 )
+from dpselect.events.sources.formats import CSV
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
 _POSTGRESQL = ("postgresql", "postgres")
@@ -81,9 +84,9 @@ def _attached(engine: Engine, given: Given, what: str) -> Rows:
 
 
 def _asked(given: Given, identifier: Any) -> str:
-    if given.table is not None:
-        return f"SELECT * FROM {identifier(given.table)}"
-    return (given.query or "").rstrip().rstrip(";")
+    if given.said.table is not None:
+        return f"SELECT * FROM {identifier(given.said.table)}"
+    return (given.said.query or "").rstrip().rstrip(";")
 
 
 def _fetched(engine: Engine, given: Given, what: str) -> Rows:
@@ -102,7 +105,7 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
         try:
             with made.connect() as connection:
                 if _scheme(given.source) in _POSTGRESQL:
-                    return postgresql.copied(engine, given, connection.connection.driver_connection, what)
+                    return _copied(engine, given, connection.connection.driver_connection, what)
                 identifier = made.dialect.identifier_preparer.quote_identifier
                 query = _asked(given, lambda name: ".".join(map(identifier, name.split("."))))
                 streaming = connection.execution_options(stream_results=True, max_row_buffer=_AT_ONCE)
@@ -127,7 +130,9 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
             f"the driver of {_scheme(given.source)}:// is not installed ({error.name}): install it, or save the log to a file"
         )
     except Exception as error:  # a driver's own
-        failure = unreadable(what, error)
+        failure = (
+            f"{what} cannot be read from the database: {type(error).__name__}; check the address, the names and the permissions"
+        )
     if failure:
         raise EventLogError(failure)
     sql = f"SELECT * FROM {spooled(target, dict.fromkeys(places, 'VARCHAR'))}"
@@ -165,3 +170,58 @@ def _printed(value: object, role: str, *, exact: bool) -> str | None:
     if role == "time" and isinstance(value, datetime | date):
         return value.isoformat()
     return None
+
+
+# -- PostgreSQL --------------------------------------------------------------------------------------------------------
+
+# Types by the object number that PostgreSQL has for them, as the engine's.
+_NUMERIC = 1700
+_TYPES: Mapping[int, str] = {
+    **{16: "BOOLEAN", 17: "BLOB", 20: "BIGINT", 21: "SMALLINT", 23: "INTEGER", 25: "VARCHAR", 1042: "VARCHAR", 1043: "VARCHAR"},
+    **{19: "VARCHAR", 2950: "UUID", 700: "FLOAT", 701: "DOUBLE", 1700: "DOUBLE"},
+    **{1082: "DATE", 1114: "TIMESTAMP", 1184: "TIMESTAMP WITH TIME ZONE", 114: "JSON", 3802: "JSON"},
+}
+
+
+def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
+    """The columns of `table` (perhaps schema.table), or of `query`, over a connection of psycopg."""
+    sql, cursor = importlib.import_module("psycopg.sql"), connection.cursor()
+    connection.read_only = True
+    if given.said.table is not None:
+        log = sql.SQL("SELECT * FROM {}").format(sql.Identifier(*given.said.table.split(".")))
+    else:
+        log = sql.SQL((given.said.query or "").rstrip().rstrip(";"))
+    cursor.execute(sql.SQL("SELECT * FROM ({}\n) AS log LIMIT 0").format(log))
+    names, types = [column.name for column in cursor.description], [column.type_code for column in cursor.description]
+    places = by_name(given.asked, names, what)
+    stored = {role: _stored(cursor, types[place]) for role, place in places.items()}
+    # Decimals of labels are printed, with all their digits.
+    stored |= {role: "VARCHAR" for role, place in places.items() if types[place] == _NUMERIC and role != "value"}
+    kinds = {role: kind_of(role, given.asked.columns[role], kind, what) for role, kind in stored.items()}
+    shown = [sql.SQL("{} AS {}").format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])) for role, at in places.items()]
+    columns = sql.SQL(", ").join(shown)
+    target, quoted = engine.unused("database"), [SHORT[role] for role in places if stored[role] == "VARCHAR"]
+    force = sql.SQL(", FORCE_QUOTE ({})").format(sql.SQL(", ").join(map(sql.Identifier, quoted))) if quoted else sql.SQL("")
+    copy = sql.SQL("COPY (SELECT {} FROM ({}\n) AS log) TO STDOUT (FORMAT csv, ENCODING 'UTF8', NULL '\\N'{})")
+    with cursor.copy(copy.format(columns, log, force)) as stream, target.open("xb") as file:
+        for block in stream:
+            file.write(block)
+    CSV.require_lines(target, what)
+    typed = ", ".join(
+        f"{_text(SHORT[role], kind)} AS {SHORT[role]}" if kinds[role] == "str" else SHORT[role] for role, kind in stored.items()
+    )
+    return Rows(sql=f"SELECT {typed} FROM {spooled(target, stored)}", size=target.stat().st_size, what=what, kinds=kinds)
+
+
+def _text(name: str, kind: str) -> str:
+    """SQL of a column as text; the engine would hand on the t and f of the stream, where a cast is all there is."""
+    return f"CASE {name} WHEN true THEN 'true' WHEN false THEN 'false' END" if kind == "BOOLEAN" else f"CAST({name} AS VARCHAR)"
+
+
+def _stored(cursor: Any, number: int) -> str:
+    """The engine's type for a column: an enumeration's values are text."""
+    if number in _TYPES:
+        return "VARCHAR" if _TYPES[number] == "UUID" else _TYPES[number]
+    cursor.execute("SELECT typtype = 'e' FROM pg_type WHERE oid = %s", (number,))
+    found = cursor.fetchone()
+    return "VARCHAR" if found is not None and found[0] else f"number {number} of PostgreSQL"

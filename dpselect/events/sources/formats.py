@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, cast, final
-from urllib.parse import unquote
+from typing import Any, Final, Literal, cast, final
+from urllib.parse import unquote, urlsplit
 
 from accounting.address import masked
 from accounting.errors import missing_extra
@@ -28,6 +28,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine, checked, guarded, not_encoded, plain, unpacked_suffix
 from dpselect.events.sources.base import (
     BYTES_PER_ROW,
+    OF_TEXT,
     SHORT,
     Asked,
     Given,
@@ -45,7 +46,6 @@ from dpselect.events.sources.base import (
     selected,
     stated_as,
 )
-from dpselect.events.sources.remote import fetched, is_remote
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
@@ -86,9 +86,9 @@ class Delimited:
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
         source, asked = checked(given.source), given.asked
-        path = plain(source, engine.unused("source"), given.encoding)
-        form = self.stated(given.delimiter, given.quote)
-        return form.read(path, asked, given.header, given.called(self.name), sniff=given.delimiter is None)
+        path = plain(source, engine.unused("source"), given.said.encoding)
+        form = self.stated(given.said.delimiter, given.said.quote)
+        return form.read(path, asked, given.said.header, given.called(self.name), sniff=given.said.delimiter is None)
 
     def stated(self, delimiter: str | None, quote: str | None) -> Delimited:
         """With the delimiter and quote that were stated."""
@@ -200,9 +200,9 @@ TSV = Delimited("tsv", (".tsv", ".tab"), delimiter="\t", quote="")
 def _excel(engine: Engine, given: Given) -> Rows:
     """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
     what = given.called("xlsx")
-    given.require_no_text("xlsx", but=("header",))
+    given.require_unsaid("xlsx", "delimiter", "quote", "encoding")
     path = workbook(checked(given.source), engine.unused("sheet"), what)
-    return CSV.read(path, given.asked, given.header, what, sniff=False)
+    return CSV.read(path, given.asked, given.said.header, what, sniff=False)
 
 
 def workbook(source: Path, target: Path, what: str) -> Path:
@@ -239,8 +239,8 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
     """One JSON object on each line. Labels are text: a number's digits, or what a string holds."""
     original, asked = checked(given.source), given.asked
     what = given.called("jsonl")
-    given.require_no_text("jsonl", but=("encoding",))
-    path = plain(original, engine.unused("source"), given.encoding)
+    given.require_unsaid("jsonl", "header", "delimiter", "quote")
+    path = plain(original, engine.unused("source"), given.said.encoding)
     names = _names(asked, what)
     if path.stat().st_size == 0:
         raise EventLogError(f"{what} is empty: it needs at least one event")
@@ -353,7 +353,7 @@ def parquet(engine: Engine, given: Given) -> Rows:
     """The columns of a Parquet file, which have types, by their names or positions."""
     source = checked(given.source)
     what = given.called("parquet")
-    given.require_no_text("parquet")
+    given.require_unsaid("parquet", *OF_TEXT)
     path = plain(source, engine.unused("source"))
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
@@ -420,13 +420,6 @@ FORMATS: Final[tuple[FileFormat | Delimited, ...]] = (
     EXCEL,
 )
 
-if TYPE_CHECKING:
-    Format = str
-else:
-    Format = Literal["auto", *(known.name for known in FORMATS)]
-    """What `format=` may say: a format by its name, or "auto" for the one that the name of the file tells."""
-
-
 _STANDARD_INPUT = "-"
 _MOST_FILES = 10_000
 _NULL = "__HIVE_DEFAULT_PARTITION__"
@@ -443,10 +436,10 @@ def accepts(given: Given) -> bool:
 def rows(engine: Engine, given: Given) -> Rows:
     """All rows of all files."""
     source = given.source
-    given.require_no_query()
+    given.require_unsaid("none", "table", "query")
     if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
-        copied = _spooled(engine.path("standard input"), given.format)
-        given = replace(given, source=copied, name=f"{given.format} on standard input")
+        copied = _spooled(engine.path("standard input"), given.said.format)
+        given = replace(given, source=copied, name=f"{given.said.format} on standard input")
         return _of_one(engine, given)
     path = str(source)
     # A folder, or a pattern that is not itself the name of a file.
@@ -456,7 +449,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     return _several(engine, given) if folder or isinstance(source, list | tuple) else _of_one(engine, given)
 
 
-def _spooled(target: Path, format: Format) -> Path:
+def _spooled(target: Path, format: str) -> Path:
     """`target`, with what standard input holds; it is read to its end: to tell malformed rows, and to be looked at twice."""
     if format == "auto":
         names = ", ".join(f"'{known.name}'" for known in FORMATS)
@@ -470,10 +463,10 @@ def _spooled(target: Path, format: Format) -> Path:
 
 
 def _of_one(engine: Engine, given: Given) -> Rows:
-    if is_remote(given.source):
-        return parquet(engine, fetched(engine, given))
+    if isinstance(given.source, str) and _REMOTE.match(given.source) is not None:
+        return parquet(engine, _fetched(engine, given))
     path = checked(given.source)
-    if (known := format_of(path, given.format)) is None:
+    if (known := format_of(path, given.said.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
         raise EventLogError(
             f"format='auto' cannot tell what {masked(path)} is: the name must end in {suffixes} (and may add .gz, .bz2 or .zst); "
@@ -482,7 +475,7 @@ def _of_one(engine: Engine, given: Given) -> Rows:
     return known.rows(engine, given)
 
 
-def format_of(path: Path, stated: Format) -> FileFormat | Delimited | None:
+def format_of(path: Path, stated: str) -> FileFormat | Delimited | None:
     """The format of a file, from the name unless it is stated; None if it tells none."""
     suffix, names = unpacked_suffix(path), {known.name: known for known in FORMATS}
     if stated != "auto" and stated not in names:
@@ -496,20 +489,14 @@ def _several(engine: Engine, given: Given) -> Rows:
     Of a folder the Parquet files are read, at any depth, or those of the format stated; what begins with a dot or an underscore
     is left alone. For a file in a folder or found by a pattern, key=value in the name of a folder on its way is a column of text.
     """
+    shown = f"{len(given.source)} files" if isinstance(given.source, list | tuple) else masked(given.source)
     found = _found(given)
     if not found:
-        raise EventLogError(f"{_shown(given.source)} holds no file to read: a folder of other files than Parquet needs format=")
+        raise EventLogError(f"{shown} holds no file to read: a folder of other files than Parquet needs format=")
     if len(found) > _MOST_FILES:
-        raise EventLogError(f"{_shown(given.source)} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them")
-    what = f"{_shown(given.source)} ({len(found):,} file{'s' if len(found) > 1 else ''})"
-    parts = _agreed(
-        engine,
-        [
-            _one(engine, given, path, known) if isinstance(path, Path) else _of_one(engine, replace(given, source=path))
-            for path, known in found
-        ],
-        what,
-    )
+        raise EventLogError(f"{shown} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them")
+    what = f"{shown} ({len(found):,} file{'s' if len(found) > 1 else ''})"
+    parts = _agreed(engine, [_one(engine, given, path, known, shown) for path, known in found], what)
     known = [part.complete for part in parts if part.complete is not None]
     return Rows(
         sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
@@ -523,18 +510,14 @@ def _several(engine: Engine, given: Given) -> Rows:
     )
 
 
-def _shown(source: object) -> str:
-    return f"{len(source)} files" if isinstance(source, list | tuple) else masked(source)
-
-
 def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
     """The files, and the columns that their folders' names hold."""
     source = given.source
     if isinstance(source, list | tuple):
-        return [(path if is_remote(path) else Path(path), {}) for path in source]
+        return [(path, {}) for path in source]
     root = Path(cast(str, source))
     if root.is_dir():
-        kind = PARQUET.name if given.format == "auto" else given.format
+        kind = PARQUET.name if given.said.format == "auto" else given.said.format
         found = (path for path in root.rglob("*") if (known := format_of(path, "auto")) is not None and known.name == kind)
         files = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)]
     else:
@@ -548,13 +531,23 @@ def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
     return named
 
 
-def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | None]) -> Rows:
+def _one(engine: Engine, given: Given, path: Path | str, known: Mapping[str, str | None], all_files: str) -> Rows:
+    """The rows of one file. Messages leave out the values in the names of its folders, which are data."""
     held = {role: known[str(column)] for role, column in given.asked.columns.items() if column in known}
     asked = given.asked.without(held)
     if not asked.columns:
-        raise EventLogError(f"{_shown(given.source)}: all columns asked for stand in the names of folders, and none in the files")
-    folders = (part.split("=", 1)[0] + "=..." if known and "=" in part else part for part in path.parts[:-1])
-    part = _opened(engine, replace(given, source=path, asked=asked), str(Path(*folders, path.name)))
+        raise EventLogError(f"{all_files}: all columns asked for stand in the names of folders, and none in the files")
+    shown, failure = str(path), ""
+    if known:
+        *folders, name = Path(path).parts
+        shown = str(Path(*(part.split("=", 1)[0] + "=..." if "=" in part else part for part in folders), name))
+    try:
+        part = _of_one(engine, replace(given, source=path, asked=asked))
+    except EventLogError as error:
+        failure = str(error).replace(str(path), shown)
+    if failure:
+        raise EventLogError(failure)
+    part = replace(part, what=part.what.replace(str(path), shown))
     if not held:
         return part
     texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
@@ -563,16 +556,6 @@ def _one(engine: Engine, given: Given, path: Path, known: Mapping[str, str | Non
     complete = None if None in held.values() else part.complete
     sql = f"SELECT *{columns} FROM ({part.sql})"
     return replace(part, sql=sql, kinds=kinds, complete=complete, texts=(sql,) if part.texts else ())
-
-
-def _opened(engine: Engine, given: Given, shown: str) -> Rows:
-    """The rows of one file, which messages call `shown`: the values in folders' names are data."""
-    try:
-        part = _of_one(engine, given)
-        return replace(part, what=part.what.replace(str(given.source), shown))
-    except EventLogError as error:
-        failure = str(error).replace(str(given.source), shown)
-    raise EventLogError(failure)
 
 
 def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
@@ -600,3 +583,44 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
         sql = f"SELECT * REPLACE ({printed}) FROM ({part.sql})"
         made.append(replace(part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}, texts=(sql,)))
     return made
+
+
+# -- Parquet at an address ------------------------------------------------------------------------------------------------
+
+
+_REMOTE = re.compile(r"(s3|s3a|s3n|gs|gcs|r2|https?)://", re.IGNORECASE)
+
+
+def _fetched(engine: Engine, given: Given) -> Given:
+    """The same question about a file of the reading, with the columns asked for of Parquet at an address: s3, gs, r2, https.
+
+    They are fetched once, since what lies there may change between two looks at it, by DuckDB's extension `httpfs` where it is
+    installed, with DuckDB's own persistent secrets. An address is taken literally, as the name of a file is.
+    """
+    address, scheme = str(given.source), urlsplit(str(given.source)).scheme
+    if given.said.format not in ("auto", "parquet"):
+        raise EventLogError(
+            f"format={given.said.format!r} is for files, and only Parquet is fetched: save the log to a file first"
+        )
+    given.require_unsaid("parquet", *OF_TEXT)
+    if not engine.loaded("httpfs"):
+        raise EventLogError(
+            f"addresses that begin with {scheme}:// are read by DuckDB's extension httpfs, which is not installed here: install "
+            "it once, with duckdb.sql('INSTALL httpfs') in Python, or save the log to a file"
+        )
+    what, failure = f"parquet file {masked(address.partition('?')[0])}", ""  # what follows may be a signature
+    # Of an address of the web a question mark begins its query; elsewhere it would be a pattern.
+    exact = literal(address) if scheme.lower() in ("http", "https") else located(address)
+    relation = f"read_parquet({exact}, hive_partitioning = false, filename = false)"
+    try:
+        names = [str(row[0]) for row in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
+    except EventLogError:
+        failure = f"{what} cannot be fetched: check the address, the permissions, DuckDB's secrets, and that it is Parquet"
+    if failure:
+        raise EventLogError(failure)
+    places = {place for place, _ in by_path(given.asked, names, what).values()}
+    # Positions stay what they are: what is not asked for is a column of nothing.
+    columns = (quoted(name) if place in places else f"NULL AS {quoted(name)}" for place, name in enumerate(names))
+    target = engine.unused("fetched.parquet")
+    engine.run(f"COPY (SELECT {', '.join(columns)} FROM {relation}) TO {literal(str(target))} (FORMAT parquet)", what=what)
+    return replace(given, source=str(target), name=what)

@@ -15,6 +15,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine, guarded
 from dpselect.events.sources.base import (
     BYTES_PER_ROW,
+    OF_TEXT,
     SHORT,
     Asked,
     Given,
@@ -53,8 +54,7 @@ def rows(engine: Engine, given: Given) -> Rows:
     """The columns of a table, matched by exact name. What can be streamed is, through a file of the reading or in batches."""
     source, asked = given.source, given.asked
     what, adapter = f"the {type(source).__module__.split('.')[0].lstrip('_')} table", _adapter(source)
-    given.require_no_query()
-    given.require_no_file("a table")
+    given.require_unsaid("a table", "table", "query", "format", *OF_TEXT)
     assert adapter is not None, "a source reads what it accepts"
     relation, size, names = adapter(engine, source, asked, what)
     places = {role: (SHORT[role], fields) for role, (_, fields) in by_path(asked, names, what, positions=False).items()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,17 +22,11 @@ def counts(log: list[Event], **options: Any) -> dict[object, int]:
     return dict(zip(found.labels, found.counts.tolist(), strict=True))
 
 
-def threads(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Make the engine use so many threads."""
-    configuration: Callable[..., dict[str, Any]] = engine._configuration
-    monkeypatch.setattr(engine, "_configuration", lambda *arguments: {**configuration(*arguments), "threads": number})
-
-
 @pytest.mark.parametrize("buckets", [1, 2, 13])
 @pytest.mark.parametrize("number", [1, 4])
 def test_choice_depends_on_the_salt_only(buckets: int, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Row order, buckets and threads, of which there are as many as is said, do not change which items are kept."""
-    threads(monkeypatch, number)
+    monkeypatch.setitem(engine._CONFIGURATION, "threads", number)
     with engine.opened() as opened:
         assert opened.run("SELECT current_setting('threads')", what="a setting") == [(number,)]
     shuffled = [LOG[place] for place in np.random.default_rng(buckets).permutation(len(LOG))]

@@ -68,10 +68,13 @@ def test_pairs_are_counted_as_cells_after_they_were_read_for_groups() -> None:
     with events.pairs(table, user="u", item="i", group="g", max_groups_per_user=2) as pairs:
         assert pairs.integers == {"group", "item"}
         assert isinstance(pairs.read(), events.GroupCounts)
-        assert counted(pairs.read(cells=True, clip=1.0)) == counted(events.read(table, **CELLS))
+        cells: dict[str, Any] = {"cells": True, "max_groups_per_user": None}
+        assert counted(pairs.read(**cells, clip=1.0)) == counted(events.read(table, **CELLS))
         label = cell(2, 1)
-        (weight,) = pairs.weighed([label], np.array([2**20]), 1.0, cells=True)
-        assert weight == 2**20 * counted(pairs.read(cells=True))["2", "1"]
+        (weight,) = pairs.weighed([label], np.array([2**20]), 1.0, **cells)
+        assert weight == 2**20 * counted(pairs.read(**cells))["2", "1"]
+        with pytest.raises(EventLogError, match="max_groups_per_user=2 bounds no cells="):
+            pairs.read(cells=True)
     with pytest.raises(EventLogError, match="name the group"):
         events.read(table, user="u", item="i", cells=True)
 

@@ -265,7 +265,7 @@ class OtherSource:
         """Its pairs, which must be two by two; the error of a library that quotes one is not passed on."""
         path = engine.path("pairs.csv")
         guarded("the list", lambda: path.write_text("".join(f"{user},{item}\n" for user, item in given.source)))  # type: ignore[attr-defined]
-        return CSV.rows(engine, Given(path, given.asked, "csv"))
+        return CSV.rows(engine, Given(path, given.asked, given.said))
 
 
 def test_a_source_is_added_by_a_line_and_its_library_tells_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,7 +214,7 @@ def test_sums_stay_in_the_engine_too() -> None:
         source = ExactSampler(np.random.default_rng(1))
         named = engine.labels([(place, 0) for place in range(len(values))], values, source)
         assert engine.scores_of(named).tolist() == values.tolist()
-        engine.tally.run(f"UPDATE {engine.tally.relation} SET w0 = 9007199254740990 + i WHERE i <= 5")  # 3 to 5 lie beyond
+        engine.tally.tables.run(f"UPDATE {engine.tally.relation} SET w0 = 9007199254740990 + i WHERE i <= 5")  # 3 to 5 lie beyond
         cut = table(held.scores())
         assert cut.highest(4)[1].tolist() == [2.0**53 * float(counts.clips[0].unit)] * 4
 

@@ -17,7 +17,6 @@ import dpselect as dps
 from accounting.errors import ForeignProcess
 from dpselect.events import HeldCounts, HeldScores, hold
 from dpselect.events.engine import Engine
-from dpselect.events.held import Tally
 
 LOG = pa.table({"u": list(range(900)), "i": [n % 9 for n in range(900)]})
 FIND = dps.LimitedDomain(k=1, kbar=3, epsilon=1.0, delta=1e-6)
@@ -50,6 +49,16 @@ class Meanwhile:
         self._thread.join(5)
         assert self._started
         assert not self._thread.is_alive()
+
+
+class Asked:
+    """An engine's tables of which questions go elsewhere."""
+
+    def __init__(self, tables: Any, run: Callable[[str], Any]) -> None:
+        self._tables, self.run = tables, run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tables, name)
 
 
 class Slow:
@@ -87,9 +96,9 @@ def test_a_release_asks_all_its_questions_before_another_asks_one(held: HeldCoun
     def run(sql: str) -> Any:
         asked.append(threading.current_thread().name)
         meanwhile.now()
-        return held.tally.run(sql)
+        return held.tally.tables.run(sql)
 
-    scores = replace(held, tally=replace(held.tally, run=run)).scores()
+    scores = replace(held, tally=replace(held.tally, tables=Asked(held.tally.tables, run))).scores()
     meanwhile = Meanwhile(lambda: SPARSE.select(scores))
     SPARSE.select(scores)
     meanwhile.end()
@@ -137,7 +146,7 @@ def test_a_release_that_fails_closes_the_counts(held: HeldCounts, failure: type[
     def fail(_: str) -> Any:
         raise failure
 
-    broken: Tally = replace(held.tally, run=fail)
+    broken = replace(held.tally, tables=Asked(held.tally.tables, fail))
     with pytest.raises(failure):
         FIND.select(replace(held, tally=broken).scores())
     with pytest.raises(dps.errors.EventLogError, match="failed half-way"):

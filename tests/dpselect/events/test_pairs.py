@@ -74,7 +74,7 @@ def test_held_counts_of_the_pairs_are_those_of_hold() -> None:
         bounded.close()
         left = clipped.scores()
     with pytest.raises(EventLogError, match="closed"):
-        left._table.highest(1)
+        left.check(dps.LimitedDomain(k=1, kbar=3, epsilon=1.0, delta=1e-6))
 
 
 def test_how_many_items_each_user_has() -> None:
@@ -91,12 +91,12 @@ def test_what_ends_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("tempfile.tempdir", None)
     with events.pairs(LOG, user="u", item="i") as kept:
         with pytest.raises(EventLogError, match="time= was settled"):
-            kept.read(time="v")  # type: ignore[call-arg]
+            kept.read(time="v")
         with pytest.raises(EventLogError, match="max_items_per_user=0"):
             kept.read(max_items_per_user=0)
         assert kept.read().labels
         with monkeypatch.context() as broken:
-            broken.setattr(counting.KeptPairs, "_counted", _fail)
+            broken.setattr(counting.Count, "totals", _fail)
             with pytest.raises(MemoryError):
                 kept.read()
         with pytest.raises(EventLogError, match="failed half-way"):

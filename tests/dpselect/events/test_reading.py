@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-from collections import Counter
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -66,7 +64,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"header": "yes"}, "header='yes'"),
     *(({"item": item}, "1 to 8") for item in ([], list("abcdefghi"), ["a", None])),
     ({"item": ["a", "a"]}, "same column"),
+    *(({"max_items_per_user": 1, "salt": salt}, "must be text, without a lone surrogate") for salt in (5, "\ud800", "a\udfff")),
     ({"group": "g"}, "needs max_groups_per_user"),
+    ({**GROUPS, "cells": True}, "max_groups_per_user=1 bounds no cells="),
     ({"groups": [1]}, "are about the column group="),
     ({"max_groups_per_user": 2}, "are about the column group="),
     ({**GROUPS, "max_groups_per_user": 0}, "max_groups_per_user=0"),
@@ -139,32 +139,3 @@ def test_a_notebook_without_widgets_reads() -> None:
 
     without_progress_bar(Notebook())  # type: ignore[arg-type]
     assert asked == ["SET enable_progress_bar = false"]
-
-
-# -- text is text ----------------------------------------------------------------------------------------------------------------
-
-_WRITTEN = [str(number) for number in (*range(12), -3, 2**63 - 1, -(2**63), 10**17)]
-_OTHER = ["007", "-0", "+7", " 7", "7 ", "7.0", "1e2", "1_0", str(2**63), "٣", "seven"]
-
-
-@pytest.mark.fast(10)
-@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
-@pytest.mark.parametrize("last", [None, *((word, "7") for word in _OTHER), ("7", "007"), ("seven", "seven")])
-def test_labels_of_text_compare_by_their_exact_text(last: tuple[str, str] | None, suffix: str, tmp_path: Path) -> None:
-    """Counts are those of distinct pairs of strings, whatever the strings write and wherever in the file they stand."""
-    random_, delimiter = random.Random(5), "\t" if suffix == ".tsv" else ","
-    rows = [(random_.choice(_WRITTEN), random_.choice(_WRITTEN)) for _ in range(1500)] + [("", "7"), ("5", "")]
-    rows += [last] if last else []
-    path = tmp_path / f"log{suffix}"
-    path.write_text(f"u{delimiter}i\n" + "".join(f"{user}{delimiter}{item}\n" for user, item in rows), encoding="utf-8")
-    counts = events.read(path, user="u", item="i")
-    expected = Counter(item for _, item in {(user, item) for user, item in rows if user and item})
-    assert counts.labels == tuple(sorted(expected))
-    assert dict(zip(counts.labels, counts.counts.tolist(), strict=True)) == expected
-    assert (counts.report.rows, counts.report.rows_left_out) == (len(rows), 2)
-    with events.hold(path, user="u", item="i") as held:
-        table = held.scores()._table
-        labels, values = table.highest(len(expected))
-        assert dict(zip(labels, values.tolist(), strict=True)) == expected
-        assert table.scores_of(["7", "0007"]).tolist() == [expected["7"], 0]
-        assert not table.tally.integers

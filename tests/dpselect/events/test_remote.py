@@ -13,7 +13,7 @@ import pytest
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine
-from dpselect.events.sources import remote
+from dpselect.events.sources import formats
 
 
 def counted(source: Any, **columns: Any) -> dict[Any, int]:
@@ -24,7 +24,7 @@ def counted(source: Any, **columns: Any) -> dict[Any, int]:
 @pytest.fixture
 def address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A file of this machine at an address that the engine knows without an extension."""
-    monkeypatch.setattr(remote, "_SCHEMES", re.compile("file://"))
+    monkeypatch.setattr(formats, "_REMOTE", re.compile("file://"))
     monkeypatch.setattr(Engine, "loaded", lambda _engine, _name: True)
     columns = {"more": [[1], [2], [3]], "u": ["a", "b", "b"], "i": ["x", "x", "y"], "event": [{"id": 7}, {"id": 7}, {"id": 8}]}
     pq.write_table(pa.table(columns), tmp_path / "log[1].parquet")

@@ -8,7 +8,7 @@ import re
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy
-from event_oracle import bounded, distinct_users
+from event_oracle import Sources, Stream, bounded, distinct_users
 
 import accounting as acc
 import dpselect as dps
@@ -29,7 +29,7 @@ from accounting.ledger import AlreadyCharged
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import engine, staging
-from dpselect.events.private import ReadReport
+from dpselect.events.contributions import ReadReport
 from dpselect.events.reading import Reading
 from dpselect.events.sources import tables
 
@@ -38,70 +38,6 @@ _RANDOM = random.Random(1)
 LOG: list[tuple[Any, Any]] = [
     (f"user {_RANDOM.randrange(40)}", _RANDOM.choice(["a", "b,\"c'", "\\N", "it\nem", "é", "007", "7"])) for _ in range(300)
 ] + [(None, "a"), ("user 1", None)]
-NAMES = ("who", "Where ?")
-
-
-def frame(log: list[tuple[Any, Any]]) -> pl.DataFrame:
-    return pl.DataFrame(log, schema=list(NAMES), orient="row")
-
-
-class Stream:
-    """An Arrow stream of any make, to be read once, in batches."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self._held = [table]
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return self._held.pop().__arrow_c_stream__(requested_schema)
-
-
-def _folder(log: list[tuple[Any, Any]], folder: Path) -> Path:
-    for number in range(3):
-        part = folder / "log" / f"n={number}"
-        part.mkdir(parents=True)
-        frame(log[number::3]).write_parquet(part / f"x{number}.parquet")
-    (folder / "log" / "_temporary").mkdir()
-    (folder / "log" / "_temporary" / "half.parquet").write_text("not whole")
-    return folder / "log"
-
-
-def _csv(log: list[tuple[Any, Any]], folder: Path) -> bytes:
-    target = folder / "one.csv"
-    frame(log).write_csv(target)
-    return target.read_bytes()
-
-
-def _several(log: list[tuple[Any, Any]], folder: Path) -> list[str | Path]:
-    (folder / "a.csv").write_bytes(_csv(log[:100], folder))
-    (folder / "b [1].csv").write_bytes(_csv(log[100:], folder))
-    return [folder / "a.csv", str(folder / "b [1].csv")]
-
-
-def _standard_input(log: list[tuple[Any, Any]], folder: Path) -> str:
-    sys.stdin = io.TextIOWrapper(io.BytesIO(_csv(log, folder)))
-    return "-"
-
-
-def _relation(log: list[tuple[Any, Any]], folder: Path) -> Any:
-    connection = duckdb.connect()
-    connection.register("held", frame(log).to_arrow())
-    return connection.sql("SELECT *, 1 AS unused FROM held")
-
-
-SOURCES: dict[str, Callable[[list[tuple[Any, Any]], Path], Any]] = {
-    "pyarrow": lambda log, _: frame(log).to_arrow(),
-    "reader": lambda log, _: pa.RecordBatchReader.from_stream(frame(log)),
-    "capsule": lambda log, _: Stream(frame(log).to_arrow()),
-    "polars": lambda log, _: frame(log),
-    "polars lazy": lambda log, _: frame(log).lazy().with_columns(unused=1),
-    "pandas": lambda log, _: frame(log).to_pandas(),
-    "duckdb": _relation,
-    "folder": _folder,
-    "pattern": lambda log, folder: str(_folder(log, folder) / "n=*" / "*.parquet"),
-    "deep pattern": lambda log, folder: str(_folder(log, folder) / "**" / "x*.parquet"),
-    "files": _several,
-    "standard input": _standard_input,
-}
 READ = {"user": "who", "item": "Where ?"}
 
 
@@ -109,27 +45,13 @@ def counts(source: Any, **options: Any) -> events.EventCounts:
     return events.read(source, **{**READ, **options})
 
 
-@pytest.mark.fast(6)
-@pytest.mark.parametrize("source", SOURCES)
-def test_every_source_gives_the_same_counts(source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts, counts under a bound and clipped sums are those of Python's sets, and nulls are left out and counted."""
-    monkeypatch.setattr(sys, "stdin", sys.stdin)
-    options = {"format": "csv"} if source == "standard input" else {}
-    found = counts(SOURCES[source](LOG, tmp_path), max_items_per_user=2, salt="s", clip=1.0, **options)
-    kept = bounded(LOG, 2, "s")
-    expected = dict(sorted(distinct_users(kept).items()))
-    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == expected
-    alone = counts(frame(LOG).to_arrow(), max_items_per_user=2, salt="s", clip=1.0)
-    assert found.clipped.tolist() == alone.clipped.tolist()
+def test_standard_input_is_read_as_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To its end, with the format that is stated."""
+    log = Sources(tmp_path, list(READ.values())).csv(LOG).read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(log)))
+    found = counts("-", format="csv")
+    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == distinct_users(LOG)
     assert (found.report.rows, found.report.rows_left_out) == (302, 2)
-
-
-@pytest.mark.parametrize("source", ["pyarrow", "capsule", "polars lazy", "duckdb", "pandas", "pattern"])
-def test_integers_stay_integers(source: str, tmp_path: Path) -> None:
-    """64-bit integers pass every typed source unchanged."""
-    log: list[tuple[Any, Any]] = [(2**53 + 1, -(2**62)), (2**53, -(2**62)), (2**53, 7)]
-    found = counts(SOURCES[source](log, tmp_path))
-    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == {-(2**62): 2, 7: 1}
 
 
 def test_an_error_names_no_category(tmp_path: Path) -> None:

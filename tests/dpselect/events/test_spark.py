@@ -160,7 +160,7 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
     arrow, frame = frames(session, {"user": [1] * len(texts), "item": list(range(len(texts))), role: list(texts)})
     span = Window.between("2024-10-27", "2024-10-28", "UTC", None) if role == "time" else None
     amount, columns = (Amount(-8.0, 8.0), ("value", None)) if role == "value" else (None, (None, "time"))
-    given = Given(frame, Asked.of("user", "item", None, *columns), amount=amount, window=span)
+    given = Given(frame, Asked.of("user", "item", None, *columns), Reading(user="user", item="item"), amount=amount, window=span)
     frame.toDF("c0", "c1", "c2").createOrReplaceTempView("texts")
     found = f"SELECT i, {SHORT[role]}, apart FROM ({{}}) ORDER BY i"
     log = events_of(spark_rows(given, frame, "texts"), given)

@@ -8,11 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pandas as pd
-import polars as pl
-import pyarrow as pa
 import pytest
+from event_oracle import Sources
 
 import accounting as acc
 import dpselect as dps
@@ -44,43 +42,16 @@ ASKED: dict[str, Callable[[Any], bool]] = {
 }
 
 
+TYPED = [(*row[:3], None if row[3] is None else int(row[3])) for row in ROWS]
+
+
 def table() -> pd.DataFrame:
-    frame = pd.DataFrame(ROWS, columns=NAMES)
-    return frame.assign(price=pd.array([None if row[3] is None else int(row[3]) for row in ROWS], dtype="Int64"))
+    return pd.DataFrame(TYPED, columns=NAMES).astype({"price": "Int64"})
 
 
-def _written(path: Path, text: str) -> Path:
-    path.write_text(text)
-    return path
-
-
-def _parquet(path: Path) -> Path:
-    table().to_parquet(path)
-    return path
-
-
-def _sqlite(path: Path) -> str:
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE log (who TEXT, what TEXT, device TEXT, price INTEGER)")
-        connection.executemany("INSERT INTO log VALUES (?, ?, ?, ?)", ROWS)
-    connection.close()
-    return f"sqlite:///{path}"
-
-
-SOURCES: dict[str, Callable[[Path], Any]] = {
-    "csv": lambda folder: _written(folder / "log.csv", table().to_csv(index=False)),
-    "tsv": lambda folder: _written(folder / "log.tsv", "\n".join("\t".join(v or "" for v in row) for row in [NAMES, *ROWS])),
-    "jsonl": lambda folder: _written(folder / "log.jsonl", table().to_json(orient="records", lines=True)),
-    "parquet": lambda folder: _parquet(folder / "log.parquet"),
-    "both": lambda folder: [SOURCES["csv"](folder), SOURCES["parquet"](folder)],
-    "pandas": lambda _: table(),
-    "objects": lambda _: table().astype(object).where(table().notna(), None),
-    "polars": lambda _: pl.from_pandas(table()),
-    "lazy": lambda _: pl.from_pandas(table()).lazy(),
-    "arrow": lambda _: pa.Table.from_pandas(table()),
-    "relation": lambda _: duckdb.from_arrow(pa.Table.from_pandas(table())),
-    "sqlite": lambda folder: _sqlite(folder / "log.db"),
-}
+def source(kind: str, folder: Path) -> Any:
+    """The log, with prices that are integers where there are types."""
+    return table() if kind == "pandas" else getattr(Sources(folder, NAMES), kind)(TYPED)
 
 
 def counted(source: Any, where: Any, **options: Any) -> dict[Any, int]:
@@ -89,16 +60,12 @@ def counted(source: Any, where: Any, **options: Any) -> dict[Any, int]:
     return {label: count for label, count in zip(found.labels, found.counts.tolist(), strict=True) if count}
 
 
-_FAST = ("csv", "parquet", "pandas")
-
-
-@pytest.mark.fast(1)
-@pytest.mark.parametrize("kind", [kind if kind in _FAST else pytest.param(kind, marks=pytest.mark.slow) for kind in SOURCES])
-def test_a_condition_means_the_same_through_every_source(kind: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "pandas", "sqlite"])
+def test_a_condition_means_the_same_for_text_and_integers(kind: str, tmp_path: Path) -> None:
     """What satisfies it is counted and nothing else; a missing value satisfies none; nothing left is an empty log."""
-    source = SOURCES[kind](tmp_path)
+    log = source(kind, tmp_path)
     for text, holds in ASKED.items():
-        assert counted(source, text) == Counter(row[1] for row in ROWS if holds(row)), text
+        assert counted(log, text) == Counter(row[1] for row in ROWS if holds(row)), text
 
 
 def test_postgresql(postgres: str) -> None:
@@ -133,15 +100,15 @@ HOSTILE = [
 
 @pytest.mark.fast(8)
 @pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "pandas", "sqlite"])
+@pytest.mark.parametrize("kind", ["csv", "json", "pandas", "sqlite"])
 def test_nothing_in_a_condition_is_run(kind: str, value: str, tmp_path: Path) -> None:
     """A value is compared as it is written, whatever it says; a name is the name of a column, or refused."""
     made = Condition("device", "=", value)
-    source = SOURCES[kind](tmp_path)
-    assert counted(source, [made]) == {}
+    log = source(kind, tmp_path)
+    assert counted(log, [made]) == {}
     assert Condition.of(str(made)) == made
     with pytest.raises(EventLogError, match="where="):
-        counted(source, str(Condition(value, "=", "phone")))
+        counted(log, str(Condition(value, "=", "phone")))
 
 
 def test_conditions_are_written_in_one_way() -> None:
@@ -175,7 +142,7 @@ def test_conditions_are_written_in_one_way() -> None:
 def test_what_is_refused(where: Any, words: str, tmp_path: Path) -> None:
     """Before anything is counted, in words that name the field; no value of the log is shown."""
     with pytest.raises(EventLogError, match=words) as caught:
-        counted(SOURCES["csv"](tmp_path), where)
+        counted(source("csv", tmp_path), where)
     assert "o'neil" not in str(caught.value)
 
 
@@ -197,12 +164,13 @@ def test_fractions_are_not_equal_to_text(tmp_path: Path) -> None:
 def test_a_field_that_no_event_has_is_refused(tmp_path: Path) -> None:
     """JSON lines have no header: a misspelled field would be an empty release."""
     with pytest.raises(EventLogError, match="where='devise' is not a column"):
-        counted(SOURCES["jsonl"](tmp_path), "devise = phone")
+        counted(source("json", tmp_path), "devise = phone")
 
 
 def test_what_is_malformed_refuses_wherever_it_stands(tmp_path: Path) -> None:
     """Conditions are the asker's: what they leave out is checked like the rest, or refusals would tell where it is."""
-    log = _written(tmp_path / "log.csv", "who,what,device,at,paid\nann,zoo,phone,2024-05-01,1\nbob,pier,desk,never,none\n")
+    log = tmp_path / "log.csv"
+    log.write_text("who,what,device,at,paid\nann,zoo,phone,2024-05-01,1\nbob,pier,desk,never,none\n")
     window = {"time": "at", "since": "2024-05-01", "until": "2024-05-02"}
     with pytest.raises(EventLogError, match="not a time"):
         counted(log, "device = phone", **window)
@@ -214,7 +182,7 @@ def test_what_is_malformed_refuses_wherever_it_stands(tmp_path: Path) -> None:
 
 def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
     """Bounds, clips, groups, pairs for two looks and numbers of users read what the conditions leave, and that alone."""
-    log, left = SOURCES["csv"](tmp_path), table()[table()["price"].fillna(0) >= 7]
+    log, left = source("csv", tmp_path), table()[table()["price"].fillna(0) >= 7]
     ways: list[dict[str, Any]] = [
         {"max_items_per_user": 1, "salt": "s", "clip": 1.0},
         {"group": "device", "max_groups_per_user": 1, "salt": "s"},
@@ -235,14 +203,6 @@ def test_conditions_go_with_everything_else_that_reads(tmp_path: Path) -> None:
     values = events.read_values(log, user="who", value="price", rule="sum", where="device != phone")
     assert (values.numbers.tolist(), values.rows) == ([7.0, 10.0, 100.0], 3)
     assert events.read_values(log, user="who", value="price", where="price > 1000").numbers.tolist() == []
-
-
-def test_one_user_changes_nothing_of_others(tmp_path: Path) -> None:
-    """A condition looks at one event: without a user the rest is counted as before."""
-    whole = counted(SOURCES["csv"](tmp_path), "price >= 7")
-    others = table()[table()["who"] != "ann"]
-    rest = counted(others, "price >= 7")
-    assert {item: whole[item] - rest.get(item, 0) for item in whole} == {"zoo": 1, "pier": 1, "park": 0}
 
 
 def test_a_condition_is_part_of_the_question(tmp_path: Path) -> None:
