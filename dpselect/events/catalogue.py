@@ -255,6 +255,7 @@ def _columns(
             raise EventLogError(f"{what} has fields: say which holds the labels (column=; domain_column= of a question)")
         columns = [asked] if isinstance(asked, str) else list(asked)
         given = Given(source, Asked.of(None, columns), options)
+        engine.run("SET preserve_insertion_order = true", what=what)
         log = kind.rows(engine, given)
         texts = ", ".join(f"CAST({SHORT[role]} AS VARCHAR)" for role in given.asked.columns)
         rows = engine.run(f"SELECT {texts} FROM ({log.sql})", what=what)

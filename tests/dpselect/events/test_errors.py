@@ -12,7 +12,7 @@ import threading
 import traceback
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import duckdb
 import pandas as pd
@@ -28,6 +28,7 @@ from dpselect.errors import NO_MEMORY, EventLogError
 from dpselect.events import engine as engines
 from dpselect.events import staging
 from dpselect.events.engine import Engine, guarded
+from dpselect.events.file_options import Format
 from dpselect.events.sources import formats
 from dpselect.events.sources.base import Given, Rows
 from dpselect.events.sources.formats import CSV, Delimited
@@ -290,6 +291,11 @@ class Pairs:
     def rows(self, engine: Engine, given: Given) -> Rows:
         """As CSV with another delimiter."""
         return Delimited("pairs", self.suffixes, delimiter=";", quote="").rows(engine, given)
+
+
+def test_every_kind_of_file_can_be_stated() -> None:
+    """What `format=` offers is what is read."""
+    assert get_args(Format) == ("auto", *(known.name for known in formats.FORMATS))
 
 
 @pytest.mark.slow

@@ -122,11 +122,11 @@ def test_a_catalogue_of_parquet(tmp_path: Path) -> None:
     """The only column, the one that is named, or that of the items; text and integers in the file's order, and nothing else."""
     path, one = tmp_path / "places.parquet", tmp_path / "one.pq"
     pq.write_table(pa.table({"no": [3, -1, 2], "item": ["b", "a,c", "é"], "part": ["x", "y", ""], "cost": [0.5, 1.0, 2.0]}), path)
-    pq.write_table(pa.table({"whatever": pa.array(range(3000, 0, -1))}), one)
+    pq.write_table(pa.table({"whatever": pa.array(range(300_000, 0, -1))}), one, row_group_size=5000)
     assert events.read_catalogue(path, item="item") == ["b", "a,c", "é"]
     assert events.read_catalogue(path, "no") == ["3", "-1", "2"]
     assert events.read_catalogue(path, item=["item", "no"]) == ["b,3", '"a,c",-1', "é,2"]
-    assert events.read_catalogue(one) == [str(number) for number in range(3000, 0, -1)]
+    assert events.read_catalogue(one) == [str(number) for number in range(300_000, 0, -1)]
     for column, words in (("part", "empty label"), ("cost", "DOUBLE"), (None, "say which holds"), ("none", "not a column")):
         with pytest.raises(EventLogError, match=words):
             events.read_catalogue(path, column)
