@@ -222,13 +222,13 @@ class Book:
         self.hold(held)
         return Receipt(name, request.key, state_of(written), tuple(written), replayed=False)
 
-    def require_charge(self, request: Request, who: Who) -> None:
-        """Raise as a charge would, without one: a key that has paid already needs no room again."""
+    def require_charge(self, request: Request, who: Who) -> Receipt | None:
+        """Raise as a charge would, without one; the receipt of a key that has paid already, which needs no room again."""
         item, periods = self.due(request)
         if earlier := self.steps(request.key):
-            self._replay(request, item, periods, earlier)
-        else:
-            self.require_room(item, periods, who, request.said["override"])
+            return self._replay(request, item, periods, earlier)
+        self.require_room(item, periods, who, request.said["override"])
+        return None
 
     def due(self, request: Request) -> tuple[Item, tuple[str, ...]]:
         """What a request is charged for, if it is proved for the dataset's relation, and the periods whose rows it reads."""

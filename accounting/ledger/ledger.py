@@ -195,11 +195,17 @@ class Ledger:
         with writing(self._store, dataset) as book:
             return book.lapse(by)
 
-    def check(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> None:
-        """Raise as `charge` would if it were made now, without charging: before a long computation."""
-        (request,) = Request.read_all("charge", [(item, terms)], None, self._clock())
+    def check(
+        self, dataset: str, item: Curve | Chargeable, *, opening: Opening = "charge", **terms: Unpack[Terms]
+    ) -> Receipt | None:
+        """Raise as `charge` or `reserve` would if it were made now, without charging: before a long computation.
+
+        Returns:
+            The receipt of what the key has opened so before, which is not charged again; None where there is none.
+        """
+        (request,) = Request.read_all(opening, [(item, terms)], None, self._clock())
         with reading(self._store, dataset) as book:
-            book.require_charge(request, self._who(terms))
+            return book.require_charge(request, self._who(terms))
 
     def charged_curve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Curve:
         """The curve of one run as a charge on these terms would price it: that of an exchange where `Terms.across` says so.

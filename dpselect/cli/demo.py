@@ -23,7 +23,6 @@ from dpselect.cli.topk import as_text
 from dpselect.errors import InvalidRequest
 from dpselect.release.answer import Answer
 from dpselect.release.question import Question
-from dpselect.release.record import as_data
 from dpselect.release.run import run
 from dpselect.spec import TopKSpec
 
@@ -58,7 +57,7 @@ def demo(
             "true_top": list(ranking)[: released.question.k],
             "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
         }
-        data = {**as_data(released), "command": command(released.question), "synthetic": truth}
+        data = {**released.as_data(), "command": command(released.question), "synthetic": truth}
         echo(text.json_text(data))
     else:
         _print_text(released, made_up, kept=keep is not None)

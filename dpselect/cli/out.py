@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
     from dpselect.events import ProgressCallback
-    from dpselect.release.answer import DryRun
-    from dpselect.release.record import AnswerFile
+    from dpselect.release.answer import AnswerFile, DryRun
 
 _BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
 
@@ -89,13 +88,12 @@ def counted(what: str, console: Console | None = None) -> contextlib.AbstractCon
 
 def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
     """Print an answer, which lies in its file by now, or its dry run; if that fails, the error says where the answer lies."""
-    from dpselect.release.answer import DryRun  # other commands do without
-    from dpselect.release.record import rescued
+    from dpselect.release.answer import DryRun, as_json, rescued  # other commands do without
 
     if isinstance(answer, DryRun):
         show_dry_run(answer, json=json)
         return
-    charge, as_json, kept = answer.charge, place.texts[".json"], place.output is not None and place.failure is None
+    charge, kept = answer.charge, place.output is not None and place.failure is None
     lies, paid = f"the answer lies in {masked(place.output)}" if kept else "", "no ledger was charged"
     if charge is not None:
         paid = f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"
@@ -104,7 +102,7 @@ def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], Rendera
     except NotShown as error:
         if not kept:  # what was paid for gets a place
             lost = "the answer is lost; name a file with --output"
-            lies = lost if charge is None else rescued(as_json(answer), charge.entry)
+            lies = lost if charge is None else rescued(answer)
         raise NotShown(f"{error}; {lies}. {paid}") from None
     except BaseException as error:
         error.add_note(Note("; ".join(words for words in (lies, paid) if words)))

@@ -13,8 +13,8 @@ from accounting.page.wording import rounded_up
 from dpselect.cli import options, out, text
 from dpselect.cli.from_model import command
 from dpselect.errors import printable
-from dpselect.release.record import RECORDED, UNRECORDED, AnswerFile
-from dpselect.release.user_quantiles import TEXTS, QuantileAnswer, Quantiles, answered
+from dpselect.release.answer import RECORDED, UNRECORDED, AnswerFile, as_json
+from dpselect.release.user_quantiles import QuantileAnswer, Quantiles, answered
 from dpselect.spec import QuantileSpec
 
 
@@ -23,7 +23,7 @@ def _quantile(
     spec: QuantileSpec,
     json: options.Json = False,
 ) -> None:
-    texts = {**TEXTS, ".txt": lambda answer: text.plain(as_text(answer))}
+    texts = {".json": as_json, ".txt": lambda answer: text.plain(as_text(answer))}
     place = AnswerFile.of(spec, texts=texts, tables=False)
     question = Quantiles.of(events, spec)
     out.require_shown(place)

@@ -18,9 +18,8 @@ from dpselect.cli.from_model import command
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, without_counts
-from dpselect.release.answer import Answer, DryRun, Promise
+from dpselect.release.answer import Answer, AnswerFile, DryRun, Promise, as_json
 from dpselect.release.question import Question
-from dpselect.release.record import AnswerFile, as_json, left_out, on_record
 from dpselect.release.topk import answered
 from dpselect.selection import Label
 from dpselect.spec import TopKSpec
@@ -110,7 +109,7 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
     last: list[RenderableType] = [text.note("Warning", words) for words in answer.cautions]
     last += [] if answer.left is None else [text.note("Budget", answer.left, "bold")]
-    last.append(text.note("Warning" if question.spec.ledger is None else "Note", on_record(question)))
+    last.append(text.note("Warning" if question.spec.ledger is None else "Note", answer.on_record))
     return text.page(
         text.heading(f"Private {_asked(question)} of {_column(item)}{each}, by {measure}"),
         _items(answer, notes, _interval(answer)),
@@ -224,10 +223,10 @@ def _means(answer: Answer) -> Iterator[tuple[str, str]]:
             found = "a table, one norm for all cells of a user: a group shows only where an item of it does, and costs nothing"
         yield "groups", found if reading.groups is None else f"the public list {printable(question.groups_name)}"
     if reading.value is None or not isinstance(reading.value_clip, tuple):
-        yield "counts", f"distinct users per item; {left_out(question)}"
+        yield "counts", f"distinct users per item; {answer.left_out}"
     else:
         low, high = reading.value_clip
-        yield "sums", f"of {_column(reading.value)}, each user's of each item cut to {low:g} to {high:g}; {left_out(question)}"
+        yield "sums", f"of {_column(reading.value)}, each user's of each item cut to {low:g} to {high:g}; {answer.left_out}"
     if reading.where:
         yield "where", printable(" and ".join(reading.where))
     if reading.time is not None:

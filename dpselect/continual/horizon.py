@@ -24,7 +24,7 @@ from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Inte
 from dpselect.continual.state import Closed, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import spark
-from dpselect.events.catalogue import Labels, named
+from dpselect.events.catalogue import Labels, named, written_alike
 from dpselect.events.counting import cells_of
 from dpselect.events.engine import Engine, opened
 from dpselect.events.reading import Reading, reading_of, require_items
@@ -304,6 +304,7 @@ class Horizon:
         with opened(None if asked is None else asked.memory_limit) as engine:
             relations, kinds = _count_pairs(engine, events, asked, self._groups)
             with self._opened() as state:
+                _require_written_alike(state.meta, asked)
                 if (before := _closed_before(state, period, relations, kinds)) is not None:
                     return before
                 try:
@@ -328,6 +329,7 @@ class Horizon:
         """
         asked = self._asked(period, events, reading, options)
         with opened(None if asked is None else asked.memory_limit) as engine, State.opened(self._path) as state:
+            _require_written_alike(state.meta, asked)
             relations, kinds = _count_pairs(engine, events, asked, state.meta.groups)
             if _closed_before(state, period, relations, kinds) is None:
                 with state.transaction(kept=False):
@@ -486,6 +488,19 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[La
         bounds = f"at least {least}" + ("" if most is None else f" and at most candidates={most}")
         raise InvalidRequest(f"domain= has {len(listed)} items, in all groups, and must have {bounds}")
     return listed
+
+
+def _require_written_alike(meta: Meta, reading: Reading | None) -> None:
+    """Refuse a reading that writes labels otherwise than the horizon's public lists: their events would count for nothing."""
+    forms = () if reading is None else reading.normalize
+    items = [parts_of(label)[1] if meta.mechanism.grouped else label for label in (meta.domain or ()) if forms]
+    for what, names in (("groups", meta.groups or ()), ("domain", items)):
+        for name, written in zip(names, written_alike(names, forms), strict=True):
+            if name != written:
+                raise InvalidRequest(
+                    f"{what}= of the horizon names {name!r}, which normalize= writes {written!r}, so that no event of it would "
+                    "count: open a horizon with lists that are written so, or leave normalize= out"
+                )
 
 
 def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:

@@ -19,7 +19,7 @@ from dpselect.errors import HorizonError
 from dpselect.events.time_window import periods
 from dpselect.release.answer import DryRun
 from dpselect.release.run import session_of
-from dpselect.release.series import HorizonAnswer, OverHorizon, dry_close, horizon_mechanism
+from dpselect.release.series import HorizonAnswer, dry_close, horizon_mechanism, over_horizon
 from dpselect.release.session import Session
 from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
@@ -151,8 +151,8 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     opens |= {"domain": spec.catalogue(), "groups": reading.groups}
     settings = {name: getattr(spec, name) for name in _SETTINGS}
     with session_of(spec) as session:
-        horizon = OverHorizon(session, data, reading, named, spec.budget, settings, opens)
-        return horizon.priced() if spec.dry_run else _kept(horizon.release_all().answer(), spec)
+        found = over_horizon(session, data, reading, named, spec.budget, settings, opens, dry_run=spec.dry_run)
+        return found if isinstance(found, DryRun) else _kept(found, spec)
 
 
 @contextmanager

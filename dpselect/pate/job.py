@@ -41,7 +41,6 @@ from dpselect.plan.voting_plan import (
     require_better_than_constant,
 )
 from dpselect.release.answer import DryRun
-from dpselect.release.question import opened
 from dpselect.release.run import Payer, Ready, session_of
 from dpselect.selection import Label
 from dpselect.spec.base import asked_by
@@ -180,7 +179,7 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
     output = Path(spec.output)
     if output.suffix.lower() not in _FORMATS:
         raise InvalidRequest(f"output={masked(output)} must end in {', '.join(_FORMATS)}: the name tells the format")
-    with nullcontext() if spec.ledger is None else opened(spec) as ledger:
+    with nullcontext() if spec.ledger is None else spec.opened() as ledger:
         dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
     file = VotesFile.read(votes, **{name: getattr(spec, name) for name in ("teachers", "labels", "stacked", "missing", "split")})
     # The relation is that of the records which the ledger protects; a changed ballot costs the same under either.
@@ -305,7 +304,7 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
     price = rounds * mechanism
     budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
-        payer = Payer(session, spec.key or uuid.uuid4().hex, "")
+        payer = Payer(session, spec.key or uuid.uuid4().hex)
         return payer.dry_run(price, (mechanism,), budget, lambda _: Ready(lambda: None))
 
 

@@ -201,7 +201,7 @@ def _over_time(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> HorizonP
         count=spec.count or "period",
         window=spec.window,
         unknown=bool(spec.unknown_domain),
-        relation=spec.relation,
+        relation=spec.relation or "add_remove",
         seed=spec.seed or 0,
     )
 
@@ -437,7 +437,7 @@ def quick(spec: PlanSpec, budget: acc.Budget) -> QuickPlan:
         raise InvalidRequest("quick= needs items=, how many items the public catalogue has, or unknown_domain=; not both")
     request = TopKRequest(
         k=(spec.items or ALL) if spec.k == "all" else spec.k,
-        sensitivity=Sensitivity.of_counts(spec.relation, spec.max_items_per_user),
+        sensitivity=Sensitivity.of_counts(spec.relation or "add_remove", spec.max_items_per_user),
         candidates=spec.items,
         releases=spec.releases or 1,
         counts=COUNTS_AGAIN if spec.with_counts else None,

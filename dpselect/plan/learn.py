@@ -12,7 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, final
 
@@ -319,16 +318,6 @@ class Learnt:
 _UNREADABLE = (ValueError, KeyError, TypeError, RecursionError)
 
 
-def learning_asked(stated: float | str | PathLike[str] | None) -> dict[str, Any]:
-    """Fields of a release, from what `learn` states: a share, "again", or the file of an answer that learnt."""
-    if stated == "again":
-        return {"learn_again": True}
-    if isinstance(stated, str):
-        with suppress(ValueError):
-            return {"learn": float(stated)}
-    return {"learnt": Learnt.in_answer(str(stated)).profile} if isinstance(stated, str | PathLike) else {"learn": stated}
-
-
 @final
 class LearnThenSelect(Frozen):
     """What is charged for a release that learns first: `learning`, then one of the mechanisms whose curves are `options`.
@@ -412,6 +401,8 @@ class Informed:
         # Nats: of a zCDP budget those whose square is twice rho, which they cost at most.
         whole = math.sqrt(2 * budget.limit) if budget.form == "zcdp" else budget.limit
         epsilon = share * whole / max(1, request.releases)
+        if epsilon == 0:
+            return None  # below what a float holds: what fits such a budget, if anything does, is not learnt for
         learning = Learning(epsilon=epsilon, relation=request.sensitivity.relation, **about, **wanted)
         for vectors, rest, selecting in _rests(budget, learning.curve, request):
             try:

@@ -472,7 +472,7 @@ class Task:
         Raises:
             InvalidRequest: what is asked contradicts the sensitivity, or cannot come out of the profile.
         """
-        if sensitivity is not None and (spec.relation, spec.max_items_per_user) != ("add_remove", None):
+        if sensitivity is not None and spec.given("relation", "max_items_per_user"):
             raise InvalidRequest(
                 "sensitivity= states the relation and the items per user: leave relation= and max_items_per_user= out"
             )
@@ -489,7 +489,7 @@ class Task:
             domain="unknown" if spec.unknown_domain else "public",
             order=bool(spec.order),
             # Under replace_one a user takes up to so many items away and adds as many.
-            sensitivity=sensitivity or Sensitivity.of_counts(spec.relation, limit),
+            sensitivity=sensitivity or Sensitivity.of_counts(spec.relation or "add_remove", limit),
             # By default separately where there is a ledger, since `topk` charges it release by release.
             charged=spec.charged or ("together" if spec.ledger is None else "separately"),
             max_items_per_user=limit,

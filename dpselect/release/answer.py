@@ -1,42 +1,53 @@
-"""`Answer`: a release with everything public about it. `DryRun`: what one would cost."""
+"""`Answer`: a release with everything public about it, and `AnswerFile`, which keeps it. `DryRun`: what a release would cost."""
 
 from __future__ import annotations
 
+import csv
+import hashlib
+import io
 import json
 import math
+import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache, partial
 from html import escape
-from typing import TYPE_CHECKING, Any, Final, Self, final
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
 import numpy as np
 
 import accounting as acc
 import dpselect as dps
 from accounting import Budget, Curve
+from accounting.address import masked
 from accounting.arguments import WORDS, Relation
 from accounting.convert.bounds import Route, best_epsilon
+from accounting.errors import OutputError, missing_extra
+from accounting.files import PRIVATE, new_file, read_text, require_new
 from accounting.page.wording import rounded_up
 from accounting.risk import Risk
-from dpselect.errors import Note, printable
+from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.counts import Interval, interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
+from dpselect.plan.profile import Profile
 from dpselect.release.question import Question, learns_about, request_of
 from dpselect.selection import Label, Selection
+from dpselect.spec import LedgerFields
 
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
 
-
-_LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
-
+A = TypeVar("A")
 
 # -- what is promised --------------------------------------------------------------------------------------------------
 
@@ -96,8 +107,7 @@ class Promise:
     def in_words(self) -> str:
         """The guarantee as a sentence for whoever decides whether it is enough."""
         start = "Whatever else is known, and whatever this release shows,"
-        last = self.points[-1] if self.points else None
-        epsilon, delta = (None, 0.0) if last is None else (last.epsilon, last.delta)
+        epsilon, delta = (self.points[-1].epsilon, self.points[-1].delta) if self.points else (None, 0.0)
         if self.pure_epsilon is not None:
             epsilon, delta = self.pure_epsilon, 0.0
         if epsilon is None:
@@ -120,13 +130,16 @@ def promise(item: Chargeable, budget: Budget) -> Promise:
     return _promised(item.curve, item.relation, budget)
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=16)  # worked out before a charge, and looked at afterwards
 def _promised(curve: Curve, relation: Relation, budget: Budget) -> Promise:
-    points = []
-    for delta in _deltas(budget, curve.delta0):
-        bound = best_epsilon(curve, delta, thorough=True)
-        points.append(ProvenEpsilon(delta, _finite(bound.value), bound.route, bound.order))
-    return Promise(relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, tuple(points), Risk.of(curve))
+    deltas = [budget.delta] if budget.delta else []
+    if budget.form == "zcdp":
+        # The failure may use up all of delta: only beyond it is there room for a conversion.
+        room = [2 * budget.delta] if curve.delta0 and 0 < budget.delta < 0.5 else []
+        deltas = [budget.delta or _CUSTOMARY_DELTA, *room]
+    bounds = [(delta, best_epsilon(curve, delta, thorough=True)) for delta in deltas]
+    points = tuple(ProvenEpsilon(delta, _finite(bound.value), bound.route, bound.order) for delta, bound in bounds)
+    return Promise(relation, _finite(curve.pure_epsilon), _finite(curve.rho), curve.delta0, points, Risk.of(curve))
 
 
 def _finite(value: float) -> float | None:
@@ -134,16 +147,18 @@ def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _deltas(budget: Budget, delta0: float) -> tuple[float, ...]:
-    if budget.form != "zcdp":
-        return (budget.delta,) if budget.delta else ()
-    if budget.delta == 0:
-        return (_CUSTOMARY_DELTA,)
-    # The failure may use up all of delta: only beyond it is there room for a conversion.
-    return (budget.delta, 2 * budget.delta) if delta0 and budget.delta < 0.5 else (budget.delta,)
-
-
 # -- what was released --------------------------------------------------------------------------------------------------
+
+
+UNRECORDED = (
+    "nothing was recorded in a ledger. Every further release from these data adds to the price: keep this record, and do not "
+    "repeat the release to get another answer."
+)
+RECORDED = "this release was charged to the ledger before it was drawn, and is on record there."
+SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
+HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
+"""What the columns of a table are called, apart from that of groups."""
+_OPTIONAL = frozenset({"shown", "unit", "learnt", "known", "spent", "groups", "sums", "time"})  # left out where there is none
 
 
 @final
@@ -174,11 +189,11 @@ class Answer:
         choice: the mechanism that drew it, and how users' contributions were bounded for it.
         salt: what chose the items kept under the bound on contributions; None without a bound.
         charge: what paid for it; None without a ledger.
-        learnt: what was paid for, where numbers of users were learnt first (`choice.profile`) and chose the mechanism; else None.
-        known_from: the ledger's entry that held such numbers of an earlier release (`choice.profile`), for nothing; else None.
         left: what the charge used, what is left of the budget and how many more releases like it fit, in words.
-        kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one that was drawn now.
+        learnt: what was paid for, where numbers of users were learnt first (`choice.profile`) and chose the mechanism; else None.
         shown: all that was released, of which `selection` is the best part; None without a history of earlier releases.
+        known_from: the ledger's entry that held such numbers of an earlier release (`choice.profile`), for nothing; else None.
+        kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one that was drawn now.
     """
 
     question: Question
@@ -191,6 +206,27 @@ class Answer:
     shown: Selection | None = None
     known_from: int | None = None
     kept: str | None = None
+
+    @classmethod
+    def restored(cls, question: Question, content: str) -> Self:
+        """The answer that was kept as JSON, to a question that is the same."""
+        held = json.loads(content)
+        mechanism, how = Mechanism.from_json(json.dumps(held["mechanism"])), held["contributions"]
+        learnt, known, shown = held.get("learnt"), held.get("known"), held.get("shown")
+        users, norm = learnt or known, "l2" if mechanism.covers.l1 is None else "l1"
+        profile = None if users is None else Profile.of_data(users)
+        bounds: Any = {"max_items_per_user": how["max_items_per_user"], "clip": how["clip"], "norm": norm}
+        return cls(
+            question,
+            Selection.from_json(json.dumps(held["selection"])),
+            Choice(mechanism, **bounds, profile=profile, cells=how.get("over") == "all groups"),
+            how["salt"],
+            PaidCharge(**held["ledger"]),
+            learnt=None if learnt is None else LearnThenSelect.model_validate(learnt["paid"]),
+            shown=None if shown is None else Selection.from_json(json.dumps(shown)),
+            known_from=None if known is None else known["entry"],
+            kept=content,
+        )
 
     @property
     def paid(self) -> Mechanism | LearnThenSelect:
@@ -239,7 +275,21 @@ class Answer:
     @property
     def cautions(self) -> list[str]:
         """What to beware of in the question, and in what was released."""
-        return [*cautions(self.question), *doubts(self)]
+        return [*_cautions(self.question), *_doubts(self)]
+
+    @property
+    def on_record(self) -> str:
+        """Whether the release is in a ledger, in words."""
+        if self.question.spec.ledger is None:
+            return UNRECORDED
+        return SETTLED if self.question.spec.pay_for_what_came_out else RECORDED
+
+    @property
+    def left_out(self) -> str:
+        """Which rows are not counted."""
+        reading = self.question.reading
+        parts = ["user", "item", *(name for name in ("group", "value", "time") if getattr(reading, name) is not None)]
+        return f"rows with a null {', '.join(parts[:-1])} or {parts[-1]} were left out by rule"
 
     @property
     def claim(self) -> str:
@@ -251,9 +301,9 @@ class Answer:
     @property
     def names(self) -> dict[str, str]:
         """What columns of a selection are called in tables of the answer: the group as in the log, a value by what it is of."""
-        group, number = self.question.reading.group, "users" if self.values is None or self.unit == "users" else "score"
-        number = number if self.question.reading.value is None else "value"
-        return {"group": group_head(group), "value": number}
+        number = "users" if self.values is None or self.unit == "users" else "score"
+        reading = self.question.reading
+        return {"group": group_head(reading.group), "value": number if reading.value is None else "value"}
 
     def columns(self) -> dict[str, tuple[Any, ...]]:
         """What was released as columns: see `Selection.columns`, with intervals around noisy values.
@@ -277,9 +327,9 @@ class Answer:
 
     def lines(self) -> list[str]:
         """What is promised and what it cost, in words, and what to beware of."""
-        told = [line for line in (self.lost, self.left) if line is not None]
         stated = self.guarantee
-        return [stated.in_words, f"Risk: {stated.risk_in_words}.", *self.cautions, *told]
+        said = [stated.in_words, f"Risk: {stated.risk_in_words}.", *self.cautions]
+        return [*said, *(line for line in (self.lost, self.left) if line is not None)]
 
     def __repr__(self) -> str:
         held = self.selection.columns()
@@ -287,17 +337,16 @@ class Answer:
         columns += [tuple(f"{value:,.6g} {self.unit}" for value in self.values)] if self.unit and self.values else []
         shown = ["  " + "  ".join(map(str, row)) for row in zip(*columns, strict=True)]
         missing = "" if self.selection.complete else f" ({self.selection.reason})"
-        asked = "" if self.question.spec.k == "all" else f" of the top {self.question.k}"
-        start = f"Answer: {len(shown)}{asked or ' items'}, by {type(self.mechanism).__name__}{missing}"
+        asked = " items" if self.question.spec.k == "all" else f" of the top {self.question.k}"
+        start = f"Answer: {len(shown)}{asked}, by {type(self.mechanism).__name__}{missing}"
         return "\n".join(map(printable, [start, *shown, *self.lines()]))
 
     def _repr_html_(self) -> str:
-        held = self.columns()
         number = self.names["value"]
         hidden = () if self.unit else (number, "low", "high")
-        columns = {name: cells for name, cells in held.items() if name not in hidden and any(cell is not None for cell in cells)}
-        head = "".join(f"<th>{escape(f'{name} ({self.unit})' if name == number != self.unit else name)}</th>" for name in columns)
-        cells = ("".join(f"<td>{escape(printable(cell))}</td>" for cell in row) for row in zip(*columns.values(), strict=True))
+        shown = {name: cells for name, cells in self.columns().items() if name not in hidden and set(cells) - {None}}
+        head = "".join(f"<th>{escape(f'{name} ({self.unit})' if name == number != self.unit else name)}</th>" for name in shown)
+        cells = ("".join(f"<td>{escape(printable(cell))}</td>" for cell in row) for row in zip(*shown.values(), strict=True))
         rows = "".join(f"<tr>{row}</tr>" for row in cells)
         below = "".join(f"<p>{escape(line)}</p>" for line in self.lines())
         return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
@@ -313,9 +362,63 @@ class Answer:
         around = None if self.values is None else self.interval
         return {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
 
+    def as_data(self) -> dict[str, Any]:
+        """The release and its price as plain data, what was asked included; no guarantee is None."""
+        question, choice, selection = self.question, self.choice, self.selection
+        reading, budget, profile, around = question.reading, question.budget, choice.profile, self.interval
+        stated = {name: value for name in ("epsilon", "delta", "rho") if (value := getattr(budget, name))}
+        window = {name: None if (end := getattr(reading, name)) is None else str(end) for name in ("since", "until")}
+        learnt = known = None
+        if self.learnt is not None and profile is not None:
+            learning = self.learnt.learning
+            declared = [name for name, part in learning.drawn.items() if not part]
+            said = {"declared": declared, "in_words": profile.in_words(), "paid": plain_data(self.learnt)}
+            learnt = profile.as_data() | said | {"about": learns_about(question, learning)}
+        if self.known_from is not None and profile is not None:
+            known = profile.as_data() | {"entry": self.known_from}
+        over = {"over": "all groups"} if choice.cells else {"max_groups_per_user": reading.max_groups_per_user}
+        # All that was released; a position in the catalogue says nothing new.
+        released = dict.fromkeys(name for name in Selection.model_fields if name not in ("positions", "groups", "lost"))
+        released |= {"labels": []} | selection.model_dump(mode="json")
+        released.pop("indices", None)
+        data = {
+            "dpselect": dps.__version__,
+            "question": question.as_data(),
+            "selection": released,
+            "shown": plain_data(self.shown),
+            "unit": None if self.values is None else self.unit or "shares of users, cut by the clip",
+            "intervals": None if around is None else asdict(around),
+            "guarantee": {"budget": stated, **self.guarantee.as_data()},
+            "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
+            "mechanism": plain_data(self.mechanism),
+            "curve": plain_data(self.paid.curve),
+            "learnt": learnt,
+            "known": known,
+            "spent": plain_data(self.mechanism.spent(selection)) if question.spec.pay_for_what_came_out else None,
+            "domain": "observed" if question.domain is None else "public",
+            "groups": None if reading.group is None else "discovered" if reading.groups is None else "public",
+            "sums": None if reading.value is None else {"column": reading.value, "clip": reading.value_clip},
+            "time": None if reading.time is None else {**window, "time_zone": reading.time_zone, "column": reading.time},
+            "contributions": {
+                "max_items_per_user": choice.max_items_per_user,
+                **({} if reading.group is None else over),
+                "clip": choice.clip,
+                "salt": self.salt,
+            },
+            "ledger": None if self.charge is None else asdict(self.charge),
+            "notes": [note for note in (self.left_out, self.on_record, *self.cautions, self.lost, self.left) if note],
+        }
+        return {name: value for name, value in data.items() if value is not None or name not in _OPTIONAL}
 
-HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
-"""What the columns of a table are called, apart from that of groups."""
+
+def plain_data(held: Any) -> Any:
+    """What its JSON says; None for None."""
+    return None if held is None else json.loads(held.to_json())
+
+
+def as_json(answer: Any) -> str:
+    """An answer's plain data as JSON; no NaN or Infinity, which are not JSON."""
+    return json.dumps(answer.as_data(), indent=2, allow_nan=False, ensure_ascii=True) + "\n"
 
 
 def group_head(column: object) -> str:
@@ -323,29 +426,29 @@ def group_head(column: object) -> str:
     return "group" if column is None or str(column) in HEADS else str(column)
 
 
-def cautions(question: Question) -> list[str]:
-    """What to beware of in a question: by public numbers alone, whatever was read."""
-    budget, said = question.budget, list[str]()
-    if budget.epsilon is not None and budget.epsilon > _LARGE_EPSILON:
-        said.append(f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above {_LARGE_EPSILON:g} is not")
-    if budget.delta > _LARGE_DELTA:
-        said.append(
-            f"delta {budget.delta:g} lets one user in {1 / budget.delta:,.0f} be shown whole: choose far less than 1 / users, "
-            "for example 1e-6"
-        )
-    if question.assumes is not None:
-        said.append(question.assumes)
-    return said
-
-
 # -- what is doubtful in what was released -------------------------------------------------------------------------------
 
 
+_LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
 _LOOK = "'dpselect check' says how the log is read and how many listed items occur, to whoever may see the data"
 _LIKELY = 0.5  # the share of the top k that a plan expected, from which on finding nothing is no matter of the budget
 
 
-def doubts(answer: Answer) -> Iterator[str]:
+def _cautions(question: Question) -> Iterator[str]:
+    """What to beware of in a question: by public numbers alone, whatever was read."""
+    budget = question.budget
+    if budget.epsilon is not None and budget.epsilon > _LARGE_EPSILON:
+        yield f"epsilon {budget.epsilon:g} protects hardly anybody: 1 is a common choice, above {_LARGE_EPSILON:g} is not"
+    if budget.delta > _LARGE_DELTA:
+        yield (
+            f"delta {budget.delta:g} lets one user in {1 / budget.delta:,.0f} be shown whole: choose far less than 1 / users, "
+            "for example 1e-6"
+        )
+    if question.assumes is not None:
+        yield question.assumes
+
+
+def _doubts(answer: Answer) -> Iterator[str]:
     """Warnings of an answer, made of what is released with it and of nothing else.
 
     Few users hold a listed item where so many were learnt as noise alone may make, or where no number shown is beyond noise;
@@ -440,8 +543,8 @@ class DryRun:
             "dpselect": dps.__version__,
             "dry_run": True,
             "guarantee": self.guarantee.as_data(),
-            "curve": json.loads(self.item.curve.to_json()),
-            "mechanisms": [json.loads(one.to_json()) for one in self.mechanisms],
+            "curve": plain_data(self.item.curve),
+            "mechanisms": list(map(plain_data, self.mechanisms)),
             "left": list(self.left),
             "notes": [*filter(None, [self.paid]), *self._notes],
         }
@@ -483,3 +586,201 @@ def told(ledger: acc.Ledger | None, dataset: str | None, key: str) -> Iterator[N
         if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))
         raise
+
+
+# -- where an answer is kept -------------------------------------------------------------------------------------------
+
+
+# What a cell that is calculated begins with, the last ones as on East Asian keyboards; also after what parts cells or rows where
+# a comma does not, as in countries that write decimals with one.
+_FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])')
+
+
+def _as_csv(answer: Any, *, defused: bool) -> bytes:
+    held, text = answer.columns(), io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(held)
+    for row in zip(*held.values(), strict=True):
+        # Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to.
+        writer.writerow([_FORMULA.sub(r"\1'", cell) if defused and isinstance(cell, str) else cell for cell in row])
+    return text.getvalue().encode()
+
+
+def _as_parquet(answer: Any, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
+    written = io.BytesIO()
+    import_module("pyarrow.parquet").write_table(answer.to_arrow(), written)
+    return written.getvalue()
+
+
+TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _as_parquet}
+"""What the end of a file's name stands for: a table of what was released, beside which the answer is kept as JSON."""
+
+
+@dataclass
+class AnswerFile:
+    """The new private file that an answer is kept in, and in which forms; `failure` says why it is missing.
+
+    Attributes:
+        output: of a table, beside which the answer is kept as JSON; or of one of the `texts`. None keeps it nowhere.
+        defused: whether text in a CSV that begins like a formula gets an apostrophe, for spreadsheets.
+        texts: by the end of the file's name.
+        tables: whether the answer can be a table.
+    """
+
+    output: Path | None
+    defused: bool = False
+    texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: {".json": as_json})
+    tables: bool = True
+    failure: OutputError | None = None
+
+    @classmethod
+    def of(cls, spec: Any, **how: Any) -> Self:
+        """The file that a spec names."""
+        return cls(None if spec.output is None else Path(spec.output), **how)
+
+    @property
+    def record(self) -> Path | None:
+        """Where the answer is kept as JSON: a table has no place for what it cost."""
+        if self.output is None or self.output.suffix.lower() not in TABLES:
+            return self.output
+        return self.output.with_name(self.output.name + ".json")
+
+    def require(self) -> None:
+        """Check, before anything is read or charged, that the answer will have a place."""
+        if self.output is None or self.record is None:
+            return
+        known = (*self.texts, *TABLES) if self.tables else tuple(self.texts)
+        if self.output.suffix.lower() not in known:
+            raise InvalidRequest(f"output={masked(self.output)} must end in {' or '.join(known)}: the name tells the format")
+        if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
+            raise missing_extra("Parquet is written by pyarrow (a .csv needs nothing more)", "arrow")
+        for path in {self.output, self.record}:
+            require_new(path, "output=")
+
+    def recorded(
+        self, spec: LedgerFields, asked: Callable[[], dict[str, Any]], answer_of: Callable[[str], A], *, writing: bool = True
+    ) -> A | None:
+        """The answer that the file holds, if the spec's key has paid for it: a retry costs nothing and draws nothing.
+
+        A table and a record of the release that an interruption has lost are made up for. None without such a file, or it holds
+        the answer of another charge: then it is in the way, as any file.
+
+        Args:
+            asked: what is asked for now, as `Question.as_data` has it.
+            answer_of: the answer of its JSON.
+            writing: whether what was lost is made up for; a dry run only looks.
+
+        Raises:
+            KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
+        """
+        file, key = self.record, spec.key
+        if file is None or spec.ledger is None or key is None or file.suffix.lower() != ".json" or not file.is_file():
+            return None
+        content, dataset = read_text(file, InvalidRequest, "output="), str(spec.dataset)
+        with spec.opened() as ledger:
+            receipt = ledger.find(dataset, key)
+            held = None if receipt is None else _paid(content, receipt)
+            if receipt is None or held is None:
+                return None
+            if (other := _differing(held["question"], asked())) or not _is_paid(held, receipt):
+                named = f"{other}=" if other and "_" in other else other
+                raise acc.ledger.KeyConflict(
+                    f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq}), whose answer "
+                    f"output= holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key "
+                    "and with a new file"
+                )
+            record = partial(ledger.release, dataset, key, claim=_claim(content))
+            try:  # to restore what an interruption has lost, once the content is what the ledger recorded; or to record it
+                if receipt.state == "released":
+                    record()
+                answer = answer_of(content)
+                if writing and self.output != file and self.output is not None and not self.output.exists():
+                    self._write_table(answer)
+                if writing and receipt.state == "committed":
+                    record()
+            except acc.ledger.ClaimConflict:
+                raise acc.ledger.KeyConflict(
+                    f"output= holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
+                    "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
+                ) from None
+        return answer
+
+    def keep(self, answer: Any) -> str | None:
+        """Write the file, before the ledger is told that the answer was released; its hash is told as well.
+
+        A failure waits until the answer has been seen.
+        """
+        if self.output is None or self.record is None:
+            return None
+        try:
+            content = self.texts[self.record.suffix.lower()](answer)
+            _write(self.record, content.encode())
+            if self.record != self.output:
+                self._write_table(answer)
+        except OutputError as error:
+            self.failure = error
+            return None
+        return _hashed(content)
+
+    def _write_table(self, answer: Any) -> None:
+        assert self.output is not None
+        _write(self.output, TABLES[self.output.suffix.lower()](answer, defused=self.defused))
+
+
+def rescued(answer: Any) -> str:
+    """Write an answer that cannot be shown to a file of its own, as it was paid for; and say where."""
+    path = Path(f"dpselect-answer-{answer.charge.entry}-{os.getpid()}.json")
+    try:
+        _write(path, as_json(answer).encode())
+    except OutputError as error:
+        return f"the answer is lost, for {error}"
+    return f"the answer was written to {str(path.absolute())!r} instead"
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A new file, which only its owner can read."""
+    with new_file(path, "output=", mode=PRIVATE) as file:
+        file.write(content)
+
+
+def _hashed(content: str) -> str:
+    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+
+
+def _claim(content: str) -> str:
+    """What the ledger's record of the release says: what was learnt, if anything was, and the hash."""
+    learnt = json.loads(content).get("learnt")
+    if learnt is None or "about" not in learnt:
+        return _hashed(content)
+    return f"{Learnt.of_answer(learnt).claim(learnt['about'])} {_hashed(content)}"
+
+
+def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
+    """The answer that a file's text holds, if it is one that the receipt's charge has paid for."""
+    try:
+        answer = json.loads(content)
+        held = {name: answer[name] for name in ("ledger", "mechanism", "question")} | {"learnt": answer.get("learnt")}
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return held if held["ledger"] == asdict(PaidCharge.of(receipt)) and receipt.state in ("committed", "released") else None
+
+
+def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:
+    learnt: Any = held["learnt"]
+    paid = LearnThenSelect.model_validate(learnt["paid"]) if learnt else Mechanism.from_json(json.dumps(held["mechanism"]))
+    return acc.Curve.from_json(receipt.entries[0].curve or "") == paid.curve
+
+
+def _differing(held: Any, asked: dict[str, Any]) -> str | None:
+    """What two questions differ in, by its name."""
+    asked = json.loads(json.dumps(asked))
+    if held == asked:
+        return None
+    parts = held if isinstance(held, dict) else {}
+    for part, said in asked.items():
+        other = parts.get(part)
+        if other != said and isinstance(said, dict) and isinstance(other, dict):
+            return next(name for name in sorted({*said, *other}) if said.get(name) != other.get(name))
+        if other != said:
+            return part
+    return "question"

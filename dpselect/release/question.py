@@ -1,4 +1,4 @@
-"""`Question`: what is asked of a log, who pays for it, and the mechanism that answers it. All of it is public."""
+"""`Question`: what is asked of a log, and the mechanism that answers it. All of it is public."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, final
+from typing import Any, Final, Literal, Self, final
 
 from accounting import Budget
 from accounting.address import without_password
@@ -20,7 +19,6 @@ from dpselect.cells import ANY_GROUPS
 from dpselect.errors import DomainMismatch, InvalidRequest
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, TopOfGroups, WithValues
-from dpselect.mechanisms.base import Pay
 from dpselect.plan.candidates import (
     WHOLE_COUNTS,
     Choice,
@@ -31,15 +29,18 @@ from dpselect.plan.candidates import (
     with_counts,
 )
 from dpselect.plan.counts import COUNTS, COUNTS_AGAIN, CountNoise, without_counts
-from dpselect.plan.learn import LEARN, Informed, Learning, Learnt, learning_asked
+from dpselect.plan.learn import LEARN, Learning, Learnt
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import ALL, BudgetShare, TopKRequest
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
-from dpselect.spec import PayerFields, TopKSpec
+from dpselect.spec import TopKSpec
 
-if TYPE_CHECKING:  # a release without a ledger does without a database
-    from accounting import Ledger
+UNASKED: Final = frozenset({"buckets", "memory_limit", "salt"})
+"""Fields of a reading that are not part of the question."""
+_BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
+_ASKED = ("k", "noise", "kbar", "items_per_user", "users", "as_set", "with_counts", "min_users")
+_AMOUNTS = ("epsilon", "delta", "rho")
 
 
 @final
@@ -53,10 +54,8 @@ class Question:
         reading: how the log is read. Its `clip` is the one that is stated; the mechanism may bring its own.
         budget: what the release may cost, or all `releases` of them, charged one by one.
         domain: the public catalogue of items; None if the items are read off the log.
-        learn: the share of epsilon by which the default learns what is not declared of users; 0 for none, None for the usual one
-            where it can learn (`learns`).
-        learnt: numbers that an earlier release of the same data learnt, in place of learning.
-        learn_again: learn anew, though the ledger holds numbers that an earlier release learnt.
+        learn: the share of epsilon by which the default learns what is not declared of users, 0 for none, None for the usual one
+            where it can learn; "again" for that, though the ledger holds numbers that an earlier release learnt; or such numbers.
     """
 
     source: Any
@@ -64,9 +63,7 @@ class Question:
     reading: Reading
     budget: Budget
     domain: tuple[Label, ...] | None = None
-    learn: float | None = None
-    learnt: Profile | None = None
-    learn_again: bool = False
+    learn: float | Literal["again"] | Profile | None = None
 
     @classmethod
     def of(cls, source: Any, spec: TopKSpec) -> Self:
@@ -80,34 +77,29 @@ class Question:
         # A salt is that of the bound that the default may bring where none is stated, and no part of how the log is read without.
         unstated = all(one is None for one in (spec.max_items_per_user, spec.clip, spec.group, spec.value, spec.mechanism))
         observed = spec.domain is None or spec.min_users is not None
-        whole = len(spec.periods) > 1 and spec.relation == "add_remove"
-        unsalted = {"salt": None} if unstated and observed and not whole else {}
-        question = cls(source, spec, spec.reading(**unsalted), _budget(spec), spec.catalogue(), **learning_asked(spec.learn))
-        if spec.clip is not None and spec.with_counts and not question.recounted:
+        several = len(spec.periods) > 1 and spec.relation == "add_remove"
+        unsalted = {"salt": None} if unstated and observed and not several else {}
+        asked = cls(source, spec, spec.reading(**unsalted), _budget(spec), spec.catalogue(), _learn(spec.learn))
+        if spec.clip is not None and spec.with_counts and not asked.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
-        if spec.min_users is not None and question.budget.delta == 0:
+        if spec.min_users is not None and asked.budget.delta == 0:
             raise InvalidRequest(
                 f"min_users={spec.min_users} needs a delta, even with public items: whether an item has that many users may "
                 "rest on one of them. Choose far less than 1 / users, for example 1e-6"
             )
-        question._require_a_choice()
-        return question
-
-    def _require_a_choice(self) -> None:
-        """Refuse what is said of users for the choice of a mechanism where nothing is chosen by it, or by other numbers."""
-        spec = self.spec
-        if self.learnt is not None and (self.learn or spec.users is not None or spec.items_per_user is not None):
+        # What is said of users for the choice of a mechanism is refused where nothing is chosen by it, or by other numbers.
+        known = isinstance(asked.learn, Profile)
+        if known and (spec.users is not None or spec.items_per_user is not None):
             raise InvalidRequest("learn=FILE takes numbers that were learnt: leave out users= and items_per_user=")
-        wanted = self.learnt is not None or self.learn or self.learn_again
-        engine = self.learnt is not None and spec.engine != "memory"  # nothing is counted first
-        if wanted and (name := _obstacle(self)) is not None and not (engine and name == "engine="):
+        if asked.learn and (name := asked.obstacle) is not None and not (known and name == "engine="):
             raise InvalidRequest(f"learn= chooses how users are counted, which does not go with {name}: leave one of them out")
         settled = "mechanism=" if spec.kind is not None else "value=" if spec.value is not None else None
-        without_effect = ("as_set",) if self.recounted else ("as_set", "items_per_user", "users")
+        without_effect = ("as_set",) if asked.recounted else ("as_set", "items_per_user", "users")
         if settled is not None and spec.planned is None and (given := spec.given(*without_effect)):
             raise InvalidRequest(
                 f"{next(iter(given))}= is about which mechanism is chosen, and {settled} settles that: leave one of them out"
             )
+        return asked
 
     @property
     def k(self) -> int:
@@ -132,21 +124,10 @@ class Question:
         return self.spec.releases or 1
 
     @property
-    def pay(self) -> Pay:
-        """As for `Session.select`."""
-        return "spent" if self.spec.pay_for_what_came_out else "curve"
-
-    @property
     def tabled(self) -> bool:
         """Whether groups may be read as a table of cells: counts of users, in the engine that this process has."""
         reading = self.reading
         return reading.group is not None and reading.value is None and self.spec.engine == "memory" and not self.exchanged
-
-    @property
-    def recounted(self) -> bool:
-        """Whether counts beside the items come from a second look at the log. They are the scores that chose in groups, where
-        the log is read once, and where several periods are read at the price of one, which is that of whole counts."""
-        return self.spec.with_counts and self.reading.group is None and not _whole_counts_alone(self)
 
     @property
     def exchanged(self) -> bool:
@@ -154,9 +135,22 @@ class Question:
 
         Several periods are read together and users are bounded: without the rows of one period other rows are kept.
         """
-        several = len(self.spec.periods) > 1
-        bounded = any(getattr(self.reading, name) is not None for name in _BOUNDS)
-        return several and self.spec.relation == "add_remove" and bounded
+        return self._several and any(getattr(self.reading, name) is not None for name in _BOUNDS)
+
+    @property
+    def whole(self) -> bool:
+        """Whether the default may not bound users on its own: several periods are read together, for the price of one."""
+        return self._several and not self.exchanged
+
+    @property
+    def _several(self) -> bool:
+        return len(self.spec.periods) > 1 and self.spec.relation == "add_remove"
+
+    @property
+    def recounted(self) -> bool:
+        """Whether counts beside the items come from a second look at the log. They are the scores that chose in groups, where
+        the log is read once, and where users are counted in full."""
+        return self.spec.with_counts and self.reading.group is None and not self.whole
 
     @property
     def relation(self) -> Relation:
@@ -164,59 +158,77 @@ class Question:
         return "replace_one" if self.exchanged else self.spec.relation
 
     @property
+    def obstacle(self) -> str | None:
+        """What is stated that settles how users are counted, or keeps them from being counted first; None if nothing does."""
+        spec = self.spec
+        stated = {
+            "mechanism=": spec.kind is not None,
+            "value=": spec.value is not None,
+            "clip=": spec.clip is not None,
+            "a planned mechanism": spec.planned is not None,
+            "pay_for_what_came_out=": spec.pay_for_what_came_out,
+            "several of period=": len(spec.periods) > 1,
+            "engine=": spec.engine != "memory",
+        }
+        return next((name for name, hinders in stated.items() if hinders), None)
+
+    @property
     def learns(self) -> float:
         """The share of epsilon that learning takes: as stated, or the usual one where nothing that is stated hinders it."""
-        if self.learn is not None or self.learnt is not None:
-            return self.learn or 0.0
-        return LEARN if _obstacle(self) is None else 0.0
+        if self.learn is None or self.learn == "again":
+            return LEARN if self.obstacle is None else 0.0
+        return 0.0 if isinstance(self.learn, Profile) else self.learn
 
     @property
     def assumes(self) -> str | None:
         """That users are assumed to be as in other logs, and why, in words; None where they are known or do not matter."""
-        spec = self.spec
-        matters = spec.mechanism is None and (self.reading.value or self.reading.clip) is None
-        declared = spec.items_per_user is not None and (spec.users is not None or self.reading.group is not None)
-        if not matters or declared or self.learns or self.learnt is not None:
+        spec, reading = self.spec, self.reading
+        matters = spec.mechanism is None and reading.value is None and reading.clip is None
+        declared = spec.items_per_user is not None and (spec.users is not None or reading.group is not None)
+        if not matters or declared or self.learns or isinstance(self.learn, Profile):
             return None
-        why = _obstacle(self) or "learn=0"
         return (
-            f"nothing is learnt with {why}, and the mechanism was chosen for users as in other logs: declare items_per_user= and "
-            "users= if they are public"
+            f"nothing is learnt with {self.obstacle or 'learn=0'}, and the mechanism was chosen for users as in other logs: "
+            "declare items_per_user= and users= if they are public"
         )
+
+    @property
+    def grouping(self) -> Grouping | None:
+        """The groups, each of which gets a release; None for the log as a whole."""
+        most = self.reading.max_groups_per_user
+        return None if most is None else Grouping(most, self.listed_groups, self.tabled)
+
+    @property
+    def listed_groups(self) -> int | None:
+        """How many groups a public list names; None where they are discovered."""
+        return None if self.reading.groups is None else len(self.reading.groups)
 
     def as_data(self) -> dict[str, Any]:
         """What is asked, as plain data: an answer that is kept says which question it answers.
 
         Left out is what changes no answer, such as how much memory reads it, and the salt, which is chance and not a question.
         """
-        how = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED | {"groups"})
+        spec, reading = self.spec, self.reading
+        how = reading.model_dump(mode="json", exclude_defaults=True, exclude={*UNASKED, "groups"})
         if how.get("max_groups_per_user") == ANY_GROUPS:
             del how["max_groups_per_user"]  # nobody stated it
-        asked = {"relation": self.spec.relation, "releases": self.releases} | self.spec.given(*_ASKED)
-        if self.spec.kind is not None:
-            asked["mechanism"] = self.spec.kind
-        if self.learnt is not None:
-            asked["learnt"] = self.learnt.as_data()
-        if self.learn_again:
+        asked = {"relation": spec.relation, "releases": self.releases} | spec.given(*_ASKED)
+        if spec.kind is not None:
+            asked["mechanism"] = spec.kind
+        if isinstance(self.learn, Profile):
+            asked["learnt"] = self.learn.as_data()
+        if self.learn == "again":
             asked["learn_again"] = True
         if self.learns:
             asked["learn"] = self.learns
         asked["budget"] = self.budget.model_dump(mode="json")
-        if self.spec.planned is not None:
-            asked["planned"] = json.loads(self.spec.planned.to_json())
-        for name, called, held in (
-            ("domain", self.domain_name, self.domain),
-            ("groups", self.groups_name, self.reading.groups),
-        ):
-            if held is not None:
-                asked[name] = {"name": called, "sha256": _digest(held)}
+        if spec.planned is not None:
+            asked["planned"] = json.loads(spec.planned.to_json())
+        if self.domain is not None:
+            asked["domain"] = {"name": self.domain_name, "sha256": _digest(self.domain)}
+        if reading.groups is not None:
+            asked["groups"] = {"name": self.groups_name, "sha256": _digest(reading.groups)}
         return {"source": named(self.source), "reading": how, "release": asked}
-
-
-UNASKED = {"buckets", "memory_limit", "salt"}
-"""Fields of a reading that are not part of the question."""
-_BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
-_ASKED = ("k", "noise", "kbar", "items_per_user", "users", "as_set", "with_counts", "min_users")
 
 
 def named(source: object) -> str | list[str]:
@@ -226,58 +238,32 @@ def named(source: object) -> str | list[str]:
     return without_password(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__} in memory"
 
 
-def _digest(labels: Sequence[Label]) -> str:
-    return hashlib.sha256(json.dumps(list(labels)).encode()).hexdigest()
-
-
-def _obstacle(question: Question) -> str | None:
-    """What is stated that settles how users are counted, or keeps them from being counted first; None if nothing does."""
-    spec = question.spec
-    stated = {
-        "mechanism=": spec.kind,
-        "value=": spec.value,
-        "clip=": spec.clip,
-        "a planned mechanism": spec.planned,
-        "pay_for_what_came_out=": spec.pay_for_what_came_out or None,
-        "several of period=": spec.periods if len(spec.periods) > 1 else None,
-        "engine=": None if spec.engine == "memory" else spec.engine,
-    }
-    return next((name for name, given in stated.items() if given is not None), None)
+def _digest(labels: tuple[Label, ...]) -> str:
+    return hashlib.sha256(json.dumps(labels).encode()).hexdigest()
 
 
 def _name_of(stated: Any) -> str:
-    if stated is None or isinstance(stated, str | PathLike):
-        return str(stated)
-    return f"a list of {len(stated):,} items"
-
-
-_AMOUNTS = ("epsilon", "delta", "rho")
+    return str(stated) if stated is None or isinstance(stated, str | PathLike) else f"a list of {len(stated):,} items"
 
 
 def _budget(spec: TopKSpec) -> Budget:
     """As stated. Releases that share a budget and are charged to a ledger share that of its dataset, where no other is stated."""
-    declared = None
     if spec.ledger is not None and spec.releases is not None and spec.planned is None:
-        with opened(spec) as ledger:
+        with spec.opened() as ledger:
             declared = ledger.dataset(str(spec.dataset)).budget
-    if declared is not None and all(getattr(spec, name) is None for name in _AMOUNTS):
-        return declared
-    if declared is not None and all((getattr(spec, name) or None) == (getattr(declared, name) or None) for name in _AMOUNTS):
-        return declared  # with the order and the failure probability that its filter has
+        stated = [getattr(spec, name) or None for name in _AMOUNTS]
+        # One that is stated alike has no order and no failure probability, which the dataset's filter has.
+        if not spec.given(*_AMOUNTS) or stated == [getattr(declared, name) or None for name in _AMOUNTS]:
+            return declared
     return spec.budget
 
 
-@contextmanager
-def opened(payment: PayerFields) -> Iterator[Ledger]:
-    """The ledger that pays; one that is named by its URL is closed at the end."""
-    if not isinstance(payment.ledger, str):
-        assert payment.ledger is not None, "who asks for the ledger has looked"
-        yield payment.ledger
-        return
-    from accounting import Ledger  # a release without a ledger does without a database
-
-    with Ledger.open(payment.ledger, create=False) as ledger:
-        yield ledger
+def _learn(stated: float | str | PathLike[str] | None) -> Any:
+    """A share, "again", or the numbers in the file of an answer that learnt."""
+    if isinstance(stated, str):
+        with suppress(ValueError):
+            return float(stated)
+    return Learnt.in_answer(str(stated)).profile if stated != "again" and isinstance(stated, str | PathLike) else stated
 
 
 # -- the mechanism ----------------------------------------------------------------------------------------------------
@@ -298,36 +284,9 @@ def learns_about(question: Question, learning: Learning) -> str:
     if reading.where:
         said["where"] = list(reading.where)
     if reading.group is not None:
-        said["group"] = [reading.group, None if reading.groups is None else _digest(list(reading.groups))]
+        said["group"] = [reading.group, None if reading.groups is None else _digest(reading.groups)]
     said |= {"relation": question.relation, **learning.drawn}
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
-
-
-def choose_later(question: Question, whole: Budget | None = None) -> Informed | None:
-    """What may be chosen once numbers of users are learnt; None where nothing is to be learnt.
-
-    Raises:
-        InvalidRequest, CalibrationError: as for `choose`.
-    """
-    spec, limit = question.spec, question.reading.max_items_per_user
-    if not question.learns:
-        return None
-    _require_delta(question)
-    known: Any = {"users": spec.users, "items_per_user": spec.items_per_user, "groups": _grouping(question)}
-    request, order = request_of(question, whole), not spec.as_set
-    return Informed.of(question.budget, request, share=question.learns, **known, limit=limit, order=order)
-
-
-def _grouping(question: Question) -> Grouping | None:
-    reading = question.reading
-    if reading.max_groups_per_user is None:
-        return None
-    return Grouping(reading.max_groups_per_user, listed_groups(reading), question.tabled)
-
-
-def listed_groups(reading: Reading) -> int | None:
-    """How many groups a public list names; None where they are discovered."""
-    return None if reading.groups is None else len(reading.groups)
 
 
 def choose(question: Question, whole: Budget | None = None, known: Learnt | None = None) -> Choice:
@@ -341,23 +300,21 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
         InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for `dpselect.plan.default_choice`.
     """
     reading, spec = question.reading, question.spec
-    clip, limit = _clip(reading), reading.max_items_per_user
+    clip, limit, groups = _clip(reading), reading.max_items_per_user, question.grouping
     if spec.planned is not None:
         return _planned(question, spec.planned)
-    _require_delta(question)
+    require_delta(question)
     request = request_of(question, whole)
-    groups = _grouping(question)
     if groups is not None and groups.most == ANY_GROUPS and (spec.kind is not None or not groups.tabled):
         unbounded()
-    profile = question.learnt if known is None else known.profile
-    chosen = groups is not None or (reading.value is None and not _whole_counts_alone(question))
+    profile = known.profile if known is not None else question.learn if isinstance(question.learn, Profile) else None
+    chosen = groups is not None or (reading.value is None and not question.whole)
     if profile is not None or (chosen and spec.kind is None):
         users = None if groups else spec.users
         profile = profile or Profile.typical(users, spec.items_per_user, in_a_group=groups is not None)
         bounds: Any = {"max_items_per_user": limit, "clip": clip, "norm": None if clip is None else _norm(question)}
         return default_choice(question.budget, request, **bounds, groups=groups, profile=profile, order=not spec.as_set)
-    asked = request.model_copy(update={"sensitivity": _sensitivity(question)})
-    kind = spec.kind
+    asked, kind = request.model_copy(update={"sensitivity": _sensitivity(question)}), spec.kind
     if kind is None and (question.domain is None or spec.min_users is not None):
         shown_by_rank = reading.value is None and spec.min_users is None
         kind = LimitedDomain.__name__ if shown_by_rank else SparseHistogram.__name__
@@ -368,7 +325,8 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
     return Choice(found, limit) if reading.value is not None else Choice(found, limit, clip, _norm(question))
 
 
-def _require_delta(question: Question) -> None:
+def require_delta(question: Question) -> None:
+    """Refuse a budget without a delta where the default needs one."""
     if question.domain is None and question.budget.delta == 0 and question.spec.mechanism is None:
         raise InvalidRequest(
             "delta= is missing: without a public list of items (domain=) it is needed; choose far less than 1 / users, for "
@@ -393,14 +351,8 @@ def request_of(question: Question, whole: Budget | None) -> TopKRequest:
     )
 
 
-def _whole_counts_alone(question: Question) -> bool:
-    """Whether the default may not bound users on its own: several periods are read together, for the price of one."""
-    several = len(question.spec.periods) > 1
-    return several and not question.exchanged and question.spec.relation == "add_remove"
-
-
 def _clip(reading: Reading) -> float | None:
-    assert not isinstance(reading.clip, tuple), "checked by Question"
+    assert not isinstance(reading.clip, tuple), "checked by the spec"
     return reading.clip
 
 
@@ -424,59 +376,52 @@ def _sensitivity(question: Question) -> Sensitivity:
 
 def _planned(question: Question, planned: Mechanism) -> Choice:
     """The planned mechanism, if it can do what is asked; said before a long read."""
-    cells = _require_groups(question, planned)
+    reading, name = question.reading, type(planned).__name__
+    _require_groups(question, planned)
     if not question.budget.admits(planned.curve):  # what is stated for a release is its ceiling, whoever chose the noise
         stated = ", ".join(f"{name}={value:g}" for name in _AMOUNTS if (value := getattr(question.budget, name)))
         raise InvalidRequest(
-            f"mechanism= names a {type(planned).__name__} that costs more than the budget of this release ({stated}): "
-            "plan one for this budget"
+            f"mechanism= names a {name} that costs more than the budget of this release ({stated}): plan one for this budget"
         )
     if question.spec.with_counts and not planned.releases_values:
-        name = type(planned).__name__
         raise InvalidRequest(f"{name} was planned without counts: plan with with_counts=, or leave it out here")
     planned.covers.require(_sensitivity(question))
     if question.domain is None and not planned.takes_observed:
         raise DomainMismatch(
-            f"{type(planned).__name__} was planned for a public domain: give its catalogue (domain=, or domain in [data]), or "
-            "plan with unknown_domain="
+            f"{name} was planned for a public domain: give its catalogue (domain=, or domain in [data]), or plan with "
+            "unknown_domain="
         )
-    clip = _clip(question.reading)
-    selecting = without_counts(planned)
+    clip, selecting = _clip(reading), without_counts(planned)
     again = selecting.again if isinstance(selecting, DiscoverThenSelect) and clip is not None else None
     for look in (again, planned.clip if isinstance(planned, WithValues) else None):
         if look is not None:  # what no reader can do is said before the charge
-            question.reading.model_copy(update={"clip": look}).contributions()
-    return Choice(planned, question.reading.max_items_per_user, clip, _norm(question), again, cells=cells)
+            reading.model_copy(update={"clip": look}).contributions()
+    cells = isinstance(planned, TopOfGroups)
+    return Choice(planned, reading.max_items_per_user, clip, _norm(question), again, cells=cells)
 
 
-def _require_groups(question: Question, planned: Mechanism) -> bool:
-    """Whether it was planned for a table of cells; refuse a mechanism that was planned for other groups."""
-    reading = question.reading
+def _require_groups(question: Question, planned: Mechanism) -> None:
+    """Refuse a mechanism that was planned for other groups."""
+    reading, most, file = question.reading, question.reading.max_groups_per_user, "the mechanism in the file was planned"
     if isinstance(planned, TopOfGroups):
         if not question.tabled:
             raise InvalidRequest(
-                "the mechanism in the file was planned for cells of groups and items: name the column of groups (group=), "
-                "and leave value= and engine= out"
+                f"{file} for cells of groups and items: name the column of groups (group=), and leave value= and engine= out"
             )
         if question.domain is not None and reading.groups is None:
             raise InvalidRequest("a table of public items has public groups: list them (groups=)")
-        if reading.max_groups_per_user != ANY_GROUPS:
+        if most != ANY_GROUPS:
             raise InvalidRequest(
                 "max_groups_per_user= bounds users for a selection in each group, and the planned mechanism has one norm over "
                 "all groups of a user: leave it out"
             )
-        return True
-    if not isinstance(planned, PerGroup):
-        if reading.group is None:
-            return False
-        raise InvalidRequest(
-            "the mechanism in the file was planned for a log as a whole: with group= state the budget (epsilon=)"
-        )
-    if reading.group is None:
-        raise InvalidRequest("the mechanism in the file was planned for every group: name their column (group=)")
-    if (reading.max_groups_per_user or 0) > planned.max_groups_per_user:
+    elif not isinstance(planned, PerGroup):
+        if reading.group is not None:
+            raise InvalidRequest(f"{file} for a log as a whole: with group= state the budget (epsilon=)")
+    elif reading.group is None:
+        raise InvalidRequest(f"{file} for every group: name their column (group=)")
+    elif (most or 0) > planned.max_groups_per_user:
         raise InvalidRequest(f"max_groups_per_user= must be at most {planned.max_groups_per_user}, as planned")
-    if (reading.groups is None) != (planned.discovery is not None):
+    elif (reading.groups is None) != (planned.discovery is not None):
         other = "for groups of a public list: give it (groups=)" if planned.discovery is None else "to discover groups"
-        raise InvalidRequest(f"the mechanism in the file was planned {other}")
-    return False
+        raise InvalidRequest(f"{file} {other}")

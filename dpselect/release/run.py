@@ -25,9 +25,8 @@ from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import without_counts
 from dpselect.plan.learn import CLAIM, Informed, Learning, Learnt
-from dpselect.release.answer import Answer, DryRun, PaidCharge, promise, told
-from dpselect.release.question import Question, choose, choose_later, learns_about, listed_groups, opened
-from dpselect.release.record import AnswerFile, restored
+from dpselect.release.answer import Answer, AnswerFile, DryRun, PaidCharge, promise, told
+from dpselect.release.question import Question, choose, learns_about, request_of, require_delta
 from dpselect.scores import Scores, SecondLook
 from dpselect.selection import Label, Selection
 from dpselect.sensitivity import Norm, Sensitivity
@@ -79,18 +78,17 @@ class Payer:
 
     session: dps.Session | None
     key: str
-    label: str
+    label: str = ""
     pay: Pay = "curve"
 
     @classmethod
     def of(cls, spec: LedgerFields, label: str, *, time_zone: str | None = None, pay: Pay = "curve") -> Self:
         """What a spec says; rows are read by the clock of `time_zone`."""
-        session, key = None, spec.key or uuid4().hex  # whatever interrupts it can name it
+        session = None
         if spec.ledger is not None and spec.dataset is not None:
-            terms = {**_behalf(spec), "time_zone": time_zone}
             opens: Any = dps.Session.open if isinstance(spec.ledger, str) else dps.Session
-            session = opens(spec.ledger, spec.dataset, **terms)
-        return cls(session, key, spec.label or label, pay)
+            session = opens(spec.ledger, spec.dataset, **_behalf(spec), time_zone=time_zone)
+        return cls(session, spec.key or uuid4().hex, spec.label or label, pay)  # whatever interrupts it can name the key
 
     @property
     def charge(self) -> PaidCharge | None:
@@ -108,8 +106,7 @@ class Payer:
         if self.session is None:
             return None
         found, name = self.session.affordable(mechanism, one_by_one=True), self.session.dataset.name
-        curve = mechanism.curve if price is None else price
-        spent = found.spent.plus(found.budget.price(curve)) if after else found.spent
+        spent = found.spent.plus(found.budget.price(mechanism.curve if price is None else price)) if after else found.spent
         found = replace(found, curve=found.curve if price is None else price, spent=spent)
         return f"{name}, {found.account}: {found}" if found.account else f"{name}: {found}"
 
@@ -172,8 +169,23 @@ def _behalf(spec: PayerFields) -> dict[str, Any]:
 @contextmanager
 def session_of(spec: PayerFields, time_zone: str | None = None) -> Iterator[dps.Session]:
     """The session that pays; a ledger that is named is closed at the end."""
-    with opened(spec) as ledger:
+    with spec.opened() as ledger:
         yield dps.Session(ledger, str(spec.dataset), **_behalf(spec), time_zone=time_zone)
+
+
+def once(
+    question: Any, place: AnswerFile, restored: Callable[[str], A], release: Callable[[], A], dry_run: Callable[[], DryRun]
+) -> A | DryRun:
+    """The answer that is kept under the question's key, before anything is read; or a new one; or what that would cost."""
+    spec = question.spec
+    before: Any = place.recorded(spec, question.as_data, restored, writing=not spec.dry_run)
+    if before is None:
+        place.require()
+        return dry_run() if spec.dry_run else release()
+    if not spec.dry_run:
+        return before
+    paid = f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer that is in its file"
+    return DryRun(before.paid, (before.mechanism,), question.budget, paid=paid, reads=False)
 
 
 # -- the top k ---------------------------------------------------------------------------------------------------------
@@ -185,8 +197,7 @@ class Planned:
     """What answers a question: a mechanism, or those of which one is chosen once numbers of users are learnt.
 
     Attributes:
-        choice: None where it is still to be learnt.
-        informed: what learns first.
+        choice: None where it is still to be learnt, and then `informed` learns first.
         known: what the ledger holds of users, which chose it for nothing.
         remember: what earlier releases of a series make of a choice.
     """
@@ -204,18 +215,22 @@ class Planned:
             InvalidRequest, CalibrationError, DomainMismatch, RelationMismatch: as for `choose`; or the charge would be another
                 period's.
         """
+        spec, learn, whole, known = question.spec, question.learn, None, None
         if session is not None:
             _require_periods(question, session.dataset.window)
-        whole = None if session is None else session.dataset.budget
-        known = None if session is None else learnt_before(question, session.ledger, session.dataset.name)
-        informed = choose_later(question, whole) if known is None else None
-        if informed is not None:
-            return cls(None, informed)
-        choice, spec = choose(question, whole, known), question.spec  # which names what the budget does not pay for even so
-        wanted = question.learn and question.learnt is None and known is None
-        if wanted and (spec.users is None or spec.items_per_user is None):
+            whole, known = session.dataset.budget, learnt_before(question, session.ledger, session.dataset.name)
+        if question.learns and known is None:
+            require_delta(question)
+            declared: Any = {"users": spec.users, "items_per_user": spec.items_per_user, "groups": question.grouping}
+            ways: Any = {"limit": question.reading.max_items_per_user, "order": not spec.as_set}
+            asked = request_of(question, whole)
+            if (informed := Informed.of(question.budget, asked, share=question.learns, **declared, **ways)) is not None:
+                return cls(None, informed)
+        choice = choose(question, whole, known)  # which names what the budget does not pay for even so
+        stated = isinstance(learn, float | int) and learn > 0
+        if stated and known is None and (spec.users is None or spec.items_per_user is None):
             raise InvalidRequest(
-                f"learn={question.learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
+                f"learn={learn!r} leaves no two mechanisms to choose from within this budget: state a smaller share, or "
                 "learn=0 to learn nothing"
             )
         return cls(choice, known=known)
@@ -223,10 +238,9 @@ class Planned:
     @property
     def mechanisms(self) -> tuple[Mechanism, ...]:
         """That which draws the answer, or all of which it is chosen."""
-        if self.choice is not None:
-            return (self.choice.mechanism,)
-        assert self.informed is not None
-        return tuple(choice.mechanism for choice in self.informed.candidates.choices)
+        assert self.informed is not None or self.choice is not None
+        choices = (self.choice,) if self.informed is None else self.informed.candidates.choices
+        return tuple(choice.mechanism for choice in choices if choice is not None)
 
     @property
     def item(self) -> Chargeable:
@@ -274,41 +288,22 @@ def run(
     return answer if payer.pay == "curve" else replace(answer, left=payer.left(answer.mechanism))
 
 
-def once(
-    question: Any, place: AnswerFile, restored: Callable[[str], A], release: Callable[[], A], dry_run: Callable[[], DryRun]
-) -> A | DryRun:
-    """The answer that is kept under the question's key, before anything is read; or a new one; or what that would cost."""
-    spec = question.spec
-    before: Any = place.recorded(spec, question.as_data, restored, writing=not spec.dry_run)
-    if before is None:
-        place.require()
-        return dry_run() if spec.dry_run else release()
-    if not spec.dry_run:
-        return before
-    paid = f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer that is in its file"
-    return DryRun(before.paid, (before.mechanism,), question.budget, paid=paid, reads=False)
-
-
 def run_once(question: Question, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer | DryRun:
-    """The answer to a question, as `once` has it.
-
-    Raises:
-        as `run`; a dry run up to the charge.
-    """
+    """The answer to a question, as `once` has it. Raises as `run`; a dry run up to the charge."""
 
     def dry_run() -> DryRun:
         payer = payer_of(question)
         plan = Planned.of(question, payer.session)
         return payer.dry_run(plan.item, plan.mechanisms, question.budget, partial(stage, question, plan, progress, None))
 
-    return once(question, place, partial(restored, question), lambda: run(question, progress, place.keep), dry_run)
+    return once(question, place, partial(Answer.restored, question), lambda: run(question, progress, place.keep), dry_run)
 
 
 def payer_of(question: Question) -> Payer:
     """Who pays for the answer."""
-    zone = question.reading.time_zone
+    spec, zone = question.spec, question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
-    return Payer.of(question.spec, label, time_zone=zone, pay=question.pay)
+    return Payer.of(spec, label, time_zone=zone, pay="spent" if spec.pay_for_what_came_out else "curve")
 
 
 def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learnt | None:
@@ -322,16 +317,15 @@ def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learn
         InvalidRequest: what was recorded as learnt cannot be read.
     """
     spec = question.spec
-    if not question.learns or question.learn_again:
+    users, items = spec.users is None, spec.items_per_user is None
+    if not question.learns or question.learn == "again" or not (users or items):
         return None
     paid = None if spec.key is None else ledger.find(dataset, spec.key)
-    users, items = spec.users is None, spec.items_per_user is None
-    about: Any = {"groups": question.reading.max_groups_per_user, "listed": listed_groups(question.reading)}
-    every, some = Learning(epsilon=1.0, **about), Learning(epsilon=1.0, users=users, items=items, **about)
-    for drawn in (every, *([some] if users != items else [])):
-        start = CLAIM + learns_about(question, drawn)
+    for part in [{}] if users == items else [{}, {"users": users, "items": items}]:
+        about: Any = {"groups": question.reading.max_groups_per_user, "listed": question.listed_groups, **part}
+        start = CLAIM + learns_about(question, Learning(epsilon=1.0, **about))
         entry = ledger.last_claim(dataset, start, before=None if paid is None else paid.seq)
-        if entry is not None and (users or items):
+        if entry is not None:
             found = Learnt.in_claim(entry.label or "", entry.seq)
             return replace(found, profile=found.profile.declaring(spec.users, spec.items_per_user))
     return None
@@ -344,19 +338,16 @@ def stage(
     if plan.choice is not None:
         choice, memory = plan.remember(plan.choice)
         read = _read(question, choice, stack, progress=progress, staged=staged)
-        scores, salt = read.scores, read.salt
-        (choice.mechanism if memory is None else memory).check(scores)  # type: ignore[arg-type]
-        used = None if question.pay == "curve" else lambda drawn: choice.mechanism.spent(drawn.selection)
-        return Ready(lambda: _drawn(question, choice, memory, read), salt, scores, used)
-    informed, groups, items = plan.informed, None, np.empty(0)
-    assert informed is not None
+        (choice.mechanism if memory is None else memory).check(read.scores)  # type: ignore[arg-type]
+        used = (lambda drawn: choice.mechanism.spent(drawn.selection)) if question.spec.pay_for_what_came_out else None
+        return Ready(lambda: _drawn(question, choice, memory, read), read.salt, read.scores, used)
+    assert plan.informed is not None
+    informed, learning, groups, ahead = plan.informed, plan.informed.item.learning, None, None
     log = stack.enter_context(events.pairs(*_source(question, staged), progress=progress))
     if question.reading.group is None:
         items = log.items_per_user(question.domain)
     else:
         groups, items = log.items_per_group(question.domain)
-
-    learning, ahead = informed.item.learning, None
     if items.sum() >= _MANY:  # most of the work is done before the charge: what interrupts it then costs nothing
         likely = informed.chosen(learning.likely(items, informed.declared, groups=groups))
         ahead = _read(question, likely, stack, log=log)
@@ -364,8 +355,7 @@ def stage(
     def draw() -> Answer:
         found = informed.chosen(learning.learn(items, informed.declared, groups=groups))
         choice, memory = plan.remember(found)
-        read = _read(question, choice, stack, log=log, ahead=ahead)
-        return _drawn(question, choice, memory, read)
+        return _drawn(question, choice, memory, _read(question, choice, stack, log=log, ahead=ahead))
 
     return Ready(draw)
 
@@ -383,14 +373,12 @@ def _named(question: Question, integers: frozenset[str], selection: Selection) -
     """Groups and items of cells, which are text, as their lists write them, or as integers where the columns hold these."""
 
     def written(labels: Sequence[Label] | None, listed: Sequence[Label] | None, role: str) -> tuple[Label, ...] | None:
-        if labels is None:
-            return None
         known: dict[str, Label] = {str(label): label for label in listed or ()}
-        return tuple(known.get(str(label), int(label) if role in integers else label) for label in labels)
+        named = (known.get(str(label), int(label) if role in integers else label) for label in labels or ())
+        return None if labels is None else tuple(named)
 
-    items = written(selection.labels, question.domain, "item")
     groups = written(selection.groups, question.reading.groups, "group")
-    found: dict[str, Any] = {"labels": items, "groups": groups}
+    found: dict[str, Any] = {"labels": written(selection.labels, question.domain, "item"), "groups": groups}
     if not set(question.reading.groups or ()) <= set(groups or ()):  # a listed group of which nothing was shown
         found |= {"complete": False, "reason": REASON}
     return selection.model_copy(update=found)
@@ -441,17 +429,17 @@ def _read(
     if domain is not None and choice.cells:
         domain = [cell(group, item) for group in question.reading.groups or () for item in domain]
     within = None if choice.clip is None else domain  # users are clipped within the catalogue
-    look: Any = {
-        "max_items_per_user": choice.max_items_per_user,
-        "clip": choice.clip,
-        "clip_norm": choice.norm,
-        "within": within,
-        "cells": choice.cells,
-    }
+    look: Any = {"max_items_per_user": choice.max_items_per_user, "clip": choice.clip, "clip_norm": choice.norm}
+    look |= {"within": within, "cells": choice.cells}
     if choice.cells:
         look["max_groups_per_user"] = None  # one norm holds over all groups
     if choice.max_items_per_user is not None and question.spec.salt is not None:
         look["salt"] = question.spec.salt  # of a bound that the default brings, too
+    clip = question.reading.value_clip
+    signed = isinstance(clip, tuple) and clip[0] < 0  # sums that may be negative, and groups, come to this process
+    in_memory = question.spec.engine == "memory" or (
+        question.spec.engine == "spark" and (signed or question.reading.group is not None)
+    )
     if log is None:
         source, reading = _source(question, staged)
         twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(choice)
@@ -460,11 +448,10 @@ def _read(
         else:
             reading = reading.model_copy(update=look)
     if ahead is None or ahead.look != look:
+        counts: EventCounts | GroupCounts | HeldCounts
         if log is not None:
-            counts: EventCounts | GroupCounts | HeldCounts = (
-                log.read(**look) if _in_memory(question) else stack.enter_context(log.hold(**look))
-            )
-        elif _in_memory(question):
+            counts = log.read(**look) if in_memory else stack.enter_context(log.hold(**look))
+        elif in_memory:
             counts = events.read(source, reading, progress=progress)
         else:
             counts = stack.enter_context(events.hold(source, reading, progress=progress))
@@ -521,14 +508,6 @@ def _second_look(question: Question, choice: Choice, log: events.Pairs, first: d
     if choice.again is None:
         return SecondLook(select, Sensitivity.of_counts(relation), again, weigh if _weighed_again(choice) else None)
     return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
-
-
-def _in_memory(question: Question) -> bool:
-    """Whether counts come to this process: those of groups and sums that may be negative do, whatever engine is asked for."""
-    clip = question.reading.value_clip
-    low = clip[0] if isinstance(clip, tuple) else 0.0
-    engine = question.spec.engine
-    return engine == "memory" or (engine == "spark" and (low < 0 or question.reading.group is not None))
 
 
 def _require_periods(question: Question, of: str) -> None:

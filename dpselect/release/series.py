@@ -1,15 +1,14 @@
-"""Releases for each period of a log: each charged to its period (`ByPeriod`), or all of them at one price (`OverHorizon`)."""
+"""Releases for each period of a log: each charged to its period (`ByPeriod`), or all of them at one price (`over_horizon`)."""
 
 from __future__ import annotations
 
-import json
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, time
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self, final
 
@@ -28,9 +27,8 @@ from dpselect.events.time_window import periods
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
-from dpselect.release.answer import Answer, DryRun, group_head, promise
-from dpselect.release.question import Question, opened
-from dpselect.release.record import TABLES, AnswerFile, as_json, as_text, rescued, restored
+from dpselect.release.answer import TABLES, Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
+from dpselect.release.question import Question
 from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
 from dpselect.selection import Label, needed, table
 from dpselect.spec import ReleaseFields
@@ -43,6 +41,11 @@ ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbe
 _MORE_NOISE = 1.1  # that averages over periods outweigh
 State = Literal["released", "recorded", "lost"]
 """Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again."""
+Named = Sequence[tuple[str, datetime, datetime]]
+"""Periods, with their ends."""
+
+
+# -- what was released ---------------------------------------------------------------------------------------------------
 
 
 class _OfPeriods(ABC):
@@ -79,9 +82,6 @@ class _OfPeriods(ABC):
     def to_polars(self) -> Any:
         """The same as a Polars DataFrame."""
         return needed("polars", "polars").from_arrow(self.to_arrow())
-
-
-# -- what was released ---------------------------------------------------------------------------------------------------
 
 
 @final
@@ -243,14 +243,14 @@ class HorizonAnswer(_OfPeriods):
             "window": mechanism.window,
             "guarantee": {**stated.as_data(), "covers": "all periods of the horizon together"},
             "budget": self.left,
-            "mechanism": json.loads(mechanism.to_json()),
+            "mechanism": plain_data(mechanism),
             "intervals": self._intervals,
             "released": [
                 {
                     "period": one.number,
                     "name": None if names is None else names[one.number - 1],
                     "deviation": float(mechanism.deviations[one.number - 1]),
-                    "selection": json.loads(one.selection.model_dump_json()),
+                    "selection": plain_data(one.selection),
                 }
                 for one in self.released
             ],
@@ -280,8 +280,8 @@ class HorizonAnswer(_OfPeriods):
         around = self._intervals
         drawn = "reaches down to the low end" if self.mechanism.in_part else "is the interval"
         bands = "" if around is None else f"The band {drawn} of each number: {around['in_words']}."
-        stated = self.as_data()["guarantee"]
-        facts = [("In words", stated["in_words"]), ("Risk", stated["risk"]["in_words"]), ("Budget", self.left)]
+        stated = promise(self.mechanism, of_horizon(self.mechanism))
+        facts = [("In words", stated.in_words), ("Risk", stated.risk_in_words), ("Budget", self.left)]
         title = f"The top {self.mechanism.k}" + (f" of each {self.group}" if self.mechanism.grouped else "") + f", {self.key}"
         number = "score" if around is None else "users"
         return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
@@ -293,37 +293,10 @@ class HorizonAnswer(_OfPeriods):
             if suffix in TABLES:
                 stream.write(TABLES[suffix](self, defused=defused))
             else:
-                stream.write((self.to_html() if suffix == ".html" else as_text(self.as_data())).encode())
+                stream.write((self.to_html() if suffix == ".html" else as_json(self)).encode())
 
 
-# -- the loop --------------------------------------------------------------------------------------------------------
-
-
-class OfLog(ABC):
-    """The periods of a log that is there already, and how they are paid for."""
-
-    @abstractmethod
-    def pending(self) -> Sequence[str]:
-        """The periods to be released, once all is checked that can be before the log is read."""
-
-    @abstractmethod
-    def cut(self) -> AbstractContextManager[dict[str, PeriodEvents]]:
-        """The log, read once to its end and cut by time, by the names of periods."""
-
-    @abstractmethod
-    def release(self, name: str, events: PeriodEvents) -> None:
-        """Release a period, or answer again what it has released."""
-
-    @final
-    def release_all(self, progress: ProgressCallback | None = None) -> Self:
-        """Release every pending period, in order; `progress` is called with the number of these that are done, and all."""
-        if pending := self.pending():
-            with self.cut() as parts:
-                for number, name in enumerate(pending):
-                    if progress is not None:
-                        progress(number, len(pending))
-                    self.release(name, parts[name])
-        return self
+# -- what is asked of several periods -------------------------------------------------------------------------------------
 
 
 def series_of(
@@ -333,46 +306,52 @@ def series_of(
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
     announce: Callable[[str], None] | None = None,
 ) -> Series | HorizonAnswer | DryRun:
-    """Release the periods of a question with `every`, or say what that would charge (`run.dry_run`).
+    """Release the periods of a question with `every`, or say what that would charge (`Payer.dry_run`).
 
     Args:
         place: where answers are kept, `PLACE` standing for the period; of a horizon the file of all of them.
-        progress: as for `OfLog.release_all`.
+        progress: called with the number of periods that are done, and all that are to be.
         unkept, announce: as for `ByPeriod`.
+
+    Raises:
+        InvalidRequest: what is stated is not for a series, or something is missing.
     """
-    if question.spec.horizon is not None:
-        over = OverHorizon.asked(question)
-        replace(place, texts=dict.fromkeys((".json", ".html"), as_json)).require()
-        if question.spec.dry_run:
-            return over.priced()
-        found = over.release_all().answer()
-        if place.output is not None:
-            found.write(place.output, defused=place.defused)
-        return found
-    named = _periods(question, "every=", "each is charged once")
-    with opened(question.spec) as ledger:
-        by_period = ByPeriod(question, named, place, ledger, unkept, announce)
-        return by_period.priced() if question.spec.dry_run else by_period.release_all(progress).answer()
-
-
-def _periods(question: Question, what: str, why: str) -> list[tuple[str, datetime, datetime]]:
-    """The periods and their ends, once all is stated that says which there are, and who pays for them."""
     spec, window = question.spec, question.reading.window
-    needed = ("every", "time", "since", "until", "key", "ledger", "dataset")
-    if missing := [f"{name}=" for name in needed if getattr(spec, name) is None]:
+    what, why = ("every=", "each is charged once") if spec.horizon is None else ("horizon=", "all are charged in one")
+    needs = ("every", "time", "since", "until", "key", "ledger", "dataset")
+    if missing := [f"{name}=" for name in needs if getattr(spec, name) is None]:
         raise InvalidRequest(f"{what} needs {', '.join(missing)}: which periods there are is public, and {why}")
     if spec.engine != "memory":
         raise InvalidRequest(f"{what} counts in memory, a period at a time: leave out engine={spec.engine}")
     assert spec.every is not None
     assert window is not None, "there is a column of times"
-    return list(periods(window, spec.every, partial=spec.partial_last))
+    named = list(periods(window, spec.every, partial=spec.partial_last))
+    if spec.horizon is None:
+        with spec.opened() as ledger:
+            by_period = ByPeriod(question, named, place, ledger, unkept, announce)
+            return by_period.priced() if spec.dry_run else by_period.released(progress)
+    other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
+    if given := spec.given(*other):
+        raise InvalidRequest(f"{min(given)}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
+    replace(place, texts=dict.fromkeys((".json", ".html"), as_json)).require()
+    settings: Any = {"k": question.k, "periods": None, "count": spec.count or "period"}
+    settings |= {name: getattr(spec, name) for name in ("window", "relation", "with_counts")}
+    opens: Any = {"state": str(spec.horizon), "key": str(spec.key), "label": spec.label or "dpselect continual"}
+    opens |= {"domain": question.domain, "groups": question.reading.groups}
+    session, budget = payer_of(question).session, question.budget
+    assert session is not None
+    log = (question.source, question.reading, named)
+    found = over_horizon(session, *log, budget, settings, opens, dry_run=spec.dry_run)
+    if place.output is not None and isinstance(found, HorizonAnswer):
+        found.write(place.output, defused=place.defused)
+    return found
 
 
 # -- a charge for each period --------------------------------------------------------------------------------------------
 
 
 @final
-class ByPeriod(OfLog):
+class ByPeriod:
     """Periods that are each charged to their own budget, under the key KEY:PERIOD; what is released already stays as it is.
 
     What one period has learnt of users chooses for those after it, for nothing. What a histogram has shown in one period it shows
@@ -388,7 +367,7 @@ class ByPeriod(OfLog):
     def __init__(
         self,
         question: Question,
-        named: Sequence[tuple[str, datetime, datetime]],
+        named: Named,
         place: AnswerFile,
         ledger: acc.Ledger,
         unkept: Callable[[AnswerFile, Answer], None] | None = None,
@@ -399,7 +378,7 @@ class ByPeriod(OfLog):
             raise InvalidRequest("period= is named by every=: leave it out")
         if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
             raise InvalidRequest(f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each period")
-        self._question, self._named, self._ledger, self._dataset = question, named, ledger, ledger.dataset(str(spec.dataset))
+        self._question, self._ledger, self._dataset = question, ledger, ledger.dataset(str(spec.dataset))
         self._unkept, self._announce = unkept, announce
         if self._dataset.window != every:
             has = "one budget for all rows" if self._dataset.window == "whole" else f"a budget for each {self._dataset.window}"
@@ -407,6 +386,7 @@ class ByPeriod(OfLog):
                 f"every={every} charges each {every} to its own budget, and dataset={self._dataset.name} has {has}: declare one "
                 f"with `dpselect ledger init --window {every}`, or add horizon=STATE, one price for all of them"
             )
+        self._cut = partial(split, question.source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
         self._answers: dict[str, Answer | None] = {}  # None where the answer is lost
         self._plans: dict[int | None, Planned] = {}
@@ -419,7 +399,7 @@ class ByPeriod(OfLog):
             self._asked[name] = asked, own
             if ledger.find(self._dataset.name, str(of_period.key)) is not None:
                 # Finding an answer restores its table and its record, and a dry run writes nothing.
-                found = None if spec.dry_run else own.recorded(of_period, asked.as_data, partial(restored, asked))
+                found = None if spec.dry_run else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
                 self._answers[name] = found
         self._before = dict(self._answers)
 
@@ -427,25 +407,31 @@ class ByPeriod(OfLog):
     def _left(self) -> list[str]:
         return [name for name in self._asked if name not in self._answers]
 
-    def cut(self) -> AbstractContextManager[dict[str, PeriodEvents]]:
-        return split(self._question.source, self._question.reading, self._named)
+    def released(self, progress: ProgressCallback | None = None) -> Series:
+        """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand."""
+        if pending := self._left:
+            in_all = self._in_all(pending)
+            if self._announce is not None:
+                self._announce(f"to be released, {len(pending):,} of {len(self._asked):,} periods: {in_all.words}")
+            for name in pending:
+                question, place = self._asked[name]
+                place.require()
+                payer = payer_of(question)
+                assert payer.session is not None
+                payer.session.require(self._planned(question).item, pay=payer.pay, key=payer.key)
+            with self._cut() as parts:
+                for number, name in enumerate(pending):
+                    if progress is not None:
+                        progress(number, len(pending))
+                    self._release(name, parts[name])
+        made = []
+        for name, (_, place) in self._asked.items():
+            state: State = "released" if name not in self._before else "lost" if self._before[name] is None else "recorded"
+            assert place.output is not None
+            made.append(PeriodRelease(name, state, place.output, self._answers[name]))
+        return Series(tuple(made), InAll.of(self._ledger, self._dataset))
 
-    def pending(self) -> Sequence[str]:
-        left = self._left
-        if not left:
-            return left
-        in_all = self._in_all(left)
-        if self._announce is not None:
-            self._announce(f"to be released, {len(left):,} of {len(self._asked):,} periods: {in_all.words}")
-        for name in left:
-            question, place = self._asked[name]
-            place.require()
-            payer = payer_of(question)
-            assert payer.session is not None
-            payer.session.require(self._planned(question).item, pay=payer.pay, key=payer.key)
-        return left
-
-    def release(self, name: str, events: PeriodEvents) -> None:
+    def _release(self, name: str, events: PeriodEvents) -> None:
         question, place = self._asked[name]
         planned = self._planned(question)
         try:
@@ -458,28 +444,18 @@ class ByPeriod(OfLog):
         if place.failure is not None:
             if self._unkept is not None:
                 self._unkept(place, answer)
-            assert answer.charge is not None
-            raise OutputError(f"{place.failure}; {rescued(as_json(answer), answer.charge.entry)}")
+            raise OutputError(f"{place.failure}; {rescued(answer)}")
         self._answers[name] = answer
 
-    def answer(self) -> Series:
-        """How the periods stand."""
-        made = []
-        for name, (_, place) in self._asked.items():
-            state: State = "released" if name not in self._before else "lost" if self._before[name] is None else "recorded"
-            assert place.output is not None
-            made.append(PeriodRelease(name, state, place.output, self._answers[name]))
-        return Series(tuple(made), InAll.of(self._ledger, self._dataset))
-
     def priced(self) -> DryRun:
-        """What `release_all` would charge to each period that is not released yet; see `run.dry_run`."""
+        """What `released` would charge to each period that is not released yet; see `Payer.dry_run`."""
         pending = self._left
         if not pending:
             raise InvalidRequest("all periods are charged already: leave dry_run= out to see how they stand, which costs nothing")
         for name in pending:
             self._asked[name][1].require()
         plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
-        with self.cut() as parts:
+        with self._cut() as parts:
             for name in pending:
                 question = self._asked[name][0]
                 payer = payer_of(question)
@@ -506,7 +482,7 @@ class ByPeriod(OfLog):
         question = self._asked[left[0]][0]
         plans = [self._planned(question)]
         if plans[0].informed is not None:
-            plans.append(Planned.of(replace(question, learn=0.0, learn_again=False), payer_of(question).session))
+            plans.append(Planned.of(replace(question, learn=0.0), payer_of(question).session))
         found = [InAll.of(self._ledger, self._dataset, plan.item, left) for plan in plans]
         return max(found, key=lambda one: one.epsilon or 0.0)
 
@@ -518,7 +494,10 @@ class ByPeriod(OfLog):
                 answers = [one for one in self._answers.values() if one is not None]
                 shown = {one.charge.entry: one.shown for one in answers if one.charge is not None and one.shown is not None}
                 in_order = [shown[entry] for entry in sorted(shown)]  # of the releases, which need not be that of the periods
-                memory = History(whole, k=self._question.k, releases=len(self._left), shown=in_order)
+                labels = [set(one.labels or ()) for one in in_order]
+                # A run over other periods has not known what was shown before it: what it has left out is not remembered.
+                first = max((at for at in range(1, len(labels)) if not labels[at - 1] <= labels[at]), default=0)
+                memory = History(whole, k=self._question.k, releases=len(self._left), shown=in_order[first:])
             self._memories[choice.mechanism] = (choice if whole is None else replace(choice, mechanism=whole), memory)
         return self._memories[choice.mechanism]
 
@@ -556,91 +535,52 @@ def _written(moment: datetime) -> str:
 # -- one price for all periods -------------------------------------------------------------------------------------------
 
 
-@final
-class OverHorizon(OfLog):
-    """Periods at one price, which is reserved once the log is read, and committed by the first of them.
+def over_horizon(
+    session: dps.Session,
+    source: Any,
+    reading: Reading,
+    named: Named,
+    budget: acc.Budget,
+    settings: dict[str, Any],
+    opens: dict[str, Any],
+    *,
+    dry_run: bool,
+) -> HorizonAnswer | DryRun:
+    """Release periods at one price, which is reserved once the log is read, and committed by the first of them.
+
+    All are read, those that are closed too: one that is closed answers for no other log.
 
     Args:
         session: what pays.
-        reading: how the log is read.
-        named: its periods, with their ends.
         budget: of all of them.
         settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for those of the log.
         opens: how `Session.continual` opens the horizon.
+
+    Raises:
+        HorizonError, KeyConflict: the horizon cannot be opened, or gone on with, as this asks for.
     """
-
-    def __init__(
-        self,
-        session: dps.Session,
-        source: Any,
-        reading: Reading,
-        named: Sequence[tuple[str, datetime, datetime]],
-        budget: acc.Budget,
-        settings: dict[str, Any],
-        opens: dict[str, Any],
-    ) -> None:
-        self._session, self._source, self._named, self._budget, self._opens = session, source, named, budget, opens
-        if settings["with_counts"] and settings.get("items_per_period") is None:
-            settings = {**settings, "items_per_period": reading.max_items_per_user}
-            reading = reading.model_copy(update={"max_items_per_user": None})
-        declared, grouped = settings["periods"] or len(named), reading.group is not None
-        if declared < len(named):
-            raise InvalidRequest(
-                f"periods={declared} is fewer than the {len(named)} periods from since= to until=: declare at least as many, or "
-                "none"
-            )
-        lists = {name: opens[name] for name in ("domain", "groups")}
-        self._mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
-        self._reading = of_pairs(reading, grouped=grouped)
-
-    @classmethod
-    def asked(cls, question: Question) -> Self:
-        """The horizon that a question asks for.
-
-        Raises:
-            InvalidRequest: what is stated is not for a horizon, or something is missing.
-        """
-        spec, named = question.spec, _periods(question, "horizon=", "all are charged in one")
-        other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
-        if given := spec.given(*other):
-            raise InvalidRequest(f"{min(given)}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
-        settings: Any = {"k": question.k, "periods": None, "count": spec.count or "period"}
-        settings |= {name: getattr(spec, name) for name in ("window", "relation", "with_counts")}
-        opens: dict[str, Any] = {"state": str(spec.horizon), "key": str(spec.key), "label": spec.label or "dpselect continual"}
-        opens |= {"domain": question.domain, "groups": question.reading.groups}
-        session = payer_of(question).session
-        assert session is not None
-        return cls(session, question.source, question.reading, named, question.budget, settings, opens)
-
-    @cached_property
-    def _horizon(self) -> Horizon:
-        return self._session.continual(self._mechanism, **self._opens)
-
-    def cut(self) -> AbstractContextManager[dict[str, PeriodEvents]]:
-        return split(self._source, self._reading, self._named)
-
-    def pending(self) -> Sequence[str]:
-        """All: one that is closed is read too, and answers for no other log."""
-        return [name for name, *_ in self._named]
-
-    def release(self, name: str, events: PeriodEvents) -> None:
-        untimed = {"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
-        number = self.pending().index(name) + 1
-        self._horizon.close(number, events, self._reading.model_copy(update=untimed))
-
-    def answer(self) -> HorizonAnswer:
-        """What was released."""
-        names, group = tuple(self.pending()), self._reading.group
-        return HorizonAnswer.of(self._horizon, self._horizon.released()[: len(names)], names=names, group=group_head(group))
-
-    def priced(self) -> DryRun:
-        """What `release_all` would charge; see `run.dry_run`.
-
-        Raises:
-            HorizonError, KeyConflict: the horizon cannot be opened, or gone on with, as this asks for.
-        """
-        self._session.continual(self._mechanism, **self._opens, dry_run=True)
-        return dry_close(self._session, str(self._opens["key"]), self._mechanism, self._budget, self.cut)
+    if settings["with_counts"] and settings.get("items_per_period") is None:
+        settings = {**settings, "items_per_period": reading.max_items_per_user}
+        reading = reading.model_copy(update={"max_items_per_user": None})
+    declared, grouped = settings["periods"] or len(named), reading.group is not None
+    if declared < len(named):
+        raise InvalidRequest(
+            f"periods={declared} is fewer than the {len(named)} periods from since= to until=: declare at least as many, or none"
+        )
+    lists = {name: opens[name] for name in ("domain", "groups")}
+    mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
+    reading = of_pairs(reading, grouped=grouped)
+    cut = partial(split, source, reading, named)
+    if dry_run:
+        session.continual(mechanism, **opens, dry_run=True)
+        return dry_close(session, opens["key"], mechanism, budget, cut)
+    names = tuple(name for name, *_ in named)
+    untimed = {"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
+    with cut() as parts:
+        horizon = session.continual(mechanism, **opens)
+        for number, name in enumerate(names, 1):
+            horizon.close(number, parts[name], reading.model_copy(update=untimed))
+    return HorizonAnswer.of(horizon, horizon.released()[: len(names)], names=names, group=group_head(reading.group))
 
 
 def horizon_mechanism(
@@ -682,14 +622,14 @@ def dry_close(
     *,
     reads: bool = True,
 ) -> DryRun:
-    """What a horizon would charge, or that it is charged already; see `run.dry_run`.
+    """What a horizon would charge, or that it is charged already; see `Payer.dry_run`.
 
     Args:
         budget: as it was stated, if it was.
         cut: reads the log.
         reads: whether anything is read at all.
     """
-    payer, held, stated = Payer(session, key, ""), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
+    payer, held, stated = Payer(session, key), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
     if held is None:
 
         def read(stack: ExitStack) -> Ready[None]:

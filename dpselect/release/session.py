@@ -76,7 +76,16 @@ _LATER = object()  # in place of scores that there are none of yet
 class Session:
     """Releases on one dataset of a ledger. Every release is charged before its noise is drawn, and a failed draw stays charged.
 
-    Noise comes from the operating system's entropy: a session takes no seed.
+    Noise comes from the operating system's entropy: a session takes no seed. What is asked for wrongly or does not fit is refused
+    before anything is charged, by whatever makes a release:
+
+    - `BudgetExceeded`, `Unaffordable`: the budget or a quota does not allow it.
+    - `RelationMismatch`: the mechanism's guarantee is for another relation than the dataset's.
+    - `SensitivityMismatch`: the scores declare more than the guarantee covers; or several periods are read together and users are
+      bounded: see `Behalf`.
+    - `DomainMismatch`, `InvalidScores`, `InvalidRequest`: as for `Mechanism.select`.
+    - `AlreadyCharged`: the key has paid for an earlier draw. `KeyConflict`: it has paid for something else.
+    - `LedgerUnavailable`: the charge or the release could not be recorded; nothing is released.
 
     Args:
         ledger: where charges are kept.
@@ -140,22 +149,14 @@ class Session:
 
         Args:
             item: a mechanism, or what `publish` charges.
-
-        Raises:
-            InvalidRequest: as `select`, of `pay`.
-            AlreadyCharged: the key has paid for an earlier draw of the same curve.
-            KeyConflict: it has paid for something else.
-            BudgetExceeded, Unaffordable: the budget does not allow it.
-            RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         if isinstance(item, Mechanism):
             _settled(item, pay)
         self._require_covered(item, _LATER)
         terms: Terms = {**self._behalf, "count": count, "key": key}
-        receipt = None if key is None else self._ledger.find(self._dataset.name, key)
-        if receipt is not None and Curve.from_json(receipt.entries[0].curve or "") == item.curve:
-            self._once(receipt)
-        self._ledger.check(self._dataset.name, item, **terms)
+        paid = self._ledger.check(self._dataset.name, item, opening="reserve" if pay == "spent" else "charge", **terms)
+        if paid is not None:
+            self._once(paid)
 
     @overload
     def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[False] = False) -> int: ...
@@ -171,9 +172,6 @@ class Session:
             one_by_one: False counts runs that are charged now as one item, as `select_many` and `schedule` do: a plan for all
                 of the budget is priced by the best accounting, which nothing else may then share. True answers for releases that
                 are charged one after the other, as `select` does, and says what runs out first and what to change: `Remaining`.
-
-        Raises:
-            RelationMismatch: the mechanism's guarantee is for another relation than the dataset's.
         """
         terms = self._behalf
         if isinstance(item, Mechanism):
@@ -205,13 +203,6 @@ class Session:
                 that it returns names what was written, by a hash for example, in the ledger's record (the claim of
                 `Ledger.release`). If it raises, nothing is released, and the charge stays.
             notes: see `Notes`.
-
-        Raises:
-            BudgetExceeded: it does not fit; nothing was drawn.
-            RelationMismatch, SensitivityMismatch, DomainMismatch, InvalidRequest: as `Mechanism.select`; nothing was charged.
-            SensitivityMismatch: also where several periods are read together and users are bounded: see `period` above.
-            AlreadyCharged: the key has paid for an earlier draw.
-            LedgerUnavailable: the charge or the release could not be recorded; nothing is released.
         """
         _require_mechanism(mechanism).check(scores)
         spent = _settled(mechanism, pay)
@@ -220,11 +211,7 @@ class Session:
     def select_many(
         self, mechanism: Mechanism, matrix: ArrayLike | Rounds, *, pay: Pay = "curve", **notes: Unpack[Notes]
     ) -> Selections:
-        """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item, then draw them all.
-
-        Raises:
-            InvalidScores, InvalidRequest: the matrix has no such shape; nothing was charged. And as for `select`.
-        """
+        """Charge one run for each row of a (rounds, m) matrix over a public domain, as one item, then draw them all."""
         array = _require_mechanism(mechanism).check_many(matrix)
         self._require_covered(mechanism, array)
         spent = _settled(mechanism, pay)
@@ -255,7 +242,7 @@ class Session:
             dry_run: only check: nothing is reserved, and of the horizon `rehearse` alone is of use.
 
         Raises:
-            InvalidRequest, HorizonError: see `dpselect.continual.Horizon`. And BudgetExceeded, as for `select`.
+            InvalidRequest, HorizonError: see `dpselect.continual.Horizon`.
         """
         from dpselect.continual.horizon import Horizon
 
@@ -280,10 +267,6 @@ class Session:
             keep: as for `select`, of what was drawn.
             scores: what a mechanism draws from, which says whether users are counted in full.
             spent: what a drawn release has used of the curve, as `pay="spent"` of `select`; None charges all of it.
-
-        Raises:
-            BudgetExceeded, Unaffordable, RelationMismatch, AlreadyCharged, LedgerUnavailable: as for `select`.
-            SensitivityMismatch: as for `select`.
         """
         self._require_covered(item, scores)
 
@@ -316,7 +299,6 @@ class Session:
 
         Raises:
             ClaimConflict: another draw was released under the key: this one is dropped, unseen.
-            KeyConflict: the key has paid for another item. And as for `publish`, but for AlreadyCharged.
         """
         self._require_covered(item)
         return self._release(item, count, notes, draw, spent, again=True)
@@ -333,7 +315,6 @@ class Session:
 
         Raises:
             RunFailed: some run failed; the charge stays.
-            InvalidRequest: not a RepeatAndSelect and a function; nothing was charged. And as for `select`.
         """
         if not isinstance(mechanism, RepeatAndSelect) or not callable(function):
             raise InvalidRequest("best_of takes a RepeatAndSelect and a function that makes one run, without arguments")
@@ -349,10 +330,6 @@ class Session:
 
         Returns:
             The draws of the plan, for this process only.
-
-        Raises:
-            BudgetExceeded: the plan does not fit; nothing was reserved.
-            AlreadyCharged: the key belongs to an earlier plan.
         """
         parts = plan.parts if isinstance(plan, Guarantee) else tuple(plan) if isinstance(plan, Iterable) else ()
         if not parts or not all(_is_part(part) for part in parts):
@@ -387,12 +364,16 @@ class Session:
         """Refuse a price that does not cover several periods that are read together (Theorem F11).
 
         `scores` are what is drawn from; where they state no sensitivity, as a matrix, nothing says that users are counted in
-        full. `_LATER` is for plans, whose draws are checked one by one.
+        full: they declare no more than linf = 1, one way. `_LATER` is for plans, whose draws are checked one by one.
         """
         several = self._period is not None and not isinstance(self._period, str) and len(set(self._period)) > 1
         if not several or self._dataset.relation != "add_remove" or item.relation == "replace_one":
             return
-        if isinstance(item, Mechanism) and item.rests_on_linf and _counts_whole_users(scores):
+        given = getattr(scores, "sensitivity", None)
+        whole = given is not None and (given.l0, given.l1, given.l2, given.monotone, given.linf) == (None, None, None, True, 1)
+        # Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held amounts below 0.
+        whole = whole and not getattr(scores, "sums", False)
+        if isinstance(item, Mechanism) and item.rests_on_linf and (whole or scores is _LATER):
             return
         raise SensitivityMismatch(
             f"the rows of {len(set(self._period or ()))} periods are read together, and a user is bounded over all of them: "
@@ -480,19 +461,6 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._kept.value.values())})"
-
-
-def _counts_whole_users(scores: object) -> bool:
-    """Whether scores count every user in full: they declare no more than linf = 1, one way.
-
-    Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held amounts below 0.
-    """
-    if scores is _LATER:
-        return True
-    if getattr(scores, "sums", False):
-        return False
-    given = getattr(scores, "sensitivity", None)
-    return given is not None and ((given.l0, given.l1, given.l2) == (None, None, None) and given.monotone and given.linf == 1)
 
 
 def _require_mechanism(given: object) -> Mechanism:

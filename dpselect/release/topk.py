@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from dpselect.events.reading import ProgressCallback
-from dpselect.release.answer import Answer, DryRun
+from dpselect.release.answer import UNRECORDED, Answer, AnswerFile, DryRun
 from dpselect.release.question import Question
-from dpselect.release.record import UNRECORDED, AnswerFile
 from dpselect.release.run import run_once
 from dpselect.spec import TopKSpec
 from dpselect.spec.base import asked_by
@@ -91,15 +91,9 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
         >>> dps.topk(pd.DataFrame(visits), user="who", item="where", k=1, epsilon=1.0, delta=1e-6).items
         ('zoo',)
     """
-    spec = TopKSpec(**asked)
-    question = Question.of(data, spec)
-    if spec.ledger is None and not spec.dry_run:
-        warn_once()
-    place = AnswerFile.of(spec)
-    found = answered(question, place, progress)
-    if place.failure is not None:
-        warnings.warn(f"{place.failure}. The answer is returned, and nowhere else", Unkept, stacklevel=2)
-    return found
+    question = Question.of(data, TopKSpec(**asked))
+    with warned(AnswerFile.of(question.spec), question.spec) as place:
+        return answered(question, place, progress)
 
 
 def answered(
@@ -114,15 +108,23 @@ def answered(
     Args:
         unkept, announce: of a series, as for `release.series.ByPeriod`.
     """
-    spec = question.spec
-    if spec.every is None and spec.horizon is None:
+    if question.spec.every is None and question.spec.horizon is None:
         return run_once(question, place, progress)
     from dpselect.release import series  # what most answers do without
 
     return series.series_of(question, place, progress, unkept, announce)
 
 
+@contextmanager
+def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
+    """Warn in Python of a release that nobody keeps account of, once in a process, and of an answer that was not kept."""
+    if spec.ledger is None and not spec.dry_run:
+        _warn_once()
+    yield place
+    if place.failure is not None:
+        warnings.warn(f"{place.failure}. The answer is returned, and nowhere else", Unkept, stacklevel=4)
+
+
 @cache
-def warn_once() -> None:
-    """That no ledger keeps account; once in a process."""
-    warnings.warn(UNRECORDED, Unrecorded, stacklevel=3)
+def _warn_once() -> None:
+    warnings.warn(UNRECORDED, Unrecorded, stacklevel=5)

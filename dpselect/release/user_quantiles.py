@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -13,11 +12,10 @@ import dpselect as dps
 from accounting import Budget
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.values import Rule
-from dpselect.release.answer import DryRun, PaidCharge, Promise, promise
+from dpselect.release.answer import RECORDED, UNRECORDED, AnswerFile, DryRun, PaidCharge, Promise, plain_data, promise
 from dpselect.release.question import UNASKED, named
-from dpselect.release.record import RECORDED, UNRECORDED, AnswerFile, as_text
 from dpselect.release.run import Payer, Ready, once
-from dpselect.release.topk import Unkept, warn_once
+from dpselect.release.topk import warned
 from dpselect.selection import Selection
 from dpselect.spec import QuantileSpec
 from dpselect.spec.base import asked_by
@@ -53,8 +51,8 @@ class Quantiles:
 
     def as_data(self) -> dict[str, Any]:
         """What is asked, as plain data: an answer that is kept says which question it answers."""
-        reading = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=UNASKED)
-        release = {"rule": self.rule, "mechanism": json.loads(self.mechanism.to_json())}
+        reading = self.reading.model_dump(mode="json", exclude_defaults=True, exclude=set(UNASKED))
+        release = {"rule": self.rule, "mechanism": plain_data(self.mechanism)}
         return {"source": named(self.source), "reading": reading, "release": release}
 
     @property
@@ -62,22 +60,13 @@ class Quantiles:
         """What the release may cost, which is what it costs."""
         return Budget(epsilon=self.mechanism.epsilon)
 
-    @property
-    def payer(self) -> Payer:
-        """Who pays for the answer."""
-        return Payer.of(self.spec, "dpselect quantile", time_zone=self.reading.time_zone)
-
-    def stage(self, progress: ProgressCallback | None, _: ExitStack) -> Ready[_Drawn]:
+    def stage(self, progress: ProgressCallback | None, _: ExitStack) -> Ready[tuple[Selection, str | None]]:
         """Read the log: the numbers that are drawn from."""
-        held = dps.events.read_values(self.source, self.reading, rule=self.rule, progress=progress)
-        if self.spec.dry_run:  # numbers are spread at random over a step to be scored
-            return Ready(lambda: (self.mechanism.select(self.mechanism.scores([])), None))
-        scores = self.mechanism.scores(held.numbers)
-        self.mechanism.check(scores)
-        return Ready(lambda: (self.mechanism.select(scores), held.salt), held.salt, scores)
-
-
-_Drawn = tuple[Selection, str | None]
+        held, mechanism = dps.events.read_values(self.source, self.reading, rule=self.rule, progress=progress), self.mechanism
+        # Numbers are spread at random over a step to be scored, and a dry run draws nothing.
+        scores = mechanism.scores([] if self.spec.dry_run else held.numbers)
+        mechanism.check(scores)
+        return Ready(lambda: (mechanism.select(scores), held.salt), held.salt, scores)
 
 
 @final
@@ -126,9 +115,9 @@ class QuantileAnswer:
             "quantiles": [{"quantile": share, "value": value} for share, value in self.values.items()],
             "guarantee": self.guarantee.as_data(),
             "question": self.question.as_data(),
-            "selection": json.loads(self.selection.to_json()),
-            "mechanism": json.loads(self.mechanism.to_json()),
-            "curve": json.loads(self.mechanism.curve.to_json()),
+            "selection": plain_data(self.selection),
+            "mechanism": plain_data(self.mechanism),
+            "curve": plain_data(self.mechanism.curve),
             "one_number_per_user": {"rule": self.question.rule, "salt": self.salt},
             "ledger": None if self.charge is None else asdict(self.charge),
             "notes": [UNRECORDED if self.charge is None else RECORDED],
@@ -142,12 +131,10 @@ class QuantileAnswer:
         return cls(question, selection, held["one_number_per_user"]["salt"], PaidCharge(**held["ledger"]), content)
 
 
-TEXTS = {".json": lambda answer: as_text(answer.as_data())}
-
-
 def answered(question: Quantiles, place: AnswerFile, progress: ProgressCallback | None = None) -> QuantileAnswer | DryRun:
     """The answer that is kept under the question's key, before anything is read; or a new one; or what it would cost."""
-    payer, stage, mechanism = question.payer, partial(question.stage, progress), question.mechanism
+    payer = Payer.of(question.spec, "dpselect quantile", time_zone=question.reading.time_zone)
+    stage, mechanism = partial(question.stage, progress), question.mechanism
 
     def release() -> QuantileAnswer:
         return payer.release(mechanism, stage, lambda drawn, charge: QuantileAnswer(question, *drawn, charge), place.keep)
@@ -204,12 +191,6 @@ def quantile(data: object, *, progress: ProgressCallback | None = None, **asked:
         >>> 40 < dps.quantile(paid, **asked, epsilon=1.0).values[0.5] < 60
         True
     """
-    spec = QuantileSpec(**asked)
-    question = Quantiles.of(data, spec)
-    if spec.ledger is None and not spec.dry_run:
-        warn_once()
-    place = AnswerFile.of(spec, texts=TEXTS, tables=False)
-    found = answered(question, place, progress)
-    if place.failure is not None:
-        warnings.warn(f"{place.failure}. The answer is returned, and nowhere else", Unkept, stacklevel=2)
-    return found
+    question = Quantiles.of(data, QuantileSpec(**asked))
+    with warned(AnswerFile.of(question.spec, tables=False), question.spec) as place:
+        return answered(question, place, progress)

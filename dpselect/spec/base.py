@@ -46,7 +46,6 @@ def option(
     env: str | None = None,
     parse: Callable[[Any], Any] | None = None,
     many: bool = False,
-    ways: str = "",
     ge: float | None = None,
 ) -> Any:
     """A field: its help, the section of the help that it stands in, and how text states it.
@@ -56,10 +55,9 @@ def option(
         env: environment variable that a command reads it from.
         parse: from a command's or a file's text to the value; else the text itself, or a number.
         many: whether a command takes it several times.
-        ways: of a spec that asks different things, which of them the field says something of too.
         ge: the least number.
     """
-    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many, "ways": ways}
+    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
     return Field(default=default, description=description, json_schema_extra=shown, ge=ge)
 
 
@@ -81,29 +79,20 @@ class Spec(Frozen):
         try:
             return validate(data)
         except ValidationError as error:
-            raise cls._refusal(error) from None
-
-    @classmethod
-    def _refusal(cls, error: ValidationError) -> InvalidRequest:
-        """What is wrong with the first field that is."""
-        detail, *others = error.errors(include_url=False)
-        name, rule = (
-            str(next(iter(detail["loc"]), "")),
-            detail["msg"].removeprefix("Value error, ").removeprefix("Input should be "),
-        )
+            detail, *others = error.errors(include_url=False)  # the first field that is wrong
+        name, rule = str(next(iter(detail["loc"]), "")), detail["msg"].removeprefix("Value error, ")
         if not name:
-            return cls.error_class(rule)
+            raise cls.error_class(rule)
         if name not in cls.model_fields:
-            known = ", ".join(cls.model_fields)
-            return cls.error_class(f"{name}= is not known here: there are {known}")
+            raise cls.error_class(f"{name}= is not known here: there are {', '.join(cls.model_fields)}")
+        words = cls.model_fields[name].description or ""
         if detail["type"] == "missing":
-            words = (cls.model_fields[name].description or "").rstrip(".")
-            return cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:]}")
-        same = [one for one in others if one["loc"][:1] == detail["loc"][:1] and one["type"] == "literal_error"]
-        rule = " or ".join([rule, *(one["msg"].removeprefix("Input should be ") for one in same)])  # of a number, or a word
+            raise cls.error_class(f"{name}= is missing: {words[:1].lower()}{words[1:].rstrip('.')}")
+        same = [one["msg"] for one in others if one["loc"][:1] == detail["loc"][:1] and one["type"] == "literal_error"]
+        rule = " or ".join(one.removeprefix("Input should be ") for one in (rule, *same))  # of a number, or a word
         given = detail["input"]
         shown = repr(given)[:60] if isinstance(given, bool | int | float | str) else f"<{type(given).__name__}>"
-        return cls.error_class(f"{name}={shown} is refused: it must be {rule} ({cls.model_fields[name].description})")
+        raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})")
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
@@ -112,7 +101,7 @@ class Spec(Frozen):
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, metavar, flags, env, parse, many or ways."""
+        """What `option` says of a field: its section, metavar, flags, env, parse or many."""
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
@@ -131,7 +120,6 @@ _UNSAID: Mapping[str, Any] = {
     "section": "Reading the log",
     **dict.fromkeys(("metavar", "flags", "env", "parse")),
     "many": False,
-    "ways": "",
 }
 
 

@@ -39,6 +39,10 @@ class SharedFileOptions(TypedDict, total=False):
     query: str | None
 
 
+class SharedBudget(TypedDict, total=False):
+    delta: Real | None
+
+
 class SharedPayer(TypedDict, total=False):
     team: str | None
     purpose: str | None
@@ -127,7 +131,7 @@ class SharedReplay(TypedDict, total=False):
     name_salt: str | None
 
 
-class TopKKeywords(SharedLedger, SharedLog, total=False):
+class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -158,7 +162,7 @@ class TopKKeywords(SharedLedger, SharedLog, total=False):
     output: str | PathLike[str] | None
 
 
-class PlanKeywords(SharedFile, total=False):
+class PlanKeywords(SharedBudget, SharedFile, total=False):
     epsilon: Real | None
     delta: Real | None
     rho: Real | None
@@ -203,7 +207,7 @@ class PlanKeywords(SharedFile, total=False):
     dataset: str | None
     user: Column | None
     item: Column | Sequence[Column] | None
-    relation: Relation
+    relation: Relation | None
     max_items_per_user: Count | None
     max_groups_per_user: Count | None
 

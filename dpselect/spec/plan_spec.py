@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, final
@@ -72,20 +72,16 @@ class ProfileFields(Spec):
     shape: str | None = option(
         "What the data look like: zipf:EXPONENT, uniform, learned:ANSWER.json (what an answer of topk learnt; learned-low: and "
         "learned-high: are the ends of what its noise leaves open), a file of public counts or, with user= and item=, a public "
-        "log of events: last year's, if it was published.",
-        ways="periods quick",
+        "log of events: last year's, if it was published."
     )
     log: Flag | None = option(
         "Whether the file of shape= is a log of events. Default: it is if user= and item= are stated.",
         _SHAPE,
         flags="--log/--counts",
-        ways="periods",
     )
-    items: Count | None = option("How many items there are, for zipf and uniform.", ways="periods quick")
-    users: Count | None = option("How many users there are, for zipf and uniform.", ways="periods quick")
-    items_per_user: Positive | None = option(
-        "Items that a user touches on average, for zipf and uniform. Default: 1.", _SHAPE, ways="periods quick"
-    )
+    items: Count | None = option("How many items there are, for zipf and uniform.")
+    users: Count | None = option("How many users there are, for zipf and uniform.")
+    items_per_user: Positive | None = option("Items that a user touches on average, for zipf and uniform. Default: 1.", _SHAPE)
     column: str | None = option("Column of the file that holds the counts, if it has several.", _SHAPE)
     public: Flag = option(
         "The counts or the log in the file were published or made up; without this the file is refused, since a plan that looks "
@@ -93,18 +89,12 @@ class ProfileFields(Spec):
         _SHAPE,
         False,
         flags="--public --i-declare-public",
-        ways="periods",
     )
     learned: Flag = option(
-        "Users as releases of dataset= have learnt them, as the ledger= records: shape=learned. Costs nothing.",
-        _SHAPE,
-        False,
-        ways="quick",
+        "Users as releases of dataset= have learnt them, as the ledger= records: shape=learned. Costs nothing.", _SHAPE, False
     )
     unknown_domain: Flag | None = option(
-        "Whether a public catalogue of items is missing. Default: it exists.",
-        flags="--unknown-domain/--public-domain",
-        ways="periods quick",
+        "Whether a public catalogue of items is missing. Default: it exists.", flags="--unknown-domain/--public-domain"
     )
     groups: Count | None = option("How many groups there are, of each of which the top k is released.", "Groups")
     groups_per_user: Real | None = option("Groups that a user is in on average, at least 1. Default: 1.", "Groups", ge=1.0)
@@ -115,18 +105,14 @@ class OverTimeFields(Spec):
     """A horizon of periods."""
 
     periods: Count | None = option(
-        "Plan a horizon of this many periods (dpselect continual), and what k= and the budget find in each.",
-        _OVER_TIME,
+        "Plan a horizon of this many periods (dpselect continual), and what k= and the budget find in each.", _OVER_TIME
     )
     count: Over | None = option("With periods=: what a count is of. Default: period.", _OVER_TIME)
     window: Count | None = option("With count=window: how many periods it has.", _OVER_TIME)
     time: SkipValidation[Column | None] = option(
         "With periods=: column of times, where shape= is a log.", _OVER_TIME, metavar="COLUMN"
     )
-    active: Real | None = option(
-        "With periods= and zipf: the share of periods in which a user is there. Default: 1.",
-        _OVER_TIME,
-    )
+    active: Real | None = option("With periods= and zipf: the share of periods in which a user is there. Default: 1.", _OVER_TIME)
     new_items: Real | None = option("With periods= and zipf: items that come with each period. Default: 0.", _OVER_TIME)
 
 
@@ -134,34 +120,24 @@ class VotesFields(Spec):
     """Votes of teachers, by what is public of them."""
 
     pate: Flag = option(
-        "Plan a job of `dpselect pate` instead: releases= rounds, or as many as keep their quality.",
-        _VOTES,
-        False,
+        "Plan a job of `dpselect pate` instead: releases= rounds, or as many as keep their quality.", _VOTES, False
     )
     teachers: Count | None = option("With pate=: how many teachers vote.", _VOTES)
     labels: Count | None = option("With pate=: how many labels there are, at least 2.", _VOTES)
     votes_per_item: Real | None = option("With pate=: labels that are true of an item, on average.", _VOTES)
     agreement: Real | None = option("With pate=: the share of teachers who vote for a true label.", _VOTES)
     stray_votes: Real | None = option(
-        "With pate=: votes of a ballot for other labels. Default: 2 (1 - agreement) times the votes for an item.",
-        _VOTES,
+        "With pate=: votes of a ballot for other labels. Default: 2 (1 - agreement) times the votes for an item.", _VOTES
     )
-    correlation: Real | None = option(
-        "With pate=: of two teachers' votes on one label, .09 to .44 on public data sets.",
-        _VOTES,
-    )
+    correlation: Real | None = option("With pate=: of two teachers' votes on one label, .09 to .44 on public data sets.", _VOTES)
     ballot_spread: Real | None = option(
-        "With pate=: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets.",
-        _VOTES,
+        "With pate=: variance of a ballot's votes, relative to independent ones; .54 to 1.7 on public data sets.", _VOTES
     )
     label_skew: Real | None = option(
-        "With pate=: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75.",
-        _VOTES,
+        "With pate=: Zipf exponent of how often labels are true; 0: all alike. Default: 0.75.", _VOTES
     )
     votes: SkipValidation[str | PathLike[str] | None] = option(
-        "With pate=: an .npz file of votes on public items and their truth, in place of these numbers.",
-        _VOTES,
-        metavar="FILE",
+        "With pate=: an .npz file of votes on public items and their truth, in place of these numbers.", _VOTES, metavar="FILE"
     )
     public_votes: Flag = option(
         "The teachers of votes= were trained on public or made-up records. Without this declaration the file is refused: a plan "
@@ -174,7 +150,7 @@ class VotesFields(Spec):
 class AnswerFields(Spec):
     """What is needed of the answer, and how it is worked out."""
 
-    releases: Count | None = option("How many releases share the budget. Default: 1.", ways="quick pate")
+    releases: Count | None = option("How many releases share the budget. Default: 1.")
     schedule: Schedule | None = option(
         "Releases of several sizes, 30x10,1x100 for example, in place of releases= and k=.",
         _NEEDS,
@@ -182,10 +158,7 @@ class AnswerFields(Spec):
         parse=parts_of,
     )
     order: Flag | None = option(
-        "Whether the order of the items is needed or their set suffices. Default: set.",
-        _NEEDS,
-        flags="--order/--set",
-        ways="quick",
+        "Whether the order of the items is needed or their set suffices. Default: set.", _NEEDS, flags="--order/--set"
     )
     charged: Charged | None = option(
         "All releases as one plan, or one by one as topk does. Default: separately with ledger=.", _NEEDS
@@ -194,7 +167,6 @@ class AnswerFields(Spec):
         "Whether each release also counts the users of every item, as topk does; says how exactly.",
         _NEEDS,
         flags="--with-counts/--no-counts",
-        ways="quick",
     )
     mechanisms: SkipValidation[Sequence[str] | None] = option(
         "Consider this kind only; may be repeated. Default: all.", _NEEDS, flags="--mechanism", metavar="KIND", many=True
@@ -208,13 +180,10 @@ class AnswerFields(Spec):
         "neither, typical users. No shape, no simulation.",
         _SHAPE,
         False,
-        ways="quick",
     )
     rounds: Rounds | None = option("Simulated runs for each mechanism, from 100 to 10^7. Default: 1000.", _SIMULATED)
     level: Probability | None = option("Confidence of the intervals, in (0, 1). Default: 0.95.", _SIMULATED)
-    seed: Seed | None = option(
-        "Seed of the simulations, at least 0; never of a release. Default: 0.", _SIMULATED, ways="periods pate"
-    )
+    seed: Seed | None = option("Seed of the simulations, at least 0; never of a release. Default: 0.", _SIMULATED)
 
     @model_validator(mode="after")
     def _states_sizes_once(self) -> Self:
@@ -235,10 +204,7 @@ class SizeFields(Spec):
     """How much a release holds."""
 
     k: Count | Literal["all"] | None = option(
-        "How many items to release, at least 1; or all that are safe to show.",
-        metavar="N|all",
-        parse=size_of,
-        ways="periods quick",
+        "How many items to release, at least 1; or all that are safe to show.", metavar="N|all", parse=size_of
     )
 
 
@@ -257,33 +223,23 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
 
     own_fields: ClassVar[Any] = (PlanFields,)
 
-    epsilon: Real | None = option("What all releases together may cost, in nats.", ways="periods quick pate")
-    delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.",
-        ways="periods quick pate",
-    )
-    rho: Real | None = option("What they may cost under zero-concentrated privacy, in place of epsilon=.", ways="quick pate")
-    ledger: SkipValidation[str | Ledger | None] = option("The ledger that learned= reads.", _SHAPE, metavar="URL", ways="quick")
-    dataset: str | None = option("The dataset, which later pays.", _SHAPE, ways="quick")
-    user: SkipValidation[Column | None] = option(
-        "Column of users, where shape= is a log.", _SHAPE, metavar="COLUMN", ways="periods"
-    )
+    epsilon: Real | None = option("What all releases together may cost, in nats.")
+    rho: Real | None = option("What they may cost under zero-concentrated privacy, in place of epsilon=.")
+    ledger: SkipValidation[str | Ledger | None] = option("The ledger that learned= reads.", _SHAPE, metavar="URL")
+    dataset: str | None = option("The dataset, which later pays.", _SHAPE)
+    user: SkipValidation[Column | None] = option("Column of users, where shape= is a log.", _SHAPE, metavar="COLUMN")
     item: SkipValidation[Column | Sequence[Column] | None] = option(
         "Column of items, where shape= is a log. Several make up one item.",
         _SHAPE,
         metavar="COLUMN",
         parse=item_columns,
         many=True,
-        ways="periods",
     )
-    relation: Relation = option(
-        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).",
-        "Privacy",
-        "add_remove",
-        ways="periods quick",
+    relation: Relation | None = option(
+        "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy"
     )
     max_items_per_user: Count | None = option(
-        "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users", ways="quick"
+        "Keep at most this many items of each user (in each group), chosen by a salted hash.", "Bounds on users"
     )
     max_groups_per_user: Count | None = option(
         "Keep at most this many groups of each user, chosen by a salted hash, and no more than there are; it is paid for. "
@@ -322,23 +278,20 @@ class PlanSpec(PlanFields, FileFields, BudgetFields, SizeFields):
                     raise ValueError(f"{name}= belongs to plan with {way}=: state that too, or leave it out")
             why = ", which simulates nothing" if self.quick else ""
             raise ValueError(f"{name}= does not go with {self.way}={why}: leave one of them out")
-        if self.way == "releases":
-            self._has_a_size()
-        return self
-
-    def _has_a_size(self) -> None:
+        if self.way != "releases":
+            return self
         if self.schedule is not None and self.k is not None:
             raise ValueError("schedule= says how many items each release has: leave k= out")
         if self.schedule is None and self.k is None:
             raise ValueError("no size is stated: give k=, how many items each release has, or schedule=")
         if self.groups is None and (self.groups_per_user, self.group_exponent, self.max_groups_per_user) != (None, None, None):
             raise ValueError("a plan for groups needs groups=, how many there are (roughly)")
+        return self
 
     @classmethod
     def _takes(cls, way: Way, name: str) -> bool:
         """Whether a field says something of this."""
-        own = next((one for one, fields in _OWN.items() if name in fields), None)
-        return way == own or (own is None and (way == "releases" or way in cls.said(name, "ways")))
+        return name in _TAKES[way] if way in _TAKES else not any(name in fields for fields in _OWN.values())
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
@@ -368,3 +321,16 @@ def _way(asked: Mapping[str, Any]) -> Way:
 
 
 _OWN: Mapping[Way, Any] = {"periods": OverTimeFields.model_fields, "pate": VotesFields.model_fields}
+# What is asked where it is said, beside releases that are simulated, of which all is but what others own.
+_TAKES: Mapping[Way, Collection[str]] = {
+    "periods": {
+        *OverTimeFields.model_fields,
+        *("k", "epsilon", "delta", "relation", "unknown_domain", "seed"),
+        *("shape", "log", "public", "user", "item", "items", "users", "items_per_user"),
+    },
+    "quick": {
+        *("quick", "k", "epsilon", "delta", "rho", "releases", "relation", "unknown_domain", "order", "with_counts"),
+        *("shape", "learned", "ledger", "dataset", "items", "users", "items_per_user", "max_items_per_user"),
+    },
+    "pate": {*VotesFields.model_fields, "epsilon", "delta", "rho", "releases", "seed"},
+}

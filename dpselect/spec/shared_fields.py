@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Self
 
@@ -105,6 +106,18 @@ class PayerFields(Spec):
                 "visits"
             )
         return self
+
+    @contextmanager
+    def opened(self) -> Iterator[Ledger]:
+        """The ledger that pays, where one is named; one that is named by its URL is closed at the end."""
+        if not isinstance(self.ledger, str):
+            assert self.ledger is not None, "who asks for the ledger has looked"
+            yield self.ledger
+            return
+        from accounting import Ledger  # a release without a ledger does without a database
+
+        with Ledger.open(self.ledger, create=False) as ledger:
+            yield ledger
 
 
 class LedgerFields(PayerFields):

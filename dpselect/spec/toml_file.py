@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, final
 
@@ -185,24 +185,13 @@ class Config(ConfigTable):
             release: the table [release]: the mechanism to release with.
         """
 
-        def said(names: Iterable[str]) -> dict[str, Any]:
-            known = {name: field.default for name, field in type(spec).model_fields.items()}
-            values = {name: getattr(spec, name) for name in names if name in known}
-            return {name: value for name, value in values.items() if value is not None and value != known[name]}
-
-        shared = [name for name in DataTable.model_fields if name not in PlanFields.model_fields]
+        said = {name: value for name, value in spec if value not in (None, type(spec).model_fields[name].default)}
+        plan = {name: value for name, value in said.items() if name in PlanFields.model_fields}
+        shared = {name: value for name, value in said.items() if name in DataTable.model_fields and name not in plan}
         payer = {"url": spec.ledger, "dataset": spec.dataset}
         ledger = None if spec.ledger is None else (self.ledger.model_dump(by_alias=True) if self.ledger else {}) | payer
-        return type(self).model_validate(
-            {
-                **dict(self),
-                "data": dict(self.data) | said(shared),
-                "release": release,
-                "budget": spec.budget,
-                "ledger": ledger,
-                "plan": said(PlanFields.model_fields) | ({"log": True} if spec.is_log else {}),
-            }
-        )
+        parts = {"data": dict(self.data) | shared, "release": release, "budget": spec.budget, "ledger": ledger}
+        return self.model_copy(update=parts | {"plan": plan | ({"log": True} if spec.is_log else {})})
 
     def write(self, path: Path, over: Path | None = None) -> None:
         """Write the file, all of it or nothing; what has its default value is left out. Comments of an earlier version are lost.
@@ -212,11 +201,11 @@ class Config(ConfigTable):
         """
         replace = over is not None and path.exists() and path.samefile(over)
         path = path.resolve() if replace else path  # of a link, the file that it leads to
-        held = self.model_dump(mode="json", exclude_defaults=True)
+        held = self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
         if self.release != ReleaseTable():  # with its mechanism in full, so that a later version's defaults cannot change it
-            held["release"] = self.release.model_dump(mode="json")
+            held["release"] = self.release.model_dump(mode="json", exclude_none=True)
         with new_file(path, "--write", encoding="utf-8", replace=replace) as file:
-            file.write(tomli_w.dumps(_without_null(held)))
+            file.write(tomli_w.dumps(held))
 
 
 _NO_TABLE = re.compile(r"a valid dictionary or instance of \w+")
@@ -240,15 +229,16 @@ _MOST_DOTS = 200
 
 def read(path: Path) -> Config:
     """The configuration in a file."""
+    deep = InvalidRequest(f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
     try:
         # The text, unless a line has more dots or brackets than any key or value of this file: they cost time in their
         # square.
         text = read_text(path, InvalidRequest, "the configuration", _MOST_BYTES)
         if any(max(line.count("."), line.count("[")) > _MOST_DOTS for line in text.splitlines()):
-            raise InvalidRequest(f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}")
+            raise deep
         data = _frozen(tomllib.loads(text))
     except RecursionError:
-        raise InvalidRequest(f"{masked(path)} is nested too deeply: the tables are {', '.join(Config.model_fields)}") from None
+        raise deep from None
     except tomllib.TOMLDecodeError as error:
         raise InvalidRequest(f"{masked(path)} is not TOML: {error}") from None
     except ValueError:
@@ -277,12 +267,6 @@ def _in_tables(message: str) -> str:
     if message.startswith("Config has no field"):
         return message.replace("Config has no field", "unknown table").replace("its fields", "the tables")
     return printable(message.replace("Config.", "").replace("has no field", "has no key").replace("its fields", "its keys"))
-
-
-def _without_null(data: Any) -> Any:
-    if isinstance(data, dict):
-        return {name: _without_null(value) for name, value in data.items() if value is not None}
-    return [_without_null(value) for value in data] if isinstance(data, list | tuple) else data
 
 
 # What pydantic leaves as it is where the type is an alternative.

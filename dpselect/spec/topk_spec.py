@@ -163,9 +163,8 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
             raise ValueError("a question has one clip=, not several")
         if self.value is None:
             return self
-        for name, given in {"clip=": self.clip, "with_counts=": self.with_counts or None, "group=": self.group}.items():
-            if given is not None:
-                raise ValueError(f"{name} is for counts of users, and value= sums up a column: leave one of them out")
+        for name in self.given("clip", "with_counts", "group"):
+            raise ValueError(f"{name}= is for counts of users, and value= sums up a column: leave one of them out")
         negative = isinstance(self.value_clip, tuple) and self.value_clip[0] < 0
         if self.domain is None and negative:
             raise ValueError("sums that may be negative need a public catalogue (domain=), or value_clip= from 0")
@@ -193,30 +192,23 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         planned = self.planned
         if planned is None:
             return self
+        anew = "plan again, or leave mechanism= out (where a file names it, state this release's own budget, epsilon= or rho=)"
         if self.use_everything:
             raise ValueError("use_everything= fits the noise, and that of a planned mechanism is fitted: leave one of them out")
-        if changed := self.given("noise", "kbar"):
-            raise ValueError(
-                f"{next(iter(changed))}= contradicts the planned mechanism, which has its own: plan again, or leave mechanism= "
-                "out (where a file names it, state this release's own budget, epsilon= or rho=)"
-            )
-        unheard = self.given(*FOR_THE_CHOICE)
-        if self.learn in (0, "0"):  # true of this release
-            del unheard["learn"]
-        if unheard:
-            raise ValueError(
-                f"{next(iter(unheard))}= is about which mechanism is chosen, and the planned one is chosen already: leave it "
-                "out, or plan again with it"
-            )
+        for name in self.given("noise", "kbar"):
+            raise ValueError(f"{name}= contradicts the planned mechanism, which has its own: {anew}")
+        for name in self.given(*FOR_THE_CHOICE):
+            if (name, self.learn) not in (("learn", 0), ("learn", "0")):  # which is true of this release
+                raise ValueError(
+                    f"{name}= is about which mechanism is chosen, and the planned one is chosen already: leave it out, or plan "
+                    "again with it"
+                )
         if self.min_users is not None:
             raise ValueError(
                 "min_users= is about distinct users, and the mechanism in the file was planned without it: leave one of them out"
             )
-        if planned.most_of_each not in (None, self.k):
-            raise ValueError(
-                f"k={self.k} contradicts the planned mechanism, which is for k={planned.most_of_each}: plan again, or leave "
-                "mechanism= out (where a file names it, state this release's own budget, epsilon= or rho=)"
-            )
+        if (size := planned.most_of_each) not in (None, self.k):
+            raise ValueError(f"k={self.k} contradicts the planned mechanism, which is for k={size}: {anew}")
         return self
 
     @property
@@ -235,11 +227,11 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         if BUDGETED & stated.keys():
             file = {name: value for name, value in file.items() if name not in ("mechanism", "releases")}
         elif file.get("mechanism") is not None:
-            changed = [name for name in ("mechanism", "k") if name in stated and stated[name] != file.get(name)]
-            if changed:
-                raise InvalidRequest(
-                    f"{changed[0]}= contradicts the mechanism in the file, which was planned with its own: plan again, or state "
-                    "this release's own budget (epsilon=, rho=) as well"
-                )
+            for name in ("mechanism", "k"):
+                if name in stated and stated[name] != file.get(name):
+                    raise InvalidRequest(
+                        f"{name}= contradicts the mechanism in the file, which was planned with its own: plan again, or state "
+                        "this release's own budget (epsilon=, rho=) as well"
+                    )
             file = {name: value for name, value in file.items() if name not in FOR_THE_CHOICE}  # said of the plan, and used there
         return super().over(file, stated)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import dpselect as dps
-from dpselect.release.record import as_json
+from dpselect.release.answer import as_json
 
 
 @pytest.fixture

@@ -184,7 +184,7 @@ def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
 
 def test_a_release_without_a_ledger_warns_once() -> None:
     """Nobody keeps account of it: a warning says so, the first time in a process."""
-    topk.warn_once.cache_clear()
+    topk._warn_once.cache_clear()
     with pytest.warns(topk.Unrecorded, match="nothing was recorded"):
         dps.topk(LOG, **ASK, epsilon=1.0, delta=1e-6)
     with warnings.catch_warnings():

@@ -22,7 +22,7 @@ from accounting import files
 from dpselect import events
 from dpselect.cli import app, main
 from dpselect.mechanisms import Mechanism
-from dpselect.release.record import _is_paid, _paid
+from dpselect.release.answer import _is_paid, _paid
 from dpselect.spec.toml_file import Config, ReleaseTable
 
 LOG = "user_id,item_id\n" + "".join(f"{user},{item}\n" for user in range(40) for item in ("a", "b")[: 1 + user % 2])
@@ -321,7 +321,7 @@ def test_parquet_without_its_library_is_refused_before_the_charge(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The extra is named."""
-    monkeypatch.setattr("dpselect.release.record.find_spec", {}.get)
+    monkeypatch.setattr("dpselect.release.answer.find_spec", {}.get)
     done = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "top.parquet")])
     assert done.exit_code == 1
     assert ".[arrow]" in done.stderr
