@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import dpselect as dps
 from dpselect.scores import Domain
@@ -13,6 +15,9 @@ TWO_SIDED = dps.Sensitivity(monotone=False)
 TWO_ITEMS = dps.Sensitivity(l0=2)
 TWO_ITEMS_TWO_SIDED = dps.Sensitivity(l0=2, monotone=False)
 HALF = dps.Sensitivity(linf=0.5)
+
+
+Boxes = tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True)
@@ -26,7 +31,7 @@ class Case:
     """
 
     mechanism: dps.Mechanism
-    boxes: tuple[tuple[int, int], ...] = ((1, 3), (2, 5), (3, 3))
+    boxes: Boxes = ((1, 3), (2, 5), (3, 3))
     tight: bool = False
     domain: Domain = "public"
     rounds: int = 40_000
@@ -34,3 +39,16 @@ class Case:
 
     def __str__(self) -> str:
         return f"{self.mechanism!r}-{self.domain}".replace(" ", "")
+
+
+def each(
+    kind: Callable[..., Any],
+    fields: str,
+    rows: Iterable[Iterable[Any]],
+    boxes: Boxes | Callable[[Any], Boxes],
+    domains: tuple[Domain, ...] = ("public",),
+    **more: Any,
+) -> list[Case]:
+    """A case of a mechanism for each row of its fields, and each domain."""
+    made = [kind(**dict(zip(fields.split(), row, strict=True))) for row in rows]
+    return [Case(one, boxes(one) if callable(boxes) else boxes, domain=domain, **more) for one in made for domain in domains]

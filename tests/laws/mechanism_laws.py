@@ -8,45 +8,39 @@ from collections.abc import Iterable
 
 import numpy as np
 from chance import fit
+from exact import PURE_SLACK, RENYI_SLACK, exceeded, levels
 from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 import dpselect as dps
-from accounting.convert.bounds import best_delta
 from dpselect import verify
 from dpselect.scores import Domain
 
-# Quadrature is accurate to 1e-13 absolutely; divergences amplify that by at most 1 / (probability * order).
-RENYI_SLACK, DELTA_SLACK, PURE_SLACK = 1e-8, 1e-12, 1e-8
 SAMPLES = 40_000
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def curve_covers(mechanism: dps.Mechanism, worst: verify.WorstCase) -> list[str]:
-    """Ways in which the exact worst case exceeds the curve; empty if the guarantee holds."""
-    curve, broken = mechanism.curve, []
-    if curve.delta0 == 0:
-        claimed = curve.rdp(worst.orders)
-        broken += [
-            f"rdp({a}): {exact} > {bound}"
-            for a, exact, bound in zip(worst.orders, worst.rdp, claimed, strict=True)
-            if exact > bound * (1 + RENYI_SLACK) + RENYI_SLACK
-        ]
-        if worst.pure_epsilon > curve.pure_epsilon * (1 + PURE_SLACK) + PURE_SLACK:
-            broken.append(f"pure epsilon: {worst.pure_epsilon} > {curve.pure_epsilon}")
-    broken += [
-        f"delta({e}): {exact} > {claimed_delta}"
-        for e, exact in zip(worst.epsilons, worst.delta, strict=True)
-        if exact > (claimed_delta := best_delta(curve, e).value) * (1 + 1e-9) + DELTA_SLACK
-    ]
-    return broken
+    """Ways in which the exact worst case exceeds the mechanism's curve; empty if the guarantee holds."""
+    return exceeded(mechanism.curve, worst)
 
 
 def epsilons_for(mechanism: dps.Mechanism) -> tuple[float, ...]:
-    """The usual epsilons and, where it is finite, the pure epsilon of the curve, where delta0 alone is left."""
-    core = mechanism.curve.core_epsilon
-    extra = (core, core / 2) if np.isfinite(core) else ()
-    return tuple(sorted({*verify.EPSILONS, *extra}))
+    """Where its curve is compared."""
+    return levels(mechanism.curve)
+
+
+def cheaper(mechanism: dps.Mechanism, share: float, *fields: str) -> dps.Mechanism:
+    """The mechanism with this share of its noise: of all of it, or of what the fields named make."""
+    power = {"scale": 1, "answer_scale": 1, "sigma": 1, "sigma_threshold": 1, "epsilon": -1, "rho": -2}
+    said = mechanism.model_copy(
+        update={
+            name: getattr(mechanism, name) * share ** power[name]
+            for name in fields or power
+            if getattr(mechanism, name, None) is not None and name in type(mechanism).model_fields
+        }
+    )
+    return dps.Mechanism.from_json(said.to_json())  # anew: nothing that was computed is taken over
 
 
 def some_scores(mechanism: dps.Mechanism, candidates: int, domain: Domain) -> list[dps.Scores]:

@@ -87,6 +87,13 @@ def _filter(budget: acc.Budget, curve: acc.Curve, _: Any) -> list[bool]:
     return _charged(lambda times: kept.charge(curve, times))
 
 
+def _odometer(_: acc.Budget, curve: acc.Curve, __: Any) -> list[bool]:
+    """Of the failure that it was given; of a pure budget it was given none."""
+    given = PARTS * curve.delta0 * (1 + 1e-9) if curve.delta0 > 1e-12 else 0.0
+    kept = acc.filter.PrivacyOdometer(delta=1e-6, order=8.0, failure=given)
+    return _charged(lambda times: kept.charge(curve, times))
+
+
 def _price(budget: acc.Budget, curve: acc.Curve, count: int) -> acc.price.Price | None:
     try:
         return budget.price(curve).times(count)
@@ -166,6 +173,7 @@ def _quota(**scope: Any) -> Way:
 
 CHARGED: dict[str, Way] = {
     "PrivacyFilter": _filter,
+    "filter.PrivacyOdometer": _odometer,
     **dict.fromkeys(("Budget.price", "Budget.fits", "Budget.capacity"), by_rule(_fits)),
     "Budget.can_afford": by_rule(_can_afford),
     "Budget.how_many": by_rule(_how_many),
@@ -245,8 +253,16 @@ def test_fifty_fiftieths_are_a_plan_and_not_one_more(case: Case, rule: Rule) -> 
 
 
 @NAMED
-def test_no_failure_is_given_back(case: Case) -> None:
-    """Of a plan that ran in part the chance of failure stays charged, all of it."""
+def test_the_failure_is_there_to_the_unit(case: Case) -> None:
+    """In units of 10^-18, for charges and for plans; of a plan that ran in part the chance of failure stays charged."""
+    units = round(case.failure * 1e18)
+    if case.budget.release is None:
+        assert case.budget.capacity.failure == units
+        assert case.budget.fits(NOTHING, acc.price.Price(0, units))
+        assert not case.budget.fits(NOTHING, acc.price.Price(0, units + 1))
+        assert not case.budget.fits(acc.price.Price(0, 1), acc.price.Price(0, units)) or not units
+        for delta, fits in ((case.planned or 0.0, True), (1.0000001 * (case.planned or 1e-12), False)):
+            assert case.budget.admits(acc.Approximate(curve=acc.PureDP(epsilon=1e-5), delta0=delta)) is fits
     curve = case.part(case.failure)
     assert case.budget.unused(10 * curve, 3 * curve).failure == 0
 

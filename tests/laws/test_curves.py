@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pairs import response, spanning
 from spread import spread
 
 import accounting as acc
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves.base import CURVES as KNOWN
-from dpselect.verify.divergences import hockey_stick, renyi
+from dpselect.verify.divergences import renyi
 
 CURVES: list[acc.Curve] = [
     acc.PureDP(epsilon=0.7),
@@ -83,46 +84,38 @@ FORMULAS: dict[type[acc.Curve], Callable[[mp.mpf, mp.mpf], mp.mpf]] = {
 @pytest.mark.parametrize("family", FORMULAS)
 @pytest.mark.parametrize("epsilon", EXTREME)
 def test_closed_forms_match_sixty_digits(family: type[acc.Curve], epsilon: float) -> None:
-    """From epsilon 1e-9 to 1e3 and order 1 + 1e-6 to 1e6 the float64 formula is the exact one to 1e-12."""
-    values = family(epsilon=epsilon).rdp(ORDERS)
+    """From epsilon 1e-9 to 1e3 and order 1 + 1e-6 to 1e6 the float64 formula is the exact one to 1e-12; rho bounds it over the
+    order, and is reached as the order goes to 1."""
+    curve = family(epsilon=epsilon)
+    values = curve.rdp(ORDERS)
     exact = [FORMULAS[family](mp.mpf(epsilon), mp.mpf(float(a))) for a in ORDERS]
     assert max(abs(float(value / reference - 1)) for value, reference in zip(values, exact, strict=True)) < 1e-12
+    assert np.all(values / ORDERS <= curve.rho * (1 + 1e-12))
+    assert values[0] / ORDERS[0] == pytest.approx(curve.rho, rel=1e-2)
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=str)
-def test_rdp_is_a_renyi_bound_in_shape(curve: acc.Curve) -> None:
-    """Renyi bounds are non-negative, non-decreasing in the order, at most order * rho and at most the pure epsilon."""
-    values = curve.rdp(ORDERS)
+def test_every_curve_is_a_renyi_bound_in_shape_that_adds_up_and_survives_json(curve: acc.Curve) -> None:
+    """Non-negative, non-decreasing in the order, at most order * rho and at most the pure epsilon; n * c has n times the Renyi
+    bound, rho, bad event and pure epsilon of c: no count is ignored; JSON gives an equal curve with an equal hash."""
+    values, few = curve.rdp(ORDERS), np.array([1.5, 2, 30])
     assert np.all(values >= 0)
     assert np.all(np.diff(values[np.isfinite(values)]) >= -1e-13 * values[np.isfinite(values)][1:])
     assert np.all(values <= ORDERS * curve.rho * (1 + 1e-12) + 1e-300)
     assert np.all(values <= curve.core_epsilon * (1 + 1e-12))
-
-
-@pytest.mark.parametrize("family", FORMULAS)
-@pytest.mark.parametrize("epsilon", EXTREME)
-def test_rho_is_the_smallest(family: type[acc.Curve], epsilon: float) -> None:
-    """rho bounds rdp / order at every order, and is reached as the order goes to 1."""
-    curve = family(epsilon=epsilon)
-    ratio = curve.rdp(ORDERS) / ORDERS
-    assert np.all(ratio <= curve.rho * (1 + 1e-12))
-    assert ratio[0] == pytest.approx(curve.rho, rel=1e-2)
+    for count in (1, 2, 7, 1000):
+        many = count * curve
+        assert many.rdp(few) == pytest.approx(count * curve.rdp(few), rel=1e-12)
+        for name in ("rho", "delta0", "core_epsilon"):
+            assert getattr(many, name) == pytest.approx(count * getattr(curve, name), rel=1e-12)
+    again = acc.Curve.from_json(curve.to_json())
+    assert again == curve
+    assert hash(again) == hash(curve)
 
 
 def test_every_kind_is_under_the_laws() -> None:
     """Each member of the family occurs among the curves tested here."""
     assert {curve.kind for curve in CURVES} == set(KNOWN.members())
-
-
-def _randomised_response(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    p = np.array([1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))])
-    return p, p[::-1]
-
-
-def _spanning(epsilon: float, t: float) -> tuple[np.ndarray, np.ndarray]:
-    q = (1 - math.exp(t - epsilon)) / (math.exp(t) - math.exp(t - epsilon))
-    second = np.array([q, 1 - q])
-    return second * np.exp([t, t - epsilon]), second
 
 
 def test_a_curve_that_forgets_a_bound_is_refused_by_name() -> None:
@@ -145,48 +138,15 @@ def _properties(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
-def test_pure_dp_is_attained_by_randomised_response(epsilon: float) -> None:
-    """Randomised response has exactly the Renyi divergences and the hockey-stick of PureDP."""
-    curve, (p, q) = acc.PureDP(epsilon=epsilon), _randomised_response(epsilon)
+def test_renyi_divergences_are_attained_by_two_valued_pairs(epsilon: float) -> None:
+    """PureDP by randomised response; BoundedRange is the envelope of all pairs that span epsilon. Delta: test_delta_side.py."""
     orders = np.array([1.1, 2, 8, 64])
-    assert renyi(p, q, orders)[:, 0] == pytest.approx(curve.rdp(orders), rel=1e-10)
-    for y in (0.0, epsilon / 3, epsilon, 2 * epsilon):
-        assert curve.profile(y) == pytest.approx(float(hockey_stick(p, q, y)[0, 0]), abs=1e-14)
-
-
-@pytest.mark.parametrize("epsilon", [0.05, 0.7, 3.0])
-def test_bounded_range_is_the_envelope_of_its_pairs(epsilon: float) -> None:
-    """Over all two-valued pairs that span epsilon, the worst Renyi divergence and hockey-stick are the curve's own."""
-    curve = acc.BoundedRange(epsilon=epsilon)
-    pairs = [_spanning(epsilon, t) for t in np.linspace(1e-6, epsilon - 1e-6, 4001)]
-    p, q = (np.stack(side) for side in zip(*pairs, strict=True))
-    orders = np.array([1.1, 2, 8, 64])
-    worst = renyi(p, q, orders).max(axis=1)
-    assert np.all(worst <= curve.rdp(orders) * (1 + 1e-9))
-    assert worst == pytest.approx(curve.rdp(orders), rel=1e-5)
-    for y in (0.0, epsilon / 3, 0.9 * epsilon):
-        exact = hockey_stick(p, q, y).max()
-        assert exact <= curve.profile(y) * (1 + 1e-9)
-        assert exact == pytest.approx(curve.profile(y), rel=1e-3)
-
-
-@pytest.mark.parametrize("curve", CURVES, ids=str)
-def test_json_round_trip(curve: acc.Curve) -> None:
-    """A curve survives JSON, equal and with an equal hash."""
-    again = acc.Curve.from_json(curve.to_json())
-    assert again == curve
-    assert hash(again) == hash(curve)
-
-
-@pytest.mark.parametrize("curve", CURVES, ids=str)
-@pytest.mark.parametrize("count", [1, 2, 7, 1000])
-def test_repetition_is_counted(curve: acc.Curve, count: int) -> None:
-    """n * c has n times the Renyi bound, rho, bad event and pure epsilon of c: no count is ignored."""
-    many = count * curve
-    orders = np.array([1.5, 2, 30])
-    assert many.rdp(orders) == pytest.approx(count * curve.rdp(orders), rel=1e-12)
-    for name in ("rho", "delta0", "core_epsilon"):
-        assert getattr(many, name) == pytest.approx(count * getattr(curve, name), rel=1e-12)
+    assert renyi(*response(epsilon), orders)[:, 0] == pytest.approx(acc.PureDP(epsilon=epsilon).rdp(orders), rel=1e-10)
+    spans = [spanning(epsilon, t) for t in np.linspace(1e-6, epsilon - 1e-6, 4001)]
+    worst = renyi(*(np.stack(side) for side in zip(*spans, strict=True)), orders).max(axis=1)
+    stated = acc.BoundedRange(epsilon=epsilon).rdp(orders)
+    assert np.all(worst <= stated * (1 + 1e-9))
+    assert worst == pytest.approx(stated, rel=1e-5)
 
 
 @pytest.mark.slow

@@ -3,69 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pytest
-from scipy.optimize import brentq, minimize_scalar
-from scipy.stats import binom, norm
+from pairs import Delta, Floats, after_response, gaussian, laplace, of_pair, of_range, response, sampled_gaussian
+from scipy.optimize import brentq
+from scipy.stats import binom
 
 import accounting as acc
-from accounting.budget import NOTHING
 from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.curves.base import CURVES
-from accounting.ledger import Ledger
 from dpselect import pate
 from dpselect.mechanisms.stable_top_k import _doubled_failure
 from dpselect.plan.voting_plan import adaptive_epsilon
-
-Floats = np.ndarray[Any, Any]
-Delta = Callable[[float], float]
-"""delta at an epsilon, in nats."""
-
-
-def _divergence(p: list[float], q: list[float], epsilon: float) -> float:
-    return float(np.maximum(np.array(p) - math.exp(epsilon) * np.array(q), 0).sum())
-
-
-def _randomised_response(epsilon0: float, failure: float = 0.0) -> Delta:
-    """That of the bit, told with odds of epsilon0, and its value given away with the failure."""
-    less = (1 - failure) / (1 + math.exp(-epsilon0)), (1 - failure) / (1 + math.exp(epsilon0))
-    return lambda epsilon: _divergence([failure, *less, 0.0], [0.0, *less[::-1], failure], epsilon)
-
-
-def _densities(p: Callable[[Floats], Floats], q: Callable[[Floats], Floats]) -> Delta:
-    at = np.linspace(-40.0, 40.0, 200_001)
-    return lambda epsilon: float(np.trapezoid(np.maximum(p(at) - math.exp(epsilon) * q(at), 0), at))
-
-
-def _gaussian(mu: float) -> Delta:
-    return lambda epsilon: float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
-
-
-def _laplace(epsilon0: float) -> Delta:
-    return _densities(lambda x: np.exp(-np.abs(x)) / 2, lambda x: np.exp(-np.abs(x + epsilon0)) / 2)
-
-
-def _sampled(mu: float, rate: float) -> Delta:
-    def mixed(x: Floats) -> Floats:
-        return np.asarray((1 - rate) * norm.pdf(x) + rate * norm.pdf(x - mu))
-
-    sides = _densities(mixed, norm.pdf), _densities(norm.pdf, mixed)
-    return lambda epsilon: max(side(epsilon) for side in sides)
-
-
-def _spanning(epsilon0: float) -> Delta:
-    """The worst of all pairs on two points whose log-ratios are epsilon0 apart."""
-
-    def at(t: float, epsilon: float) -> float:
-        q = -math.expm1(t - epsilon0) / (math.exp(t) - math.exp(t - epsilon0))
-        return _divergence([q * math.exp(t), (1 - q) * math.exp(t - epsilon0)], [q, 1 - q], epsilon)
-
-    return lambda epsilon: (
-        -minimize_scalar(lambda t: -at(t, epsilon), bounds=(epsilon, epsilon0), method="bounded", options={"xatol": 1e-10}).fun
-    )
 
 
 def _two_points(epsilons: tuple[float, float], deltas: tuple[float, float]) -> Delta:
@@ -74,7 +25,7 @@ def _two_points(epsilons: tuple[float, float], deltas: tuple[float, float]) -> D
     far = (first - last) / -math.expm1(low - high)
     near = (1 - last - far * (1 + math.exp(-high))) / (1 + math.exp(-low))
     p = [last, far, near, near * math.exp(-low), far * math.exp(-high), 0.0]
-    return lambda epsilon: _divergence(p, p[::-1], epsilon)
+    return of_pair(p, p[::-1])
 
 
 def _from_moments(orders: Floats, values: Floats) -> Delta:
@@ -85,8 +36,8 @@ def _from_moments(orders: Floats, values: Floats) -> Delta:
 
 def _best_of(mu: float, law: acc.TruncatedNegativeBinomial) -> Delta:
     """Theorem W4 (v), solved by SciPy."""
-    shift = (1 + law.eta) * brentq(lambda e: math.expm1(e) - (1 / law.gamma - 1) * _gaussian(mu)(e), 0, 60, xtol=1e-14)
-    return lambda epsilon: law.mean * _gaussian(mu)(epsilon - shift)
+    shift = (1 + law.eta) * brentq(lambda e: math.expm1(e) - (1 / law.gamma - 1) * gaussian(mu)(e), 0, 60, xtol=1e-14)
+    return lambda epsilon: law.mean * gaussian(mu)(epsilon - shift)
 
 
 class Case(NamedTuple):
@@ -98,28 +49,17 @@ class Case(NamedTuple):
     attained: bool
 
 
-def _after_response(first: float, options: list[Callable[[float], float]]) -> Callable[[float], float]:
-    """The largest of these divergences after either outcome of randomised response, at what that leaves of epsilon."""
-    high = 1 / (1 + math.exp(-first))
-
-    def largest(left: float) -> float:
-        away = max(option(abs(left)) for option in options)
-        return away if left >= 0 else 1 - math.exp(left) * (1 - away)
-
-    return lambda epsilon: high * largest(epsilon - first) + (1 - high) * largest(epsilon + first)
-
-
 _ORDERS = 1 + np.geomspace(1e-3, 1e3, 100_001)
 _TEN = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=0.0)
 CASES = {
-    "pure_dp": Case(acc.PureDP(epsilon=0.7), _randomised_response(0.7), (0.0, 0.2, 0.6), True),
-    "approx_dp": Case(acc.ApproxDP(epsilon=0.7, delta=0.01), _randomised_response(0.7, 0.01), (0.0, 0.2, 0.6, 1.5), True),
-    "bounded_range": Case(acc.BoundedRange(epsilon=0.7), _spanning(0.7), (0.0, 0.2, 0.6), True),
-    "gaussian_dp": Case(acc.GaussianDP(mu=0.7), _gaussian(0.7), (0.0, 0.2, 0.6, 3.0), True),
+    "pure_dp": Case(acc.PureDP(epsilon=0.7), of_pair(*response(0.7)), (0.0, 0.2, 0.6), True),
+    "approx_dp": Case(acc.ApproxDP(epsilon=0.7, delta=0.01), of_pair(*response(0.7, 0.01)), (0.0, 0.2, 0.6, 1.5), True),
+    "bounded_range": Case(acc.BoundedRange(epsilon=0.7), of_range(0.7), (0.0, 0.2, 0.6), True),
+    "gaussian_dp": Case(acc.GaussianDP(mu=0.7), gaussian(0.7), (0.0, 0.2, 0.6, 3.0), True),
     "gaussian_max": Case(
-        acc.curves.GaussianMax(mu=0.3, candidates=3), lambda epsilon: 3 * _gaussian(0.3)(epsilon), (0.5, 0.75, 1.5), False
+        acc.curves.GaussianMax(mu=0.3, candidates=3), lambda epsilon: 3 * gaussian(0.3)(epsilon), (0.5, 0.75, 1.5), False
     ),
-    "laplace_dp": Case(acc.LaplaceDP(epsilon=0.7), _laplace(0.7), (0.0, 0.2, 0.6), True),
+    "laplace_dp": Case(acc.LaplaceDP(epsilon=0.7), laplace(0.7), (0.0, 0.2, 0.6), True),
     "zcdp": Case(acc.ZCDP(rho=0.1), _from_moments(_ORDERS, 0.1 * _ORDERS), (0.2, 0.75, 1.5), False),
     "renyi_table": Case(
         acc.RenyiTable(orders=(8.0,), values=(0.3,)), _from_moments(np.array([8.0]), np.array([0.3])), (0.5, 0.75, 1.5), False
@@ -131,36 +71,36 @@ CASES = {
         True,
     ),
     # All of epsilon1 and epsilon2 in one direction: one Laplace shift (Theorem N7).
-    "sparse_vector_dp": Case(acc.curves.SparseVectorDP(epsilon1=0.3, epsilon2=0.4), _laplace(0.7), (0.0, 0.35, 0.6), True),
-    "sampled_gaussian_dp": Case(acc.SampledGaussianDP(mu=0.7, rate=0.1), _sampled(0.7, 0.1), (0.0, 0.2, 0.75), True),
+    "sparse_vector_dp": Case(acc.curves.SparseVectorDP(epsilon1=0.3, epsilon2=0.4), laplace(0.7), (0.0, 0.35, 0.6), True),
+    "sampled_gaussian_dp": Case(acc.SampledGaussianDP(mu=0.7, rate=0.1), sampled_gaussian(0.7, 0.1), (0.0, 0.2, 0.75), True),
     # G5: at a rate of q what q of the noise's own divergence is, at an epsilon that the rest of the sample makes larger.
     "sampled_noise_dp": Case(
         acc.curves.SampledNoiseDP(noise="laplace", shift=0.7, rate=0.1),
-        lambda epsilon: 0.1 * _laplace(0.7)(math.log1p(math.expm1(epsilon) / 0.1)),
+        lambda epsilon: 0.1 * laplace(0.7)(math.log1p(math.expm1(epsilon) / 0.1)),
         (0.0, 0.02, 0.05),
         True,
     ),
     "approximate": Case(
         acc.Approximate(curve=acc.PureDP(epsilon=0.7), delta0=0.01),
-        lambda epsilon: 0.01 + _randomised_response(0.7)(epsilon),
+        lambda epsilon: 0.01 + of_pair(*response(0.7))(epsilon),
         (0.0, 0.2, 0.6, 1.5),
         False,
     ),
     "repeat_and_select_dp": Case(
         acc.RepeatAndSelectDP(base=acc.GaussianDP(mu=0.3), distribution=_TEN), _best_of(0.3, _TEN), (1.7, 1.85, 2.2), False
     ),
-    "composed": Case(4 * acc.GaussianDP(mu=0.35), _gaussian(0.7), (0.0, 0.2, 0.6, 3.0), True),
+    "composed": Case(4 * acc.GaussianDP(mu=0.35), gaussian(0.7), (0.0, 0.2, 0.6, 3.0), True),
     "tighter": Case(
-        acc.curves.Tighter(curves=(acc.GaussianDP(mu=0.7), acc.PureDP(epsilon=0.9))), _gaussian(0.7), (0.0, 0.2), False
+        acc.curves.Tighter(curves=(acc.GaussianDP(mu=0.7), acc.PureDP(epsilon=0.9))), gaussian(0.7), (0.0, 0.2), False
     ),
     "proved_for": Case(
-        acc.curves.ProvedFor(curve=acc.LaplaceDP(epsilon=0.7), relation="add_remove"), _laplace(0.7), (0.0, 0.2, 0.6), True
+        acc.curves.ProvedFor(curve=acc.LaplaceDP(epsilon=0.7), relation="add_remove"), laplace(0.7), (0.0, 0.2, 0.6), True
     ),
     "chosen_after": Case(
         acc.curves.ChosenAfter(
             first=acc.PureDP(epsilon=0.1), options=(acc.GaussianDP(mu=0.5), acc.ApproxDP(epsilon=0.3, delta=0.02))
         ),
-        _after_response(0.1, [_gaussian(0.5), _randomised_response(0.3, 0.02)]),
+        after_response(0.1, [gaussian(0.5), of_pair(*response(0.3, 0.02))]),
         (0.2, 0.75, 3.0),
         False,
     ),
@@ -194,8 +134,8 @@ def test_failures_are_not_lost_in_a_sum() -> None:
     """What fails gives the bit away, whatever is composed with it: delta is at least that, and at most the failure more."""
     added = acc.Approximate(curve=acc.PureDP(epsilon=0.7), delta0=0.01) + acc.PureDP(epsilon=1e-7)
     for epsilon in (0.0, 0.2, 0.6, 1.5):
-        least = _randomised_response(0.7, 0.01)(epsilon)
-        assert least * (1 - 1e-6) <= added.delta(epsilon) <= (0.01 + _randomised_response(0.7)(epsilon)) * (1 + 1e-4)
+        least = of_pair(*response(0.7, 0.01))(epsilon)
+        assert least * (1 - 1e-6) <= added.delta(epsilon) <= (0.01 + of_pair(*response(0.7))(epsilon)) * (1 + 1e-4)
 
 
 @pytest.mark.parametrize("failure", [1e-6, 0.01])
@@ -203,73 +143,14 @@ def test_failures_are_not_lost_in_a_sum() -> None:
 def test_failures_of_gaussians_are_not_lost_in_their_sum(count: int, failure: float) -> None:
     """Each of several Gaussian answers may give the bit away: delta is at least that of the pair, and at most their sum."""
     curve = count * acc.Approximate(curve=acc.GaussianDP(mu=0.3), delta0=failure) + acc.GaussianDP(mu=0.4)
-    gaussian, failing = _gaussian(math.sqrt(count * 0.09 + 0.16)), 1 - (1 - failure) ** count
+    whole, failing = gaussian(math.sqrt(count * 0.09 + 0.16)), 1 - (1 - failure) ** count
     for epsilon in (0.5, 2.0, 8.0):
-        least = failing + (1 - failing) * gaussian(epsilon)
-        most = (count * failure + gaussian(epsilon)) * (1 + 1e-6)
+        least = failing + (1 - failing) * whole(epsilon)
+        most = (count * failure + whole(epsilon)) * (1 + 1e-6)
         profile = curve.profile(epsilon)
         assert profile is not None
         assert least * (1 - 1e-9) <= profile <= most
         assert least * (1 - 1e-9) <= curve.delta(epsilon) <= most
-
-
-@pytest.mark.parametrize("rho", [0.1, 1.0])
-def test_a_zcdp_budget_admits_failures_up_to_its_delta(rho: float) -> None:
-    """To the last digit, as a plan and as charges; and so does a budget in epsilon that adds up nothing but failures."""
-    for budget in (acc.Budget(rho=rho, delta=1e-6), acc.Budget(epsilon=rho, delta=1e-6, order="inf")):
-        for delta, fits in ((1e-6, True), (1.0000001e-6, False)):
-            assert budget.admits(acc.Approximate(curve=acc.PureDP(epsilon=0.01), delta0=delta)) is fits
-
-
-BUDGETS = [
-    (acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), 1e-6),
-    (acc.Budget(epsilon=1.0, delta=1e-6), 5e-7),
-    (acc.Budget(epsilon=1.0, delta=1e-6, order=30.0, failure=2e-7), 2e-7),
-    (acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), 5e-7),
-    (acc.Budget(rho=0.1, delta=1e-8), 1e-8),
-]
-
-
-@pytest.mark.parametrize(("budget", "failure"), BUDGETS)
-def test_failures_are_paid_for_to_the_unit(budget: acc.Budget, failure: float) -> None:
-    """The capacity is the declared probability in units of 10^-18; twenty twentieths fit, and not one unit more."""
-    units = round(failure * 1e18)
-    assert budget.capacity.failure == units
-    assert budget.fits(NOTHING, acc.price.Price(0, units))
-    assert not budget.fits(NOTHING, acc.price.Price(0, units + 1))
-    assert not budget.fits(acc.price.Price(0, 1), acc.price.Price(0, units))
-    twentieth = acc.ApproxDP(epsilon=1e-5, delta=failure / 20)
-    assert budget.how_many(twentieth) == 20
-    assert math.isfinite(budget.cost_of_each(twentieth, 20))
-    assert math.isinf(budget.cost_of_each(twentieth, 21))
-    assert budget.failure_of_each(20) == pytest.approx(failure / 20, rel=1e-5)
-    assert acc.remaining.Remaining(budget, acc.price.Price(0, units // 4)).failure == pytest.approx(0.75 * failure, rel=1e-12)
-    kept = acc.PrivacyFilter(budget)
-    kept.charge(twentieth, 20)
-    with pytest.raises(acc.BudgetExceeded, match="failure"):
-        kept.charge(acc.ApproxDP(epsilon=1e-5, delta=failure / 1000))
-
-
-@pytest.mark.parametrize(("budget", "failure"), BUDGETS)
-def test_a_ledger_pays_for_failures_to_the_unit(budget: acc.Budget, failure: float, tmp_path: Any) -> None:
-    """As a filter does: twenty twentieths, then a thousandth is refused, in one charge or in several."""
-    twentieth = acc.ApproxDP(epsilon=1e-5, delta=failure / 20)
-    with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
-        ledger.create_dataset("visits", budget, "add_remove")
-        for count in (1, 18, 1):
-            ledger.charge("visits", twentieth, count=count, relation="add_remove")
-        with pytest.raises(acc.BudgetExceeded, match="failure"):
-            ledger.charge("visits", acc.ApproxDP(epsilon=1e-5, delta=failure / 1000), relation="add_remove")
-        assert ledger.total("visits").spent.failure == round(failure * 1e18)
-        assert ledger.verify().ok
-
-
-def test_an_odometer_pays_for_failures_to_the_unit() -> None:
-    """Twenty twentieths of the failure that it was given, and no more."""
-    odometer = acc.filter.PrivacyOdometer(delta=1e-6, order=8.0, failure=1e-6)
-    odometer.charge(acc.ApproxDP(epsilon=1e-5, delta=5e-8), 20)
-    with pytest.raises(acc.BudgetExceeded):
-        odometer.charge(acc.ApproxDP(epsilon=1e-5, delta=1e-9))
 
 
 RUNS = acc.TruncatedNegativeBinomial(eta=0.5, gamma=0.05)
@@ -292,17 +173,16 @@ def test_the_failure_of_what_is_made_of_curves_is_its_closed_form(curve: acc.Cur
     assert curve.delta0 == pytest.approx(failure, rel=1e-12)
 
 
-@pytest.mark.parametrize("mu", [0.05, 0.4, 2.0])
-@pytest.mark.parametrize("candidates", [2, 10, 1000])
+@pytest.mark.parametrize("mu", [0.05, 2.0])
+@pytest.mark.parametrize("candidates", [2, 1000])
 def test_the_profile_of_a_gaussian_maximum_is_its_union_bound(mu: float, candidates: int) -> None:
-    """Each candidate adds the profile of one Gaussian: equal to the quadrature-free closed form, not 5 % less."""
+    """Each candidate adds the profile of one Gaussian, in what is composed too: equal, not 5 % less."""
     curve = acc.curves.GaussianMax(mu=mu, candidates=candidates)
     for epsilon in (0.5 * mu, 2 * mu, 4 * mu + 1):
-        one = norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
-        assert curve.profile(epsilon) == pytest.approx(min(1.0, candidates * one), rel=1e-6)
+        assert curve.profile(epsilon) == pytest.approx(min(1.0, candidates * gaussian(mu)(epsilon)), rel=1e-6)
         assert curve.delta(epsilon) <= curve.profile(epsilon)
-    at = curve.profile(4 * mu + 1)
-    assert curve.losses().steps[0][1].profile(np.array([4 * mu + 1]))[0] == pytest.approx(at, rel=1e-6)
+    composed = curve.losses().steps[0][1].profile(np.array([4 * mu + 1]))
+    assert composed[0] == pytest.approx(curve.profile(4 * mu + 1), rel=1e-6)
 
 
 def test_a_tested_release_pays_for_the_release_and_the_labels() -> None:
@@ -356,14 +236,22 @@ def test_failures_leave_room_where_delta_is_their_sum(epsilon: float, delta: flo
     curve = count * acc.ApproxDP(epsilon=epsilon, delta=delta)
     found = curve.epsilon(curve.delta0)
     room = curve.delta0 - (1 - (1 - delta) ** count)
-    truth = 1 / (1 + math.exp(-epsilon))
+    told, k = response(epsilon), np.arange(count + 1)
+    ways = binom.pmf(k, count, told[0][0]), binom.pmf(k, count, told[0][1])  # of as many responses, which do not fail
 
     def exact(at: float) -> float:
-        """The divergence of so many randomised responses, which do not fail, at this epsilon."""
-        ways = [(math.comb(count, k), k) for k in range(count + 1)]
-        both = [(c * truth**k * (1 - truth) ** (count - k), c * truth ** (count - k) * (1 - truth) ** k) for c, k in ways]
-        return (1 - delta) ** count * sum(max(0.0, p - math.exp(at) * q) for p, q in both)
+        return (1 - delta) ** count * of_pair(*ways)(at)
 
     assert found < count * epsilon
     assert exact(found) <= room * (1 + 1e-6)
     assert exact(0.97 * found) > room
+
+
+@pytest.mark.parametrize(("count", "failure"), [(10, 1e-3), (1000, 1e-3)])
+def test_repeated_failures_are_a_mixture(count: int, failure: float) -> None:
+    """n x ApproxDP fails with 1 - (1-d)^n, at any epsilon from n epsilon on; a delta between that and n d has an epsilon."""
+    plan = count * acc.ApproxDP(epsilon=1e-3, delta=failure)
+    exact = -math.expm1(count * math.log1p(-failure))
+    assert exact <= plan.delta(2 * count * 1e-3) <= exact * (1 + 1e-6)
+    assert math.isfinite(plan.epsilon(min(0.999, (exact + min(1.0, count * failure)) / 2)))
+    assert math.isinf(plan.epsilon(0.99 * exact))

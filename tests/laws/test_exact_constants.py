@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import duckdb
 import mpmath as mp
 import numpy as np
+import pyarrow as pa
 import pytest
 from dp_accounting import dp_event
 from hypothesis import given
@@ -113,27 +115,15 @@ def test_limited_domain_prefers_by_what_one_user_can_touch(l0: int) -> None:
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 def test_ballots_of_one_vote_more_than_configured_are_refused(relation: Any) -> None:
-    """A mechanism for ballots of one vote takes ballots of one and refuses ballots of two."""
+    """A mechanism for ballots of one vote takes ballots of one and refuses ballots of two; where only counts are known, three
+    teachers of one vote each give three votes and not four."""
     mechanism = pate.GNMax(sigma=3.0, labels=4, relation=relation)
-    for votes, fits in ((1, True), (2, False)):
-        ballots = pate.Ballots(np.tile(np.arange(4) < votes, (2, 3, 1)), split="identifier")
-        if fits:
-            assert len(mechanism.select_many(ballots, rng=np.random.default_rng(1))) == 2
-            continue
+    told = [pate.Ballots(np.tile(np.arange(4) < votes, (2, 3, 1)), split="identifier") for votes in (1, 2)]
+    counted = [pate.Ballots(np.array([[2, 1, 0, last]]), teachers=3) for last in (0, 1)]
+    for fits, too_many in ((told[0], told[1]), *([(counted[0], counted[1])] if relation == "replace_one" else [])):
+        assert len(mechanism.select_many(fits, rng=np.random.default_rng(1))) == fits.rounds
         with pytest.raises(pate.InvalidBallots, match="more votes than the 1"):
-            mechanism.select_many(ballots, rng=np.random.default_rng(1))
-
-
-def test_counts_of_one_vote_more_than_the_teachers_have_are_refused() -> None:
-    """Where only counts are known, three teachers of one vote each give three votes and not four."""
-    mechanism = pate.GNMax(sigma=3.0, labels=4)
-    for last, fits in ((0, True), (1, False)):
-        ballots = pate.Ballots(np.array([[2, 1, 0, last]]), teachers=3)
-        if fits:
-            assert len(mechanism.select_many(ballots, rng=np.random.default_rng(1))) == 1
-            continue
-        with pytest.raises(pate.InvalidBallots, match="more votes than the 1"):
-            mechanism.select_many(ballots, rng=np.random.default_rng(1))
+            mechanism.select_many(too_many, rng=np.random.default_rng(1))
 
 
 @pytest.mark.parametrize("rho", [0.02, 0.3])
@@ -172,28 +162,34 @@ def test_the_moments_of_a_gaussian_maximum_are_their_union_bound(mu: float, cand
         assert float(curve.rdp(order)) == pytest.approx(order * mu**2 / 2 + math.log(candidates) / (order - 1), rel=1e-12)
 
 
-def test_what_another_machine_may_have_moved_is_in_doubt(tmp_path: Path) -> None:
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[acc.Ledger]:
+    """One with a dataset of much to spend."""
+    with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as opened:
+        opened.create_dataset("visits", acc.Budget(epsilon=1000.0), "add_remove")
+        yield opened
+
+
+def reserved(ledger: acc.Ledger, key: str) -> Any:
+    """The entry of a tenth of it."""
+    return ledger.reserve("visits", acc.PureDP(epsilon=100.0), relation="add_remove", key=key).entries[0]
+
+
+def test_what_another_machine_may_have_moved_is_in_doubt(ledger: acc.Ledger) -> None:
     """Two units and two in 10^8 of the price where machines differ, nothing where this one wrote both; half is kept back."""
-    budget, curve = acc.Budget(epsilon=1000.0), acc.PureDP(epsilon=100.0)
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
-        ledger.create_dataset("visits", budget, "add_remove")
-        opening = ledger.reserve("visits", curve, relation="add_remove", key="one").entries[0]
-        assert doubt(budget, opening, opening) == 0
-        assert doubt(budget, replace(opening, package="99.0"), opening) == 2 * (1 + opening.main // 10**8) > 2
-        assert returned(budget, opening, None, opening).main == opening.main
-        assert returned(budget, opening, None, replace(opening, package="99.0")).main == opening.main - 1 - opening.main // 10**8
+    budget, opening = ledger.dataset("visits").budget, reserved(ledger, "one")
+    assert doubt(budget, opening, opening) == 0
+    assert doubt(budget, replace(opening, package="99.0"), opening) == 2 * (1 + opening.main // 10**8) > 2
+    assert returned(budget, opening, None, opening).main == opening.main
+    assert returned(budget, opening, None, replace(opening, package="99.0")).main == opening.main - 1 - opening.main // 10**8
 
 
-def test_a_quota_adds_up_what_other_machines_may_have_moved(tmp_path: Path) -> None:
+def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) -> None:
     """Two charges of another machine leave an account in doubt by both, and by not a unit more."""
     quota = Quota(name="limit", limit=acc.Budget(epsilon=400.0))
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
-        ledger.create_dataset("visits", acc.Budget(epsilon=1000.0), "add_remove")
-        charged = [ledger.reserve("visits", acc.PureDP(epsilon=100.0), relation="add_remove", key=key).entries[0] for key in "ab"]
-        book = Accounts(ledger.dataset("visits"), [Revision(0, quota)])
-    for entry in charged:
-        other = replace(entry, package="99.0")
-        assert list(book.follow(other)) == []
+    charged = [reserved(ledger, key) for key in "ab"]
+    book = Accounts(ledger.dataset("visits"), [Revision(0, quota)])
+    assert [list(book.follow(replace(entry, package="99.0"))) for entry in charged] == [[], []]
     ((place, account),) = book.found.items()
     doubts = sum(2 * (1 + entry.main // 10**8) for entry in charged)
     for off, differs in ((0, False), (doubts, False), (doubts + 1, True), (-doubts, False), (-doubts - 1, True)):
@@ -219,15 +215,9 @@ def test_the_reader_loads_and_fetches_no_extension(monkeypatch: pytest.MonkeyPat
         return connection
 
     monkeypatch.setattr(duckdb, "connect", noted)
-    events.read(_table(), user="u", item="i")
+    events.read(pa.table({"u": ["a", "b"], "i": ["x", "x"]}), user="u", item="i")
     assert seen
     assert all(not any(settings.values()) for settings in seen)
-
-
-def _table() -> Any:
-    import pyarrow as pa
-
-    return pa.table({"u": ["a", "b"], "i": ["x", "x"]})
 
 
 class _Words(SeededSampler):
@@ -242,12 +232,9 @@ class _Words(SeededSampler):
         return np.concatenate([np.array(taken, dtype=np.uint64), super().words(count - len(taken))])
 
 
-def test_integers_below_a_bound_reject_the_words_that_do_not_split_evenly() -> None:
-    """Of 2^64 words 2^64 mod 3 = 1 is left over, the last: it is drawn again, and the one before it is not."""
+def test_words_that_do_not_split_evenly_and_tied_keys_are_drawn_again() -> None:
+    """Of 2^64 words 2^64 mod 3 = 1 is left over, the last: it is drawn again, and the one before it is not. Equal keys of a
+    subset would be ordered by the sort's own rule: such keys are dropped whole."""
     assert Sampler.below(_Words([2**64 - 1, 1]), np.array([3])).tolist() == [1]
     assert Sampler.below(_Words([2**64 - 2, 1]), np.array([3])).tolist() == [(2**64 - 2) % 3]
-
-
-def test_a_subset_with_tied_keys_is_drawn_again() -> None:
-    """Equal keys would be ordered by the sort's own rule: such keys are dropped whole."""
     assert Sampler.subset(_Words([7, 7, 9, 30, 20, 10]), 3, 1).tolist() == [2]

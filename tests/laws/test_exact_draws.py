@@ -1,31 +1,40 @@
-"""Canonical and joint top-k, sparse vector and LargeMargin decide as infinitely precise noise would: same bits, same answer."""
+"""Draws decide as infinitely precise noise would: same bits, same answer, at the ends of float64 and beyond 2^53 too."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import sys
 from collections.abc import Iterator
 from fractions import Fraction
+from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
 import pytest
+from exact import law_of, worst
 from flint import arb, ctx
 from mechanism_laws import misfit
 from noise_laws import NOISE_LAWS
-from slow_reference import BITS, exact
+from slow_reference import BITS, exact, order
 from spread import spread
 
 import dpselect as dps
+from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms import canonical as canonical_draw
 from dpselect.mechanisms import joint as joint_levels
 from dpselect.mechanisms.canonical import Classes, luck, noise_bounds
+from dpselect.mechanisms.gaps import GaussianGap, LargeGap, gaps_below, read_top, row_gaps
 from dpselect.mechanisms.joint import AllowedRanks, Counts
 from dpselect.mechanisms.ranks import Ranked, heights
+from dpselect.mechanisms.stable_queries import TopStable
+from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTopKFixed
 from dpselect.noise import LipschitzNoise, by_name
-from dpselect.sampling import ExactSampler, base, contest, discrete
-from dpselect.sampling.contest import LazyUniform
+from dpselect.sampling import EntropySampler, ExactSampler, base, contest, discrete
+from dpselect.sampling.contest import LazyUniform, RankingProblem
 from dpselect.sampling.discrete import picked, picked_rows
+from dpselect.sampling.exact import drawn_all, top_k_rows
+from dpselect.scores import Domain, Scores
 
 FALSE_ALARM = 1e-9
 ANY = dps.Sensitivity()
@@ -131,13 +140,10 @@ def test_canonical_classes_are_decided_by_all_bits(noise: Any, monkeypatch: Patc
 
 def rows_winner(mechanism: dps.CanonicalTopK, values: np.ndarray, seed: int) -> tuple[int, int]:
     """The class that the draw for matrices chooses."""
-    layout = canonical_draw.RowClasses(mechanism, len(values))
-    winners = [
-        int(canonical_draw._winners(np.sort(values)[None, ::-1], layout, mechanism, sampler(seed).words)[0]),
-        canonical_draw._settled(np.sort(values)[::-1], layout, mechanism, (words := sampler(seed).words)(len(layout.n)), words),
-    ]
-    assert winners[0] == winners[1]
-    return int(layout.held[winners[0]]), int(layout.lowest[winners[0]])
+    layout, ordered, words = canonical_draw.RowClasses(mechanism, len(values)), np.sort(values)[::-1], sampler(seed).words
+    winner = int(canonical_draw._winners(ordered[None], layout, mechanism, sampler(seed).words)[0])
+    assert winner == canonical_draw._settled(ordered, layout, mechanism, words(len(layout.n)), words)
+    return int(layout.held[winner]), int(layout.lowest[winner])
 
 
 @pytest.mark.slow
@@ -290,13 +296,6 @@ def test_joint_sequences_that_floats_never_decide_follow_the_law(monkeypatch: Pa
     assert misfit(drawn, mechanism.probabilities(scores)) > FALSE_ALARM
 
 
-def test_joint_scores_at_both_ends_of_float64() -> None:
-    """Losses beyond the largest float64 are halved, not infinite: equal best scores share all the probability."""
-    mechanism, rng = dps.JointTopK(k=2, epsilon=1.0), np.random.default_rng(1)
-    chosen = {mechanism.select(utilities([1.7e308, -1.7e308, 1.7e308, -1.7e308]), rng=rng).indices for _ in range(50)}
-    assert chosen == {(0, 2), (2, 0)}
-
-
 # -- thresholds -----------------------------------------------------------------------------------------------------------------
 
 
@@ -385,3 +384,217 @@ def test_gaps_of_counts_are_differences_without_rounding() -> None:
     assert ((before == (upper - lower)) | (upper >= 2.0**32))[:500].all()
     grid = [Fraction(int(a * 2**20) - int(b * 2**20), 2**20) for a, b in np.minimum(np.c_[upper, lower], 2.0**32).tolist()]
     assert [Fraction(gap) for gap in before.tolist()] == grid
+
+
+VECTORS: list[Any] = [
+    [5.0] * 4,
+    [1.7e308, -1.7e308, 1.7e308, -1.7e308],
+    [0.0, 5e-324, 1e-323, 0.0],
+    [2**63 - 1, 2**63 - 2, -(2**63), 0],
+]
+
+
+@pytest.mark.parametrize("name", NOISE_LAWS)
+@pytest.mark.parametrize("cases", [50, pytest.param(400, marks=pytest.mark.slow)])
+def test_scores_further_apart_than_any_float_keep_their_distance(name: Any, cases: int) -> None:
+    """Differences of 2e308 in units of 1e305 are 2,000, not infinite: the order is that of an all-Arb sort; 50 or 400 cases."""
+    noise, rng = by_name(name), np.random.default_rng(1)
+    for case in range(cases):
+        values = np.where(rng.random(12) < 0.5, 1e308, -1e308)
+        scale, k = float(10.0 ** rng.uniform(298, 307.9)), int(rng.integers(1, 13))
+        words = sampler(case).words(12) >> np.uint64(rng.integers(0, 40))
+        words[::3] = ~words[::3]
+        expected = order(noise, values.tolist(), scale, words.tolist(), k)
+        for asked, draw in (
+            (values, lambda problem: drawn_all(problem).index),
+            (values[None], lambda problem: top_k_rows(problem)[0]),
+        ):
+            stream = iter([*words.tolist(), *sampler(case + 1).words(400).tolist()])
+            source = lambda n, stream=stream: np.array([next(stream) for _ in range(n)], dtype=np.uint64)  # noqa: E731
+            assert draw(RankingProblem(asked, noise, scale, k, source)).tolist() == expected
+
+
+@pytest.mark.fast(6)
+@pytest.mark.parametrize("values", VECTORS)
+@pytest.mark.parametrize("epsilon", [1e-308, 1e-300, 1e300, 1.7e308])
+def test_canonical_and_joint_draws_end_at_any_scale(values: Any, epsilon: float) -> None:
+    """Noise, levels and cells beyond the floats or below them are left to ball arithmetic: no draw fails."""
+    for k in (1, 2, 4):
+        for noise in ("gumbel", "laplace"):
+            mechanism = dps.CanonicalTopK(k=k, epsilon=epsilon, noise=noise, top_set="gap")  # type: ignore[arg-type]
+            assert {len(mechanism._select(utilities(values), sampler(seed)).indices) for seed in range(8)} == {k}
+            assert mechanism._select_many(np.array([values] * 8), sampler(1)).indices.shape == (8, k)
+        for beta in (None, 0.1):
+            joint = dps.JointTopK(k=k, epsilon=epsilon, beta=beta)
+            assert len(joint._select(utilities(values), sampler(2)).indices) == k
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("values", [VECTORS[0], VECTORS[3]])
+def test_at_no_price_canonical_and_joint_draws_are_uniform(values: Any) -> None:
+    """At epsilon = 1e-308 the noise overflows float64 in every block, and the sets and sequences are uniform all the same."""
+    scores = utilities(values)
+    for mechanism in (dps.CanonicalTopK(k=2, epsilon=1e-308, noise="laplace"), dps.JointTopK(k=2, epsilon=1e-308)):
+        many = [mechanism._select(scores, sampler(seed)).indices for seed in range(800)]
+        drawn: list[object] = [tuple(chosen) if isinstance(mechanism, dps.JointTopK) else frozenset(chosen) for chosen in many]
+        outcomes = mechanism.probabilities(utilities([1, 1, 1, 1]))
+        assert misfit(drawn, dict.fromkeys(outcomes, 1 / len(outcomes))) > FALSE_ALARM
+
+
+@pytest.mark.slow
+def test_scores_and_scales_of_a_few_denormals_have_the_law_of_whole_numbers() -> None:
+    """Scores of 0 to 9 times the least float under a range of 3 of them have the law of scores 0 to 9 under a range of 3."""
+    whole = np.array([0, 9, 4, 4, 7])
+    for noise, gamma in (("laplace", 0.5), ("gumbel", 0.75)):
+        coarse, fine = (
+            dps.CanonicalTopK(k=2, epsilon=1.0, gamma=gamma, noise=noise, sensitivity=dps.Sensitivity(linf=3 * unit))  # type: ignore[arg-type]
+            for unit in (1.0, 5e-324)
+        )
+        law = coarse.probabilities(dps.Scores(whole, sensitivity=coarse.covers, kind="utilities"))
+        scores = dps.Scores(whole * 5e-324, sensitivity=fine.covers, kind="utilities")
+        rows = fine._select_many(np.tile(scores.values, (4000, 1)), sampler(3))
+        single = [fine._select(scores, sampler(seed)) for seed in range(1000)]
+        for selections in (rows, single):
+            drawn: list[object] = [frozenset(chosen.indices) for chosen in selections]
+            assert misfit(drawn, law) > FALSE_ALARM
+
+
+def test_rates_beyond_the_floats_are_rounded_down_and_a_rate_of_zero_is_refused() -> None:
+    """The rate is the largest float where epsilon over the range is beyond it; what rounds down to 0 is no rate. Losses beyond
+    the largest float64 are halved, not infinite: equal best scores share all the probability."""
+    assert dps.JointTopK(k=2, epsilon=1.0, sensitivity=dps.Sensitivity(linf=1e-320)).rate == sys.float_info.max
+    with pytest.raises(InvalidMechanism, match="epsilon"):
+        dps.JointTopK(k=2, epsilon=5e-324).rate  # noqa: B018
+    mechanism, rng = dps.JointTopK(k=2, epsilon=1.0), np.random.default_rng(1)
+    assert {mechanism.select(utilities(VECTORS[1]), rng=rng).indices for _ in range(50)} == {(0, 2), (2, 0)}
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e308, 1.79e308])
+def test_released_values_are_floats_at_any_scale(scale: float) -> None:
+    """Noise beyond the largest float is released as the largest float, and grids below the least one as that."""
+    mechanism = dps.OneshotTopK(k=2, noise="gumbel", scale=1.0, value_scale=scale)
+    values = [mechanism._select(utilities([3.0, 1.0, 2.0]), sampler(seed)).values or () for seed in range(60)]
+    assert np.isfinite(values).all()
+    if scale > 1e308:
+        assert np.abs(values).max() == sys.float_info.max
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_runs_without_an_unstable_query_renew_nothing(rows: int) -> None:
+    """A few rows of which none fails a test, so that no threshold is drawn afresh, are released like any others."""
+    mechanism = dps.OnlineStableQueries(epsilon=2.0, delta=0.1, c=1)
+    for source in (sampler(1), EntropySampler()):
+        found = mechanism._select_many(np.full((rows, 3), 10**6), source)
+        assert found.indices.tolist() == [[0, 1, 2]] * rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
+def test_sets_below_a_gap_wider_than_the_shift_are_those_of_the_raw_counts(relation: Any) -> None:
+    """Counts on no grid, moved by real numbers up to 1: gaps move by at most g, and a wider one keeps the set and its items."""
+    rng, shift = np.random.default_rng(2), 1.0 if relation == "add_remove" else 2.0
+    wide = 0
+    for case in range(3000):
+        steps = rng.choice([0.0, 2.0**-21, 0.3, 1.0, 1 + 2.0**-21, 1 + 2.0**-20, 2 + 2.0**-20, 2.0**31], 6)
+        before = np.cumsum(rng.permutation(steps))
+        moves = rng.choice([0.0, 2.0**-22, 0.5, 1.0 - 2.0**-21, 1.0], 6)
+        after = before + (moves * rng.choice([-1, 1], 6) if relation == "replace_one" else moves)
+        after = np.maximum(after, 0.0)
+        exactly = [abs(Fraction(a) - Fraction(b)) <= 1 for a, b in zip(after.tolist(), before.tolist(), strict=True)]
+        if not all(exactly):
+            continue
+        names = [f"{i}" for i in rng.permutation(6)]
+        tops = [
+            read_top(dps.Scores(x, sensitivity=dps.Sensitivity(relation=relation), labels=names, domain="observed"), 6)
+            for x in (before, after)
+        ]
+        assert np.abs(tops[0].gaps - tops[1].gaps).max() <= shift, case
+        for size in (np.flatnonzero(tops[0].gaps > shift) + 1).tolist():
+            wide += 1
+            assert set(tops[0].positions[:size]) == set(tops[1].positions[:size])
+            assert len(tops[1].positions) >= size
+    assert wide > 1000
+
+
+def test_rows_of_counts_have_the_gaps_of_single_ones() -> None:
+    """A matrix of counts off the grid is read as its rows are one by one; both clamp alike, never above 2^53."""
+    counts = np.random.default_rng(3).gamma(1.0, 3.0, (50, 5))
+    for row, gaps in zip(counts, gaps_below(-np.sort(-counts, axis=1)), strict=True):
+        assert np.array_equal(read_top(dps.Scores(row, sensitivity=ANY), 5).gaps, gaps)
+    for huge in itertools.chain(*HUGE):
+        gaps = read_top(dps.Scores(huge, sensitivity=ANY), 3).gaps
+        assert np.array_equal(row_gaps(np.array([huge]), 3)[0], gaps)
+        assert gaps.max() <= 2.0**53
+
+
+B = 2**54
+TOPS: list[dps.Mechanism] = [
+    LargeGap(epsilon=1.0, kbar=2),
+    LargeGap(epsilon=1.0, kbar=3, regularizer=[1.5, 0.3, -0.7]),
+    GaussianGap(scale=1.0, kbar=2),
+    StabilityTest(k=1, scale=1.0, failure_delta=1e-6),
+    StableTopK(rho=1.0, failure_delta=1e-6, kbar=2),
+    StableTopKFixed(k=1, rho=1.0, failure_delta=1e-6, penalty=0.5, kbar=2),
+    TopStable(k=1, kbar=2, epsilon=1.0, delta=1e-6),
+    TopStable(k=1, kbar=3, epsilon=1.0, delta=1e-6, epsilon_em=1.0),
+    dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=1e-6),
+    dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6),
+    dps.LimitedDomain(k=1, kbar=2, kbar_least=1, epsilon=1.0, delta=1e-6),
+    dps.LimitedDomain(k=2, kbar=2, kbar_least=2, epsilon=1.0, delta=1e-6, l0=1),
+]
+
+HUGE = [
+    ([B + 3, B + 2, 0], [B + 3, B + 3, 0]),
+    ([5 + 2 * B + 5, 5 + B + 2, 5], [5 + 2 * B + 5, 5 + B + 3, 5]),
+    ([2**53 - 1, 2**53, 0], [2**53, 2**53 + 1, 0]),
+    ([2**53 + 1, 2**53, 0], [2**53 + 2, 2**53, 0]),
+    ([3 * B + 4, 2 * B + 2, B + 1, 0], [3 * B + 5, 2 * B + 2, B + 2, 0]),
+    ([2**63 - 1, 2**63 - 2, 1], [2**63 - 1, 2**63 - 1, 1]),
+    ([2**54 - 1, 2**53 - 1, 0], [2**54 - 1, 2**53, 0]),
+    ([2**32 + 1, 2**32, 7, 2**31], [2**32 + 2, 2**32, 8, 2**31]),
+]
+
+
+@pytest.mark.parametrize("domain", ["public", "observed"])
+@pytest.mark.parametrize("mechanism", spread(TOPS, 5), ids=str)
+def test_counts_beyond_float64_obey_the_curve(mechanism: dps.Mechanism, domain: Domain) -> None:
+    """Adding one user to counts whose differences no float64 holds stays within the curve, in both directions."""
+    how = domain if mechanism.takes_observed else "public"
+    found = worst([[law_of(mechanism, v, domain=how) for v in pair] for pair in HUGE])
+    assert (found.delta <= [mechanism.curve.delta(epsilon) + 1e-9 for epsilon in found.epsilons]).all()
+
+
+@pytest.mark.parametrize("mechanism", TOPS, ids=str)
+def test_draws_by_rows_read_huge_counts_as_the_law_does(mechanism: dps.Mechanism) -> None:
+    """Outcomes that the law all but excludes are not drawn, one by one or by rows, where heights are beyond 2^53."""
+    row = HUGE[1][0]
+    scores, law = dps.Scores(row, sensitivity=mechanism.covers), law_of(mechanism, row)
+    likely = [o for o, p in law.items() if p > 1e-12]
+    possible = {tuple(sorted(o)) if isinstance(o, frozenset) else o if isinstance(o, tuple) else (o,) for o in likely}
+    single = [mechanism.select(scores, rng=np.random.default_rng(seed)) for seed in range(20)]
+    for selection in [*single, *mechanism.select_many(np.array([row] * 200), rng=np.random.default_rng(1))]:
+        assert tuple(selection.indices) in possible
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [dps.LimitedDomain(k=1, kbar=10**7, epsilon=1.0, delta=0.1), StabilityTest(k=10**7, scale=1.0, failure_delta=0.1)],
+    ids=str,
+)
+def test_one_selection_costs_what_the_data_cost(mechanism: dps.Mechanism) -> None:
+    """On two items the memory touched does not grow with a kbar or k of ten million: the work is on what is there."""
+    touched = Path("/proc/self/clear_refs")
+    if not touched.exists():
+        pytest.skip("needs Linux's count of the memory that a process has touched")
+
+    def highest_kilobytes() -> int:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+    scores = Scores([5, 1], sensitivity=mechanism.covers, domain="observed")
+    mechanism.select(scores, rng=np.random.default_rng(1))
+    touched.write_text("5")
+    before = highest_kilobytes()
+    mechanism.select(scores, rng=np.random.default_rng(1))
+    # Ten million float64 would be 80,000 kB; lazily zeroed ones are addresses only.
+    assert highest_kilobytes() - before < 8_000

@@ -1,24 +1,28 @@
-"""The promise of a filter against every adaptive adversary on small mechanisms, by exact enumeration.
-
-An adversary picks, after each answer, any mechanism of a menu that the filter still pays for, or stops. The divergence of the
-worst adversary is a dynamic programme over (spent, likelihood under P, likelihood under Q); nothing is sampled.
-"""
+"""Filters against every adaptive adversary on small mechanisms, by enumeration (F1 to F4), and in mu^2 (F9, F10)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import mpmath as mp
 import numpy as np
 import pytest
-from scipy.stats import laplace
+from exact import apart
+from pairs import delta as pair_delta
+from pairs import response, spanning
+from scipy.stats import binom, laplace, norm
 
+import accounting as acc
 from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import ApproxDP, BoundedRange, Curve, LaplaceDP, PureDP
 from accounting.filter import PrivacyFilter, PrivacyOdometer
+from accounting.ledger import Ledger
+from accounting.remaining import Remaining
 
-Pair = tuple[tuple[float, ...], tuple[float, ...]]
+Pair = tuple[Sequence[float], Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -30,8 +34,7 @@ class Small:
 
 
 def randomised_response(epsilon: float) -> Small:
-    p = 1 / (1 + math.exp(-epsilon))
-    return Small(((p, 1 - p), (1 - p, p)), PureDP(epsilon=epsilon))
+    return Small(response(epsilon), PureDP(epsilon=epsilon))
 
 
 def exponential_mechanism(epsilon: float, share: float) -> Small:
@@ -42,23 +45,21 @@ def exponential_mechanism(epsilon: float, share: float) -> Small:
 
 def leaky(epsilon: float, delta: float) -> Small:
     """Reveals the input with probability delta, else randomised response: the worst (epsilon, delta) pair."""
-    p = (1 - delta) / (1 + math.exp(-epsilon))
-    q = 1 - delta - p
-    return Small(((delta, 0.0, p, q), (0.0, delta, q, p)), ApproxDP(epsilon=epsilon, delta=delta))
+    return Small(response(epsilon, delta), ApproxDP(epsilon=epsilon, delta=delta))
 
 
 def rounded_laplace(epsilon: float) -> Small:
     """The Laplace mechanism with its answer cut into four cells."""
     cut = np.array([-np.inf, 0.0, 0.5, 1.0, np.inf])
     first, second = (np.diff(laplace(scale=1 / epsilon, loc=mean).cdf(cut)).tolist() for mean in (0, 1))
-    return Small((tuple(first), tuple(second)), LaplaceDP(epsilon=epsilon))
+    return Small((first, second), LaplaceDP(epsilon=epsilon))
 
 
 def worst(budget: Budget, menu: list[Small], gain: Callable[[float, float], float]) -> float:
     """The largest sum over transcripts of gain(P, Q) that any adversary reaches under the filter."""
 
     prices = [budget.price(small.curve) for small in menu]
-    laws = [[list(zip(*law, strict=True)) for law in (small.law, small.law[::-1])] for small in menu]
+    laws = [[np.transpose(law).tolist() for law in (small.law, small.law[::-1])] for small in menu]
     seen: dict[tuple[Price, float, float], float] = {}
 
     def best(spent: Price, p: float, q: float) -> float:
@@ -178,3 +179,296 @@ def test_odometer_never_falls_below_the_filter() -> None:
     while odometer.charge(PureDP(epsilon=0.02)) <= 1.0:
         spender.charge(PureDP(epsilon=0.02))
     assert spender.can_afford(PureDP(epsilon=0.02))
+
+
+WIDTHS = (1e-6, 0.05, 0.3, 1.0, 2.5, 8.0, 30.0)
+LEVELS = [0.0, *np.geomspace(1e-4, 40, 60).tolist()]
+
+
+def covers(curve: acc.Curve) -> list[acc.GaussianDP]:
+    """The Gaussian that a curve is charged as, and one of 5 % less."""
+    return [acc.GaussianDP(mu=math.sqrt(share * curve.mu_squared)) for share in (1.0, 0.95)]
+
+
+@pytest.mark.parametrize("epsilon", WIDTHS)
+@pytest.mark.parametrize("kind", [acc.PureDP, acc.LaplaceDP])
+def test_a_pair_enters_at_the_least_gaussian_above_it(kind: Any, epsilon: float) -> None:
+    """At no level is the pair above the Gaussian that it is charged as; at level 0 they meet, so 5 % less is too little."""
+    curve = kind(epsilon=epsilon)
+    cover, less = covers(curve)
+    assert all(curve.profile(level) <= cover.profile(level) * (1 + 1e-9) for level in LEVELS)
+    assert curve.profile(0.0) == pytest.approx(cover.profile(0.0), rel=1e-9)
+    assert epsilon > 10 or curve.profile(0.0) > less.profile(0.0) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", WIDTHS[1:6])
+def test_bounded_range_enters_at_the_least_gaussian_above_all_its_pairs(epsilon: float) -> None:
+    """The two-point pairs of every position lie below, both ways round; the middle one meets the Gaussian at level 0."""
+    cover, less = covers(acc.BoundedRange(epsilon=epsilon))
+    p, q = (np.stack(side) for side in zip(*(spanning(epsilon, t * epsilon) for t in np.linspace(0.02, 0.98, 25)), strict=True))
+    reached = apart(p, q, LEVELS)
+    assert np.all(reached.max(axis=1) <= np.array([cover.profile(level) for level in LEVELS]) + 1e-12)
+    assert reached[0].argmax() == 12  # the middle
+    assert reached[0, 12] == pytest.approx(cover.profile(0.0), rel=1e-9)
+    assert reached[0, 12] > less.profile(0.0) * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [1e-12, 1e-8, 1e-3, 0.0399, 0.04, 0.7, 1.1, 1.386, 1.39, 5.0, 40.0, 640.0, 1290.0])
+def test_entry_prices_are_their_closed_forms_rounded_up(epsilon: float) -> None:
+    """To 40 digits: never below, and above by no more than one part in 10^12."""
+    mp.mp.dps = 40
+    e = mp.mpf(epsilon)
+
+    def squared(tail: Any) -> Any:
+        z = mp.findroot(lambda x: mp.log(mp.erfc(x / mp.sqrt(2)) / 2) - mp.log(tail), mp.mpf(math.sqrt(start) / 2))
+        return 4 * z * z
+
+    for curve, tail in (
+        (acc.PureDP(epsilon=epsilon), 1 / (1 + mp.exp(e))),
+        (acc.BoundedRange(epsilon=epsilon), 1 / (1 + mp.exp(e / 2))),
+        (acc.LaplaceDP(epsilon=epsilon), mp.exp(-e / 2) / 2),
+    ):
+        start = curve.mu_squared
+        if epsilon < 640 or isinstance(curve, acc.LaplaceDP):
+            assert 0 <= start / squared(tail) - 1 < 1e-12
+
+
+def test_beyond_the_floats_entry_prices_still_bound() -> None:
+    """Where tails underflow the price is that of R(z) <= exp(-z^2/2)/2, continuous to one part in a hundred."""
+    for kind, end in ((acc.PureDP, 650.0), (acc.BoundedRange, 1300.0), (acc.LaplaceDP, 1300.0)):
+        below, above = kind(epsilon=end * (1 - 1e-9)).mu_squared, kind(epsilon=end * (1 + 1e-9)).mu_squared
+        assert below < above < 1.02 * below
+    assert acc.PureDP(epsilon=0.0).mu_squared == 0
+    assert acc.ZCDP(rho=0.1).mu_squared == math.inf
+
+
+BUDGETS = [(0.1, 1e-12), (0.5, 1e-6), (1.0, 1e-6), (4.0, 1e-6), (8.0, 1e-9), (1.0, 0.2), (30.0, 1e-5)]
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_gaussians_one_by_one_cost_what_their_plan_costs(epsilon: float, delta: float) -> None:
+    """As many fit as a plan may have, for mu of few digits; more than at any Renyi order; 5 % of mu^2 or delta would show."""
+    unit = acc.Budget(epsilon=epsilon, delta=delta, order="gaussian", failure=0.0)
+    whole = math.sqrt(unit.capacity.main * 1e-12)
+    assert acc.GaussianDP(mu=whole).profile(epsilon) == pytest.approx(delta, rel=1e-3 if whole < 0.1 else 1e-8)
+    curve = acc.GaussianDP(mu=float(f"{whole / 12.3:.2g}"))
+    budget = acc.Budget.for_workload(epsilon=epsilon, delta=delta, curve=curve)
+    count = budget.how_many(curve)
+    assert budget.order == "gaussian"
+    assert budget.failure == 0
+    assert count > 100
+    assert budget.admits(count * curve)
+    assert not budget.admits((count + 1) * curve)
+    assert count > acc.Budget(epsilon=epsilon, delta=delta, failure=0.0).how_many(curve)
+
+
+KINDS = [randomised_response(0.4), exponential_mechanism(0.9, 0.6), rounded_laplace(0.4)]
+
+
+def rounded_gaussian(mu: float) -> Small:
+    """A Gaussian answer cut into three cells."""
+    first, second = (np.diff(norm(loc=mean).cdf([-np.inf, 0.0, mu, np.inf])).tolist() for mean in (0, mu))
+    return Small((tuple(first), tuple(second)), acc.GaussianDP(mu=mu))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.6, 0.1), (1.1, 0.03), (0.2, 0.25)])
+def test_no_adaptive_plan_passes_a_gaussian_budget(epsilon: float, delta: float) -> None:
+    """Every adversary over a menu of four kinds and a leak: enumerated, at most delta, and more than a fifth of it."""
+    budget = acc.Budget(epsilon=epsilon, delta=delta, order="gaussian", failure=delta / 4)
+    reached = worst(budget, [*KINDS, rounded_gaussian(0.5), leaky(0.2, delta / 8)], hockey_stick(epsilon))
+    assert delta / 5 < reached <= delta
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.6, 0.1), (1.1, 0.02)])
+def test_a_declared_release_is_paid_for_as_often_as_in_a_plan(epsilon: float, delta: float) -> None:
+    """Adaptive stopping, smaller releases and leaks in between keep the budget; for randomised response it is used up."""
+    small = randomised_response(0.25)
+    budget = acc.Budget(epsilon=epsilon, delta=delta, release=small.curve)
+    count = budget.how_many(small.curve)
+    reached = worst(budget, [small, randomised_response(0.2)], hockey_stick(epsilon))
+    assert reached <= delta
+    assert reached == pytest.approx((count * small.curve).delta(epsilon), rel=1e-6)
+    p, q = (binom.pmf(np.arange(count + 2), count + 1, told[0]) for told in small.law)
+    assert pair_delta(p, q, epsilon) > delta
+
+
+@pytest.mark.parametrize(
+    ("curve", "kinds"),
+    [
+        (acc.BoundedRange(epsilon=0.08), "recursion"),
+        (acc.Approximate(curve=acc.GaussianDP(mu=0.05), delta0=1e-9), "profile"),
+        (acc.BoundedRange(epsilon=0.05) + acc.GaussianDP(mu=0.05), "pld"),
+    ],
+)
+def test_identical_releases_one_by_one_are_a_plan(curve: acc.Curve, kinds: str) -> None:
+    """The count is the longest plan's; one more is refused by both; a part of a release is no release."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6, release=curve)
+    count = budget.how_many(curve)
+    assert count == acc.calibration.calibrate_count(curve, acc.Budget(epsilon=1.0, delta=1e-6))
+    kept = acc.PrivacyFilter(budget)
+    kept.charge(curve, count - 1)
+    kept.charge(curve)
+    with pytest.raises(acc.BudgetExceeded, match="of the declared releases are needed"):
+        kept.charge(curve)
+    assert kept.remaining.main == 0
+    assert budget.price(acc.zero()) == NOTHING
+    with pytest.raises(acc.errors.Unaffordable, match=r"declared for releases of .* declare another dataset"):
+        budget.price(3 * acc.ZCDP(rho=1e-3) + acc.GaussianDP(mu=3.0))
+    assert acc.Budget.model_validate_json(budget.model_dump_json()) == budget
+    assert budget.unused(curve, acc.zero()) == NOTHING
+
+
+def test_what_counts_as_a_release() -> None:
+    """Equal or smaller of the same kind; parts are counted; another kind is another thing, however small."""
+    mu = lambda size: acc.GaussianDP(mu=size)  # noqa: E731
+    budget = acc.Budget(epsilon=1.0, delta=1e-6, release=mu(0.05))
+    one = budget.price(mu(0.05))
+    assert one == acc.price.Price(10**12, 0)
+    assert budget.price(mu(0.01)) == one
+    assert budget.price(3 * mu(0.05) + mu(0.02)) == one.times(4)
+    leak = acc.ApproxDP(epsilon=0.1, delta=1e-8)
+    failing = acc.Approximate(curve=mu(0.05), delta0=1e-9)
+    for release, fits, others in (
+        (mu(0.05), (), (mu(0.050001), acc.LaplaceDP(epsilon=1e-3), acc.Approximate(curve=mu(0.05), delta0=1e-12))),
+        (
+            leak,
+            (acc.ApproxDP(epsilon=0.1, delta=0.9e-8),),
+            (acc.ApproxDP(epsilon=0.1, delta=1.05e-8), acc.ApproxDP(epsilon=0.105, delta=1e-8)),
+        ),
+        (
+            failing,
+            [acc.Approximate(curve=mu(0.04), delta0=delta0) for delta0 in (1e-9, 0.9e-9)],
+            (acc.Approximate(curve=mu(0.04), delta0=1.05e-9),),
+        ),
+    ):
+        budget = acc.Budget(epsilon=1.0, delta=1e-6, release=release)
+        assert all(budget.price(curve).main == 10**12 for curve in fits)
+        assert all(budget.price(curve) == budget.capacity for curve in others)  # as the only charge: the whole budget admits it
+    for wrong in ({"order": 8.0}, {"failure": 1e-7}):
+        with pytest.raises(acc.errors.InvalidBudget, match="leave them out"):
+            acc.Budget(epsilon=1.0, delta=1e-6, release=acc.ZCDP(rho=1e-3), **wrong)
+    with pytest.raises(acc.errors.InvalidBudget, match="does not pay for one release"):
+        acc.Budget(epsilon=1.0, delta=1e-6, release=mu(1.0))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS[:5])
+def test_failures_and_mu_are_both_kept(epsilon: float, delta: float) -> None:
+    """Twenty Gaussians with failures: for_workload sets aside what they need, and a plan of as many is admitted."""
+    mu = math.sqrt(acc.Budget(epsilon=epsilon, delta=delta, order="gaussian").capacity.main * 1e-12 / 20)
+    curve = acc.Approximate(curve=acc.GaussianDP(mu=mu), delta0=delta / 40)
+    budget = acc.Budget.for_workload(epsilon=epsilon, delta=delta, curve=curve)
+    count = budget.how_many(curve)
+    assert 19 <= count <= 20
+    assert budget.admits(count * curve)
+    assert not budget.admits(21 * curve)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_epsilon_so_far_of_gaussian_charges_holds(epsilon: float, delta: float) -> None:
+    """The loss of what was charged passes the stated epsilon with at most the stated chance; after all of it none is stated."""
+    budget = acc.Budget(epsilon=epsilon, delta=delta, order="gaussian")
+    for share in (0.1, 0.5, 0.999):
+        main = int(budget.capacity.main * share)
+        found, mu = Remaining(budget, acc.price.Price(main, 0)), math.sqrt(main * 1e-12)
+        assert found.epsilon is not None
+        assert found.delta == delta
+        assert norm.sf((found.epsilon - mu * mu / 2) / mu) <= delta / 2
+        assert acc.GaussianDP(mu=found.mu_left or 0).mu_squared <= (budget.capacity.main - main) * 1e-12
+    assert Remaining(budget, NOTHING).mu_left == pytest.approx(math.sqrt(budget.capacity.main * 1e-12), rel=1e-3)
+
+
+@pytest.mark.parametrize("order", ["inf", "gaussian", None, 200.0])
+def test_no_epsilon_is_stated_after_a_plan_that_another_route_admitted(order: Any, tmp_path: Any) -> None:
+    """A plan that the filter's own sum does not pay for costs the whole capacity; its loss passes what the sum would say."""
+    budget = acc.Budget(epsilon=1.0, delta=1e-6, order=order)
+    plan = acc.GaussianDP(mu=0.2365)
+    assert budget.price(plan) == budget.capacity
+    found = Remaining(budget, budget.price(plan))
+    assert found.epsilon is None
+    assert found.epsilon_left == 0
+    with Ledger.open(f"sqlite:///{tmp_path}/privacy.db") as ledger:
+        ledger.create_dataset("visits", budget, "add_remove")
+        ledger.charge("visits", plan, relation="add_remove")
+        assert ledger.total("visits").remaining.epsilon is None
+
+
+@pytest.mark.parametrize(("count", "epsilon"), [(8, 0.0189), (5, 0.0405), (1, 0.03)])
+def test_the_loss_of_responses_one_by_one_passes_what_is_stated_within_delta(count: int, epsilon: float) -> None:
+    """Randomised response attains its curve: the exact tail of so many losses is at most delta, and up to .42 of it; all of them
+    as one plan that another route admits state no epsilon."""
+    budget = acc.Budget(epsilon=1.0, delta=0.01, order=200.0)
+    spent = budget.price(count * acc.PureDP(epsilon=epsilon))
+    stated = Remaining(budget, spent)
+    assert spent != budget.capacity
+    assert stated.epsilon is not None
+    heads = np.arange(count + 1)
+    losses, chances = (2 * heads - count) * epsilon, binom.pmf(heads, count, 1 / (1 + math.exp(-epsilon)))
+    passed = float(chances[losses > stated.epsilon].sum())
+    assert passed <= stated.delta
+    if count == 8:
+        assert passed > 0.4 * stated.delta
+    plan = 120 * acc.PureDP(epsilon=0.04)
+    assert Remaining(budget, budget.price(plan)).epsilon is None
+
+
+def test_a_choice_costs_its_first_answer_and_the_dearest_option() -> None:
+    """Whichever is chosen, mu^2 of both; what is proved for one relation alone is so in every composition."""
+    options = (acc.GaussianDP(mu=0.3), acc.GaussianDP(mu=0.2))
+    learnt = acc.curves.ChosenAfter(first=acc.GaussianDP(mu=0.1), options=options)
+    assert learnt.mu_squared == 0.1
+    sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
+    for curve in (
+        sampled,
+        2 * sampled + acc.PureDP(epsilon=0.1),
+        acc.Approximate(curve=sampled, delta0=1e-9),
+        acc.tighter(sampled, acc.GaussianDP(mu=1.0)),
+        acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(sampled, acc.PureDP(epsilon=0.2))),
+        acc.RepeatAndSelectDP(base=sampled, distribution=acc.curves.PoissonRuns(mean=2.0)),
+    ):
+        assert curve.proved_for == "add_remove"
+        with pytest.raises(acc.RelationMismatch, match="proved for relation='add_remove' only"):
+            acc.PrivacyFilter(acc.Budget(epsilon=9.0, delta=1e-6)).charge(curve, relation="replace_one")
+        with pytest.raises(acc.RelationMismatch):
+            acc.Accountant("replace_one").compose(curve, relation="replace_one")
+        with pytest.raises(acc.RelationMismatch):
+            acc.guarantee.Guarantee(curve, "replace_one")
+        assert acc.guarantee.Guarantee(curve, "add_remove").curve == curve
+
+
+def test_settling_gives_back_mu_squared() -> None:
+    """F8 in units of mu^2, exactly; the failures stay, and a plan of the whole capacity gives nothing back."""
+    budget, part = acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"), acc.GaussianDP(mu=0.05)
+    whole, ran = (acc.Approximate(curve=one, delta0=1e-8) for one in (part + 2 * acc.GaussianDP(mu=0.03), part))
+    assert budget.unused(whole, ran) == acc.price.Price(1_800_000_000, 0)
+    assert budget.unused(acc.GaussianDP(mu=0.2365), acc.GaussianDP(mu=0.1)) == NOTHING
+
+
+@pytest.mark.parametrize(
+    "budget",
+    [
+        acc.Budget(epsilon=1.0, delta=1e-6, order="gaussian"),
+        acc.Budget(epsilon=1.0, delta=1e-6, release=acc.GaussianDP(mu=0.05)),
+    ],
+)
+def test_a_ledger_keeps_such_a_budget(budget: acc.Budget, tmp_path: Any) -> None:
+    """Declared, charged to the last release, refused in its words, verified, reopened."""
+    curve, url = acc.GaussianDP(mu=0.05), f"sqlite:///{tmp_path}/privacy.db"
+    count = budget.how_many(curve)
+    with Ledger.open(url) as ledger:
+        ledger.create_dataset("visits", budget, "add_remove")
+        ledger.charge("visits", curve, count=count - 2, relation="add_remove")
+        ledger.charge("visits", curve, relation="add_remove")
+        assert Remaining(budget, ledger.total("visits").spent, curve).releases == 1
+    with Ledger.open(url) as ledger:
+        assert ledger.dataset("visits").budget == budget
+        ledger.charge("visits", curve, relation="add_remove")
+        with pytest.raises(acc.BudgetExceeded, match=r"mu\^2|releases"):
+            ledger.charge("visits", curve, relation="add_remove")
+        assert ledger.verify().ok
+
+
+def test_orders_without_a_bound_are_left_out_in_silence(capfd: Any, caplog: Any) -> None:
+    """dp-accounting warns of each fractional order that its series does not reach; nobody can act on that."""
+    acc.SampledGaussianDP(mu=1.0, rate=0.123).rdp([2.0])
+    assert not caplog.records
+    assert capfd.readouterr() == ("", "")

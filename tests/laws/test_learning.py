@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact import Law, aligned, law_of, worst
+from pairs import dearest, response
+from pairs import delta as apart_at
 
 import accounting as acc
 import dpselect as dps
@@ -18,27 +21,16 @@ from dpselect.plan import TopKRequest
 from dpselect.plan.candidates import Candidates, Choice
 from dpselect.plan.learn import Informed, Learning, LearnThenSelect, _likely, _quantiles
 from dpselect.plan.profile import Profile
-from dpselect.verify.divergences import hockey_stick, renyi
 
 ORDERS = (1.5, 2.0, 4.0, 16.0, 64.0)
 EPSILONS = np.linspace(0.0, 1.6, 33)
-Law = Mapping[Any, float]
 User = tuple[int, ...]
 
 
-def response(epsilon: float) -> tuple[Law, Law]:
-    """Randomised response: the pair that attains PureDP."""
-    high = math.exp(epsilon) / (1 + math.exp(epsilon))
-    return {0: high, 1: 1 - high}, {0: 1 - high, 1: high}
-
-
-def leaking(epsilon: float, delta: float) -> tuple[Law, Law]:
-    """The same, but that with probability delta all is shown: it attains Approximate."""
-    first, second = response(epsilon)
-    return (
-        {**{y: (1 - delta) * p for y, p in first.items()}, "a": delta},
-        {**{y: (1 - delta) * p for y, p in second.items()}, "b": delta},
-    )
+def told(epsilon: float, delta: float = 0.0) -> tuple[Law, Law]:
+    """Randomised response, which attains PureDP; with a delta, with which all is shown, it attains Approximate."""
+    first, second = response(epsilon, delta)
+    return dict(enumerate(first)), dict(enumerate(second))
 
 
 def joint(first: Law, then: Callable[[Any], Law]) -> Law:
@@ -46,22 +38,10 @@ def joint(first: Law, then: Callable[[Any], Law]) -> Law:
     return {(y, z): p * q for y, p in first.items() for z, q in then(y).items()}
 
 
-def aligned(pair: tuple[Law, Law]) -> tuple[list[float], list[float]]:
-    """Both laws on one list of outcomes."""
-    outcomes = sorted({*pair[0], *pair[1]}, key=repr)
-    return [pair[0].get(outcome, 0.0) for outcome in outcomes], [pair[1].get(outcome, 0.0) for outcome in outcomes]
-
-
 def excess(curve: acc.Curve, pair: tuple[Law, Law]) -> float:
     """The most that a pair exceeds the curve by, either way round: of delta at each epsilon, of Renyi where it never fails."""
-    stated, bounds = _deltas(curve), curve.rdp(ORDERS)
-    one, other = aligned(pair)
-    worst = -math.inf
-    for p, q in ((one, other), (other, one)):
-        worst = max(worst, float((hockey_stick(p, q, EPSILONS)[:, 0] - stated).max()))
-        if curve.delta0 == 0:
-            worst = max(worst, float((renyi(p, q, ORDERS)[:, 0] - bounds).max()))
-    return worst
+    found = worst([pair], EPSILONS, ORDERS)
+    return float(max((found.delta - _deltas(curve)).max(), -math.inf if curve.delta0 else (found.rdp - curve.rdp(ORDERS)).max()))
 
 
 @cache
@@ -72,60 +52,34 @@ def _deltas(curve: acc.Curve) -> np.ndarray:
 # -- the theorem, on pairs that attain each part ---------------------------------------------------------------------------
 
 
-def attained(first: float, options: Sequence[float], delta: float) -> tuple[Law, Law]:
-    """Learnt by randomised response; an adversary who sees it goes on with the option that hurts most, here the largest epsilon
-    after the outcome that speaks for the first input, and any other after the other one."""
-    learnt = response(first)
-    sides = [[leaking(epsilon, delta)[side] for epsilon in options] for side in (0, 1)]
-    return tuple(joint(learnt[side], lambda y, side=side: sides[side][-1 if y == 0 else 0]) for side in (0, 1))  # type: ignore[return-value]
+def attained(first: float, options: Sequence[tuple[float, float]], which: Callable[[int], int]) -> tuple[Law, Law]:
+    """Learnt by randomised response; an adversary who sees it goes on with the (epsilon, delta) that is named for its outcome."""
+    sides = zip(told(first), zip(*(told(*option) for option in options), strict=True), strict=True)
+    return tuple(joint(learnt, lambda y, then=then: then[which(y)]) for learnt, then in sides)  # type: ignore[return-value]
+
+
+def priced(first: float, options: Sequence[tuple[float, float]]) -> acc.Curve:
+    """What both cost together."""
+    parts = [acc.Approximate(curve=acc.PureDP(epsilon=e), delta0=d) if d else acc.PureDP(epsilon=e) for e, d in options]
+    return acc.curves.ChosenAfter(first=acc.PureDP(epsilon=first), options=tuple(parts))
 
 
 @pytest.mark.parametrize("delta", [0.0, 0.01])
 def test_the_pair_is_below_the_curve_and_attains_it(delta: float) -> None:
-    """Whatever the learnt bit chooses, the pair obeys the curve; what is promised of epsilon, delta and Renyi is attained."""
-    options = (0.3, 0.3, 0.6)
-    curves = tuple(_with_failure(acc.PureDP(epsilon=e), delta) for e in options)
-    curve = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.2), options=curves)
-    assert excess(curve, attained(0.2, options, delta)) <= 1e-12
-    same = attained(0.2, (0.6, 0.6), delta)
-    one, other = aligned(same)
-    assert hockey_stick(one, other, [0.8 - 1e-6])[0, 0] > delta
-    assert hockey_stick(one, other, [0.8])[0, 0] == pytest.approx(delta, abs=1e-12)
-    if delta == 0:
-        assert np.allclose(renyi(one, other, ORDERS)[:, 0], curve.rdp(ORDERS), rtol=1e-9)
-
-
-@pytest.mark.parametrize("delta", [0.0, 0.01])
-@pytest.mark.parametrize("part", ["first", "option", "delta"])
-def test_mutants_of_five_percent_die(part: str, delta: float) -> None:
-    """A price that takes 5 % less for what was learnt, for the dearest option or for its failure is exceeded; and one of the
-    cheapest option alone, by an adversary who sees the learnt bit.
+    """Whatever the learnt bit chooses, the pair obeys the curve; what is promised of epsilon, delta and Renyi is attained: prices
+    of 5 % less for what was learnt, for the dearest option or for its failure are exceeded, as is that of the cheapest option.
     """
-    if part == "delta" and delta == 0:
-        return
-    shrink = {name: 0.95 if name == part else 1.0 for name in ("first", "option", "delta")}
-    mutant = acc.curves.ChosenAfter(
-        first=acc.PureDP(epsilon=0.2 * shrink["first"]),
-        options=(_with_failure(acc.PureDP(epsilon=0.6 * shrink["option"]), delta * shrink["delta"]),),
-    )
-    assert excess(mutant, attained(0.2, (0.6, 0.6), delta)) > 1e-5
-    cheapest = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.2), options=(acc.PureDP(epsilon=0.3),))
-    assert excess(cheapest, attained(0.2, (0.3, 0.6), 0.0)) > 0.01
-
-
-def _with_failure(curve: acc.Curve, delta: float) -> acc.Curve:
-    return acc.Approximate(curve=curve, delta0=delta) if delta else curve
-
-
-def hurting(epsilon: float, first: float, options: Sequence[tuple[float, float]]) -> tuple[Law, Law]:
-    """After each outcome of randomised response the (epsilon, delta) whose divergence is largest at what that outcome leaves."""
-
-    def largest(left: float) -> int:
-        laws = [aligned(leaking(*option)) for option in options]
-        return int(np.argmax([float(hockey_stick(*pair, [left])[0, 0]) for pair in laws]))
-
-    dearest = {y: options[largest(epsilon - (first if y == 0 else -first))] for y in (0, 1)}
-    return tuple(joint(response(first)[side], lambda y, side=side: leaking(*dearest[y])[side]) for side in (0, 1))  # type: ignore[return-value]
+    cheap, dear = (0.3, delta), (0.6, delta)
+    assert excess(priced(0.2, (cheap, cheap, dear)), attained(0.2, (cheap, dear), lambda y: int(y == 0))) <= 1e-12
+    same = attained(0.2, (dear,), lambda _: 0)
+    one, other = aligned(same)
+    assert apart_at(one, other, 0.8 - 1e-6) > delta
+    assert apart_at(one, other, 0.8) == pytest.approx(delta, abs=1e-12)
+    if delta == 0:
+        assert np.allclose(worst([same], orders=ORDERS).rdp, priced(0.2, (dear,)).rdp(ORDERS), rtol=1e-9)
+    for small, narrow, rare in ((0.95, 1.0, 1.0), (1.0, 0.95, 1.0), (1.0, 1.0, 0.95))[: 3 if delta else 2]:
+        assert excess(priced(0.2 * small, ((0.6 * narrow, delta * rare),)), same) > 1e-5
+    assert excess(priced(0.2, ((0.3, 0.0),)), attained(0.2, ((0.3, 0.0), (0.6, 0.0)), lambda y: int(y == 0))) > 0.01
 
 
 FEWER = {"nothing": (1.0, 1.0, 1.0), "first": (0.95, 1.0, 1.0), "option": (1.0, 0.95, 1.0), "delta": (1.0, 1.0, 0.95)}
@@ -136,14 +90,15 @@ FEWER = {"nothing": (1.0, 1.0, 1.0), "first": (0.95, 1.0, 1.0), "option": (1.0, 
 def test_delta_is_attained_at_every_epsilon_by_its_own_adversary(fewer: str) -> None:
     """An option that fails and one that never does, whose divergences cross: at each epsilon the curve says what the adversary
     gets who chooses for it, where losses add up to less than epsilons too; prices of 5 % less do not."""
-    options = ((0.3, 0.02), (0.6, 0.0))
-    small, narrow, rare = FEWER[fewer]
-    kept = tuple(_with_failure(acc.ApproxDP(epsilon=e * narrow, delta=d * rare), 0.0) for e, d in options)
+    options, (small, narrow, rare) = ((0.3, 0.02), (0.6, 0.0)), FEWER[fewer]
+    kept = tuple(acc.ApproxDP(epsilon=e * narrow, delta=d * rare) for e, d in options)
     curve = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.2 * small), options=kept)
     short = []
     for epsilon in (0.05, 0.2, 0.35, 0.45, 0.6, 0.7):
-        pair = aligned(hurting(epsilon, 0.2, options))
-        short.append(float(hockey_stick(*pair, [epsilon])[0, 0]) - curve.delta(epsilon))
+        # After each outcome the option whose divergence is largest at what that outcome leaves.
+        left = {0: epsilon - 0.2, 1: epsilon + 0.2}
+        best = {y: int(np.argmax([apart_at(*response(*option), at) for option in options])) for y, at in left.items()}
+        short.append(apart_at(*aligned(attained(0.2, options, best.__getitem__)), epsilon) - curve.delta(epsilon))
     assert max(short) > 1e-4 if fewer != "nothing" else np.allclose(short, 0.0, atol=1e-9)
 
 
@@ -152,15 +107,11 @@ def test_a_laplace_answer_is_averaged_over() -> None:
     inverse is where that is delta."""
     first, options = 0.2, (acc.GaussianDP(mu=0.25), acc.BoundedRange(epsilon=0.9), acc.ApproxDP(epsilon=0.5, delta=1e-3))
     curve = acc.curves.ChosenAfter(first=acc.LaplaceDP(epsilon=first), options=options)
-
-    def dearest(left: float) -> float:
-        away = max(option.delta(abs(left)) for option in options)
-        return away if left >= 0 else 1 - math.exp(left) * (1 - away)
-
+    after = dearest([option.delta for option in options])
     for epsilon in (0.1, 0.4, 0.8):
         inside = np.linspace(-first, first, 51)
-        density = [math.exp((loss - first) / 2) / 4 * dearest(epsilon - loss) for loss in inside]
-        ends = dearest(epsilon - first) / 2 + math.exp(-first) / 2 * dearest(epsilon + first)
+        density = [math.exp((loss - first) / 2) / 4 * after(epsilon - loss) for loss in inside]
+        ends = after(epsilon - first) / 2 + math.exp(-first) / 2 * after(epsilon + first)
         exact = ends + float(np.trapezoid(density, inside))
         assert exact * (1 - 1e-6) <= curve.delta(epsilon) <= exact * 1.005
         assert curve.profile(epsilon) is not None
@@ -218,7 +169,6 @@ def test_delta_falls_and_is_the_inverse_of_epsilon(epsilon: float) -> None:
 
 # -- real mechanisms on small logs: how users are clipped is chosen by the learnt histogram ----------------------------------
 
-LEARNING = Learning(epsilon=0.4)
 CLIPS = {0: 1.0, 1: 1.41, 2: 1.8}  # by the fullest of three cells: a user with one item, with two or three, with more
 
 
@@ -238,7 +188,7 @@ def released(log: Sequence[User], learning: Learning, ways: Mapping[int, tuple[f
         scores = np.zeros(3)
         for user in log:
             scores[list(user)] += min(1.0, clip / math.sqrt(len(user)))
-        answers[way] = mechanism.probabilities(dps.Scores(scores, sensitivity=mechanism.covers))
+        answers[way] = law_of(mechanism, scores)
     return joint(seen(log, learning), lambda y: answers[2 if y[0] < 2 else int(y[1] > y[0])])
 
 
@@ -261,21 +211,25 @@ def charged(learning: Learning, ways: Mapping[int, tuple[float, dps.Mechanism]])
 USERS = [user for size in (1, 2, 3) for user in itertools.combinations(range(3), size)]
 
 
-@pytest.mark.parametrize("log", [[], [(0,), (0, 1)], [(0, 1, 2), (1,), (2,), (0, 2)]], ids=len)
-def test_learnt_clips_on_small_logs(log: list[User]) -> None:
-    """(cells, answer) of a log, the empty one too, and of the same log with any one user more obey the curve of both."""
-    ways = ways_under("add_remove")
-    for user in USERS:
-        pair = released(log, LEARNING, ways), released([*log, user], LEARNING, ways)
-        assert excess(charged(LEARNING, ways), pair) <= 1e-6  # of the quadrature
+def one_more(log: list[User]) -> list[tuple[list[User], list[User]]]:
+    """A log and those with any one user more."""
+    return [(log, [*log, user]) for user in USERS]
 
 
-def test_learnt_clips_where_users_are_replaced() -> None:
-    """Likewise of any user for any other: two cells move, and both are paid for."""
-    learning, ways = Learning(epsilon=0.4, relation="replace_one"), ways_under("replace_one")
-    for one, other in itertools.combinations(USERS, 2):
-        pair = released([(0,), one], learning, ways), released([(0,), other], learning, ways)
-        assert excess(charged(learning, ways), pair) <= 1e-6
+PAIRS: dict[acc.arguments.Relation, list[tuple[list[User], list[User]]]] = {
+    "add_remove": [*one_more([]), *one_more([(0,), (0, 1)]), *one_more([(0, 1, 2), (1,), (2,), (0, 2)])],
+    "replace_one": [([(0,), one], [(0,), other]) for one, other in itertools.combinations(USERS, 2)],
+}
+
+
+@pytest.mark.parametrize("relation", PAIRS)
+def test_learnt_clips_on_small_logs(relation: acc.arguments.Relation) -> None:
+    """(cells, answer) of a log, the empty one too, and of it with any one user more, or with any user in the place of another,
+    where two cells move and both are paid for: they obey the curve of both."""
+    learning, ways = Learning(epsilon=0.4, relation=relation), ways_under(relation)
+    for first, second in PAIRS[relation]:
+        pair = released(first, learning, ways), released(second, learning, ways)
+        assert excess(charged(learning, ways), pair) <= 1e-6  # of the quadrature
 
 
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])

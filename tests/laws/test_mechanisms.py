@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cases import CASES, Case
-from cases_combine import CELLS
+from case import Case
+from cases import CASES, CELLS
 from mechanism_laws import curve_covers, epsilons_for, misfit, outcome, outcomes, relabelled_covers, some_scores
 from spread import spread
 
@@ -225,7 +225,7 @@ def law_of_labels(mechanism: dps.Mechanism, counts: dict[str, int]) -> dict[Any,
     return named
 
 
-# The top of groups is of cells: test_top_of_groups.py.
+# The top of groups is of cells: test_histograms.py.
 OBSERVED = {
     case.mechanism.kind: case.mechanism for case in CASES if case.domain == "observed" and case.mechanism.kind != "top_of_groups"
 }

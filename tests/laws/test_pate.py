@@ -7,7 +7,10 @@ from itertools import product
 
 import numpy as np
 import pytest
-from ballot_pairs import Counts, neighbours, worst
+from ballot_pairs import neighbours, worst
+from cases import NEIGHBOURS
+from exact import law_of, stated
+from exact import worst as worst_of_laws
 from mechanism_laws import misfit, outcome
 
 import accounting as acc
@@ -20,12 +23,6 @@ from dpselect.sampling import ExactSampler
 from dpselect.scores import Scores
 from dpselect.verify.divergences import hockey_stick, renyi
 
-# What neighbours are: a record replaced, a record that comes or goes, a teacher who does.
-NEIGHBOURS: tuple[tuple[Unit, acc.arguments.Relation], ...] = (
-    ("record", "replace_one"),
-    ("record", "add_remove"),
-    ("teacher", "add_remove"),
-)
 # About 60 chi-square tests at 1e-9 each: the file raises a false alarm with probability below 1e-7.
 FALSE_ALARM = 1e-10  # of each comparison, of which some draw from the operating system's entropy
 
@@ -33,7 +30,7 @@ FALSE_ALARM = 1e-10  # of each comparison, of which some draw from the operating
 @pytest.mark.parametrize(("unit", "relation"), NEIGHBOURS)
 @pytest.mark.parametrize(("labels", "votes"), [(2, 1), (2, 2), (3, 1), (3, 2), (3, 3)])
 def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, unit: Unit, relation: acc.arguments.Relation) -> None:
-    """What holds of `verify.worst_case` on boxes (cases_pate.py) holds of ballots: it compares every change that one teacher's
+    """What holds of `verify.worst_case` on boxes (cases.py) holds of ballots: it compares every change that one teacher's
     ballot can make, and more."""
     mechanism = pate.TauVoting(tau=votes, sigma=1.0, labels=labels, threshold=1.0, relation=relation, unit=unit)
     changes = set(verify.changes(mechanism.covers, labels))
@@ -45,33 +42,13 @@ def test_boxes_contain_all_neighbouring_ballots(labels: int, votes: int, unit: U
 def test_one_ballot_changes_both_rounds() -> None:
     """Over two rounds, a teacher whose ballots change in both stays below twice the curve, and above the curve of one."""
     mechanism = pate.GNMax(sigma=1.0, labels=2)
-    laws = {c: mechanism.probabilities(Scores(c, sensitivity=mechanism.covers)) for c in product(range(5), repeat=2)}
-    both, once = 2 * mechanism.curve, mechanism.curve
-    exact = np.zeros(len(verify.EPSILONS))
-    for first, second in product(neighbours(2, 1, 1, 4, "replace_one"), repeat=2):
-        p = np.outer(list(laws[first[0]].values()), list(laws[second[0]].values())).ravel()
-        q = np.outer(list(laws[first[1]].values()), list(laws[second[1]].values())).ravel()
-        exact = np.maximum(exact, hockey_stick(p, q, verify.EPSILONS)[:, 0])
-        assert np.all(renyi(p, q, verify.ORDERS)[:, 0] <= both.rdp(verify.ORDERS))
-    assert all(delta <= both.delta(epsilon) for epsilon, delta in zip(verify.EPSILONS, exact, strict=True))
-    assert exact[0] > once.delta(0.0)
-
-
-@pytest.mark.slow
-def test_the_curve_of_gnmax_is_exact() -> None:
-    """With two labels and votes to choose from, one round reaches the hockey-stick divergence of GaussianDP(sqrt(2)/sigma)."""
-    mechanism = pate.GNMax(sigma=2.0, labels=2)
-    mu = 2**0.5 / 2.0
-    for lead in (0, 2, 4, 6, 8):
-        # The difference of the counts moves by 2 with noise of variance 2 sigma^2, and the winner is its sign.
-        laws = [
-            list(mechanism.probabilities(Scores(c, sensitivity=mechanism.covers)).values())
-            for c in ((20 + lead, 20), (19 + lead, 21))
-        ]
-        ratios = np.linspace(0.0, 6.0, 2001)
-        gap = np.array([mechanism.curve.profile(e) for e in ratios]) - hockey_stick(laws[1], laws[0], ratios)[:, 0]
-        assert -1e-12 < gap.min() < 2e-6
-    assert mechanism.curve.mu == pytest.approx(mu, rel=1e-15)
+    laws = {c: np.array([*law_of(mechanism, c).values()]) for c in product(range(5), repeat=2)}
+    twice = list(product(neighbours(2, 1, 1, 4, "replace_one"), repeat=2))
+    p, q = (np.array([np.outer(laws[a[side]], laws[b[side]]).ravel() for a, b in twice]) for side in (0, 1))
+    both, exact = 2 * mechanism.curve, hockey_stick(p, q, verify.EPSILONS).max(axis=1)
+    assert np.all(renyi(p, q, verify.ORDERS).max(axis=1) <= both.rdp(verify.ORDERS))
+    assert np.all(exact <= stated(both, verify.EPSILONS))
+    assert exact[0] > mechanism.curve.delta(0.0)
 
 
 RECORDS = dict.fromkeys(range(21), 1)  # by identifier; 21 of 41 teachers hold one each
@@ -95,11 +72,7 @@ def test_a_record_reaches_the_price_of_a_changed_ballot_under_either_relation(
     """A record that goes, as one that is replaced, flips one ballot: the laws reach the curve, and 5 % less would not do, nor the
     price of a teacher."""
     mechanism = pate.GNMax(sigma=2.0, labels=2, relation=relation)
-    laws = [
-        list(mechanism.probabilities(Scores(voted(records), sensitivity=mechanism.covers)).values())
-        for records in (RECORDS, near)
-    ]
-    exact = hockey_stick(laws[0], laws[1], np.zeros(1))[0, 0]
+    exact = hockey_stick(*(list(law_of(mechanism, voted(records)).values()) for records in (RECORDS, near)), [0.0])[0, 0]
     assert exact == pytest.approx(mechanism.curve.delta(0.0), rel=1e-9)
     assert exact > acc.GaussianDP(mu=0.95 * mechanism.curve.mu).delta(0.0)
     assert exact > pate.GNMax(sigma=2.0, labels=2, relation="add_remove", unit="teacher").curve.delta(0.0)
@@ -119,15 +92,11 @@ def test_the_curve_of_top_votes_is_reached(scale: float) -> None:
     """P17: a ballot that leaves the winner for the other label moves two counts against each other: the logarithm of the ratio of
     probabilities ranges over 2/scale, up to what votes are too few for, and 5 % less would not do."""
     mechanism = pate.TopVotes(k=1, scale=scale, labels=2)
-    first, second = ({0: law[0,], 1: law[1,]} for law in map(mechanism.probabilities, _scores(mechanism, (20, 21), (21, 20))))
-    spread = math.log(first[1] / second[1]) - math.log(first[0] / second[0])
+    first, second = (law_of(mechanism, counts) for counts in ((20, 21), (21, 20)))
+    spread = math.log(first[1,] / second[1,]) - math.log(first[0,] / second[0,])
     assert spread == pytest.approx(2 / scale, rel=1e-9)
     assert mechanism.curve == acc.BoundedRange(epsilon=2 / scale)
     assert pate.TopVotes(k=3, scale=scale, labels=5).curve == 3 * acc.BoundedRange(epsilon=2 / scale)
-
-
-def _scores(mechanism: dps.Mechanism, *counts: Counts) -> list[Scores]:
-    return [Scores(row, sensitivity=mechanism.covers) for row in counts]
 
 
 def test_stable_voting_is_stable_top_k() -> None:
@@ -185,7 +154,7 @@ def test_floats_and_huge_counts_are_drawn_too() -> None:
             pate.GNMax(sigma=1.0, labels=3),
             pate.BinaryVoting(sigma=1.0, labels=3, threshold=float(values[1])),
         ):
-            law = mechanism.probabilities(Scores(values, sensitivity=mechanism.covers))
+            law = law_of(mechanism, values)
             drawn = mechanism.select_many(np.tile(values, (10_000, 1)))
             assert misfit([outcome(one, law) for one in drawn], law) > FALSE_ALARM
 
@@ -208,15 +177,9 @@ def test_a_teacher_who_comes_moves_the_centred_votes_only(labels: int) -> None:
         threshold=1.0, sigma_threshold=2.0, sigma=1.0, labels=labels, relation="add_remove", unit="teacher"
     )
     assert answers.curve == mechanism.curve + acc.GaussianDP(mu=0.5)
-    epsilons, reached = np.array([0.0, 0.2, 0.5, 1.0]), np.zeros(4)
-    for lead in np.linspace(-3, 3, 25):
-        votes = np.array([lead + 4, *[4.0] * (labels - 1)])
-        first, second = (
-            np.array([*mechanism.probabilities(dps.Scores(x, sensitivity=mechanism.covers)).values()])
-            for x in (votes, votes + np.eye(labels)[0])
-        )
-        for p, q in ((first, second), (second, first)):
-            reached = np.maximum(reached, hockey_stick(p, q, epsilons)[:, 0])
-    assert (reached <= [mechanism.curve.delta(e) + 1e-12 for e in epsilons]).all()
+    votes = [np.array([lead + 4, *[4.0] * (labels - 1)]) for lead in np.linspace(-3, 3, 25)]
+    pairs = [[law_of(mechanism, one) for one in (x, x + np.eye(labels)[0])] for x in votes]
+    found = worst_of_laws(pairs, [0.0, 0.2, 0.5, 1.0])
+    assert (found.delta <= stated(mechanism.curve, found.epsilons) + 1e-12).all()
     if labels == 2:
-        assert (reached > [acc.GaussianDP(mu=0.95 * mechanism.curve.mu).delta(e) for e in epsilons]).all()
+        assert (found.delta > stated(acc.GaussianDP(mu=0.95 * mechanism.curve.mu), found.epsilons)).all()

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact import aligned, apart, stated, worst
 from mechanism_laws import misfit
 
 import accounting as acc
 import dpselect as dps
-from accounting.convert.bounds import best_delta
-from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
+from dpselect.verify.divergences import renyi
 
 S = dps.Sensitivity()
 ORDERS, EPSILONS = (1.5, 2.0, 8.0), (0.0, 0.1, 0.25, 0.5, 1.0, 2.0)
@@ -27,19 +27,9 @@ def grouped(counts: list[list[int]], most: int = 3, sensitivity: dps.Sensitivity
     )
 
 
-def laws(
-    mechanism: dps.PerGroup, first: dps.mechanisms.GroupedScores, second: dps.mechanisms.GroupedScores
-) -> tuple[np.ndarray, np.ndarray]:
-    """Both exact laws over the same outcomes."""
-    both = [mechanism.probabilities(one) for one in (first, second)]
-    p, q = ([law.get(outcome, 0.0) for outcome in both[0] | both[1]] for law in both)
-    return np.array([p]), np.array([q])
-
-
-def pure(mechanism: dps.PerGroup, first: dps.mechanisms.GroupedScores, second: dps.mechanisms.GroupedScores) -> float:
+def pure(mechanism: dps.PerGroup, *pair: dps.mechanisms.GroupedScores) -> float:
     """The largest log-ratio of a pair."""
-    p, q = laws(mechanism, first, second)
-    return float(max(log_ratio(p, q).max(), log_ratio(q, p).max()))
+    return worst([[mechanism.probabilities(one) for one in pair]]).pure_epsilon
 
 
 @pytest.mark.parametrize("most", [1, 2, 3])
@@ -108,23 +98,18 @@ def test_a_replaced_user_costs_half_where_shares_are_uniform(select: dps.Mechani
     assert mechanism.curve == shared
     domain = "observed" if select.takes_observed else "public"
     boxes = [np.array(box) for box in itertools.product(range(5), repeat=2)]
-    laws = {
-        tuple(box): select.probabilities(dps.Scores(box, sensitivity=SHARED, domain=domain, labels=["a", "b"])) for box in boxes
-    }
-    outcomes = sorted({outcome for law in laws.values() for outcome in law}, key=repr)
-    table = {box: np.array([law.get(outcome, 0.0) for outcome in outcomes]) for box, law in laws.items()}
+    laws = [select.probabilities(dps.Scores(box, sensitivity=SHARED, domain=domain, labels=["a", "b"])) for box in boxes]
+    table = dict(zip(map(tuple, boxes), aligned(laws), strict=True))
     bases = [box for box in boxes if (box <= 3).all()]
     both = [(table[tuple(box + u)], table[tuple(box + v)]) for box in bases for u in MOVES for v in MOVES]
     leaves = {(tuple(box), tuple(box + u)) for box in bases for u in MOVES[1:]}
-    apart = [
+    two = [
         (np.multiply.outer(table[x1], table[y0]).ravel(), np.multiply.outer(table[x0], table[y1]).ravel())
         for (x0, x1), (y0, y1) in itertools.product(sorted(leaves), repeat=2)
     ]
-    claimed = np.array([best_delta(mechanism.curve, e).value for e in EPSILONS])
-    for pairs in (both, apart):
+    for pairs in (both, two):
         p, q = (np.array(side) for side in zip(*pairs, strict=True))
-        for first, second in ((p, q), (q, p)):
-            assert (hockey_stick(first, second, EPSILONS).max(axis=1) <= claimed + 1e-9).all()
+        assert (apart(p, q, EPSILONS).max(axis=1) <= stated(mechanism.curve, EPSILONS) + 1e-9).all()
 
 
 def test_half_the_price_is_reached_and_so_are_both_failures() -> None:
@@ -137,8 +122,8 @@ def test_half_the_price_is_reached_and_so_are_both_failures() -> None:
     failure, scale = 0.01, 50.0
     test = dps.StabilityTest(k=1, scale=scale, failure_delta=failure, relation="replace_one")
     mechanism = dps.PerGroup(mechanism=test, max_groups_per_user=1, uniform=True)
-    lone, nothing = grouped([[1, 0], [0, 0]], 1, SHARED), grouped([[0, 0], [0, 1]], 1, SHARED)
-    p, q = laws(mechanism, lone, nothing)
+    lone, nothing = (grouped(counts, 1, SHARED) for counts in ([[1, 0], [0, 0]], [[0, 0], [0, 1]]))
+    p, q = aligned(mechanism.probabilities(one) for one in (lone, nothing))
     impossible = float(p[q == 0].sum()) + float(q[p == 0].sum())
     assert impossible > 1.9 * failure * (1 - failure)
     assert mechanism.curve.delta0 == 2 * failure
@@ -232,23 +217,21 @@ def test_values_in_groups_cost_what_the_worst_two_users_move(k: int, items: int)
 def test_every_neighbour_in_two_groups_is_covered(select: dps.Mechanism) -> None:
     """Exact divergences of all changes of two groups, on all small counts of these, both ways round."""
     mechanism = dps.PerGroup(mechanism=select, max_groups_per_user=2)
-    curve, moves = mechanism.curve, list(itertools.product((0, 1), repeat=2))
-    boxes = list(itertools.product(range(3), repeat=2))
-    alone = {
-        box: dps.PerGroup(mechanism=select, max_groups_per_user=2).probabilities(grouped([list(box)], 2))
-        for box in itertools.product(range(4), repeat=2)
-    }
-    assert len({tuple(law) for law in alone.values()}) == 1  # outcomes in one order
-    rows_p, rows_q = [], []
-    for (a, b), (up, vp) in itertools.product(itertools.product(boxes, repeat=2), itertools.product(moves, repeat=2)):
-        first, second = (alone[a], alone[b]), tuple(alone[tuple(np.add(x, m).tolist())] for x, m in ((a, up), (b, vp)))
-        rows_p.append(np.multiply.outer(*(np.array([*law.values()]) for law in first)).ravel())
-        rows_q.append(np.multiply.outer(*(np.array([*law.values()]) for law in second)).ravel())
-    p, q = np.array(rows_p), np.array(rows_q)
+    boxes, moves = (list(itertools.product(range(size), repeat=2)) for size in (3, 2))
+    laws = {box: mechanism.probabilities(grouped([list(box)], 2)) for box in itertools.product(range(4), repeat=2)}
+    alone = dict(zip(laws, aligned(laws.values()), strict=True))
+    p, q = (
+        np.array(
+            [
+                np.multiply.outer(*(alone[tuple(np.add(box, side * np.array(move)).tolist())] for box, move in ((a, u), (b, v))))
+                for a, b, u, v in itertools.product(boxes, boxes, moves, moves)
+            ]
+        ).reshape(len(boxes) ** 2 * len(moves) ** 2, -1)
+        for side in (0, 1)
+    )
     for x, y in ((p, q), (q, p)):
-        assert (renyi(x, y, ORDERS).max(axis=1) <= curve.rdp(ORDERS) * (1 + 1e-8) + 1e-10).all()
-        claimed = [best_delta(curve, e).value for e in EPSILONS]
-        assert (hockey_stick(x, y, EPSILONS).max(axis=1) <= np.array(claimed) + 1e-11).all()
+        assert (renyi(x, y, ORDERS).max(axis=1) <= mechanism.curve.rdp(ORDERS) * (1 + 1e-8) + 1e-10).all()
+    assert (apart(p, q, EPSILONS).max(axis=1) <= stated(mechanism.curve, EPSILONS) + 1e-11).all()
 
 
 CROWD = 1  # users of each group whom nobody asks about
@@ -278,18 +261,10 @@ def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(epsilon
     histories = [items for items in itertools.product((None, 0, 1), repeat=2) if items != (None, None)]
     logs = [(), *((one,) for one in histories), *itertools.product(histories, repeat=2)]
     laws = {users: mechanism.probabilities(discovered(users)) for users in logs}
-    pairs = [(laws[users[:-1]], law) for users, law in laws.items() if users]
-    outcomes = sorted({outcome for law in laws.values() for outcome in law}, key=repr)
-    p, q = (np.array([[law.get(outcome, 0.0) for outcome in outcomes] for law in side]) for side in zip(*pairs, strict=True))
-    assert np.allclose(p.sum(axis=1), 1)
-    reached = np.maximum(hockey_stick(p, q, EPSILONS).max(axis=1), hockey_stick(q, p, EPSILONS).max(axis=1))
-
-    def claimed(curve: acc.Curve) -> np.ndarray:
-        return np.array([best_delta(curve, e).value for e in EPSILONS])
-
-    assert (reached <= claimed(mechanism.curve) + 1e-9).all()
+    reached = worst([(laws[users[:-1]], law) for users, law in laws.items() if users], EPSILONS, ORDERS).delta
+    assert (reached <= stated(mechanism.curve, EPSILONS) + 1e-9).all()
     alone = 2 * mechanism.mechanism.curve if part == "selection" else find.curve
-    assert (reached > claimed(alone) + 1e-3).any()
+    assert (reached > stated(alone, EPSILONS) + 1e-3).any()
 
 
 @pytest.mark.slow
@@ -373,27 +348,19 @@ def test_groups_that_no_proof_covers_are_refused() -> None:
         mechanism.check_many(grouped([[1, 2]], 2))
 
 
-@pytest.mark.parametrize(
-    ("groups", "most"),
-    [
-        ({}, 1),
-        ([dps.Scores([1], sensitivity=S)], 1),
-        ({1.5: dps.Scores([1], sensitivity=S)}, 1),
-        ({"a": [1, 2]}, 1),
-        ({"a": dps.Scores([1], sensitivity=S), "b": dps.Scores([1], sensitivity=S, labels=["x"])}, 1),
-        ({"a": dps.Scores([1], sensitivity=S), "b": dps.Scores([1], sensitivity=S, domain="observed")}, 1),
-        ({"a": dps.Scores([1], sensitivity=S)}, 0),
-        ({"a": dps.Scores([1], sensitivity=S)}, True),
-    ],
-)
-def test_groups_that_are_none_are_refused(groups: Any, most: Any) -> None:
-    """No groups, odd names, no Scores, mixed forms, or no bound raise InvalidScores without showing a number of theirs."""
-    with pytest.raises(dps.errors.InvalidScores):
-        dps.mechanisms.GroupedScores(groups, max_groups_per_user=most)
-
-
-def test_a_repr_shows_no_score() -> None:
-    """Scores of groups print as their number and their bound."""
+def test_groups_that_are_none_are_refused() -> None:
+    """No groups, odd names, no Scores, mixed forms, or no bound raise InvalidScores without showing a number of theirs; scores of
+    groups print as their number and their bound."""
+    one = dps.Scores([1], sensitivity=S)
+    wrong: list[tuple[Any, Any]] = [
+        *((groups, 1) for groups in ({}, [one], {1.5: one}, {"a": [1, 2]})),
+        ({"a": one, "b": dps.Scores([1], sensitivity=S, labels=["x"])}, 1),
+        ({"a": one, "b": dps.Scores([1], sensitivity=S, domain="observed")}, 1),
+        *(({"a": one}, most) for most in (0, True)),
+    ]
+    for groups, most in wrong:
+        with pytest.raises(dps.errors.InvalidScores):
+            dps.mechanisms.GroupedScores(groups, max_groups_per_user=most)
     assert repr(grouped([[4711, 2]], 2)) == "GroupedScores(groups=1, max_groups_per_user=2)"
 
 

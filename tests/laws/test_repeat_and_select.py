@@ -15,19 +15,21 @@ import numpy as np
 import pytest
 from dp_accounting import dp_event
 from dp_accounting.rdp import rdp_privacy_accountant as theirs
+from exact import apart, stated
 from mechanism_laws import misfit
+from pairs import gaussian
 from scipy.optimize import brentq
 from scipy.stats import norm
 
 import accounting as acc
 import dpselect as dps
-from accounting.convert.bounds import best_delta, best_epsilon
+from accounting.convert.bounds import best_epsilon
 from accounting.convert.renyi import rdp_to_epsilon
 from accounting.curves.repeat_and_select import _HATS, PoissonRuns, TruncatedNegativeBinomial
 from accounting.dp_events import from_dp_event
 from dpselect.mechanisms.repeat_and_select import number_of_runs
 from dpselect.sampling import sampler
-from dpselect.verify.divergences import hockey_stick, log_ratio, renyi
+from dpselect.verify.divergences import log_ratio, renyi
 
 ORDERS = (1.1, 2.0, 4.0, 16.0, 64.0)
 EPSILONS = (0.0, 0.1, 0.5, 1.0, 2.0)
@@ -91,25 +93,28 @@ def test_the_law_of_the_release_is_a_law(law: Any, scores: list[int]) -> None:
         assert chances(law, 4000) @ x**number == pytest.approx(power_series(law, np.array([x]))[0], abs=1e-12)
 
 
+def both_ways(divergence: Any, pair: Any, levels: Any) -> np.ndarray:
+    """(levels, pairs) the larger divergence of both ways round."""
+    return np.maximum(divergence(*pair, levels), divergence(*pair[::-1], levels))
+
+
 @pytest.mark.fast(2)
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_no_pair_is_told_apart_beyond_the_curve(law: Any) -> None:
     """Exact Renyi, hockey-stick and pure divergences of hundreds of pairs stay within the curve of their own exact base."""
     grid = tuple(sorted({*ORDERS, 1.5, 3.0, 8.0, 128.0, 1024.0}))
     for scores in ([0, 1, 2, 3], [1, 0, 0, 2]):
-        first, second = pairs(2, count=9)
-        best = released(law, first, scores), released(law, second, scores)
-        rdp = np.maximum(renyi(*best, ORDERS), renyi(*best[::-1], ORDERS))
-        delta = np.maximum(hockey_stick(*best, EPSILONS), hockey_stick(*best[::-1], EPSILONS))
-        one = np.maximum(renyi(first, second, grid), renyi(second, first, grid))
-        pure = np.maximum(log_ratio(first, second), log_ratio(second, first))
+        runs = pairs(2, count=9)
+        best = [released(law, run, scores) for run in runs]
+        rdp, delta, one = both_ways(renyi, best, ORDERS), apart(*best, EPSILONS), both_ways(renyi, runs, grid)
+        pure = np.maximum(log_ratio(*runs), log_ratio(*runs[::-1]))
         for row, epsilon in enumerate(pure):
             table = acc.RenyiTable(orders=grid, values=np.maximum.accumulate(one[:, row]).tolist())
             for base in (table, acc.tighter(table, acc.PureDP(epsilon=float(epsilon)))):
                 curve = acc.RepeatAndSelectDP(base=base, distribution=law)
                 assert (rdp[:, row] <= curve.rdp(ORDERS) * (1 + 1e-8) + 1e-9).all()
-            claimed = [best_delta(acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law), e) for e in EPSILONS]
-            assert (delta[:, row] <= [bound.value * (1 + 1e-8) + 1e-12 for bound in claimed]).all()
+            claimed = stated(acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=epsilon), distribution=law), EPSILONS)
+            assert (delta[:, row] <= claimed * (1 + 1e-8) + 1e-12).all()
 
 
 def extreme(epsilon: float) -> tuple[np.ndarray, np.ndarray]:
@@ -148,7 +153,7 @@ def test_many_pure_runs_cost_little_more_than_one_at_small_orders(law: Any, epsi
     orders = (1.05, 1.5, 2.0, 4.0)
     runs = striped(epsilon, np.geomspace(1, 1e-5, 1200))
     best = [released(law, run, list(range(1200))) for run in runs]
-    reached = np.maximum(renyi(*best, orders), renyi(*best[::-1], orders))[:, 0]
+    reached = both_ways(renyi, best, orders)[:, 0]
     claimed = curve.rdp(orders)
     assert (reached <= claimed * (1 + 1e-9)).all()
     if isinstance(law, TruncatedNegativeBinomial) or law.mean < 1:
@@ -174,7 +179,7 @@ def test_no_pure_runs_are_told_apart_beyond_their_moments(law: Any, seed: int) -
         weight = np.where(up, (fewer - under) / (over - more), 1.0)  # so that both are laws
         runs = [(share * weight * each / (share * weight).sum())[None] for each in (1.0, ratio)]
         best = [released(law, run, list(range(size))) for run in runs]
-        reached = np.maximum(renyi(*best, orders), renyi(*best[::-1], orders))[:, 0]
+        reached = both_ways(renyi, best, orders)[:, 0]
         assert (reached <= curve.rdp(orders) * (1 + 1e-9) + 1e-12).all()
 
 
@@ -184,7 +189,7 @@ def test_no_pair_is_told_apart_beyond_the_profile_made_of_the_bases(law: Any, se
     """W4 (v) on random pairs, each with the table of its own divergences as base, in several orders of the scores."""
     levels = np.array([0.0, 0.05, 0.2, 0.5, 1.0, 2.0, 4.0])
     for p, q in zip(*(side[:12] for side in pairs(seed)), strict=True):
-        deltas = np.maximum(hockey_stick(p, q, levels), hockey_stick(q, p, levels))[:, 0] * (1 + 1e-12)
+        deltas = apart(p, q, levels)[:, 0] * (1 + 1e-12)
         kept = np.append(np.flatnonzero(np.diff(deltas) < 0), len(levels) - 1)
         curve = acc.RepeatAndSelectDP(
             base=acc.curves.ProfileTable(epsilons=levels[kept].tolist(), deltas=deltas[kept].tolist()), distribution=law
@@ -192,8 +197,7 @@ def test_no_pair_is_told_apart_beyond_the_profile_made_of_the_bases(law: Any, se
         for scores in ([0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2]):
             first, second = (released(law, side[None, :], scores) for side in (p, q))
             for epsilon in (*levels.tolist(), curve._shift or 0.0, (curve._shift or 0.0) + 0.1):
-                reached = max(hockey_stick(first, second, epsilon)[0, 0], hockey_stick(second, first, epsilon)[0, 0])
-                assert reached <= (curve._profile_of_base(epsilon) or 0.0) + 1e-12
+                assert apart(first, second, epsilon)[0, 0] <= (curve._profile_of_base(epsilon) or 0.0) + 1e-12
 
 
 @pytest.mark.parametrize("mu", [0.1, 0.3, 1.0])
@@ -201,30 +205,30 @@ def test_no_pair_is_told_apart_beyond_the_profile_made_of_the_bases(law: Any, se
 def test_the_profile_made_of_gaussian_runs_is_its_formula_and_above_one_pair(mu: float, eta: float, mean: float) -> None:
     """Equal to SciPy's solution of W4 (v), so that a constant 5 % less is seen; at least a pair computed by quadrature."""
     law, delta = TruncatedNegativeBinomial.of_mean(mean, eta=eta), 1e-6
-
-    def profile(epsilon: float) -> float:
-        return float(norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu))
-
+    profile = gaussian(mu)
     second = brentq(lambda e: math.expm1(e) - (1 / law.gamma - 1) * profile(e), 0, 60, xtol=1e-14)
     first = brentq(lambda e: law.mean * profile(e) / delta - 1, 0, 30, xtol=1e-14)
     curve = acc.RepeatAndSelectDP(base=acc.GaussianDP(mu=mu), distribution=law)
-    stated = best_epsilon(curve, delta)
-    assert stated.route == "profile"
-    assert stated.value == pytest.approx(first + (1 + eta) * second, rel=1e-7)
+    found = best_epsilon(curve, delta)
+    assert found.route == "profile"
+    assert found.value == pytest.approx(first + (1 + eta) * second, rel=1e-7)
     places = np.linspace(-12, 12 + mu, 40001)
     laws = []
     for shift in (0.0, mu):
         better = law.gamma + (1 - law.gamma) * norm.sf(places - shift)
         laws.append(law.mean * law.gamma ** (eta + 1) * better ** (-eta - 1) * norm.pdf(places - shift) * (places[1] - places[0]))
-    at = stated.value
-    assert max(hockey_stick(laws[0], laws[1], at)[0, 0], hockey_stick(laws[1], laws[0], at)[0, 0]) <= delta
+    assert apart(*laws, found.value)[0, 0] <= delta
 
 
-def test_a_profile_of_poisson_runs_is_its_formula() -> None:
-    """The mean times the base's profile, as much further on as the mean times its total variation."""
-    curve = acc.RepeatAndSelectDP(base=acc.GaussianDP(mu=0.1), distribution=PoissonRuns(mean=10.0))
-    shift = 10 * (2 * norm.cdf(0.05) - 1)
-    assert curve.profile(shift + 0.3) == pytest.approx(10 * acc.GaussianDP(mu=0.1).profile(0.3), rel=1e-9)
+def test_prices_of_poisson_runs_are_their_formulas() -> None:
+    """For Gaussian runs, whose hockey-stick divergence is known: every term of the theorem, to ten digits; and the profile is the
+    mean times the base's, as much further on as the mean times its total variation."""
+    base, orders, mean = acc.GaussianDP(mu=0.3), np.array([1.5, 3.0, 10.0]), 7.0
+    deltas = np.array([base.profile(math.log1p(1 / (a - 1))) for a in orders])
+    exact = np.log(math.exp(-mean) + mean * np.exp((orders - 1) * (base.rdp(orders) + mean * deltas))) / (orders - 1)
+    assert PoissonRuns(mean=mean).renyi(base, orders) == pytest.approx(exact, rel=1e-10)
+    curve, shift = acc.RepeatAndSelectDP(base=base, distribution=PoissonRuns(mean=mean)), mean * gaussian(0.3)(0.0)
+    assert curve.profile(shift + 0.9) == pytest.approx(mean * gaussian(0.3)(0.9), rel=1e-9)
     assert curve.profile(0.99 * shift) == 1.0
 
 
@@ -248,14 +252,6 @@ def test_the_price_is_that_of_dp_accounting(base: acc.Curve, shape: float, mean:
     assert (ours <= whole * (1 + 1e-7)).all()
     if not math.isfinite(base.core_epsilon):
         assert ours == pytest.approx(whole, rel=0.02)
-
-
-def test_a_poisson_price_is_its_formula() -> None:
-    """For Gaussian runs, whose hockey-stick divergence is known: every term of the theorem, to ten digits."""
-    base, orders, mean = acc.GaussianDP(mu=0.3), np.array([1.5, 3.0, 10.0]), 7.0
-    deltas = np.array([base.profile(math.log1p(1 / (a - 1))) for a in orders])
-    exact = np.log(math.exp(-mean) + mean * np.exp((orders - 1) * (base.rdp(orders) + mean * deltas))) / (orders - 1)
-    assert PoissonRuns(mean=mean).renyi(base, orders) == pytest.approx(exact, rel=1e-10)
 
 
 @pytest.mark.parametrize("law", LAWS[:4], ids=str)
@@ -348,17 +344,17 @@ def test_it_is_drawn_as_its_law_says(law: Any) -> None:
 def failing(kind: str) -> Any:
     """Functions whose third run fails, and how often they were called."""
     calls = itertools.count(1)
+    wrong = {"nan": (math.nan, 1), "text": ("0.5", 1), "alone": 7, "complex": (1j, 1)}
 
     def attempt() -> Any:
-        number = next(calls)
-        attempt.calls = number  # type: ignore[attr-defined]
-        if number != 3:
+        attempt.calls = next(calls)  # type: ignore[attr-defined]
+        if attempt.calls != 3:  # type: ignore[attr-defined]
             return 0.25, "private result"
         if kind == "exit":
             sys.exit("private")
         if kind == "raise":
             raise ValueError("private")
-        return {"nan": (math.nan, 1), "text": ("0.5", 1), "alone": 7, "complex": (1j, 1)}[kind]
+        return wrong[kind]
 
     return attempt
 
@@ -441,8 +437,9 @@ def test_a_session_charges_before_the_first_run(tmp_path: Path) -> None:
     assert session.select(nested, scores).indices
 
 
-def test_json_holds_the_configuration() -> None:
-    """Of a curve or a mechanism as base, both laws, and the relation: equal after a round trip, as is the curve."""
+def test_json_holds_the_configuration_and_what_has_no_price_is_refused() -> None:
+    """Of a curve or a mechanism as base, both laws, and the relation: equal after a round trip, as is the curve; a mean that is
+    no mean of runs, and what cannot be run, is refused."""
     for base, relation in ((acc.GaussianDP(mu=0.5), "replace_one"), (dps.PermuteAndFlip(epsilon=0.5), None), (tuned(), None)):
         for law in (LAWS[1], LAWS[4]):
             mechanism = dps.RepeatAndSelect(base=base, distribution=law, relation=relation)
@@ -450,10 +447,6 @@ def test_json_holds_the_configuration() -> None:
             assert again == mechanism
             assert again.curve == acc.Curve.from_json(mechanism.curve.to_json())
             assert again.relation == (relation or "add_remove")
-
-
-def test_what_has_no_price_is_refused() -> None:
-    """A mean that is no mean of runs, and what cannot be run."""
     for mean in (1.0, math.nan, 1e7, True):
         with pytest.raises(acc.InvalidCurve, match="mean"):
             TruncatedNegativeBinomial.of_mean(mean)

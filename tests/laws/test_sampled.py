@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pairs import delta
 from scipy.stats import binom, laplace, norm
 
 import accounting as acc
@@ -18,13 +19,16 @@ from accounting.convert.pld.sampled_noise import Noise, Sampled
 from accounting.curves import SampledNoiseDP
 
 Floats = Any
-SETTINGS: list[tuple[Noise, float, float, int]] = [
-    ("gaussian", 0.7, 0.1, 1),
-    ("gaussian", 1.0, 0.2, 2),
-    ("gaussian", 0.5, 0.3, 4),
-    ("laplace", 0.8, 0.2, 1),
-    ("laplace", 0.5, 0.3, 3),
-]
+SETTINGS = pytest.mark.parametrize(
+    ("noise", "shift", "rate", "group"),
+    [
+        ("gaussian", 0.7, 0.1, 1),
+        ("gaussian", 1.0, 0.2, 2),
+        ("gaussian", 0.5, 0.3, 4),
+        ("laplace", 0.8, 0.2, 1),
+        ("laplace", 0.5, 0.3, 3),
+    ],
+)
 EPSILONS = (0.0, 0.05, 0.2, 0.5)
 
 
@@ -41,17 +45,13 @@ def _cells(noise: Noise, shift: float, rate: float, more: int, fewer: int, point
     return mixed(more, 1), mixed(fewer, -1)
 
 
-def _divergence(p: Floats, q: Floats, epsilon: float) -> float:
-    return float(np.maximum(p - math.exp(epsilon) * q, 0.0).sum())
-
-
-@pytest.mark.parametrize(("noise", "shift", "rate", "group"), SETTINGS)
+@SETTINGS
 def test_each_way_to_differ_is_its_pair(noise: Noise, shift: float, rate: float, group: int) -> None:
     """With any number of the group on either side delta is the divergence of the two mixtures, and the curve's the largest."""
     exact = []
     for way in Sampled(noise, shift, rate, group).directions():
         p, q = _cells(noise, shift, rate, way.more, way.fewer)
-        exact.append([_divergence(p, q, epsilon) for epsilon in EPSILONS])
+        exact.append([delta(p, q, epsilon) for epsilon in EPSILONS])
         assert way.profile(np.array(EPSILONS)) == pytest.approx(exact[-1], rel=1e-6, abs=1e-12)
     assert [(way.more, way.fewer) for way in Sampled(noise, shift, rate, group).directions()] == [
         (more, group - more) for more in range(group, -1, -1)
@@ -60,7 +60,7 @@ def test_each_way_to_differ_is_its_pair(noise: Noise, shift: float, rate: float,
     assert [curve.delta(epsilon) for epsilon in EPSILONS] == pytest.approx(np.max(exact, axis=0), rel=1e-6)
 
 
-@pytest.mark.parametrize(("noise", "shift", "rate", "group"), SETTINGS)
+@SETTINGS
 def test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws(noise: Noise, shift: float, rate: float, group: int) -> None:
     """Each law's mass is what it was, and no divergence is smaller, however coarse the grid (Theorem P2)."""
     for way in Sampled(noise, shift, rate, group).directions():
@@ -73,7 +73,7 @@ def test_rounding_to_a_coarse_grid_keeps_the_masses_of_both_laws(noise: Noise, s
             assert kept >= float(way.profile(np.array([epsilon]))[0]) * (1 - 1e-9)
 
 
-@pytest.mark.parametrize(("noise", "shift", "rate", "group"), SETTINGS)
+@SETTINGS
 def test_two_steps_are_the_worst_product_of_pairs(noise: Noise, shift: float, rate: float, group: int) -> None:
     """Two inputs differ the same way in both steps: delta is the worst way's, half a per cent more at most."""
     curve = 2 * SampledNoiseDP(noise=noise, shift=shift, rate=rate, group=group)
@@ -81,7 +81,7 @@ def test_two_steps_are_the_worst_product_of_pairs(noise: Noise, shift: float, ra
         found = []
         for way in Sampled(noise, shift, rate, group).directions():
             p, q = _cells(noise, shift, rate, way.more, way.fewer, points=400)
-            found.append(_divergence(np.outer(p, p), np.outer(q, q), epsilon))
+            found.append(delta(np.outer(p, p), np.outer(q, q), epsilon))
         assert max(found) <= curve.delta(epsilon) * (1 + 1e-9)
         assert curve.delta(epsilon) <= max(found) * (1 + 5e-3)
 
@@ -106,8 +106,8 @@ def test_shifts_in_other_directions_and_shorter_ones_tell_less() -> None:
             vectors = np.stack([sizes * np.cos(angles), sizes * np.sin(angles)], axis=1)
             p, q = law(vectors[:more]), law(vectors[more:])
             for epsilon in (0.0, 0.3, 1.0):
-                assert _divergence(p, q, epsilon) <= curve.delta(epsilon) * (1 + 1e-6) + 1e-9
-                assert _divergence(q, p, epsilon) <= curve.delta(epsilon) * (1 + 1e-6) + 1e-9
+                assert delta(p, q, epsilon) <= curve.delta(epsilon) * (1 + 1e-6) + 1e-9
+                assert delta(q, p, epsilon) <= curve.delta(epsilon) * (1 + 1e-6) + 1e-9
 
 
 @pytest.mark.parametrize(("shift", "rate"), [(0.5, 0.1), (1.5, 0.3)])
@@ -137,7 +137,7 @@ def test_bounds_of_a_group_outside_of_the_exact_pair(group: int) -> None:
                 assert exact <= float(curve.rdp(order)) * (1 + 1e-9)
                 assert exact <= order * curve.rho * (1 + 1e-9)
             cover = acc.GaussianDP(mu=math.sqrt(curve.mu_squared))
-            assert _divergence(p, q, 0.3) <= cover.delta(0.3) * (1 + 1e-9)
+            assert delta(p, q, 0.3) <= cover.delta(0.3) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.5), (2.0, 0.7)])

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact import aligned, stated
 
 import accounting as acc
 import dpselect as dps
-from accounting.convert.bounds import best_delta
 from dpselect import verify
 from dpselect.mechanisms.release import public_grid
 from dpselect.verify.divergences import hockey_stick
@@ -53,13 +53,10 @@ def test_the_price_of_values_is_reached(name: str) -> None:
     mechanism, epsilons = build(1.0), [0.0, 0.2, 0.5]
     domain: Any = "observed" if mechanism.takes_observed else "public"
     inputs = [dps.Scores([count + more] * candidates, sensitivity=mechanism.covers, domain=domain) for more in (0, 1)]
-    laws = [mechanism.cell_probabilities(scores, edges) for scores in inputs]
-    first, second = ([law.get(outcome, 0.0) for outcome in laws[0] | laws[1]] for law in laws)
-    delta = hockey_stick([first], [second], epsilons)[:, 0]
+    delta = hockey_stick(*aligned(mechanism.cell_probabilities(scores, edges) for scores in inputs), epsilons)[:, 0]
     failure = mechanism.curve.delta0  # of lone items, which are not looked at here
-    claims = [np.array([best_delta(one.curve, e).value for e in epsilons]) for one in (mechanism, build(1.05))]
-    assert (delta <= claims[0] * (1 + 1e-9)).all()
-    assert (delta > claims[1] - failure).any()
+    assert (delta <= stated(mechanism.curve, epsilons) * (1 + 1e-9)).all()
+    assert (delta > stated(build(1.05).curve, epsilons) - failure).any()
 
 
 def test_cells_are_those_of_the_public_grid() -> None:
@@ -127,16 +124,13 @@ def test_values_stand_beside_their_items() -> None:
     assert min(dps.WithValues(mechanism=select, noise="gaussian", scale=1.0).select(groups).values or ()) > 300
 
 
-def test_rows_that_release_fewer_have_as_many_values() -> None:
-    """Rows of a selection that stops early hold a value for every item, in slices too."""
-    select = dps.LimitedDomain(k=2, kbar=2, epsilon=5.0, delta=1e-6, l0=2)
+def test_rows_have_the_values_and_the_candidates_of_each() -> None:
+    """Rows of a selection that stops early hold a value for every item, in slices too; many rows of as many candidates as are
+    stated are no more candidates."""
+    select: dps.Mechanism = dps.LimitedDomain(k=2, kbar=2, epsilon=5.0, delta=1e-6, l0=2)
     many = dps.WithValues(mechanism=select, noise="laplace", scale=1.0).select_many([[900, 0, 0], [900, 800, 0]])
     assert [len(one.values or ()) for one in many] == [len(one) for one in many] == [1, 2]
     assert many[1:][0].values == many[1].values
-
-
-def test_a_stated_number_of_candidates_is_that_of_a_row() -> None:
-    """Many rows of as many candidates as are stated are no more candidates."""
     select = dps.OneshotTopK(k=1, noise="gaussian", scale=1.0, candidates=2)
     assert len(dps.WithValues(mechanism=select, noise="laplace", scale=1.0).select_many([[1, 2]] * 5)) == 5
 

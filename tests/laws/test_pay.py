@@ -1,0 +1,163 @@
+"""Pay for what a release used (Theorems S8 and P10): whole sessions of Limited Domain and of confident GNMax against a filter."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from ballot_pairs import Counts, Pair, neighbours
+from exact import Law, law_of, levels, stated, worst
+
+import accounting as acc
+import dpselect as dps
+from accounting.budget import NOTHING, Price
+from dpselect import pate, verify
+from dpselect.errors import InvalidRequest
+from dpselect.pate.voting import ABSTAINED
+from dpselect.scores import Domain
+
+Charge = Callable[[Any, dps.Selection], acc.Curve | None]
+VOTE = pate.ConfidentGNMax(threshold=3.5, sigma_threshold=0.8, sigma=1.5, labels=2)
+
+
+def selection_of(mechanism: Any, answer: tuple[int, ...]) -> dps.Selection:
+    """What the mechanism would have released."""
+    k = getattr(mechanism, "k", 1)
+    silent = ABSTAINED if mechanism is VOTE and not answer else None
+    return dps.Selection(indices=answer, ordered=True, requested=k, complete=len(answer) == k, reason=silent)
+
+
+def sessions(mechanism: Any, law: Law, prices: dict[Any, Price], budget: acc.Budget, most: int = 30) -> Law:
+    """Law of how often each answer occurs in a session that repeats the call while its full price fits, `most` times at most.
+
+    How often is all that a likelihood ratio depends on, since calls are alike and when a session ends depends on it alone.
+    """
+    place = {answer: at for at, answer in enumerate(prices)}
+    open_, done = {(0,) * len(place): 1.0}, dict[tuple[int, ...], float]()
+    for _ in range(most):
+        following: dict[tuple[int, ...], float] = {}
+        for state, chance in open_.items():
+            spent = Price(*(sum(n * price[i] for n, price in zip(state, prices.values(), strict=True)) for i in (0, 1)))
+            if not budget.can_afford(spent, mechanism.curve):
+                done[state] = chance
+                continue
+            for answer, probability in law.items():
+                at = place[answer]
+                longer = (*state[:at], state[at] + 1, *state[at + 1 :])
+                following[longer] = following.get(longer, 0.0) + chance * probability
+        open_ = following
+    return done | open_
+
+
+def overspent(
+    mechanism: Any, budget: acc.Budget, guarantee: acc.Curve, charge: Charge, pairs: list[Pair], domain: Domain = "public"
+) -> float:
+    """How far sessions exceed a guarantee in delta, over neighbouring counts."""
+    laws = {counts: law_of(mechanism, counts, domain=domain) for counts in itertools.chain(*pairs)}
+    curves = {answer: charge(mechanism, selection_of(mechanism, answer)) for law in laws.values() for answer in law}
+    prices = {answer: NOTHING if curve is None else budget.price(curve) for answer, curve in curves.items()}
+    whole = {counts: sessions(mechanism, law, prices, budget) for counts, law in laws.items()}
+    found = worst([(whole[first], whole[second]) for first, second in pairs], levels(guarantee))
+    return float((found.delta - stated(guarantee, found.epsilons)).max())
+
+
+def pay(mechanism: Any, selection: dps.Selection) -> acc.Curve:
+    """What the theorem charges."""
+    curve: acc.Curve = mechanism.spent(selection)
+    return curve
+
+
+def threshold_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
+    """Charges the released items and not the threshold that ended the call."""
+    return acc.Approximate(curve=len(selection) * acc.BoundedRange(epsilon=mechanism.epsilon), delta0=mechanism.delta)
+
+
+def delta_for_free(mechanism: dps.LimitedDomain, selection: dps.Selection) -> acc.Curve:
+    """Charges the picks and not the delta of the call."""
+    price: Any = mechanism.spent(selection)
+    return price.curve
+
+
+def silence_for_free(mechanism: pate.ConfidentGNMax, selection: dps.Selection) -> acc.Curve | None:
+    """Charges rounds with an answer only."""
+    return mechanism.curve if selection.complete else None
+
+
+def near(mechanism: dps.LimitedDomain, vectors: list[Counts]) -> list[Pair]:
+    """The neighbouring pairs among these counts."""
+    moved = [(v, tuple(np.add(v, c).tolist())) for v in vectors for c in verify.changes(mechanism.covers, len(v))]
+    return [(first, second) for first, second in moved if second in vectors]
+
+
+def square(candidates: int, highest: int) -> list[Counts]:
+    """All counts up to the highest."""
+    return list(itertools.product(range(highest + 1), repeat=candidates))
+
+
+# A mechanism, how many picks and calls its budget pays for, counts, and their domain.
+SESSIONS: list[tuple[dps.LimitedDomain, int, int, list[Counts], Domain]] = [
+    (dps.LimitedDomain(k=2, kbar=2, epsilon=0.5, delta=1e-3), 3, 3, square(2, 3), "public"),
+    (dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=0.05), 4, 3, square(2, 4), "public"),
+    (dps.LimitedDomain(k=2, kbar=3, kbar_least=2, epsilon=0.5, delta=0.01), 6, 2, square(3, 2), "observed"),
+    (dps.LimitedDomain(k=2, kbar=2, epsilon=1.0, delta=1e-6), 4, 20, [(c,) for c in range(11, 18)], "public"),
+]
+RARE = dps.LimitedDomain(k=1, kbar=1, epsilon=1.0, delta=0.01)
+BALLOTS = sorted(neighbours(2, 1, 1, 4, "replace_one"))
+
+
+def pure(mechanism: dps.LimitedDomain, picks: int, delta: float) -> tuple[Any, acc.Budget, acc.Curve]:
+    """A budget for so many picks that adds up pure epsilons, and what it guarantees."""
+    epsilon = picks * mechanism.epsilon
+    return mechanism, acc.Budget(epsilon=epsilon, delta=delta, order="inf"), acc.ApproxDP(epsilon=epsilon, delta=delta)
+
+
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda value: str(value[0]))
+def test_paying_for_what_one_gets_keeps_the_budget(session: Any) -> None:
+    """Theorem S8: repeated calls, each charged `spent`, stay within a filter's budget, added up as pure epsilons or as rho."""
+    mechanism, picks, calls, vectors, domain = session
+    delta, pairs = calls * mechanism.delta, near(mechanism, vectors)
+    rho = (picks * acc.BoundedRange(epsilon=mechanism.epsilon)).rho
+    zcdp = acc.Approximate(curve=acc.ZCDP(rho=rho), delta0=delta)
+    assert overspent(*pure(mechanism, picks, delta), pay, pairs, domain) <= 1e-12
+    assert overspent(mechanism, acc.Budget(rho=rho, delta=delta), zcdp, pay, pairs, domain) <= 1e-12
+
+
+@pytest.mark.parametrize("rounds", [1, 2, 3])
+def test_paying_for_answers_and_silence_keeps_the_budget(rounds: int) -> None:
+    """Theorem P10: sessions that charge `spent` stay within the rho of a filter, however many rounds abstain."""
+    rho = rounds * VOTE.curve.rho
+    assert overspent(VOTE, acc.Budget(rho=rho), acc.ZCDP(rho=rho), pay, BALLOTS) <= 1e-12
+
+
+@pytest.mark.slow
+def test_a_free_threshold_is_caught() -> None:
+    """Sessions that charge nothing for calls without an item outrun their budget."""
+    mechanism, picks, calls, vectors, _ = SESSIONS[-1]
+    assert overspent(*pure(mechanism, picks, calls * mechanism.delta), threshold_for_free, near(mechanism, vectors)) > 1e-9
+
+
+def test_a_free_delta_and_free_silence_are_caught() -> None:
+    """Sessions that charge delta for one call only outrun it, as do those that charge nothing for rounds that abstain."""
+    for charge, breaks in ((delta_for_free, True), (pay, False)):
+        assert (overspent(*pure(RARE, 4, 0.01), charge, near(RARE, [(0,), (1,)]), "observed") > 1e-9) == breaks
+    rho = VOTE.curve.rho
+    assert overspent(VOTE, acc.Budget(rho=rho), acc.ZCDP(rho=rho), silence_for_free, BALLOTS) > 1e-3
+
+
+def test_spent_counts_the_threshold_once_and_tells_the_price_of_silence() -> None:
+    """One pick per item and one for the threshold that ended the call early; a full answer costs the whole curve, silence the
+    test; other mechanisms' selections are refused."""
+    mechanism = dps.LimitedDomain(k=3, kbar=5, epsilon=0.5, delta=1e-6)
+    prices = [mechanism.spent(selection_of(mechanism, tuple(range(n)))).core_epsilon for n in range(4)]
+    assert prices == [0.5, 1.0, 1.5, 1.5]
+    for one, answer in ((mechanism, (0, 1, 2)), (VOTE, (1,))):
+        assert pay(one, selection_of(one, answer)) == one.curve
+    assert VOTE.spent(selection_of(VOTE, ())) == acc.GaussianDP(mu=1 / 0.8)
+    with pytest.raises(InvalidRequest, match="not released"):
+        mechanism.spent(dps.Selection(indices=(0,), ordered=False, requested=3))
+    for foreign in (((0,), 2), ((0, 1), 1), ((), 1)):
+        with pytest.raises(InvalidRequest):
+            VOTE.spent(dps.Selection(indices=foreign[0], ordered=True, requested=foreign[1]))
