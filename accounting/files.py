@@ -7,7 +7,7 @@ import errno
 import os
 import stat
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -92,6 +92,20 @@ def new_file(
     finally:
         with contextlib.suppress(OSError):
             scratch.unlink(missing_ok=True)
+
+
+def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], mode: int) -> None:
+    """Write text piece by piece to a new file, or to one that is open. Arguments and errors: as `new_file`."""
+    try:
+        with (
+            new_file(Path(target), what, mode=mode, encoding="utf-8")
+            if isinstance(target, Path | str)
+            else contextlib.nullcontext(target)
+        ) as file:
+            for piece in pieces:
+                file.write(piece)
+    except OSError as error:
+        raise OutputError(f"{what} cannot be written ({error.strerror}): what was written is incomplete") from None
 
 
 def settle(scratch: Path, path: Path) -> bool:

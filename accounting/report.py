@@ -11,7 +11,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
@@ -25,8 +24,8 @@ from accounting.budget import NOTHING, Budget
 from accounting.convert.bounds import Route, best_epsilon
 from accounting.curves import ZCDP, Approximate, Composed, Curve
 from accounting.curves.base import CURVES
-from accounting.errors import AccountingError, InvalidArgument, OutputError
-from accounting.files import PRIVATE, new_file
+from accounting.errors import AccountingError, InvalidArgument
+from accounting.files import PRIVATE, write_text
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS, Dataset, Entry, package_version
 from accounting.ledger.quota import Quota, Total
@@ -35,7 +34,7 @@ from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
 from accounting.page.spent import HEADS, account_cells, budget_in_words, failure_up, main_up, percent_up, unit_of, units_in_words
 from accounting.page.templates import asset, card, template
-from accounting.page.wording import in_words, plain, rounded_up
+from accounting.page.wording import at_most, in_words, plain, rounded_up
 from accounting.remaining import Remaining, in_all_in_words, over_periods, stated
 from accounting.risk import Risk
 
@@ -97,16 +96,8 @@ def write_report(
         raise InvalidArgument("deltas must lie strictly between 0 and 1: 1e-6 is a common choice")
     if latest < 0:
         raise InvalidArgument(f"latest={latest} must be at least 0: how many entries of each dataset are listed")
-    try:
-        with (
-            new_file(Path(target), "the report", mode=mode, encoding="utf-8")
-            if isinstance(target, Path | str)
-            else nullcontext(target)
-        ) as file:
-            for piece in _page(ledger, deltas, latest, verification, {**curve_proofs(), **(proofs or {})}):
-                file.write(piece)
-    except OSError as error:
-        raise OutputError(f"the report cannot be written ({error.strerror})") from None
+    pieces = _page(ledger, deltas, latest, verification, {**curve_proofs(), **(proofs or {})})
+    write_text(target, "the report", pieces, mode)
 
 
 def _page(
@@ -144,7 +135,7 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
     dataset, budget, windowed = summary.dataset, summary.dataset.budget, summary.dataset.window != "whole"
     totals = list(summary.totals or ([] if windowed else [ledger.total(name)]))
     shown, fullest = totals[: -MOST_PERIODS - 1 : -1], fullest_of(totals) or Total(name, "", budget, NOTHING)
-    shares = [share for share in summary.shares if share.runs > 0]
+    shares = summary.shares if len(summary.shares) > 1 else ()
     # The budget itself has something to say at its delta, or above it where all of it may go to failures.
     own = budget.delta if budget.epsilon is not None else 2 * budget.delta
     return {
@@ -156,7 +147,7 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
         "tiles": _tiles(dataset, fullest, entries),
         "risk": Risk.of(fullest.remaining.guarantee).in_words(dataset.relation),
         "figure": _figure(summary),
-        "periods": [(one.period, _bar(one), _so_far(one)) for one in shown] if windowed else [],
+        "periods": [(one.period, _bar(one), at_most(one.remaining.so_far[0])) for one in shown] if windowed else [],
         "all_periods": len(totals),
         "quotas": [
             (f"{quota.name}: {quota.in_words}", budget_in_words(one.budget), one.period, percent_up(max(one.remaining.used)))
@@ -169,7 +160,7 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
         "guarantees": [_guarantee(budget, summary.curves, delta) for delta in sorted({*deltas, own} - {0.0}, reverse=True)],
         "composed": summary.curves is not None,
         "curves": _by_curve(summary.curves or {}, proofs),
-        "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares] if len(shares) > 1 else [],
+        "labels": [(one.label, f"{one.runs:,}", rounded_up(one.main)) for one in shares],
         "unit": unit_of(budget.measure),
         "latest": [_line(entry, proofs) for entry in entries],
         "entries": summary.entries,
@@ -235,11 +226,6 @@ def _bar(total: Total) -> dict[str, Any]:
     share = max(total.remaining.used)
     level = "full" if share >= 0.9 else "high" if share >= 0.7 else "low"
     return {"level": level, "width": round(100 * share, 2), "percent": percent_up(share), "name": total.period}
-
-
-def _so_far(total: Total) -> str:
-    epsilon = total.remaining.so_far[0]
-    return "none" if epsilon == math.inf else f"≤ {rounded_up(epsilon)}"
 
 
 def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Total]]) -> str:
@@ -321,15 +307,14 @@ def _seconds(at: str) -> float:
 
 
 def _guarantee(budget: Budget, curves: dict[str, Curve] | None, delta: float) -> list[str]:
-    whole = f"≤ {rounded_up(found)}" if (found := whole_epsilon(budget, delta)) is not None else "none stated"
+    whole = "none stated" if (found := whole_epsilon(budget, delta)) is None else at_most(found)
     bounds = [best_epsilon(curve, delta, thorough=True) for curve in (curves or {}).values()]
-    if curves is None or not bounds:
-        return [plain(delta), "0" if curves is not None else "not computed", "", "", whole]
+    if not bounds:
+        return [plain(delta), "not computed" if curves is None else "0", "", "", whole]
     worst = max(bounds, key=lambda bound: bound.value)
-    if worst.value == math.inf:
-        return [plain(delta), "none", "more may fail than this δ allows", "", whole]
-    order = "" if worst.order is None else f"{worst.order:.4g}"
-    return [plain(delta), f"≤ {rounded_up(worst.value)}", ROUTES[worst.route], order, whole]
+    route = ROUTES[worst.route] if math.isfinite(worst.value) else "more may fail than this δ allows"
+    order = f"{worst.order:.4g}" if worst.order is not None and math.isfinite(worst.value) else ""
+    return [plain(delta), at_most(worst.value), route, order, whole]
 
 
 def whole_epsilon(budget: Budget, delta: float) -> float | None:

@@ -11,30 +11,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, cached_property, lru_cache
-from operator import attrgetter
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Table, bindparam, exists, select, text, update
+from sqlalchemy import BindParameter, Connection, Table, bindparam, exists, select, text, update
 
 from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import Curve
-from accounting.guarantee import common_relation
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
-from accounting.ledger.item import TWICE, Item, Request
-from accounting.ledger.model import (
-    ENTRY_FIELDS,
-    Action,
-    Dataset,
-    Entry,
-    Origin,
-    Receipt,
-    State,
-    Who,
-    price_in,
-    returned,
-)
-from accounting.ledger.quota import Revision, Total
+from accounting.ledger.item import TWICE, Request
+from accounting.ledger.model import ENTRY_FIELDS, Action, Dataset, Entry, Origin, Receipt, State, Who, returned
+from accounting.ledger.quota import Place, Revision, Total, in_force
 from accounting.ledger.store import (
+    STORED,
     Declared,
     Store,
     all_totals,
@@ -45,15 +33,13 @@ from accounting.ledger.store import (
     fingerprints,
     read_price,
     scopes,
-    spent_in,
+    stored,
     totals,
 )
-from accounting.ledger.stored_text import canonical_json, checked_name, checked_periods, digest, read_json
+from accounting.ledger.stored_text import canonical_json, checked_name, digest, read_json
 from accounting.remaining import BudgetExceeded, in_all_in_words, over_periods, refusal, stated
 
 Step = Literal["commit", "release", "void"]
-Account = tuple[int, str]
-"""An account of a quota: the entry that declares the quota, and the account's name."""
 
 _AFTER: dict[Action, State] = {
     "reserve": "reserved",
@@ -69,20 +55,21 @@ _NEEDS: dict[Step, tuple[State, str]] = {
 }
 
 # Statements that every charge runs are built once: building them costs as much time as running them.
+_MINE: BindParameter[Any] = bindparam("mine")
 _LAST = (
     select(entries.c.spent_main.label("main"), entries.c.spent_failure.label("failure"))
-    .where(entries.c.dataset_id == bindparam("mine"), entries.c.period == bindparam("account"), entries.c.action != "quota")
+    .where(entries.c.dataset_id == _MINE, entries.c.period == bindparam("period"), entries.c.action != "quota")
     .order_by(entries.c.seq.desc())
     .limit(1)
 )
-_HELD = select(scopes.c.account, scopes.c.main, scopes.c.failure).where(
-    scopes.c.dataset_id == bindparam("mine"),
-    scopes.c.quota == bindparam("seq"),
-    scopes.c.account.in_(bindparam("accounts", expanding=True)),
+_NAMED: BindParameter[Any] = bindparam("names", expanding=True)
+_PERIODS = select(totals.c.period.label("name"), totals.c.main, totals.c.failure).where(
+    totals.c.dataset_id == _MINE, totals.c.period.in_(_NAMED)
 )
-_SET_HEAD = (
-    update(datasets).where(datasets.c.id == bindparam("mine")).values(seq=bindparam("new_seq"), head=bindparam("new_head"))
+_ACCOUNTS = select(scopes.c.account.label("name"), scopes.c.main, scopes.c.failure).where(
+    scopes.c.dataset_id == _MINE, scopes.c.quota == bindparam("seq"), scopes.c.account.in_(_NAMED)
 )
+_SET_HEAD = update(datasets).where(datasets.c.id == _MINE).values(seq=bindparam("new_seq"), head=bindparam("new_head"))
 _later = entries.alias("later")
 _LAPSED = (
     select(entries.c.key, entries.c.expires)
@@ -113,32 +100,40 @@ def reading(store: Store, dataset: object) -> Iterator[Book]:
 
 
 class Book:
-    """What a transaction knows of a dataset, read when first asked for, and all that it writes there: nothing before `close`."""
+    """What a transaction knows of a dataset, read when first asked for, and all that it writes there: nothing before `close`.
+
+    The account (0, period) is the dataset's own; (n, account) is one of the quota that entry n declares.
+    """
 
     def __init__(self, connection: Connection, declared: Declared) -> None:
         self.connection: Connection = connection
         self.declared: Declared = declared
         self.dataset: Dataset = declared.dataset
         self.waiting: list[Entry] = []
-        self._spent: dict[str, Price] = {}
-        self._changed: set[str] = set()
-        self._held: dict[Account, Price] = {}
-        self._moved: set[Account] = set()
+        self._spent: dict[Place, Price] = {}
+        self._moved: set[Place] = set()
         self._earlier: dict[str, list[Entry]] = {}
-        self._claims: dict[tuple[str, tuple[str, ...]], bool] = {}
 
     # -- where accounts stand -----------------------------------------------------------------------------------------
 
-    def spent(self, period: str) -> Price:
-        """What a period has been charged so far; LedgerCorrupt if that is not what its last entry states."""
-        if period not in self._spent:
-            self._spent[period] = spent_in(self.connection, self.declared.id, period)
-            self._require_last(period, self._spent[period])
-        return self._spent[period]
+    def spent(self, quota: int, names: Sequence[str]) -> dict[Place, Price]:
+        """What accounts of the dataset (0), or of the quota of an entry, have been charged so far.
 
-    def _require_last(self, period: str, spent: Price) -> None:
-        row = self.connection.execute(_LAST, {"mine": self.declared.id, "account": period}).one_or_none()
-        if read_price(row) != spent:
+        Raises:
+            LedgerCorrupt: a period's total is not what its last entry states.
+        """
+        if new := [name for name in names if (quota, name) not in self._spent]:
+            asked = {"mine": self.declared.id, "seq": quota, "names": new}
+            found = {row.name: read_price(row) for row in self.connection.execute(_ACCOUNTS if quota else _PERIODS, asked)}
+            for name in new:
+                self._spent[quota, name] = found.get(name, NOTHING)
+                if not quota:
+                    self._require_last(name)
+        return {(quota, name): self._spent[quota, name] for name in names}
+
+    def _require_last(self, period: str) -> None:
+        row = self.connection.execute(_LAST, {"mine": self.declared.id, "period": period}).one_or_none()
+        if read_price(row) != self._spent[0, period]:
             raise LedgerCorrupt(
                 "the running total of a period is not that of its last entry: one of them was edited. Nothing was charged, "
                 "nothing may be released: run `dpselect ledger verify`"
@@ -146,37 +141,25 @@ class Book:
 
     def totals(self) -> dict[str, Price]:
         """What every period has been charged so far, in this transaction too."""
-        return all_totals(self.connection, self.declared.id) | self._spent
+        mine = {name: spent for (quota, name), spent in self._spent.items() if not quota}
+        return all_totals(self.connection, self.declared.id) | mine
 
-    def steps(self, key: str) -> list[Entry]:
-        """What was entered under an idempotency key, in order."""
-        self._learn([key])
-        return self._earlier[key]
-
-    def _learn(self, keys: Iterable[str]) -> None:
-        """Read what was entered under these keys before, at once."""
+    def steps(self, *keys: str) -> list[Entry]:
+        """What was entered under idempotency keys, read at once, in order."""
         if new := [key for key in keys if key not in self._earlier]:
             self._earlier |= entries_of_keys(self.connection, self.declared, new)
+        return [entry for key in keys for entry in self._earlier[key]]
 
     @cached_property
-    def _limits(self) -> list[tuple[Revision, Budget]]:
-        return Revision.in_force(self.connection, self.declared.id)
+    def _quotas(self) -> list[Revision]:
+        return in_force(self.connection, self.declared.id)
 
-    def _accounts_of(self, revision: Revision, who: Who, periods: Iterable[str]) -> list[tuple[Account, Price]]:
-        """The accounts of a quota that a charge counts to, and what each has been charged so far."""
-        names = revision.quota.accounts(self.dataset.window, who, periods)
-        if new := [name for name in names if (revision.seq, name) not in self._held]:
-            rows = self.connection.execute(_HELD, {"mine": self.declared.id, "seq": revision.seq, "accounts": new})
-            found = {row.account: read_price(row) for row in rows}
-            self._held |= {(revision.seq, name): found.get(name, NOTHING) for name in new}
-        return [((revision.seq, name), self._held[revision.seq, name]) for name in names]
-
-    def accounts(self, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Total, Account | None]]:
+    def accounts(self, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Place, Total]]:
         """Where everything stands that a charge is held against: its periods, then its accounts of quotas."""
         name = self.dataset.name
-        for period in periods:
-            yield Total(name, period, self.dataset.budget, self.spent(period)), None
-        for revision, limit in self._limits:
+        for place, spent in self.spent(0, periods).items():
+            yield place, Total(name, place[1], self.dataset.budget, spent)
+        for revision in self._quotas:
             quota = revision.quota
             if quota.by is not None and quota.of is None and getattr(who, quota.by) is None:
                 raise InvalidEntry(
@@ -188,12 +171,13 @@ class Book:
                     f"{', '.join(quota.among)}. Name one of them, or have the quota declared anew with this one (ledger quota "
                     "--among)"
                 )
-            for place, spent in self._accounts_of(revision, who, periods):
-                yield Total(name, quota.account_in_words(place[1]), limit, spent, quota), place
+            names = quota.accounts(self.dataset.window, who, periods)
+            for place, spent in self.spent(revision.seq, names).items():
+                yield place, Total(name, quota.account_in_words(place[1]), revision.limit, spent, quota)
 
     # -- charges ------------------------------------------------------------------------------------------------------
 
-    def charge_all(self, asked: Sequence[tuple[Request, Origin]]) -> list[Receipt]:
+    def charge_all(self, asked: Sequence[Request]) -> list[Receipt]:
         """Charge each, or give back what the same key has charged before.
 
         Raises:
@@ -202,73 +186,49 @@ class Book:
             KeyConflict: the key was used for something else.
             SharedRows: the rows were charged under another name.
         """
-        self._learn(request.key for request, _ in asked)
-        return [self._charge(request, origin) for request, origin in asked]
+        self.steps(*(request.key for request in asked))
+        return [self._charge(request) for request in asked]
 
-    def _charge(self, request: Request, origin: Origin) -> Receipt:
-        name, said = self.dataset.name, request.said
-        item, periods = self.due(request)
-        if earlier := self.steps(request.key):
-            return self._replay(request, item, periods, earlier)
-        held = self.require_room(item, periods, Who(origin.actor, said["team"], said["purpose"]), said["override"])
-        if (rows := said["fingerprint"]) is not None and not self.claims(rows, periods):
+    def _charge(self, request: Request) -> Receipt:
+        due, periods = request.due(self.dataset)
+        if earlier := self.steps(due.key):
+            return self._replay(due, periods, earlier)
+        after = self.require_room(due, periods)
+        if (rows := due.said["fingerprint"]) is not None and not self.claims(rows, periods):
             raise SharedRows(
-                f"rows with this fingerprint were charged before, but not to dataset={name!r} with these periods: the "
-                "same rows have one budget, so charge them under the name and periods they were first charged to"
+                f"rows with this fingerprint were charged before, but not to dataset={self.dataset.name!r} with these periods: "
+                "the same rows have one budget, so charge them under the name and periods they were first charged to"
             )
-        price = price_in(self.dataset.budget, item.curve_json, item.count)
-        opened = {"action": request.action, "key": request.key, **price_of(price), **content_of(item), **said}
-        written = self.append([opened | {"period": period, "across": item.across} for period in periods], origin)
-        self.hold(held)
-        return Receipt(name, request.key, state_of(written), tuple(written), replayed=False)
+        opened = {"action": due.action, "key": due.key, "across": due.across, **due.price(self.dataset.budget)._asdict()}
+        written = self.append([due.said | opened | {"period": period} for period in periods], due.by)
+        self.move(after)
+        return self._receipt(written)
 
-    def require_charge(self, request: Request, who: Who) -> Receipt | None:
+    def check(self, request: Request) -> Receipt | None:
         """Raise as a charge would, without one; the receipt of a key that has paid already, which needs no room again."""
-        item, periods = self.due(request)
-        if earlier := self.steps(request.key):
-            return self._replay(request, item, periods, earlier)
-        self.require_room(item, periods, who, request.said["override"])
+        due, periods = request.due(self.dataset)
+        if earlier := self.steps(due.key):
+            return self._replay(due, periods, earlier)
+        self.require_room(due, periods)
         return None
 
-    def due(self, request: Request) -> tuple[Item, tuple[str, ...]]:
-        """What a request is charged for, if it is proved for the dataset's relation, and the periods whose rows it reads."""
-        periods = self.periods(request.period, request.time_zone)
-        request.item.require_unit(self.dataset.unit, self.dataset.relation)
-        item = request.item.over(periods, self.dataset.relation, request.across)
-        common_relation(self.dataset.relation, item.relation, begun=True)
-        return item, periods
-
-    def periods(self, period: str | Iterable[str] | None, time_zone: str) -> tuple[str, ...]:
-        """The periods whose rows a charge reads, by the clock of the dataset's time zone."""
-        dataset = self.dataset
-        periods = checked_periods(dataset.window, period)
-        if dataset.window != "whole" and time_zone != dataset.time_zone:
-            raise InvalidEntry(
-                f"time_zone={time_zone!r}: the {dataset.window}s of dataset={dataset.name!r} begin in {dataset.time_zone!r}, and "
-                "rows at their borders would have two budgets: read them by that clock, and state it as time_zone (--time-zone)"
-            )
-        return periods
-
-    def require_room(self, item: Item, periods: tuple[str, ...], who: Who, override: str | None) -> dict[Account, Price]:
-        """How the quotas' accounts stand after the charge, if every period and quota can pay for it. Raises as `charge_all`."""
-        dataset = self.dataset
-        price = price_in(dataset.budget, item.curve_json, item.count)
-        most = dataset.most_per_release
-        if override is None and most is not None and not _is_small(most, item.curve_json, item.count):
+    def require_room(self, due: Request, periods: tuple[str, ...]) -> dict[Place, Price]:
+        """How the accounts stand after a charge that every one of them can pay for. Raises as `charge_all`."""
+        dataset, most = self.dataset, self.dataset.most_per_release
+        if due.said["override"] is None and most is not None and not _is_small(most, due.said["curve"], due.said["count"]):
             raise BudgetExceeded(
                 f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and this one costs more. Make it "
                 "smaller, or state why it may cost more, which is recorded (override=, --override REASON). Nothing was charged, "
                 "nothing may be released."
             )
-        held = {}
-        for total, place in self.accounts(periods, who):
-            due = price_in(total.budget, item.curve_json, item.count)
-            require_fit(total, due, item)
-            if place is not None:
-                held[place] = total.spent.plus(due)
+        after = {}
+        for place, total in self.accounts(periods, due.who):
+            price = due.price(total.budget)
+            require_fit(total, price, due)
+            after[place] = total.spent.plus(price)
         if dataset.most_in_all is not None:
-            self.in_all(price, periods)
-        return held
+            self.in_all(due.price(dataset.budget), periods)
+        return after
 
     def in_all(self, price: Price = NOTHING, periods: Iterable[str] = ()) -> tuple[float, float]:
         """What somebody faces whose rows lie in all periods, these charged a price more; BudgetExceeded if less is allowed."""
@@ -283,108 +243,107 @@ class Book:
             )
         return epsilon, delta
 
-    def _replay(self, request: Request, item: Item, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
-        name, opening = self.dataset.name, openings(earlier)
-        first = opening[0]
+    def _replay(self, due: Request, periods: tuple[str, ...], earlier: list[Entry]) -> Receipt:
+        opening = openings(earlier)
+        first, name = opening[0], self.dataset.name
         # Not the mechanism's JSON: a later version writes more into it, and a retry across an upgrade is still the same charge.
         # The relation is the dataset's, as of every item that comes here.
-        asked = (request.action, item.count, periods, item.across, _binding_of(item.mechanism_json))
+        asked = (due.action, due.said["count"], periods, due.across, _binding_of(due.said["mechanism"]))
         stored = (first.action, first.count, tuple(entry.period for entry in opening), first.across, _binding_of(first.mechanism))
-        if asked != stored or Curve.from_json(first.curve or "") != item.curve:
+        if asked != stored or Curve.from_json(first.curve or "") != due.curve:
             raise KeyConflict(
-                f"key={request.key!r} has already paid for a different charge of dataset={name!r} (entry {first.seq}): "
-                "give every charge a key of its own, and a retried one the same arguments"
+                f"key={due.key!r} has already paid for a different charge of dataset={name!r} (entry {first.seq}): give every "
+                "charge a key of its own (--key), and a retried one the same arguments"
             )
-        if (state := state_of(earlier)) == "void":
-            raise KeyConflict(f"key={request.key!r} was voided in dataset={name!r}: charge again under another key")
-        return Receipt(name, request.key, state, opening, replayed=True)
+        if state_of(earlier) == "void":
+            raise KeyConflict(f"key={due.key!r} was voided in dataset={name!r}: charge again under another key (--key)")
+        return self._receipt(opening, earlier)
+
+    def _receipt(self, made: Sequence[Entry], steps: Sequence[Entry] = ()) -> Receipt:
+        """For the entries that a step made, now or earlier, as the steps of the key tell."""
+        return Receipt(self.dataset.name, made[0].key, state_of(steps or made), tuple(made), replayed=bool(steps))
 
     def claims(self, fingerprint: str, periods: tuple[str, ...]) -> bool:
         """Whether the rows with this fingerprint belong to the dataset and periods; unclaimed ones do from now on."""
-        claim = (fingerprint, periods)
-        if claim not in self._claims:
-            values = {"fingerprint": fingerprint, "dataset_id": self.declared.id, "periods": json.dumps(periods)}
-            self.connection.execute(_upsert(fingerprints), values)
-            row = self.connection.execute(select(fingerprints).where(fingerprints.c.fingerprint == fingerprint)).one()
-            self._claims[claim] = row._asdict() == values
-        return self._claims[claim]
+        values = {"fingerprint": fingerprint, "dataset_id": self.declared.id, "periods": json.dumps(periods)}
+        self.connection.execute(_upsert(fingerprints), values)
+        row = self.connection.execute(_CLAIMED, {"rows": fingerprint}).one()
+        return bool(row._asdict() == values)
 
     # -- what follows a charge ----------------------------------------------------------------------------------------
 
-    def follow(self, action: Step, key: str, label: str | None, origin: Origin, ran: Item | None = None) -> Receipt:
+    def follow(self, action: Step, key: str, label: str | None, by: Origin, ran: str | None = None) -> Receipt:
         """Take the step for every period of the key; one that was taken before is given back.
 
         Args:
-            ran: of a release, the rounds of the reservation that its outcome says were run; the others are given back (F8).
+            ran: of a release, the curve (JSON) of the rounds that its outcome says were run; the others are given back (F8).
 
         Raises:
             InvalidTransition: nothing was charged under the key, or the step may not follow its state.
             ClaimConflict: another result was released, by its label or by what it used.
             InvalidEntry: what ran is not part of what was reserved.
         """
-        name, limit, earlier = self.dataset.name, self.dataset.budget, self.steps(key)
+        earlier = self.steps(key)
         if not earlier:
-            raise InvalidTransition(f"key={key!r} has no charge in dataset={name!r}: reserve or charge it first")
+            raise InvalidTransition(f"key={key!r} has no charge in dataset={self.dataset.name!r}: reserve or charge it first")
         if action == "commit" and any(entry.action == "release" and entry.curve is not None for entry in earlier):
             raise InvalidTransition(
                 f"key={key!r} was settled, and what it did not use given back: nothing more is drawn under it"
             )
         if earlier[0].across == TWICE:
             ran = None  # what two changes cost together is not a sum over rounds, so nothing is given back
-        if done := tuple(entry for entry in earlier if entry.action == action):
-            is_same = (label is None or done[0].label == label) and (ran is None or done[0].curve == ran.curve_json)
+        if done := [entry for entry in earlier if entry.action == action]:
+            is_same = (label is None or done[0].label == label) and (ran is None or done[0].curve == ran)
             if action == "release" and not is_same:
                 raise ClaimConflict(
                     f"key={key!r} has paid for a result that was handed out already (entry {done[0].seq}), and this is another "
                     "one: forget it, and use the first"
                 )
-            return Receipt(name, key, state_of(earlier), done, replayed=True)
+            return self._receipt(done, earlier)
         state, (needed, rule) = state_of(earlier), _NEEDS[action]
         if state != needed:
             raise InvalidTransition(f"key={key!r} is {state}: {rule}")
         opening, expires = openings(earlier), earlier[0].expires
-        if action == "commit" and expires is not None and origin.at >= expires:
+        if action == "commit" and expires is not None and by.at >= expires:
             raise InvalidTransition(
                 f"key={key!r} was reserved until {expires} and not committed by then: read no data, reserve again"
             )
         if ran is not None and opening[0].action != "reserve":
             raise InvalidTransition(f"key={key!r} was charged for good: what did not run is given back of a reservation only")
+        said = {"action": action, "key": key, "label": label, **({} if ran is None else {"curve": ran, "count": 1})}
         steps = []
         for one in opening:
             back = one.price if action == "void" else NOTHING
-            back = back if ran is None else returned(limit, one, ran.curve_json, origin)
-            price = price_of(back.times(-1))
-            steps.append({"action": action, "key": key, "period": one.period, "label": label, **price, **content_of(ran)})
-        written = self.append(steps, origin)
+            back = back if ran is None else returned(self.dataset.budget, one, ran, by)
+            steps.append({**said, "period": one.period, **back.times(-1)._asdict()})
+        written = self.append(steps, by)
         if action == "void" or ran is not None:
-            periods = [one.period for one in opening]
-            for revision, quota in self._limits:
-                back = returned(quota, opening[0], written[0].curve, origin)
-                accounts = self._accounts_of(revision, opening[0].who, periods)
-                self.hold({place: spent.minus(back) for place, spent in accounts})
-        return Receipt(name, key, state_of(written), tuple(written), replayed=False)
+            for revision in self._quotas:
+                back = returned(revision.limit, opening[0], ran, by)
+                names = revision.quota.accounts(self.dataset.window, opening[0].who, [one.period for one in opening])
+                self.move({place: spent.minus(back) for place, spent in self.spent(revision.seq, names).items()})
+        return self._receipt(written)
 
-    def lapse(self, origin: Origin) -> list[Receipt]:
+    def lapse(self, by: Origin) -> list[Receipt]:
         """Void every reservation whose time is over.
 
         Nothing was drawn under them: data are read after a commit only, and a commit and a void of one key exclude each other
         under the lock, whatever the clocks say. A clock that runs ahead refuses a late commit; what was drawn stays charged.
         """
-        rows = self.connection.execute(_LAPSED, {"mine": self.declared.id, "now": origin.at})
-        return [
-            self.follow("void", row.key, f"it was not committed before {row.expires}", origin)
-            for row in sorted(rows, key=lambda row: (row.expires, row.key))
-        ]
+        rows = self.connection.execute(_LAPSED, {"mine": self.declared.id, "now": by.at})
+        late = sorted((row.expires, row.key) for row in rows)
+        return [self.follow("void", key, f"it was not committed before {expires}", by) for expires, key in late]
 
     # -- writing ------------------------------------------------------------------------------------------------------
 
-    def append(self, steps: Iterable[Mapping[str, Any]], origin: Origin) -> list[Entry]:
+    def append(self, steps: Iterable[Mapping[str, Any]], by: Origin) -> list[Entry]:
         """Chain steps to the dataset's head: fields of entries that say something, apart from their place in the chain."""
         written = []
         for step in steps:
-            fields: dict[str, Any] = {**_BLANK, **vars(origin), **step, "dataset": self.dataset.name}
+            fields: dict[str, Any] = {**_BLANK, **vars(by), **step, "dataset": self.dataset.name}
             if step["action"] != "quota":
-                spent = self.spent(fields["period"]).plus(Price(fields["main"], fields["failure"]))
+                (spent,) = self.spent(0, [fields["period"]]).values()
+                spent = spent.plus(Price(fields["main"], fields["failure"]))
                 fields |= {"spent_main": spent.main, "spent_failure": spent.failure}
             fields |= {"seq": self.declared.seq + 1, "prev": self.declared.head}
             written.append(Entry(**fields, hash=digest(canonical_json(fields))))
@@ -394,47 +353,36 @@ class Book:
     def enter(self, entry: Entry) -> None:
         """Add an entry that follows the dataset's head."""
         if entry.action != "quota":
-            self._spent[entry.period] = entry.spent
-            self._changed.add(entry.period)
+            self.move({(0, entry.period): entry.spent})
         self.declared.seq, self.declared.head = entry.seq, entry.hash
         self.waiting.append(entry)
 
-    def hold(self, held: Mapping[Account, Price]) -> None:
-        """Note how accounts of quotas stand from now on."""
-        self._held |= held
-        self._moved |= held.keys()
+    def move(self, accounts: Mapping[Place, Price]) -> None:
+        """Note how accounts stand from now on."""
+        self._spent |= accounts
+        self._moved |= accounts.keys()
 
     def close(self) -> None:
         """Write entries, totals, quotas' accounts and the head, once."""
-        connection, mine = self.connection, dict[str, Any](dataset_id=self.declared.id)
         if self.waiting:
-            _insert(connection, [(self.declared.id, *_stored(entry)) for entry in self.waiting])
-            spent = [mine | {"period": period} | price_of(self._spent[period]) for period in sorted(self._changed)]
-            if spent:
-                connection.execute(_upsert(totals), spent)
-            head = {"new_seq": self.declared.seq, "new_head": self.declared.head}
-            connection.execute(_SET_HEAD, {"mine": self.declared.id, **head})
-        if self._moved:
-            moved = sorted(self._moved)
-            held = [mine | {"quota": seq, "account": name} | price_of(self._held[seq, name]) for seq, name in moved]
-            connection.execute(_upsert(scopes), held)
-        for done in (self.waiting, self._changed, self._moved):
-            done.clear()
+            _insert(self.connection, [(self.declared.id, *stored(entry)) for entry in self.waiting])
+            head = {"mine": self.declared.id, "new_seq": self.declared.seq, "new_head": self.declared.head}
+            self.connection.execute(_SET_HEAD, head)
+        mine = {"dataset_id": self.declared.id}
+        for table in (totals, scopes):
+            moved = [place for place in sorted(self._moved) if (place[0] > 0) == (table is scopes)]
+            named = [{"quota": quota, "account": name} if quota else {"period": name} for quota, name in moved]
+            rows = [mine | one | self._spent[place]._asdict() for place, one in zip(moved, named, strict=True)]
+            if rows:
+                self.connection.execute(_upsert(table), rows)
+        self.waiting.clear()
+        self._moved.clear()
 
 
+_CLAIMED = select(fingerprints).where(fingerprints.c.fingerprint == bindparam("rows"))
 _BLANK = {name: None for name in ENTRY_FIELDS if name != "hash"} | dict.fromkeys(
     ("count", "main", "failure", "spent_main", "spent_failure"), 0
 )
-
-
-def price_of(price: Price) -> dict[str, int]:
-    """A price as fields of an entry or an account."""
-    return price._asdict()
-
-
-def content_of(item: Item | None) -> dict[str, Any]:
-    """What ran, as fields of an entry."""
-    return {} if item is None else {"curve": item.curve_json, "mechanism": item.mechanism_json, "count": item.count}
 
 
 def openings(steps: Iterable[Entry]) -> tuple[Entry, ...]:
@@ -447,13 +395,13 @@ def state_of(steps: Sequence[Entry]) -> State:
     return _AFTER[steps[-1].action]
 
 
-def require_fit(total: Total, price: Price, item: Item) -> None:
+def require_fit(total: Total, price: Price, due: Request) -> None:
     """BudgetExceeded if an account cannot pay a price."""
     if total.budget.fits(total.spent, price):
         return
     part = f", period={total.period!r}" if total.period else ""
     part = part if total.quota is None else f", quota={total.quota.name!r} ({total.period})"
-    raise refusal(replace(total.remaining, curve=item.curve), item.count, f"dataset={total.dataset!r}{part}")
+    raise refusal(replace(total.remaining, curve=due.curve), due.said["count"], f"dataset={total.dataset!r}{part}")
 
 
 @lru_cache(maxsize=1024)
@@ -478,13 +426,9 @@ def _upsert(table: Table) -> Any:
     return text(f"{into} ON CONFLICT ({', '.join(keys)}) DO {then}")
 
 
-_COLUMNS = ("dataset_id", *ENTRY_FIELDS[1:])
-_stored = attrgetter(*ENTRY_FIELDS[1:])
-
-
 def _insert(connection: Connection, rows: list[tuple[Any, ...]]) -> None:
     """Append entries, past SQLAlchemy's handling of each parameter, which costs more than the rows do."""
-    names = ", ".join(f'"{name}"' for name in _COLUMNS)  # `key` and `count` mean something to one store or the other
-    mark = "?" if connection.dialect.name == "sqlite" else "%s"
-    values = ", ".join(mark for _ in _COLUMNS)
+    columns = ("dataset_id", *STORED)
+    names = ", ".join(f'"{name}"' for name in columns)  # `key` and `count` mean something to one store or the other
+    values = ", ".join("?" if connection.dialect.name == "sqlite" else "%s" for _ in columns)
     connection.exec_driver_sql(f"INSERT INTO {entries.name} ({names}) VALUES ({values})", rows)

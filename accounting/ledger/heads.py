@@ -50,12 +50,10 @@ class Heads(Frozen):
     at: str
     datasets: dict[str, Head]
     signature: Signature | None = None
-    declared: Annotated[int, Field(strict=True)] = -1
+    declared: Annotated[int, Field(strict=True)]
 
     @model_validator(mode="after")
     def _counts_its_datasets(self) -> Self:
-        if self.declared < 0:
-            object.__setattr__(self, "declared", len(self.datasets))
         if self.declared < len(self.datasets):
             raise ValueError("more datasets are named than were declared")
         return self
@@ -85,7 +83,7 @@ class Heads(Frozen):
                 f"this file does not contain ledger heads: pass the one that `dpselect ledger heads` wrote ({FORMAT})"
             )
         try:
-            return cls.model_validate({"declared": None, **data})  # which only what takes heads may leave out
+            return cls.model_validate(data)
         except InvalidEntry as error:
             raise InvalidEntry(f"the heads were cut or edited, take them anew with `dpselect ledger heads`: {error}") from None
 

@@ -6,17 +6,21 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Literal, Protocol, Self, TypedDict, get_args
+from typing import Any, Literal, Protocol, Self, TypedDict, get_args
 
 from accounting.arguments import Relation, checked_integer
+from accounting.budget import Budget, Price
 from accounting.curves import Curve
 from accounting.errors import InvalidArgument, NoEquivalent, RelationMismatch
 from accounting.group import group_privacy
+from accounting.guarantee import common_relation
 from accounting.guarantee import read_item as priced
 from accounting.ledger.errors import InvalidEntry, KeyConflict
+from accounting.ledger.model import Dataset, Origin, Who, origin, price_in
 from accounting.ledger.stored_text import (
     LONGEST_JSON,
     checked_name,
+    checked_periods,
     checked_text,
     checked_zone,
     read_json,
@@ -86,6 +90,13 @@ class Terms(TypedDict, total=False):
     override: str | None
 
 
+# How each text of the terms is checked.
+_TEXTS = {
+    **dict.fromkeys(("key", "actor", "team", "purpose", "override"), checked_name),
+    **dict.fromkeys(("label", "fingerprint", "salt"), checked_text),
+}
+
+
 def require_known(given: Iterable[str], known: type) -> None:
     """Refuse a keyword that the TypedDict `known` does not list: a mistyped `period` or `count` would be charged wrongly."""
     names = known.__annotations__
@@ -95,28 +106,103 @@ def require_known(given: Iterable[str], known: type) -> None:
 
 
 @dataclass(frozen=True)
-class Item:
-    """A curve, how often it runs, and the description of the mechanism that it came from, if any.
+class Request:
+    """What a caller asks to be charged: checked already, apart from what only the dataset can tell (`due`).
 
-    `rests_on_linf` and `unit` are what the mechanism declares (`Chargeable`), `across` why the curve covers several periods,
-    where it does.
+    `unit` and `rests_on_linf` are what the mechanism declares (`Chargeable`); `across` is what the caller claims, and in what is
+    due why the curve covers several periods. `said` is what its entries repeat as it stands: curve, mechanism and count, label,
+    fingerprint, salt, team, purpose, override and expires.
     """
 
+    action: Opening
+    key: str
+    by: Origin
     curve: Curve
-    count: int
     relation: Relation | None
-    curve_json: str
-    mechanism_json: str | None
-    rests_on_linf: bool = False
-    across: str | None = None
-    unit: str | None = None
+    unit: str | None
+    rests_on_linf: bool
+    across: str | None
+    period: str | Iterable[str] | None
+    time_zone: str
+    said: dict[str, Any]
 
-    def require_unit(self, unit: str, relation: Relation) -> None:
-        """Raise RelationMismatch unless the price covers the unit of privacy that a dataset of this relation protects.
+    @classmethod
+    def read(cls, action: Opening, item: Curve | Chargeable, terms: Terms, now: datetime, expires: str | None = None) -> Self:
+        """What is asked.
 
-        One teacher holds many records, and its joining costs less than a change of one of them. Where teachers come and go,
-        their number is private, which the price of a changed record takes to be public.
+        Raises:
+            InvalidEntry, InvalidArgument, RelationMismatch: with what is wrong.
         """
+        require_known(terms, Terms)
+        said: dict[str, Any] = {
+            name: None if (text := terms.get(name)) is None else check(name, text) for name, check in _TEXTS.items()
+        }
+        key, by, across, period = said.pop("key"), origin(said.pop("actor"), now), terms.get("across"), terms.get("period")
+        if across is not None and across not in get_args(Across):
+            raise InvalidEntry(f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out")
+        runs = "how many times the mechanism runs"
+        said["count"] = checked_integer("count", terms.get("count", 1), runs, most=MOST_RUNS, error=InvalidEntry)
+        curve, stated = priced(item, terms.get("relation"))
+        said |= {"curve": json_of("curve", curve), "mechanism": None, "expires": expires}
+        if not isinstance(item, Curve):
+            if not hasattr(item, "to_json"):
+                raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
+            said["mechanism"] = json_of("mechanism", item)
+            read_json(said["mechanism"])
+        unit, alone = getattr(item, "unit", None), getattr(item, "rests_on_linf", False) is True
+        period = tuple(period) if isinstance(period, Iterator) else period  # it is read anew when a charge is tried again
+        zone = checked_zone(terms.get("time_zone"))
+        return cls(action, key or uuid.uuid4().hex, by, curve, stated, unit, alone, across, period, zone, said)
+
+    @classmethod
+    def read_all(
+        cls, action: Opening, charges: Iterable[tuple[Curve | Chargeable, Terms]], expires_in: float | None, now: datetime
+    ) -> list[Self]:
+        """What a batch asks, each under a key of its own; reservations lapse `expires_in` seconds after `now`."""
+        expires = _expiry(expires_in, now)
+        found: dict[str, Self] = {}
+        for item, terms in charges:
+            request = cls.read(action, item, terms, now, expires)
+            if found.setdefault(request.key, request) is not request:
+                raise KeyConflict(
+                    f"key={request.key!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged"
+                )
+        return list(found.values())
+
+    @property
+    def who(self) -> Who:
+        """On whose behalf and what for."""
+        return Who(self.by.actor, self.said["team"], self.said["purpose"])
+
+    def price(self, limit: Budget) -> Price:
+        """What it costs in an account with this limit; Unaffordable if no account of its form pays for that."""
+        return price_in(limit, self.said["curve"], self.said["count"])
+
+    def due(self, dataset: Dataset) -> tuple[Self, tuple[str, ...]]:
+        """What this is charged for in a dataset, and the periods whose rows it reads.
+
+        Raises:
+            RelationMismatch: it is not proved for the dataset's relation or unit of privacy.
+            InvalidEntry: the periods are not the dataset's, or "whole_counts" is claimed for a curve that does not declare to
+                rest on linf alone.
+            NoEquivalent: nothing is known of two changes; state why the curve covers them, or charge each period by itself.
+        """
+        periods = checked_periods(dataset.window, self.period)
+        if dataset.window != "whole" and self.time_zone != dataset.time_zone:
+            raise InvalidEntry(
+                f"time_zone={self.time_zone!r}: the {dataset.window}s of dataset={dataset.name!r} begin in "
+                f"{dataset.time_zone!r}, and rows at their borders would have two budgets: read them by that clock, and state it "
+                "as time_zone (--time-zone)"
+            )
+        self._require_unit(dataset.unit, dataset.relation)
+        several = len(periods) > 1 and dataset.relation == "add_remove"
+        due = self._across_periods() if several else replace(self, across=None)
+        common_relation(dataset.relation, due.relation, begun=True)
+        return due, periods
+
+    def _require_unit(self, unit: str, relation: Relation) -> None:
+        """One teacher holds many records, and its joining costs less than a change of one of them. Where teachers come and go,
+        their number is private, which the price of a changed record takes to be public."""
         of_teachers = unit.split()[:1] == ["teacher"]
         if self.unit == "teacher" and not of_teachers:
             raise RelationMismatch(
@@ -129,25 +215,18 @@ class Item:
                 f"protects each {unit} that comes or goes: charge it to a dataset of records"
             )
 
-    def over(self, periods: tuple[str, ...], relation: Relation, across: Across | None) -> Item:
-        """What is charged where these periods of a dataset with this relation are read together. Theorem F11.
-
-        Raises:
-            InvalidEntry: "whole_counts" is claimed for a curve that does not declare to rest on linf alone.
-            NoEquivalent: nothing is known of two changes; state why the curve covers them, or charge each period by itself.
-        """
-        if len(periods) == 1 or relation != "add_remove":
-            return self
+    def _across_periods(self) -> Self:
+        """What is due where several periods are read together under add_remove. Theorem F11."""
         if self.relation == "replace_one":
-            return replace(self, relation=relation, across="exchange")
-        if across == "whole_counts" and not self.rests_on_linf:
+            return replace(self, relation="add_remove", across="exchange")
+        if self.across == "whole_counts" and not self.rests_on_linf:
             raise InvalidEntry(
                 "across='whole_counts' needs a mechanism whose price rests on linf alone (no l0, l1 or l2, no users bounded), "
                 "which this item does not declare: charge each period by itself, use relation='replace_one', or leave across out "
                 "and pay for two changes"
             )
-        if across is not None:
-            return replace(self, across=across)
+        if self.across is not None:
+            return self
         try:  # an exchange, taken as two changes: some rows go, others come
             curve = group_privacy(self.curve, 2)
         except NoEquivalent as error:
@@ -155,83 +234,12 @@ class Item:
                 f"several periods are read together, which is charged as two changes: {error}. Charge each period by itself, or "
                 "use a mechanism with relation='replace_one'"
             ) from None
-        return replace(self, curve=curve, curve_json=_short("curve", curve.to_json()), across=TWICE)
+        return replace(self, curve=curve, said=self.said | {"curve": json_of("curve", curve)}, across=TWICE)
 
 
-def read_item(item: Curve | Chargeable, count: int, relation: Relation | None) -> Item:
-    """Check what is to be charged."""
-    runs = checked_integer("count", count, "how many times the mechanism runs", most=MOST_RUNS, error=InvalidEntry)
-    curve, stated = priced(item, relation)
-    if isinstance(item, Curve):
-        return Item(curve, runs, stated, _short("curve", curve.to_json()), None)
-    if not hasattr(item, "to_json"):
-        raise InvalidArgument(f"cannot charge a {type(item).__name__}: pass a Curve, or a mechanism that has one")
-    mechanism = _short("mechanism", item.to_json())
-    read_json(mechanism)
-    alone = getattr(item, "rests_on_linf", False) is True
-    return Item(curve, runs, stated, _short("curve", curve.to_json()), mechanism, alone, unit=getattr(item, "unit", None))
-
-
-def _short(field: str, text: str) -> str:
-    return checked_text(f"the {field}'s JSON", text, LONGEST_JSON)
-
-
-# How each text of the terms is checked.
-_TEXTS = {
-    **dict.fromkeys(("key", "actor", "team", "purpose", "override"), checked_name),
-    **dict.fromkeys(("label", "fingerprint", "salt"), checked_text),
-}
-
-
-def texts_of(terms: Terms) -> dict[str, str | None]:
-    """The texts that a caller states, checked; InvalidArgument if a keyword is none of `Terms`."""
-    require_known(terms, Terms)
-    return {name: None if (text := terms.get(name)) is None else check(name, text) for name, check in _TEXTS.items()}
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a caller asks to be charged; everything in it is checked already, apart from the relation and the period.
-
-    `said` is what its entries repeat as it stands: label, fingerprint, salt, team, purpose, override and expires.
-    """
-
-    item: Item
-    action: Opening
-    key: str
-    actor: str | None
-    period: str | Iterable[str] | None
-    across: Across | None
-    time_zone: str
-    said: dict[str, str | None]
-
-    @classmethod
-    def read_all(
-        cls, action: Opening, charges: Iterable[tuple[Curve | Chargeable, Terms]], expires_in: float | None, now: datetime
-    ) -> list[Self]:
-        """What is asked, checked as far as that goes without the dataset; reservations lapse `expires_in` seconds after `now`."""
-        expires = _expiry(expires_in, now)
-        # What a batch charges many times is read once; each object is kept, so that no other takes its id.
-        known: dict[tuple[int, ...], tuple[object, Item]] = {}
-        found: dict[str, Self] = {}
-        for item, terms in charges:
-            texts, period, across = texts_of(terms), terms.get("period"), terms.get("across")
-            if across is not None and across not in get_args(Across):
-                raise InvalidEntry(f"across={across!r} must be one of {', '.join(get_args(Across))}, or left out")
-            asked = item, terms.get("count", 1), terms.get("relation")
-            if (place := tuple(map(id, asked))) not in known:
-                known[place] = asked, read_item(*asked)
-            key = texts.pop("key") or uuid.uuid4().hex
-            if key in found:
-                raise KeyConflict(
-                    f"key={key!r} is given twice in one batch: each charge needs a key of its own. Nothing was charged"
-                )
-            period = tuple(period) if isinstance(period, Iterator) else period  # it is read anew when a charge is tried again
-            found[key] = cls(
-                *(known[place][1], action, key, texts.pop("actor"), period, across, checked_zone(terms.get("time_zone"))),
-                said=texts | {"expires": expires},
-            )
-        return list(found.values())
+def json_of(field: str, described: Any) -> str:
+    """The JSON of a curve or a mechanism, as an entry can hold it; `field` is how messages call it."""
+    return checked_text(f"the {field}'s JSON", described.to_json(), LONGEST_JSON)
 
 
 def _expiry(seconds: float | None, now: datetime) -> str | None:

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator
-from functools import cache
+from dataclasses import replace
 from importlib import import_module
-from itertools import groupby
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self, Unpack, cast, final
 
@@ -18,15 +17,16 @@ from sqlalchemy import func, select
 from accounting.arguments import Relation
 from accounting.budget import Budget
 from accounting.curves import Curve
-from accounting.errors import InvalidArgument, InvalidBudget
+from accounting.errors import InvalidArgument
 from accounting.files import PRIVATE
+from accounting.guarantee import read_item
 from accounting.ledger.book import Step, openings, reading, state_of, writing
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Head, Heads, SigningKey
-from accounting.ledger.item import Chargeable, Opening, Request, Terms, read_item, texts_of
-from accounting.ledger.model import Clock, Dataset, Entry, Receipt, Who, origin, utc_now
-from accounting.ledger.quota import Accounts, Quota, Revision, Total, fewest
+from accounting.ledger.item import Chargeable, Opening, Request, Terms, json_of
+from accounting.ledger.model import Clock, Dataset, Entry, Receipt, origin, utc_now
+from accounting.ledger.quota import Accounts, Quota, Revision, Total, in_force, revisions
 from accounting.ledger.store import (
     Store,
     all_datasets,
@@ -36,16 +36,9 @@ from accounting.ledger.store import (
     find_dataset,
     meta,
     select_entries,
-    spent_in,
     stream,
 )
-from accounting.ledger.stored_text import (
-    Window,
-    checked_name,
-    checked_periods,
-    checked_zone,
-    optional_text,
-)
+from accounting.ledger.stored_text import Window, checked_name, checked_periods, optional_text
 from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification, verify
 from accounting.price import MOST
@@ -60,8 +53,8 @@ class Ledger:
     """Charges that outlive the process, on SQLite or PostgreSQL. Build one with `Ledger.open`.
 
     Every method that writes is one durable transaction: when it returns, the charge is on disk; when it raises, nothing may be
-    released. Methods raise LedgerUnavailable where the store is locked, full, read-only or gone, and LedgerCorrupt where it is
-    damaged.
+    released. Methods raise UnknownDataset for a name that is not declared, LedgerUnavailable where the store is locked, full,
+    read-only or gone, and LedgerCorrupt where it is damaged.
 
     Example:
         >>> import accounting as acc
@@ -84,7 +77,7 @@ class Ledger:
         Args:
             create: make the file and the tables where they are missing. A new ledger has no dataset, so it allows no charge.
             timeout: seconds to wait for another process's transaction.
-            mode: of a SQLite file that is made: by default only its owner may read it. A file that is there keeps its own.
+            mode: of a SQLite file that is made; one that is there keeps its own.
             clock: for tests; an entry's time is informational.
 
         Raises:
@@ -108,26 +101,11 @@ class Ledger:
         most_in_all: float | None = None,
         actor: str | None = None,
     ) -> Dataset:
-        """Declare a dataset and its budget, once and for all.
-
-        Args:
-            budget: of all rows together, or of each period of `window`.
-            relation: what neighbouring datasets differ by; every charge must be proved for it.
-            unit: who is protected, in words; by default "user", with a window "user within one month" and so on.
-            window: which rows share a budget. A charge then names the periods whose rows it reads.
-            time_zone: where the days, months and so on of `window` begin and end, "UTC" or "Europe/Berlin" for example. A charge
-                that reads rows by the clock of another zone is refused.
-            data_period: which rows the dataset holds, in words.
-            most_per_release: what a single charge may cost as a plan of its own. One that costs more is refused unless it states
-                why (`Terms.override`), which is recorded.
-            most_in_all: with a window, the epsilon that all periods together may cost somebody whose rows lie in all of them: a
-                budget per period bounds each alone. A charge beyond it is refused, and `in_all` says where it stands.
+        """Declare a dataset and its budget, once and for all. Arguments: see `Dataset`.
 
         Raises:
             DatasetExists: the name is taken.
         """
-        if not isinstance(budget, Budget):
-            raise InvalidBudget(f"budget must be an accounting.Budget, not {type(budget).__name__}")
         dataset = Dataset(
             name=checked_name("dataset", name),
             relation=relation,
@@ -139,7 +117,7 @@ class Ledger:
             uid=uuid.uuid4().hex,
             most_per_release=most_per_release,
             most_in_all=most_in_all,
-            **vars(origin(actor, self._clock)),
+            **vars(origin(actor, self._clock())),
         )
         with self._store.writer() as connection:
             declare(connection, dataset.name, dataset.declaration())
@@ -151,11 +129,7 @@ class Ledger:
             return [row.dataset for row in all_datasets(connection)]
 
     def dataset(self, name: str) -> Dataset:
-        """One declaration.
-
-        Raises:
-            UnknownDataset: there is none.
-        """
+        """One declaration; UnknownDataset if there is none."""
         with self._store.reader() as connection:
             return find_dataset(connection, name).dataset
 
@@ -191,7 +165,7 @@ class Ledger:
 
     def expire(self, dataset: str, *, actor: str | None = None) -> list[Receipt]:
         """Give back each reservation that was not committed in time. A charge that finds no room does so first."""
-        by = origin(actor, self._clock)
+        by = origin(actor, self._clock())
         with writing(self._store, dataset) as book:
             return book.lapse(by)
 
@@ -203,26 +177,13 @@ class Ledger:
         Returns:
             The receipt of what the key has opened so before, which is not charged again; None where there is none.
         """
-        (request,) = Request.read_all(opening, [(item, terms)], None, self._clock())
+        request = Request.read(opening, item, terms, self._clock())
         with reading(self._store, dataset) as book:
-            return book.require_charge(request, self._who(terms))
-
-    def charged_curve(self, dataset: str, item: Curve | Chargeable, **terms: Unpack[Terms]) -> Curve:
-        """The curve of one run as a charge on these terms would price it: that of an exchange where `Terms.across` says so.
-
-        Raises:
-            RelationMismatch, InvalidEntry, NoEquivalent: as `charge`.
-        """
-        (request,) = Request.read_all("charge", [(item, {**terms, "count": 1})], None, self._clock())
-        with reading(self._store, dataset) as book:
-            return book.due(request)[0].curve
+            return book.check(request)
 
     def commit(self, dataset: str, key: str, *, actor: str | None = None) -> Receipt:
-        """State that data are about to be read for a reservation: from here on it cannot be voided.
-
-        Raises:
-            InvalidTransition: it is not reserved.
-        """
+        """State that data are about to be read for a reservation, which cannot be voided from here on; InvalidTransition if it is
+        not reserved."""
         return self._follow("commit", dataset, key, None, actor)
 
     def release(
@@ -244,19 +205,16 @@ class Ledger:
         return self._follow("release", dataset, key, optional_text("claim", claim), actor, spent)
 
     def void(self, dataset: str, key: str, *, actor: str, reason: str) -> Receipt:
-        """Give back a reservation for which no data were read, as a new entry by a named person.
-
-        Raises:
-            InvalidTransition: it was committed; a failed or interrupted draw stays charged.
-        """
+        """Give back a reservation for which no data were read, as a new entry by a named person; InvalidTransition if it was
+        committed: a failed or interrupted draw stays charged."""
         return self._follow("void", dataset, key, checked_name("reason", reason), checked_name("actor", actor))
 
     def _follow(
-        self, action: Step, dataset: str, key: str, label: str | None, actor: str | None, ran: Curve | None = None
+        self, action: Step, dataset: str, key: str, label: str | None, actor: str | None, spent: Curve | None = None
     ) -> Receipt:
-        item, by = None if ran is None else read_item(ran, 1, None), origin(actor, self._clock)
+        ran, by = None if spent is None else json_of("curve", read_item(spent, None)[0]), origin(actor, self._clock())
         with writing(self._store, dataset) as book:
-            return book.follow(action, checked_name("key", key), label, by, item)
+            return book.follow(action, checked_name("key", key), label, by, ran)
 
     def _open(
         self,
@@ -266,9 +224,7 @@ class Ledger:
         expires_in: float | None = None,
     ) -> list[Receipt]:
         """All in one transaction, or nothing. What finds no room is tried again once what has lapsed is void."""
-        now = self._clock()
-        by = cache(lambda actor: origin(actor, lambda: now))
-        asked = [(request, by(request.actor)) for request in Request.read_all(action, charges, expires_in, now)]
+        asked = Request.read_all(action, charges, expires_in, self._clock())
         try:
             with writing(self._store, dataset) as book:
                 return book.charge_all(asked)
@@ -278,10 +234,6 @@ class Ledger:
         with writing(self._store, dataset) as book:
             return book.charge_all(asked)
 
-    def _who(self, terms: Terms) -> Who:
-        texts = texts_of(terms)
-        return Who(origin(texts["actor"], self._clock).actor, texts["team"], texts["purpose"])
-
     def quotas(self, dataset: str) -> Quotas:
         """The limits within the dataset's budget: per person, team, purpose, or stretch of the data's time."""
         return Quotas(self._store, self._clock, dataset)
@@ -289,14 +241,10 @@ class Ledger:
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def total(self, dataset: str, period: str | None = None) -> Total:
-        """What a dataset, or one period of it, has spent and what is left.
-
-        Raises:
-            InvalidEntry: the dataset has a window and no single period is named, or the other way round.
-        """
+        """What a dataset, or one period of it where it has a window, has spent and what is left."""
         with reading(self._store, dataset) as book:
             (account,) = checked_periods(book.dataset.window, period)
-            return Total(book.dataset.name, account, book.dataset.budget, spent_in(book.connection, book.declared.id, account))
+            return Total(book.dataset.name, account, book.dataset.budget, book.spent(0, [account])[0, account])
 
     def totals(self, dataset: str) -> list[Total]:
         """Where every period stands that was charged, in order."""
@@ -305,11 +253,8 @@ class Ledger:
             return [Total(name, period, budget, spent) for period, spent in book.totals().items()]
 
     def in_all(self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()) -> tuple[float, float]:
-        """(epsilon, delta) that somebody faces whose rows lie in every period that was charged, or is about to be.
-
-        Args:
-            item: what each of `periods` is about to be charged, by itself: a budget per period bounds each alone, and this adds
-                them up before anything is read. A bare curve is taken to hold for the dataset's relation.
+        """(epsilon, delta) that somebody faces whose rows lie in every period that was charged, or is about to be: each of
+        `periods` for `item` by itself. A bare curve is taken to hold for the dataset's relation.
 
         Raises:
             BudgetExceeded: the dataset declares less (`most_in_all`).
@@ -321,18 +266,12 @@ class Ledger:
                 raise InvalidEntry(f"dataset={dataset!r} has one budget for all its rows, which is what everybody in it faces")
             if item is None:
                 return book.in_all()
-            read = read_item(item, 1, declared.relation if isinstance(item, Curve) else None)
-            return book.in_all(declared.budget.price(read.curve), checked_periods(declared.window, list(periods)))
+            curve, _ = read_item(item, declared.relation if isinstance(item, Curve) else None)
+            return book.in_all(declared.budget.price(curve), checked_periods(declared.window, list(periods)))
 
-    def room(self, dataset: str, **terms: Unpack[Terms]) -> list[Total]:
-        """Where every account stands that a charge on these terms is held against: its periods', then those of quotas."""
-        who = self._who(terms)
-        with reading(self._store, dataset) as book:
-            periods = book.periods(terms.get("period"), checked_zone(terms.get("time_zone")))
-            return [total for total, _ in book.accounts(periods, who)]
-
-    def affordable(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> Remaining:
-        """How many more releases like `item` fit, charged one by one on these terms, and what runs out first.
+    def room(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> list[Remaining]:
+        """Where every account stands that a charge on these terms is held against, its periods' and then those of quotas: in
+        releases of the curve that would be charged, that of an exchange where `Terms.across` says so.
 
         Of a curve or an event of dp-accounting that states no relation, as its price under the dataset's own is.
 
@@ -346,7 +285,15 @@ class Ledger:
 
                 item = from_dp_event(cast(Any, item), relation)
             terms = {**terms, "relation": relation}
-        return fewest(self.room(dataset, **terms), self.charged_curve(dataset, cast(Chargeable, item), **terms))
+        request = Request.read("charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock())
+        with reading(self._store, dataset) as book:
+            due, periods = request.due(book.dataset)
+            return [replace(total.remaining, curve=due.curve) for _, total in book.accounts(periods, due.who)]
+
+    def affordable(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> Remaining:
+        """How many more releases like `item` fit, charged one by one on these terms, and what runs out first: as the account
+        says that pays for the fewest. `item` and errors: as `room`."""
+        return min(self.room(dataset, item, **terms), key=lambda left: left.releases)
 
     def find(self, dataset: str, key: str) -> Receipt | None:
         """The charge under an idempotency key, in its present state; None if there is none."""
@@ -355,11 +302,7 @@ class Ledger:
         return Receipt(book.dataset.name, key, state_of(steps), openings(steps), replayed=True) if steps else None
 
     def last_claim(self, dataset: str, start: str, *, before: int | None = None) -> Entry | None:
-        """The record of the latest release whose claim starts with this text; None if there is none.
-
-        Args:
-            before: an entry's number; only what was recorded before it counts.
-        """
+        """The record of the latest release, before entry `before`, whose claim starts with this text; None if there is none."""
         start = checked_name("start", start)
         with reading(self._store, dataset) as book:
             earlier = entries.c.seq <= (book.declared.seq if before is None else min(book.declared.seq, before - 1))
@@ -388,16 +331,13 @@ class Ledger:
     def heads(self) -> Heads:
         """Where every chain stands. Keep it where the ledger's writers cannot change it, and give it to `verify`."""
         with self._store.reader() as connection:
-            identity, at = connection.execute(select(meta.c.ledger_id)).scalar_one(), origin(None, self._clock).at
+            identity, at = connection.execute(select(meta.c.ledger_id)).scalar_one(), origin(None, self._clock()).at
             known = {row.dataset.name: Head(seq=row.seq, hash=row.head) for row in all_datasets(connection)}
-            return Heads(ledger_id=identity, at=at, datasets=known)
+            return Heads(ledger_id=identity, at=at, datasets=known, declared=len(known))
 
     def verify(self, heads: Heads | None = None, key: str | None = None) -> Verification:
-        """Re-derive everything from the entries.
-
-        Args:
-            heads: taken earlier and kept elsewhere: a tail that was cut off is found too.
-            key: the public key of whoever must have signed the heads; compared where it is given.
+        """Re-derive everything from the entries, and hold it against heads that were taken earlier and kept elsewhere: then a
+        tail that was cut off is found too. With a public `key`, whoever holds it must have signed them.
 
         Raises:
             InvalidEntry: key is no public key, or is given without heads.
@@ -464,19 +404,19 @@ class Quotas:
         """
         if not isinstance(quota, Quota):
             raise InvalidArgument(f"quota must be an accounting.ledger.Quota, not {type(quota).__name__}")
-        by = origin(actor, self._clock)
+        by = origin(actor, self._clock())
         with writing(self._store, self._dataset) as book:
             quota.require_for(book.dataset.window)
-            present = Revision.latest(book.connection, book.declared.id).get(quota.name)
-            if present is not None and present.quota == quota:
-                return select_entries(book.connection, book.declared, entries.c.seq == present.seq)[0]
+            for one in revisions(book.connection, book.declared.id):
+                if one.until is None and one.quota == quota:
+                    return select_entries(book.connection, book.declared, entries.c.seq == one.seq)[0]
             seq = book.declared.seq + 1
             held = Accounts.of(book.connection, book.declared, [] if quota.limit is None else [Revision(seq, quota)])
             if any(part > MOST for spent in held.values() for part in spent):
                 raise InvalidEntry(f"quota={quota.name!r}: what was charged so far is more than this limit's unit counts")
             step = {"action": "quota", "key": f"{quota.name}#{seq}", "period": "", "quota": quota.model_dump_json()}
             (entry,) = book.append([step], by)
-            book.hold(held)
+            book.move(held)
         return entry
 
     def withdraw(self, name: str, *, actor: str | None = None) -> Entry:
@@ -491,23 +431,18 @@ class Quotas:
         return self.declare(known[name].model_copy(update={"limit": None}), actor=actor)
 
     def all(self) -> list[Quota]:
-        """Those in force, in the order in which their names were declared first."""
+        """Those in force, in the order in which they were declared."""
         with reading(self._store, self._dataset) as book:
-            found = Revision.latest(book.connection, book.declared.id)
-        return [one.quota for one in found.values() if one.quota.limit is not None]
+            return [one.quota for one in in_force(book.connection, book.declared.id)]
 
     def standing(self, most: int | None = None) -> list[Total]:
         """Every account of the quotas in force that was charged; with `most`, each quota's fullest ones only."""
         with reading(self._store, self._dataset) as book:
-            known = {one.seq: one.quota for one in Revision.latest(book.connection, book.declared.id).values()}
-            held = sorted((place, spent) for place, spent in all_held(book.connection, book.declared.id).items())
+            known, held = in_force(book.connection, book.declared.id), all_held(book.connection, book.declared.id)
         found: list[Total] = []
-        for seq, accounts in groupby(held, lambda one: one[0][0]):
-            if (quota := known.get(seq)) is None or quota.limit is None:
-                continue
-            fullest = sorted(accounts, key=lambda one: one[1], reverse=True)[:most]
-            found += [
-                Total(book.dataset.name, quota.account_in_words(name), quota.limit, spent, quota)
-                for (_, name), spent in sorted(fullest)
-            ]
+        for one in known:
+            accounts = sorted((name, spent) for (of, name), spent in held.items() if of == one.seq)
+            fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
+            for name, spent in sorted(fullest):
+                found.append(Total(book.dataset.name, one.quota.account_in_words(name), one.limit, spent, one.quota))
         return found

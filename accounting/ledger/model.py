@@ -19,18 +19,12 @@ from functools import cache, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final, get_args
 
-from pydantic import (
-    BeforeValidator,
-    PlainSerializer,
-    PlainValidator,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, field_validator
 
 from accounting.arguments import Relation
 from accounting.budget import Budget, Price
 from accounting.curves import Approximate, Composed, Curve
-from accounting.errors import AccountingError, InvalidBudget, RelationMismatch
+from accounting.errors import AccountingError, InvalidBudget
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt
 from accounting.ledger.stored_text import (
@@ -38,7 +32,6 @@ from accounting.ledger.stored_text import (
     Window,
     canonical_json,
     checked_name,
-    checked_window,
     checked_zone,
     digest,
     optional_text,
@@ -52,16 +45,9 @@ ACTIONS: tuple[Action, ...] = get_args(Action)
 OPENS: tuple[Action, ...] = ("charge", "reserve")  # a charge, at its full price
 
 
-def _budget(value: object, info: ValidationInfo) -> Budget:
-    if isinstance(value, str):
-        return Budget.model_validate(read_json(value))
-    if not isinstance(value, Budget):
-        raise InvalidBudget(f"{info.field_name} must be an accounting.Budget, not {type(value).__name__}")
-    return value
-
-
-# Numbers of budgets are floats, which are kept as text in what is hashed.
-_Stated = Annotated[Budget, PlainValidator(_budget), PlainSerializer(Budget.model_dump_json)]
+# Floats, those of budgets too, are text in what is hashed.
+_KEPT_AS_TEXT: dict[str, Callable[[Any], Any]] = {"budget": read_json, "most_per_release": read_json, "most_in_all": float}
+_Stated = Annotated[Budget, PlainSerializer(Budget.model_dump_json)]
 
 
 @final
@@ -69,14 +55,19 @@ class Dataset(Frozen):
     """A dataset's declaration. It never changes; its hash starts the chain of the dataset's entries.
 
     Attributes:
-        unit: who or what is protected, in words: the `relation` is about one such unit.
+        relation: what neighbouring datasets differ by; every charge must be proved for it.
+        unit: who or what is protected, in words; by default "user", with a window "user within one month" and so on.
         budget: what may be spent, on each period of `window`.
-        window: which rows share a budget: all of them ("whole"), or those of a year, quarter, month, week or day.
-        time_zone: where these days and months begin and end; one row at a border would else have two budgets.
+        window: which rows share a budget: all of them ("whole"), or those of a year, quarter, month, week or day. A charge then
+            names the periods whose rows it reads.
+        time_zone: where these days and months begin and end, "UTC" or "Europe/Berlin" for example: a charge that reads rows by
+            the clock of another zone is refused, because one row at a border would have two budgets.
         data_period: which rows the dataset holds, in words.
         uid: random, so that a dataset that is declared anew starts another chain.
-        most_per_release: what a single charge may cost as a plan of its own, unless it states why it overrides that.
-        most_in_all: epsilon that all periods together may cost somebody who is in all of them; None sets no such limit.
+        most_per_release: what a single charge may cost as a plan of its own, unless it states why it overrides that
+            (`Terms.override`), which is recorded.
+        most_in_all: with a window, the epsilon that all periods together may cost somebody who is in all of them; None sets no
+            such limit. A charge beyond it is refused, and `Ledger.in_all` says where it stands.
     """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
@@ -84,7 +75,7 @@ class Dataset(Frozen):
     relation: Relation
     unit: str
     budget: _Stated
-    window: Annotated[Window, BeforeValidator(checked_window)]
+    window: Window
     time_zone: Annotated[str, BeforeValidator(checked_zone)]
     data_period: str | None
     actor: str
@@ -99,13 +90,6 @@ class Dataset(Frozen):
     @classmethod
     def _is_short(cls, value: str | None, info: ValidationInfo) -> str | None:
         return optional_text(str(info.field_name), value)
-
-    @field_validator("relation", mode="before")
-    @classmethod
-    def _is_a_relation(cls, value: object) -> object:
-        if value not in get_args(Relation):
-            raise RelationMismatch(f"relation={value!r} must be one of {', '.join(get_args(Relation))}")
-        return value
 
     @field_validator("most_in_all", mode="before")
     @classmethod
@@ -138,10 +122,11 @@ class Dataset(Frozen):
         """
         try:
             data = read_json(text)
-            if isinstance(most := data.get("most_in_all"), str):
-                data["most_in_all"] = float(most)
+            for name, read in _KEPT_AS_TEXT.items():
+                if data.get(name) is not None:
+                    data[name] = read(data[name])
             return Dataset.model_validate(data)
-        except (AccountingError, ValueError):
+        except (AccountingError, ValueError, TypeError):
             raise LedgerCorrupt("a dataset's declaration cannot be read: it was edited") from None
 
     @property
@@ -268,11 +253,11 @@ class Origin:
     package: str
 
 
-def origin(actor: str | None, clock: Clock) -> Origin:
-    """This process, now, on behalf of `actor` (by default the operating system's user)."""
+def origin(actor: str | None, now: datetime) -> Origin:
+    """This process, on behalf of `actor` (by default the operating system's user)."""
     name = _user() if actor is None else checked_name("actor", actor)
     try:
-        at = clock().astimezone(UTC).isoformat(timespec="microseconds")
+        at = now.astimezone(UTC).isoformat(timespec="microseconds")
     except OverflowError:
         raise InvalidEntry("the clock shows a time before the year 1 or after 9999 in UTC: set the host's clock") from None
     return Origin(name, _host(), at, package_version())

@@ -7,10 +7,10 @@ the same transaction as the budget.
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
@@ -18,17 +18,19 @@ from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
 
 from accounting.budget import NOTHING, Budget, Price
-from accounting.curves import Curve
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Dataset, Entry, Who, doubt, price_in, returned
 from accounting.ledger.store import Declared, entries, stream
-from accounting.ledger.stored_text import WHOLE, Window, checked_name, first_day, optional_name, period_of, stretch
+from accounting.ledger.stored_text import WHOLE, Window, checked_name, first_day, period_of, stretch
 from accounting.remaining import Remaining
 
 Scope = Literal["actor", "team", "purpose"]
+Place = tuple[int, str]
+"""An account: the entry that declares its quota, and its name."""
 
+_Name = Annotated[str, AfterValidator(partial(checked_name, "name"))]
 _WIDTHS: tuple[Window, ...] = ("day", "week", "month", "quarter", "year", "whole")
 _MOST_ACCOUNTS = 4_000
 
@@ -63,11 +65,11 @@ class Quota(Frozen):
     """
 
     error_class: ClassVar[type[AccountingError]] = InvalidEntry
-    name: Annotated[str, AfterValidator(partial(optional_name, "name"))]
+    name: _Name
     limit: Budget | None
     by: Scope | None = None
-    of: Annotated[str | None, AfterValidator(partial(optional_name, "name"))] = None
-    among: tuple[Annotated[str, AfterValidator(partial(checked_name, "name"))], ...] = ()
+    of: _Name | None = None
+    among: tuple[_Name, ...] = ()
     window: Window = "whole"
     rolling: Annotated[int, Field(ge=2, le=400)] | None = None
 
@@ -165,11 +167,6 @@ class Total:
         return self.period if self.quota is None else f"quota {self.quota.name} ({self.period})"
 
 
-def fewest(totals: Iterable[Total], curve: Curve) -> Remaining:
-    """Of several accounts that one charge is held against, where the one stands that pays for the fewest like it."""
-    return min((replace(total.remaining, curve=curve) for total in totals), key=lambda one: one.releases)
-
-
 # Written out, as in the index of the quotas: SQLite takes that for no parameter.
 _IS_QUOTA = entries.c.action == literal_column("'quota'")
 _DECLARED = select(entries.c.seq, entries.c.quota).where(entries.c.dataset_id == bindparam("mine"), _IS_QUOTA)
@@ -182,30 +179,29 @@ class Revision(NamedTuple):
     quota: Quota
     until: int | None = None
 
-    @classmethod
-    def all(cls, connection: Connection, dataset_id: int) -> list[Self]:
-        """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be read."""
-        found: list[Self] = []
-        latest: dict[str, int] = {}
-        for seq, text in sorted(tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})):
-            quota = _read_quota(text)
-            if quota.name in latest:
-                before = latest[quota.name]
-                found[before] = found[before]._replace(until=seq)
-            latest[quota.name] = len(found)
-            found.append(cls(seq, quota))
-        return found
+    @property
+    def limit(self) -> Budget:
+        """Of one that is not withdrawn."""
+        assert self.quota.limit is not None
+        return self.quota.limit
 
-    @classmethod
-    def latest(cls, connection: Connection, dataset_id: int) -> dict[str, Self]:
-        """By name, what was declared last. Raises as `all`."""
-        return {one.quota.name: one for one in cls.all(connection, dataset_id)}
 
-    @classmethod
-    def in_force(cls, connection: Connection, dataset_id: int) -> list[tuple[Self, Budget]]:
-        """Those that limit a charge now, and their limits. Raises as `all`."""
-        known = cls.all(connection, dataset_id)
-        return [(one, one.quota.limit) for one in known if one.until is None and one.quota.limit is not None]
+def revisions(connection: Connection, dataset_id: int) -> list[Revision]:
+    """Every quota that was ever declared, in order; InvalidEntry if one was edited and cannot be read."""
+    found: list[Revision] = []
+    latest: dict[str, int] = {}
+    for seq, text in sorted(tuple(row) for row in connection.execute(_DECLARED, {"mine": dataset_id})):
+        quota = _read_quota(text)
+        if (before := latest.get(quota.name)) is not None:
+            found[before] = found[before]._replace(until=seq)
+        latest[quota.name] = len(found)
+        found.append(Revision(seq, quota))
+    return found
+
+
+def in_force(connection: Connection, dataset_id: int) -> list[Revision]:
+    """Those that limit a charge now. Raises as `revisions`."""
+    return [one for one in revisions(connection, dataset_id) if one.until is None and one.quota.limit is not None]
 
 
 @lru_cache(maxsize=256)
@@ -216,19 +212,6 @@ def _read_quota(text: str | None) -> Quota:
         raise InvalidEntry("a quota cannot be read: it was edited") from None
 
 
-@dataclass
-class Account:
-    """What a quota's account has been charged, and by how many units another machine may have it otherwise."""
-
-    spent: Price = NOTHING
-    doubt: int = 0
-
-    @property
-    def least(self) -> Price:
-        """What it may have stood at on another machine."""
-        return Price(*(max(0, part - self.doubt) for part in self.spent))
-
-
 class Accounts:
     """The accounts of quotas, derived anew from a dataset's entries in order.
 
@@ -236,26 +219,28 @@ class Accounts:
 
     Attributes:
         opening: what opened the charge that the last entry opens, takes back, or settles at less; None if it does none of that.
-        found: by the quota's entry and the account's name.
+        found: what each account has been charged.
+        doubts: by how many units another machine may have it otherwise.
     """
 
-    def __init__(self, dataset: Dataset, revisions: Iterable[Revision] = ()) -> None:
+    def __init__(self, dataset: Dataset, quotas: Iterable[Revision] = ()) -> None:
         self.dataset: Dataset = dataset
-        self.revisions: list[Revision] = list(revisions)
         self.opening: Entry | None = None
-        self.found: dict[tuple[int, str], Account] = defaultdict(Account)
+        self.found: dict[Place, Price] = {}
+        self.doubts: Counter[Place] = Counter()
+        self._quotas = [one for one in quotas if one.quota.limit is not None]
         self._open: dict[tuple[str, str], Entry] = {}
         self._step: tuple[str, str] = ("", "")
-        self._touched: set[tuple[int, str]] = set()
+        self._touched: set[Place] = set()
 
     @classmethod
-    def of(cls, connection: Connection, declared: Declared, revisions: list[Revision]) -> dict[tuple[int, str], Price]:
+    def of(cls, connection: Connection, declared: Declared, quotas: list[Revision]) -> dict[Place, Price]:
         """What the entries make of these quotas; InvalidEntry if one cannot be counted to one of them, or was beyond it."""
-        accounts = cls(declared.dataset, revisions)
-        for entry in stream(lambda: nullcontext(connection), declared) if revisions else ():
+        accounts = cls(declared.dataset, quotas)
+        for entry in stream(lambda: nullcontext(connection), declared) if quotas else ():
             for problem in accounts.follow(entry):
                 raise InvalidEntry(f"dataset={declared.dataset.name!r}, entry {entry.seq}: {problem}")
-        return {place: account.spent for place, account in accounts.found.items()}
+        return accounts.found
 
     def follow(self, entry: Entry) -> Iterator[str]:
         """Count the next entry; what does not hold, in words."""
@@ -270,14 +255,12 @@ class Accounts:
             return
         if (entry.key, entry.action) != self._step:  # a charge of several periods is several entries, and counts once
             self._step, self._touched = (entry.key, entry.action), set()
-        for revision in self.revisions:
+        for revision in self._quotas:
             if revision.until is None or entry.seq < revision.until:
                 yield from self._count(revision, entry, self.opening)
 
     def _count(self, revision: Revision, entry: Entry, first: Entry) -> Iterator[str]:
-        quota, limit = revision.quota, revision.quota.limit
-        if limit is None:
-            return
+        quota, limit = revision.quota, revision.limit
         later = entry.opens and entry.seq > revision.seq
         if later and not quota.lists(first.who):
             yield f"the charge is by somebody whom quota={quota.name!r} does not list"
@@ -285,25 +268,27 @@ class Accounts:
             new = {(revision.seq, one) for one in quota.accounts(self.dataset.window, first.who, [entry.period])}
             if not new:
                 return  # the quota is not this charge's, and its budget need not be able to pay for it
-            if entry.action in ("void", "release"):
-                price = returned(limit, first, entry.curve, entry).times(-1)
-            else:
+            if entry.opens:
                 price = price_in(limit, first.curve or "", first.count)
+            else:
+                price = returned(limit, first, entry.curve, entry).times(-1)
             unsure = doubt(limit, entry, first)
         except (AccountingError, ValueError, OverflowError) as error:  # a period that is none, in an entry that was edited
             yield f"the charge cannot be counted to quota={quota.name!r} ({type(error).__name__})"
             return
         for place in new - self._touched:
-            account = self.found[place]
-            account.spent, account.doubt = account.spent.plus(price), account.doubt + unsure
-            if later and not limit.fits(NOTHING, account.least):
+            self.found[place] = self.found.get(place, NOTHING).plus(price)
+            self.doubts[place] += unsure
+            # What it may have stood at on another machine.
+            least = Price(*(max(0, part - self.doubts[place]) for part in self.found[place]))
+            if later and not limit.fits(NOTHING, least):
                 yield f"the charge is beyond quota={quota.name!r}, {quota.account_in_words(place[1])}"
         self._touched |= new
 
-    def differs(self, stored: Mapping[tuple[int, str], Price]) -> bool:
+    def differs(self, stored: Mapping[Place, Price]) -> bool:
         """Whether what the store holds is something else, beyond what machines may differ by."""
         return stored.keys() != self.found.keys() or any(
-            abs(have - due) > account.doubt
-            for place, account in self.found.items()
-            for have, due in zip(stored[place], account.spent, strict=True)
+            abs(have - due) > self.doubts[place]
+            for place, spent in self.found.items()
+            for have, due in zip(stored[place], spent, strict=True)
         )

@@ -167,8 +167,8 @@ def _refuse(connection: Connection, name: str, when: str, each: str = "ROW") -> 
 
 # -- rows ----------------------------------------------------------------------------------------------------------------
 
-_STORED = ENTRY_FIELDS[1:]  # all but the dataset's name
-_stored = attrgetter(*_STORED)
+STORED: tuple[str, ...] = ENTRY_FIELDS[1:]  # all but the dataset's name
+stored: Callable[[Any], tuple[Any, ...]] = attrgetter(*STORED)
 _SOUND: set[tuple[type, ...]] = set()  # the types of values that were found to be an entry's
 _OPTIONAL = {column.name for column in entries.columns if column.nullable}
 _NUMBERS = {column.name for column in entries.columns if column.type.python_type is int}
@@ -189,13 +189,9 @@ class Declared:
         self.head: str = row.head
 
 
-# Statements that every charge runs are built once: building them costs as much time as running them.
 _DATASET = select(datasets).where(datasets.c.name == bindparam("name"))
 # The dataset's row, held against every other charge. (SQLite has locked the file by then, and ignores FOR UPDATE.)
 _LOCKED_DATASET = _DATASET.with_for_update()
-_SPENT = select(totals.c.main, totals.c.failure).where(
-    totals.c.dataset_id == bindparam("mine"), totals.c.period == bindparam("account")
-)
 # Not ordered here: SQLite would walk all of the dataset in that order, and take a second for a million entries.
 _CHARGES = select(entries).where(entries.c.dataset_id == bindparam("mine"), entries.c.action != "quota")
 _OF_KEYS = _CHARGES.where(entries.c.key.in_(bindparam("wanted", expanding=True)))
@@ -225,11 +221,6 @@ def all_datasets(connection: Connection) -> list[Declared]:
     return [Declared(row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
 
 
-def spent_in(connection: Connection, dataset_id: int, period: str) -> Price:
-    """What a period has been charged so far."""
-    return read_price(connection.execute(_SPENT, {"mine": dataset_id, "account": period}).one_or_none())
-
-
 def all_totals(connection: Connection, dataset_id: int) -> dict[str, Price]:
     """What every period with a charge has spent, in order."""
     rows = connection.execute(select(totals).where(totals.c.dataset_id == dataset_id))
@@ -249,9 +240,9 @@ def read_price(row: Any) -> Price:
 
 def _read_entry(dataset: str, row: Row[Any]) -> Entry:
     """A row as an entry, if its values have their types: SQLite does not mind what an editor writes into a column."""
-    values = _stored(row)
+    values = stored(row)
     if (kinds := tuple(map(type, values))) not in _SOUND:
-        checked_types(dict(zip(_STORED, values, strict=True)))
+        checked_types(dict(zip(STORED, values, strict=True)))
         _SOUND.add(kinds)  # integers of both stores have 64 bits
     return Entry(dataset, *values)
 

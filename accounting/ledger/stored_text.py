@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from datetime import date, timedelta
-from typing import Any, Literal, NoReturn, get_args
+from typing import Any, Literal, NoReturn
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from accounting.ledger.errors import InvalidEntry
@@ -46,11 +46,6 @@ def checked_text(field: str, value: object, longest: int = LONGEST_TEXT) -> str:
 def optional_text(field: str, value: object) -> str | None:
     """`checked_text`, or None."""
     return None if value is None else checked_text(field, value)
-
-
-def optional_name(field: str, value: object) -> str | None:
-    """`checked_name`, or None."""
-    return None if value is None else checked_name(field, value)
 
 
 def canonical_json(value: object) -> str:
@@ -96,14 +91,6 @@ _EXAMPLES = {
     "week": "2024-W28 (an ISO week)",
     "day": "2024-07-14",
 }
-
-
-def checked_window(value: object) -> Window:
-    """One of the windows; InvalidEntry if it is none."""
-    for window in get_args(Window):
-        if value == window:
-            return window
-    raise InvalidEntry(f"window={value!r} must be one of {', '.join(get_args(Window))}")
 
 
 def checked_zone(value: object) -> str:

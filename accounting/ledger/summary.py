@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from sqlalchemy import ColumnElement, Connection, Float, and_, bindparam, case, cast, func, or_, select, union_all
+from sqlalchemy import Connection, Float, and_, bindparam, cast, func, or_, select
 
 from accounting.budget import Price
 from accounting.curves import Composed, Curve
@@ -15,7 +15,6 @@ from accounting.ledger.store import Declared, all_totals, entries
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
 
 MOST_CURVES, MOST_POINTS, MOST_LABELS = 5_000, 240, 12  # that a summary lists
-_HALF = 10**9
 
 
 @dataclass(frozen=True)
@@ -67,17 +66,14 @@ class Summary:
 
 
 def _curves(connection: Connection, declared: Declared, periods: list[str]) -> dict[str, Curve] | None:
-    runs = _sum_of("count")
-    asked = select(_MOVED.c.period, _MOVED.c.curve, *runs).group_by(_MOVED.c.period, _MOVED.c.curve)
-    # What was voided altogether is none of them.
-    rows = connection.execute(
-        asked.having(or_(*(part != 0 for part in runs))).limit(MOST_CURVES + 1), {"mine": declared.id}
-    ).all()
+    asked = select(entries.c.period, entries.c.curve, func.sum(entries.c.count)).select_from(_CHARGES).where(_STAND)
+    grouped = asked.group_by(entries.c.period, entries.c.curve).limit(MOST_CURVES + 1)
+    rows = connection.execute(grouped, {"mine": declared.id}).all()
     if len(rows) > MOST_CURVES:
         return None
     parts: dict[str, list[tuple[int, Curve]]] = {period: [] for period in periods}
-    for period, curve, *count in rows:
-        parts.setdefault(period, []).append((_joined(*count), Curve.from_json(curve or "")))
+    for period, curve, count in rows:
+        parts.setdefault(period, []).append((int(count), Curve.from_json(curve or "")))
     return {period: Composed.of(counted) for period, counted in sorted(parts.items())}
 
 
@@ -91,40 +87,26 @@ def _points(connection: Connection, declared: Declared) -> tuple[_SpendingPoint,
 
 
 def _shares(connection: Connection, declared: Declared) -> tuple[LabelCost, ...]:
-    amounts = (part for name in ("count", "main", "failure") for part in _sum_of(name))
-    dearest = func.sum(cast(_MOVED.c.main, Float)).desc(), func.coalesce(_MOVED.c.label, "")
-    asked = select(_MOVED.c.label, *amounts).group_by(_MOVED.c.label).order_by(*dearest).limit(MOST_LABELS)
-    found = []
-    for label, *parts in connection.execute(asked, {"mine": declared.id}):
-        runs, main, failure = (_joined(*pair) for pair in zip(parts[::2], parts[1::2], strict=True))
-        found.append(LabelCost(label, runs, main * float(MAIN_UNIT), failure * float(FAILURE_UNIT)))
-    return tuple(found)
-
-
-_opened = entries.alias("opened")
-_ITS_OWN = and_(*(_opened.c[name] == entries.c[name] for name in ("dataset_id", "key", "period")), _opened.c.action.in_(OPENS))
-_TAKES_BACK = or_(entries.c.action == "void", and_(entries.c.action == "release", entries.c.curve.is_not(None)))
-# What each charge added, and what was taken out of it again. A settled one counts all its runs: a plan that is fixed in advance
-# was charged for all of them.
-_MOVED = union_all(
-    select(*(entries.c[name] for name in ("period", "curve", "label", "count", "main", "failure"))).where(
-        entries.c.dataset_id == bindparam("mine"), entries.c.action.in_(OPENS)
-    ),
-    select(
-        *(_opened.c[name] for name in ("period", "curve", "label")),
-        case((entries.c.action == "void", -_opened.c.count), else_=0),
-        *(entries.c.main, entries.c.failure),
+    main, failure = (  # as floats: many periods together may leave the 64 bits of SQLite
+        func.sum(cast(entries.c[part], Float) + cast(func.coalesce(_back.c[part], 0), Float)).label(part)
+        for part in ("main", "failure")
     )
-    .join(_opened, _ITS_OWN)
-    .where(entries.c.dataset_id == bindparam("mine"), _TAKES_BACK),
-).subquery()
+    asked = select(entries.c.label, func.sum(entries.c.count).label("runs"), main, failure).select_from(_CHARGES).where(_STAND)
+    dearest = asked.group_by(entries.c.label).order_by(main.desc(), func.coalesce(entries.c.label, "")).limit(MOST_LABELS)
+    return tuple(
+        LabelCost(row.label, int(row.runs), row.main * float(MAIN_UNIT), row.failure * float(FAILURE_UNIT))
+        for row in connection.execute(dearest, {"mine": declared.id})
+    )
 
 
-def _sum_of(name: str) -> tuple[ColumnElement[int], ColumnElement[int]]:
-    """The sum of what lies above `_HALF` and of what lies below: many periods together may leave the 64 bits of SQLite."""
-    column = _MOVED.c[name]
-    return func.sum(column // _HALF), func.sum(column % _HALF)
-
-
-def _joined(above: int, below: int) -> int:
-    return int(above) * _HALF + int(below)
+_back = entries.alias("back")
+_TAKES_BACK = or_(_back.c.action == "void", and_(_back.c.action == "release", _back.c.curve.is_not(None)))
+_SAME = (_back.c[name] == entries.c[name] for name in ("dataset_id", "key", "period"))
+# Each charge, with what took it back or gave a part of it back. A settled one counts all its runs: a plan that is fixed in
+# advance was charged for all of them.
+_CHARGES = entries.outerjoin(_back, and_(*_SAME, _TAKES_BACK))
+_STAND = and_(
+    entries.c.dataset_id == bindparam("mine"),
+    entries.c.action.in_(OPENS),
+    or_(_back.c.action.is_(None), _back.c.action != "void"),
+)

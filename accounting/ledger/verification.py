@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, Self, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, FromClause, Row, Select, and_, exists, func, null, or_, select
 
@@ -21,7 +21,7 @@ from accounting.errors import AccountingError
 from accounting.ledger.errors import InvalidEntry, LedgerCorrupt, LedgerError
 from accounting.ledger.heads import Head, Heads, signature_problem
 from accounting.ledger.model import ACTIONS, OPENS, SLACK, Dataset, Entry, doubt, returned
-from accounting.ledger.quota import Accounts, Revision
+from accounting.ledger.quota import Accounts, Place, Revision, revisions
 from accounting.ledger.store import (
     Declared,
     Store,
@@ -62,13 +62,13 @@ class Chain:
         accounts: those of quotas.
     """
 
-    def __init__(self, dataset: Dataset, head: str, revisions: Iterable[Revision] = ()) -> None:
+    def __init__(self, dataset: Dataset, head: str, quotas: Iterable[Revision] = ()) -> None:
         self.dataset: Dataset = dataset
         self.seq: int = 0
         self.head: str = head
         self.entries: int = 0
         self.spent: dict[str, Price] = {}
-        self.accounts: Accounts = Accounts(dataset, revisions)
+        self.accounts: Accounts = Accounts(dataset, quotas)
         self._before: Entry | None = None
 
         @lru_cache(maxsize=4096)
@@ -244,27 +244,25 @@ class Verification:
         return not self.problems
 
 
-class _Seen:
-    """How many entries were read, and how many of them are not later than the heads."""
-
-    entries = covered = 0
-
-
-@dataclass(frozen=True)
-class _Snapshot:
+class _Stated(NamedTuple):
     """A dataset's row, and what it states of sums and quotas, as one transaction saw them; None is what cannot be read."""
 
     row: Row[Any]
     totals: dict[str, Price] | None
     quotas: list[Revision] | None
-    held: dict[tuple[int, str], Price] | None
+    held: dict[Place, Price] | None
 
     @classmethod
-    def of(cls, connection: Connection, row: Row[Any]) -> _Snapshot:
+    def of(cls, connection: Connection, row: Row[Any]) -> Self:
         """What the store states now."""
-        quotas = _readable(lambda: [one for one in Revision.all(connection, row.id) if one.seq <= row.seq])
-        held = _readable(lambda: all_held(connection, row.id))
-        return cls(row, _readable(lambda: all_totals(connection, row.id)), quotas, held)
+
+        def readable(read: Callable[[Connection, int], T]) -> T | None:
+            try:
+                return read(connection, row.id)
+            except (LedgerCorrupt, InvalidEntry):
+                return None
+
+        return cls(row, readable(all_totals), readable(revisions), readable(all_held))
 
 
 def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verification:
@@ -272,56 +270,54 @@ def verify(store: Store, heads: Heads | None, key: str | None = None) -> Verific
     if key is not None and heads is None:
         raise InvalidEntry("a trusted key is that of signed heads: give the heads as well")
     with store.reader() as connection:
-        snapshots = [_Snapshot.of(connection, row) for row in connection.execute(select(datasets).order_by(datasets.c.id))]
-    seen = _Seen()
-    problems = tuple(islice(_problems(store, snapshots, heads, seen, key), MOST_PROBLEMS))
-    return Verification(len(snapshots), seen.entries, problems, None if heads is None else seen.covered, heads, key)
+        rows = connection.execute(select(datasets).order_by(datasets.c.id)).all()
+        stated = [_Stated.of(connection, row) for row in rows]
+    chains: list[tuple[Chain, Head | None]] = []
+    problems = tuple(islice(_problems(store, stated, heads, key, chains), MOST_PROBLEMS))
+    covered = sum(min(head.seq, chain.entries) for chain, head in chains if head is not None)
+    read = sum(chain.entries for chain, _ in chains)
+    return Verification(len(rows), read, problems, None if heads is None else covered, heads, key)
 
 
-def _readable(read: Callable[[], T]) -> T | None:
-    try:
-        return read()
-    except (LedgerCorrupt, InvalidEntry):
-        return None
-
-
-def _problems(store: Store, snapshots: list[_Snapshot], heads: Heads | None, seen: _Seen, key: str | None) -> Iterator[Problem]:
+def _problems(
+    store: Store, stated: list[_Stated], heads: Heads | None, key: str | None, chains: list[tuple[Chain, Head | None]]
+) -> Iterator[Problem]:
     if heads is not None and key is not None and (why := signature_problem(heads, key)) is not None:
         yield Problem(_LEDGER, None, "signature", why)
     with store.reader() as connection:
         identity = connection.execute(select(meta.c.ledger_id)).scalar()
         if heads is not None and heads.ledger_id != identity:
-            yield Problem(
-                _LEDGER, None, "identity", "the heads are those of another ledger: name the one that they were taken of"
-            )
+            message = "the heads are those of another ledger: name the one that they were taken of"
+            yield Problem(_LEDGER, None, "identity", message)
         if connection.dialect.name == "sqlite":  # whether its pages are sound, those outside of entries too
             connection.exec_driver_sql("PRAGMA cache_size = -65536")  # 64 MiB: each row is looked up in each index, in no order
             found = connection.exec_driver_sql(f"PRAGMA integrity_check({_MOST_DAMAGED})").scalars()
             if any(line != "ok" for line in found):
                 yield Problem(_LEDGER, None, "corrupt", "the file's pages are damaged: restore a backup")
-    known, kept = {snapshot.row.name for snapshot in snapshots}, {} if heads is None else heads.datasets
-    for name in kept.keys() - known:
+    kept = {} if heads is None else heads.datasets
+    for name in kept.keys() - {one.row.name for one in stated}:
         yield Problem(name, None, "missing", "the exported head names this dataset, and the ledger does not have it")
-    for place, snapshot in enumerate(snapshots):
-        if heads is not None and snapshot.row.name not in kept and place < heads.declared:
+    for place, one in enumerate(stated):
+        if heads is not None and one.row.name not in kept and place < heads.declared:
             message = "the dataset was declared before the heads were taken, and they do not name it: the file of heads was cut"
-            yield Problem(str(snapshot.row.name), None, "missing", message)
-        yield from _dataset(store, snapshot, kept.get(snapshot.row.name), seen)
+            yield Problem(str(one.row.name), None, "missing", message)
+        yield from _dataset(store, one, kept.get(one.row.name), chains)
     with store.reader() as connection:  # what needs several rows at once; every statement sees one state of the store
         for query, kind, message in cross_checks():
             for name, seq in connection.execute(query.limit(MOST_PROBLEMS)):
                 yield Problem(name or "(undeclared)", seq, kind, message)
 
 
-def _dataset(store: Store, snapshot: _Snapshot, head: Head | None, seen: _Seen) -> Iterator[Problem]:
-    name, text = str(snapshot.row.name), snapshot.row.declaration
+def _dataset(store: Store, stated: _Stated, head: Head | None, chains: list[tuple[Chain, Head | None]]) -> Iterator[Problem]:
+    name = str(stated.row.name)
     try:
-        declared = Declared(snapshot.row)
+        declared = Declared(stated.row)
     except LedgerCorrupt:
         yield Problem(name, None, "declaration", "the dataset's row cannot be read: it was edited")
         return
     # The hash of the stored text: a later version may write the same declaration in other words.
-    chain = Chain(declared.dataset, digest(text), snapshot.quotas or ())
+    chain = Chain(declared.dataset, digest(declared.declaration), [one for one in stated.quotas or () if one.seq <= declared.seq])
+    chains.append((chain, head))
     if chain.head != declared.genesis or declared.dataset.name != name:
         yield Problem(name, None, "declaration", "the declaration does not match its hash: the row was edited")
     name = declared.dataset.name
@@ -335,14 +331,12 @@ def _dataset(store: Store, snapshot: _Snapshot, head: Head | None, seen: _Seen) 
     if head is not None and chain.seq < head.seq:
         message = f"the exported head is entry {head.seq}, and the ledger ends before it: its tail was removed"
         yield Problem(name, chain.seq + 1, "head", message)
-    seen.entries += chain.entries
-    seen.covered += 0 if head is None else min(head.seq, chain.entries)
     if chain.seq == declared.seq and chain.head != declared.head:
         message = "the last entry is not the head that the dataset states: the tail was removed or added"
         yield Problem(name, chain.seq, "head", message)
-    if snapshot.totals != chain.spent:
+    if stated.totals != chain.spent:
         yield Problem(name, None, "total", "the dataset's running totals are not the sums of its entries")
-    if snapshot.quotas is None or snapshot.held is None or chain.accounts.differs(snapshot.held):
+    if stated.quotas is None or stated.held is None or chain.accounts.differs(stated.held):
         yield Problem(name, None, "quota", "the sums of the dataset's quotas are not those of its entries: they were edited")
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from typing import Any
 
@@ -68,6 +69,11 @@ def _composed(parts: object, depth: int) -> str:
 def rounded_up(value: Decimal | float, digits: int = 4) -> str:
     """`value` to `digits` significant digits, never less than it is."""
     return _rounded(value, Context(prec=digits, rounding=ROUND_CEILING))
+
+
+def at_most(epsilon: float) -> str:
+    """An upper bound, rounded up; "none" where there is none."""
+    return f"\u2264 {rounded_up(epsilon)}" if math.isfinite(epsilon) else "none"
 
 
 def rounded_down(value: Decimal | float, digits: int = 4) -> str:

@@ -308,17 +308,17 @@ class Labelling:
         left = [len(batch) for place, batch in enumerate(batches) if ledger.find(name, f"{self.key}/{place}") is None]
         if not left:
             return
-        curve = ledger.charged_curve(name, self._item(0), **self.session.terms)
-        for total in ledger.room(name, **self.session.terms):
-            needed = price_of(total.budget, curve, left if self.pay == "curve" else left[:1])
-            if not total.budget.fits(total.spent, needed):
+        for room in ledger.room(name, self._item(0), **self.session.terms):
+            budget, spent, curve = room.budget, room.spent, room.curve
+            assert curve is not None, "of what is charged"
+            needed = price_of(budget, curve, left if self.pay == "curve" else left[:1])
+            if not budget.fits(spent, needed):
                 raise BudgetExceeded(
                     f"the rounds that are left to label do not fit into what is left of dataset={name!r}, which buys "
-                    f"{total.budget.how_many(curve, spent=total.spent)} rounds. Nothing was drawn. "
-                    f"{shortfall(total.budget, total.spent, needed)}",
+                    f"{budget.how_many(curve, spent=spent)} rounds. Nothing was drawn. {shortfall(budget, spent, needed)}",
                     requested=needed,
-                    spent=total.spent,
-                    remaining=total.remaining,
+                    spent=spent,
+                    remaining=room,
                 )
 
     def _item(self, batch: int) -> _Batch:

@@ -178,12 +178,9 @@ class Session:
             self._require_covered(item, _LATER)
         else:
             terms = {**terms, "across": None}  # which a mechanism alone can declare
-        left = self._ledger.affordable(self._dataset.name, item, **terms)
-        if one_by_one or left.curve is None:
-            return left
-        return min(
-            Remaining(one.budget, one.spent, left.curve).as_one_plan() for one in self._ledger.room(self._dataset.name, **terms)
-        )
+        if one_by_one:
+            return self._ledger.affordable(self._dataset.name, item, **terms)
+        return min(left.as_one_plan() for left in self._ledger.room(self._dataset.name, item, **terms))
 
     def select(
         self,

@@ -190,10 +190,10 @@ def test_a_quota_adds_up_what_other_machines_may_have_moved(ledger: acc.Ledger) 
     charged = [reserved(ledger, key) for key in "ab"]
     book = Accounts(ledger.dataset("visits"), [Revision(0, quota)])
     assert [list(book.follow(replace(entry, package="99.0"))) for entry in charged] == [[], []]
-    ((place, account),) = book.found.items()
+    ((place, spent),) = book.found.items()
     doubts = sum(2 * (1 + entry.main // 10**8) for entry in charged)
     for off, differs in ((0, False), (doubts, False), (doubts + 1, True), (-doubts, False), (-doubts - 1, True)):
-        assert book.differs({place: Price(account.spent.main + off, 0)}) == differs
+        assert book.differs({place: Price(spent.main + off, 0)}) == differs
 
 
 def test_an_entry_a_millionth_too_cheap_is_found() -> None:

@@ -218,20 +218,18 @@ accounting/ledger/book.py
         return most.admits(count * Curve.from_json(curve)) => return most.admits(Curve.from_json(curve))
     accounting/ledger/test_limits.py::test_periods_add_up_for_somebody_in_all_of_them
         epsilon > @@dataset.most_in_all:
-        self.declared.id) | self._spent => self.declared.id)
+        all_totals(self.connection, self.declared.id) | mine => all_totals(self.connection, self.declared.id)
     accounting/ledger/test_limits.py::test_a_name_that_is_not_listed_is_refused
         if not quota.lists(who): => if False:
-    dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records
-                request.item.require_unit(self.dataset.unit, self.dataset.relation)¶ =>
     accounting/ledger/test_periods.py::test_a_retry_is_of_the_same_periods_and_relation
-        asked = (request.action, item.count, periods,
-        => asked = (request.action, item.count, tuple(entry.period for entry in opening),
+        asked = (due.action, due.said["count"], periods,
+        => asked = (due.action, due.said["count"], tuple(entry.period for entry in opening),
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
-            require_fit(total, due, item) =>     pass
+            require_fit(total, price, due) =>     pass
     accounting/ledger/test_quotas.py::test_who_is_limited_is_named
          and getattr(who, quota.by) is None =>  and False
     accounting/ledger/test_quotas.py::test_a_reservation_lapses_and_makes_room
-        origin.at >= expires => False
+        by.at >= expires => False
         _later.c.action.in_(("commit", "void")) => _later.c.action.in_(("void",))
     accounting/ledger/test_quotas.py::test_what_lapses_in_one_dataset_is_of_no_concern_to_another
         .where(entries.c.dataset_id == bindparam("mine"), entries.c.expires <=
@@ -239,18 +237,16 @@ accounting/ledger/book.py
         _later.c.dataset_id == entries.c.dataset_id, _later.c.key => _later.c.key
     accounting/ledger/test_settling.py::test_only_reservations_are_settled_and_only_once
         if ran is not None and opening[0].action != "reserve": => if False:
-    accounting/ledger/test_periods.py::test_the_days_of_two_time_zones_are_not_charged_to_one_dataset
-        and time_zone != dataset.time_zone: => and False:
     accounting/ledger/test_periods.py::test_a_plan_over_several_months_gives_nothing_back
                     ran = None  # what two changes =>             pass  # what two changes
     accounting/ledger/test_tamper.py::test_an_edited_total_stops_the_next_charge
-        read_price(row) != spent: => read_price(row) < NOTHING:
-        read_price(row) != spent: => read_price(row).main != spent.main:
+        read_price(row) != self._spent[0, period]: => read_price(row) < NOTHING:
+        read_price(row) != self._spent[0, period]: => read_price(row).main != self._spent[0, period].main:
     accounting/ledger/test_settling.py::test_the_first_claim_on_a_charge_decides
         (label is None or done[0].label == label) => True
 accounting/ledger/export.py
     accounting/ledger/test_export.py::test_a_line_that_is_missing_is_found
-        if not ended: => if False:
+        if not (line := self.read()): => if (line := self.read()) is None:
     accounting/ledger/test_export.py::test_what_is_charged_can_be_imported
         _LONGEST_LINE = 12 * (2 => _LONGEST_LINE = 2 * (2
     accounting/ledger/test_export.py::test_what_is_taken_back_after_a_commit_is_not_imported
@@ -264,7 +260,11 @@ accounting/ledger/item.py
     accounting/ledger/test_periods.py::test_a_bound_over_two_months_is_charged_as_an_exchange
         curve = group_privacy(self.curve, 2) => curve = self.curve
     accounting/ledger/test_periods.py::test_only_what_rests_on_linf_claims_whole_counts
-        if across == "whole_counts" and not self.rests_on_linf: => if False:
+        if self.across == "whole_counts" and not self.rests_on_linf: => if False:
+    accounting/ledger/test_periods.py::test_the_days_of_two_time_zones_are_not_charged_to_one_dataset
+        and self.time_zone != dataset.time_zone: => and False:
+    dpselect/pate/test_sessions.py::test_labels_and_dp_sgd_share_a_ledger_of_records
+                self._require_unit(dataset.unit, dataset.relation)¶ =>
 accounting/ledger/ledger.py
     accounting/ledger/test_three_figures.py::test_the_three_figures_are_the_same_wherever_they_stand
         if isinstance(item, Curve) or not hasattr(item => if not hasattr(item
@@ -290,12 +290,13 @@ accounting/ledger/quota.py
         stretch(window, period, self.rolling) => stretch(window, period, self.rolling - 1)
     accounting/ledger/test_quotas.py::test_a_charge_past_a_quota_is_found
         if later and not limit => if False and not limit
-    accounting/ledger/test_periods.py::test_a_quota_over_time_pays_the_exchange_and_is_not_made_of_weeks
+    accounting/ledger/test_quotas.py::test_quotas_that_mean_nothing_are_refused
         if window == "week" and self.window not in => if False and self.window not in
     laws/test_exact_constants.py::test_a_quota_adds_up_what_other_machines_may_have_moved
-        account.spent.plus(price), account.doubt + unsure => account.spent.plus(price), unsure
+        self.doubts[place] += unsure => self.doubts[place] = unsure
     accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found
-        Price(*(max(0, part - self.doubt) for part in self.spent)) => Price(max(0, self.spent.main - self.doubt), 0)
+        Price(*(max(0, part - self.doubts[place]) for part in self.found[place]))
+        => Price(max(0, self.found[place].main - self.doubts[place]), 0)
 accounting/ledger/store.py
     accounting/ledger/test_failures.py::test_charges_wait_for_the_disk
         cursor.execute("SET synchronous_commit = on") => pass
@@ -314,7 +315,7 @@ accounting/ledger/store.py
         _require_version(connection)  # the file may have been exchanged since it was opened => pass
 accounting/ledger/summary.py
     accounting/ledger/test_growth.py::test_sums_are_those_of_the_entries
-        -_opened.c.count), else_=0 => 0), else_=0
+        is_(None), _back.c.action != "void" => is_(None), _back.c.action == "void"
 accounting/ledger/verification.py
     accounting/ledger/test_tamper.py::test_a_charge_beyond_the_budget_is_found
         entry.opens and not => entry.action == "charge" and not
@@ -326,8 +327,9 @@ accounting/ledger/verification.py
         if total != entry.spent: => if abs(total.main - entry.spent.main) > 1:
     accounting/ledger/test_signatures.py::test_a_copy_that_is_one_entry_older_than_its_heads_is_found
         chain.seq < head.seq: => chain.seq + 1 < head.seq:
-    accounting/ledger/test_tamper.py::test_a_price_too_low_in_failure_is_found
+    accounting/ledger/test_tamper.py::test_a_careful_forgery_is_found
         or _less(entry.failure, due.failure) =>
+                if total != entry.spent: =>         if total.main != entry.spent.main:
     accounting/ledger/test_tamper.py::test_a_second_void_is_found_by_the_chain_alone
         entry.action == "void" and self.accounts.opening is None => False
     accounting/ledger/test_tamper.py::test_a_step_that_is_written_twice_is_found
@@ -341,7 +343,7 @@ accounting/ledger/verification.py
         => fingerprints.outerjoin(datasets, datasets.c.id != fingerprints
     accounting/ledger/test_tamper.py::test_a_dataset_that_heads_could_not_know_is_not_missing
         place < heads.declared => place < len(kept)
-    accounting/ledger/test_tamper.py::test_heads_of_another_ledger_are_found
+    accounting/ledger/test_signatures.py::test_signed_heads_are_verified
         heads.ledger_id != identity => False
     accounting/ledger/test_tamper.py::test_a_step_that_breaks_the_rules_is_found
         or_(entries.c.main != -_other.c.main, entries.c.failure != -_other.c.failure) => entries.c.main != -_other.c.main
@@ -349,8 +351,6 @@ accounting/ledger/verification.py
         , _other.c.key == entries.c.key, _other.c.period == entries.c.period) => , _other.c.key == entries.c.key)
     accounting/ledger/test_tamper.py::test_a_charge_beyond_either_part_of_a_limit_is_found
         self.dataset.budget.fits(NOTHING, entry.spent) => self.dataset.budget.fits(NOTHING, Price(entry.spent.main, 0))
-    accounting/ledger/test_tamper.py::test_a_forged_running_total_is_found_even_with_every_hash_recomputed
-                if total != entry.spent: =>         if total.main != entry.spent.main:
 accounting/page/spent.py
     accounting/ledger/test_report.py::test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down
         else rounded_up(left.epsilon) => else rounded_down(left.epsilon)

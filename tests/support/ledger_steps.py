@@ -5,23 +5,26 @@ from __future__ import annotations
 from typing import Any
 
 from accounting.budget import Price
+from accounting.curves import Curve
 from accounting.ledger import Dataset, Entry, Ledger
-from accounting.ledger.book import _BLANK, content_of, price_of, writing
-from accounting.ledger.item import Item
+from accounting.ledger.book import _BLANK, writing
 from accounting.ledger.model import origin, utc_now
 
-BY = origin("ada", utc_now)
+BY = origin("ada", utc_now())
 
 
-def step(action: str, key: str, period: str, price: Price, label: str | None = None, item: Item | None = None) -> dict[str, Any]:
+def step(
+    action: str, key: str, period: str, price: Price, label: str | None = None, curve: Curve | None = None
+) -> dict[str, Any]:
     """What an entry says, apart from its place in the chain."""
-    return {"action": action, "key": key, "period": period, "label": label, **price_of(price), **content_of(item)}
+    content = {} if curve is None else {"curve": curve.to_json(), "count": 1}
+    return {"action": action, "key": key, "period": period, "label": label, **price._asdict(), **content}
 
 
 def enter(ledger: Ledger, dataset: str, *steps: dict[str, Any]) -> None:
     """Chain steps to a dataset without asking whether they may follow."""
     with writing(ledger._store, dataset) as book:
-        book.append(steps, origin(None, utc_now))
+        book.append(steps, origin(None, utc_now()))
 
 
 def chained(dataset: Dataset, *steps: dict[str, Any], off: int = 0) -> list[Entry]:

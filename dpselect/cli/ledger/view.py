@@ -58,7 +58,8 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
     yield Text(f"budget: {stated(dataset.budget)}" + ("" if dataset.window == "whole" else f" for each {dataset.window}"))
     if len(totals) > PERIODS:
         yield Text(f"{len(totals) - PERIODS} earlier periods: see --details")
-    opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.opens), None)
+    # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how many more fit.
+    opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.price) > 0), None)
     curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
     for total in totals[-PERIODS:]:
         _, *figures = replace(total.remaining, curve=curve).figures.items()

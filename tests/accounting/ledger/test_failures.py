@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import re
 import resource
 import signal
@@ -143,19 +141,6 @@ def test_a_file_that_was_replaced_is_read_as_it_is(path: Path, kept: Ledger, fol
         other.create_dataset("another", acc.Budget(epsilon=1.0), "add_remove")
     (folder / "other.db").replace(path)
     assert [dataset.name for dataset in kept.datasets()] == ["another"]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_damaged_pages_are_found_or_refused(path: Path, kept: Ledger, seed: int) -> None:
-    """Bytes overwritten anywhere: verify reports, or the ledger refuses with its own error; there is no other exception."""
-    for _ in range(40):
-        kept.charge("clicks", SMALL, relation="add_remove", label="x" * 100)
-    data, generator = bytearray(path.read_bytes()), random.Random(seed)
-    for _ in range(200):
-        data[generator.randrange(100, len(data))] = generator.randrange(256)
-    path.write_bytes(bytes(data))
-    with contextlib.suppress(LedgerError):
-        assert not kept.verify().ok
 
 
 def test_a_server_that_cannot_be_reached_is_a_clear_error() -> None:

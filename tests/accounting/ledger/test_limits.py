@@ -111,8 +111,6 @@ def test_a_name_that_is_not_listed_is_refused(url: str) -> None:
         ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
         assert [one.period for one in quotas.standing()] == ["maps", "sales"]
         assert ledger.verify().ok
-    with pytest.raises(InvalidEntry, match="among lists"):
-        Quota(name="teams", limit=acc.Budget(epsilon=0.5), among=("maps",))
 
 
 def test_the_report_shows_the_limits(folder: Path) -> None:

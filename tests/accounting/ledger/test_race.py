@@ -70,7 +70,7 @@ def test_datasets_do_not_wait_for_each_other(postgres_url: str) -> None:
             ledger.quotas(name).declare(Quota(name="each", limit=acc.Budget(epsilon=1.0), by="actor"))
         with ledger._store.writer() as connection:
             book = Book(connection, find_dataset(connection, "held", locked=True))
-            book.append([step("charge", "open", "", Price(1, 0))], origin(None, utc_now))
+            book.append([step("charge", "open", "", Price(1, 0))], origin(None, utc_now()))
             book.close()
             for number in range(20):
                 hasty.charge("free", acc.PureDP(epsilon=0.01), relation="add_remove", key=str(number), fingerprint="rows")

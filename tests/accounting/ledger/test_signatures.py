@@ -17,7 +17,8 @@ from accounting.ledger.heads import signature_problem
 from accounting.ledger.store import datasets, entries
 
 KEY, THIEF = (SigningKey(Ed25519PrivateKey.from_private_bytes(bytes([n]) * 32)) for n in (1, 2))
-HEADS = Heads(ledger_id="l" * 32, at="2026-03-01T00:00:00.000000+00:00", datasets={"clicks": Head(seq=7, hash="a" * 64)})
+TAKEN = {"clicks": Head(seq=7, hash="a" * 64)}
+HEADS = Heads(ledger_id="l" * 32, at="2026-03-01T00:00:00.000000+00:00", datasets=TAKEN, declared=1)
 LATER = "2026-04-01T00:00:00.000000+00:00"
 SIGNED = KEY.sign(HEADS)
 
