@@ -261,11 +261,11 @@ def _arriving(spec: PlanSpec) -> Profile:
         InvalidRequest: as for `profile_of`, or a made-up profile is given a column of times.
     """
     if spec.kind_of_shape not in ("zipf", "uniform", *_LEARNED):
-        if not spec.shape or None in (spec.user, spec.item, spec.time):
+        if not spec.shape or None in (spec.user, spec.item, spec.time) or not spec.is_log:
             raise InvalidRequest(
                 "a horizon is planned on shape=zipf:EXPONENT, or on a public log: name it, user=, item= and time="
             )
-        return profile_of(spec.model_copy(update={"log": True}))
+        return profile_of(spec)
     periods, made_up = spec.periods or 1, spec.given("active", "new_items")
     later = round(made_up.pop("new_items", 0.0) * (periods - 1))
     whole = spec if spec.items is None else spec.model_copy(update={"items": spec.items + later})
@@ -303,7 +303,8 @@ def _learnt(spec: PlanSpec) -> Profile | None:
 
 def file_options(spec: PlanSpec) -> dict[str, Any]:
     """How the file of `shape=` is read, as it is stated."""
-    return {name: getattr(spec, name) for name in FileFields.model_fields if name in spec.model_fields_set}
+    fields = FileFields.model_fields.items()
+    return {name: getattr(spec, name) for name, field in fields if getattr(spec, name) != field.default}
 
 
 # -- the budget that a recall takes ------------------------------------------------------------------------------------------

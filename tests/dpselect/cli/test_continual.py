@@ -250,7 +250,7 @@ def test_what_cannot_be_planned() -> None:
     """Options that do not go together are refused in the words of the command."""
     for asked, words in (
         ([*PLAN, *MADE_UP, "--releases", "3"], "--releases"),
-        ([*PLAN, *MADE_UP, "--user", "u"], "columns of a log"),
+        ([*PLAN, *MADE_UP, "--user", "u"], "--user does not go with a made-up law"),
         ([*PLAN, *MADE_UP, "--shape", "log.csv"], "--time"),
         (["plan", "--k", "5", "--epsilon", "1", "--count", "running", *MADE_UP[:6]], "--periods"),
     ):

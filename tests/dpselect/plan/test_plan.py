@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -288,6 +289,15 @@ def test_a_recall_is_searched_for_with_the_sensitivity_of_the_plan() -> None:
     plan = dps.plan(recall=0.9, **asked, sensitivity=wide)
     assert plan.recommended.expected >= 0.87
     assert plan.budget.limit > 3 * dps.plan(recall=0.9, **asked).budget.limit
+
+
+def test_a_recall_is_searched_for_on_a_public_log(tmp_path: Path) -> None:
+    """The file is read as it is stated, again for each budget that is tried."""
+    (tmp_path / "log.csv").write_text("u;i\n" + "".join(f"{user};{user % 40 % 7}\n" for user in range(900)))
+    log: dict[str, Any] = {"shape": str(tmp_path / "log.csv"), "user": "u", "item": "i", "delimiter": ";", "public": True}
+    plan = dps.plan(recall=0.9, k=2, **log, mechanisms=["oneshot_top_k"])
+    assert plan.recommended.expected >= 0.87
+    assert plan.items == 7
 
 
 # -- where the shape is wrong -------------------------------------------------------------------------------------------------
