@@ -1,9 +1,4 @@
-"""`Budget`: what may be spent, in one of three forms, and the price at which a filter charges for it.
-
-What an (epsilon, delta) filter adds up, Renyi divergence of one order or mu^2, and which is chosen. Theorems F2, F4 and F9.
-
-How many releases of one declared curve a charge is. Theorem F10.
-"""
+"""`Budget`: what may be spent, in one of three forms, and the price at which a filter charges for it."""
 
 from __future__ import annotations
 
@@ -24,17 +19,7 @@ from accounting.decimal_sum import exact, float_down, float_up, units_up
 from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.frozen import Frozen, NonNegative, Positive
 from accounting.guarantee import Priced, read_item
-from accounting.price import (
-    FAILURE_UNIT,
-    MAIN_UNIT,
-    MOST,
-    NOTHING,
-    Measure,
-    Price,
-    in_words,
-    itemised,
-    main_cost,
-)
+from accounting.price import FAILURE_UNIT, MAIN_UNIT, MOST, NOTHING, Measure, Price, in_words, itemised, main_cost
 
 Floats = NDArray[np.float64]
 Order = float | Literal["inf", "gaussian"]
@@ -48,7 +33,6 @@ _ORDERS = 1 + np.geomspace(1e-4, 1e18, 177)
 _ROUNDS, _POINTS = 4, 17
 _MOST_MU = 2.0**13  # mu^2 beyond 9e6 is more than a price counts
 _ORDERED = (PureDP, BoundedRange, GaussianDP, LaplaceDP, ZCDP)  # a smaller parameter is a smaller guarantee
-_Form = Literal["pure", "approximate", "zcdp"]
 _SHORT = Context(prec=6, rounding=ROUND_FLOOR)
 _MOST_RELEASES = 2**22 - 1  # in units of 10^-12 they are within what a price counts
 _NEAR = 1.2  # no plan is known whose cost a thorough account lowers by more
@@ -80,19 +64,11 @@ class Budget(Frozen):
     `admits` judges a plan that is fixed in advance. `price`, `capacity` and `fits` are a privacy filter: charges may be chosen
     after seeing earlier answers, and a sequence of them is allowed while the sum of prices is at most the capacity. Theorems
     F1 to F3. The approximate form adds up one thing, which is fixed here and never changed later: Renyi divergence of one
-    `order`; mu^2, for Gaussian releases (Theorem F9); or the releases of one declared curve, as many as a plan of them may
-    have (Theorem F10).
-
-    Args:
-        epsilon: nats, > 0.
-        delta: in [0, 1).
-        rho: nats, > 0.
-        order: of the approximate form only: the Renyi order (> 1) that charges are added at, "inf" for the sum of pure epsilons,
-            or "gaussian" for the sum of mu^2. By default the best one for zCDP charges; `for_workload` chooses for other curves.
-        failure: of the approximate form only: the part of delta that bad events may use; the rest pays for the conversion.
-            By default one half of delta, all of it at order "inf".
-        release: of the approximate form only, without order and failure: the curve of one release. A charge of it, or of a
-            smaller curve of its kind, is one release, and as many fit as `admits` allows in one plan; nothing else is paid for.
+    `order` (> 1), or at "inf" pure epsilons (Theorems F2 and F4); at "gaussian" mu^2, for Gaussian releases (Theorem F9); or the
+    releases of one declared curve, as many as a plan of them may have (Theorem F10): a charge of `release`, or of a smaller curve
+    of its kind, is one, and nothing else is paid for. By default the order is the best one for zCDP charges; `for_workload`
+    chooses for other curves. `failure` is the part of delta that bad events may use, by default one half, all of it at order
+    "inf"; the rest pays for the conversion.
 
     Raises:
         InvalidBudget: no form or two forms are given, or a value is outside its domain.
@@ -181,7 +157,7 @@ class Budget(Frozen):
         return cls(epsilon=epsilon, delta=delta, order=order, failure=failure)
 
     @property
-    def form(self) -> _Form:
+    def form(self) -> Literal["pure", "approximate", "zcdp"]:
         """Which of the three forms this is."""
         if self.rho is not None:
             return "zcdp"
@@ -197,7 +173,7 @@ class Budget(Frozen):
     @property
     def conversion_delta(self) -> Decimal:
         """The part of delta that pays for turning the sum of charges into epsilon; exact."""
-        return less(self.delta, self.failure or 0.0)
+        return _DOWN.subtract(exact(self.delta), exact(self.failure or 0.0))
 
     # -- a plan that is fixed in advance ------------------------------------------------------------------------------
 
@@ -285,14 +261,13 @@ class Budget(Frozen):
                 f"kind; what is charged is a {type(curve).__name__} that is neither. Lower its cost, add the declared noise, or "
                 "declare another dataset with a budget for it"
             )
+        name, measure = type(curve).__name__, self.measure
         if curve.delta0 > 0 and self.capacity.failure == 0:
             return (
-                f"{type(curve).__name__} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of "
-                f"at least {FAILURE_UNIT} to spend. Give the budget a delta (or a larger failure), or choose a mechanism "
-                "without delta."
+                f"{name} may fail with probability {curve.delta0:g}, and {self!r} has no failure probability of at least "
+                f"{FAILURE_UNIT} to spend. Give the budget a delta (or a larger failure), or choose a mechanism without delta."
             )
-        name, main, measure = type(curve).__name__, main_cost(curve, self.measure), self.measure
-        if math.isfinite(main):
+        if math.isfinite(main := main_cost(curve, measure)):
             return f"{name} costs {main:g} nats, more than a filter can count (9e6 nats): it offers no privacy; add noise."
         return f"{name} has no finite {in_words(measure)}, which is what {self!r} adds up. {_INSTEAD.get(measure, _OTHER_ORDER)}"
 
@@ -345,7 +320,7 @@ class Budget(Frozen):
 
 @lru_cache(maxsize=256)
 def _most_releases(budget: Budget) -> int:
-    """The length of the longest plan of the declared release that the search finds and the budget admits. Theorem F10."""
+    """The longest plan of the declared release that the search finds and the budget admits. Theorem F10."""
     return greatest(lambda count: budget.admits(count * cast(Curve, budget.release)), _MOST_RELEASES)
 
 
@@ -398,11 +373,6 @@ def _is_covered(curve: Curve, release: Curve) -> bool:
     if isinstance(curve, _ORDERED) and isinstance(release, _ORDERED):
         return type(curve) is type(release) and curve.parameter <= release.parameter
     return False
-
-
-def less(total: float, part: float) -> Decimal:
-    """`total` - `part`, both as the decimals they print as, rounded down."""
-    return _DOWN.subtract(exact(total), exact(part))
 
 
 @lru_cache(maxsize=256)

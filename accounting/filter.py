@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
@@ -22,8 +21,7 @@ from accounting.process_state import ProcessState
 from accounting.remaining import BudgetExceeded, Remaining, refusal
 
 
-@dataclass(frozen=True)
-class Charge:
+class Charge(NamedTuple):
     """One line of a filter: what ran, how often, under which label, and its price."""
 
     curve: Curve
@@ -122,15 +120,13 @@ class PrivacyFilter:
 
     def can_afford(self, item: Curve | Priced) -> bool:
         """Whether one run of a curve or mechanism may still be charged."""
-        return self._budget.can_afford(self.spent, self._read(item))
+        same_relation(self.relation, read_item(item, None)[1])
+        return self._budget.can_afford(self.spent, item)
 
     def how_many(self, item: Curve | Priced) -> int:
-        """How many separate runs of a curve or mechanism still fit.
-
-        Raises:
-            Unaffordable: the form of the budget can never pay for it.
-        """
-        return self._budget.how_many(self._read(item), self.spent)
+        """How many separate runs of a curve or mechanism still fit; Unaffordable if the budget's form never pays for it."""
+        same_relation(self.relation, read_item(item, None)[1])
+        return self._budget.how_many(item, self.spent)
 
     def epsilon(self, delta: float) -> float:
         """The epsilon (nats) at `delta` of what was charged, read as a plan that had been fixed in advance.
@@ -139,11 +135,6 @@ class PrivacyFilter:
         gives a running total that is.
         """
         return Composed.of([(charge.count, charge.curve) for charge in self.charges]).epsilon(delta)
-
-    def _read(self, item: Curve | Priced) -> Curve:
-        curve, stated = read_item(item, None)
-        same_relation(self.relation, stated)
-        return curve
 
     def __repr__(self) -> str:
         return f"PrivacyFilter({self._budget!r}, relation={self.relation!r}, charges={self._kept.value.number})"
@@ -202,28 +193,22 @@ class PrivacyOdometer:
         with self._kept.locked() as (common, spent):
             relation, total = common_relation(common, stated, begun=spent != NOTHING), spent.plus(price)
             if total.failure > self._failure:
-                raise self._refusal(curve, price)
+                left = of_unit(self._failure - spent.failure, FAILURE_UNIT)
+                raise BudgetExceeded(
+                    f"{type(curve).__name__} may fail with probability {curve.delta0:g}, but only {left} of failure is left. "
+                    "Nothing was charged: give the odometer a larger failure, or lower the mechanism's delta.",
+                    requested=price,
+                    spent=spent,
+                )
             self._kept.value = relation, total
-            return self._epsilon(total)
-
-    def _refusal(self, curve: Curve, price: Price) -> BudgetExceeded:
-        left = of_unit(self._failure - self.spent.failure, FAILURE_UNIT)
-        return BudgetExceeded(
-            f"{type(curve).__name__} may fail with probability {curve.delta0:g}, but only {left} of failure is left. Nothing was "
-            "charged: give the odometer a larger failure, or lower the mechanism's delta.",
-            requested=price,
-            spent=self.spent,
-        )
+            return self.epsilon
 
     @property
     def epsilon(self) -> float:
         """What the loss has not passed so far, in nats; rounded up. Before any charge it is 0."""
-        return self._epsilon(self.spent)
+        return 0.0 if self.spent == NOTHING else float_up(self.spent.main, MAIN_UNIT, self._start)
 
     @property
     def spent(self) -> Price:
         """The sum of the prices so far."""
         return self._kept.value[1]
-
-    def _epsilon(self, spent: Price) -> float:
-        return 0.0 if spent == NOTHING else float_up(spent.main, MAIN_UNIT, self._start)

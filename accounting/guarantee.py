@@ -45,11 +45,8 @@ class Summable:
 @final
 @dataclass(frozen=True)
 class Guarantee(Summable):
-    """A curve and its relation: what `n * mechanism` and `mechanism + mechanism` give, and what a bare curve needs to join them.
-
-    Args:
-        curve: what all parts cost together.
-        relation: the neighbouring relation that every part is proved for.
+    """A curve and the relation it is proved for: what `n * mechanism` and `mechanism + mechanism` give, and what a bare curve
+    needs to join them.
 
     Raises:
         InvalidArgument: curve is not a Curve, or relation is not a relation.
@@ -92,21 +89,24 @@ class Guarantee(Summable):
             RelationMismatch: their relations or their units differ.
             InvalidArgument: not a pair, a count that is not an integer >= 1, or something without curve and relation.
         """
-        counted = [(checked_integer("count", count, "how many times a mechanism runs"), item) for count, item in items]
-        read = [(count, *read_item(item, None), item) for count, item in counted]
         relation: Relation | None = None
-        for place, (_, _, stated, _) in enumerate(read):
-            relation = common_relation(relation, stated, begun=place > 0)
+        curves: list[tuple[int, Curve]] = []
+        parts: list[tuple[int, Any]] = []
+        for count, item in items:
+            times = checked_integer("count", count, "how many times a mechanism runs")
+            curve, stated = read_item(item, None)
+            relation = common_relation(relation, stated, begun=bool(curves))
+            curves.append((times, curve))
+            parts += [(times * n, part) for n, part in _parts(item)]
         if relation is None:
             raise InvalidArgument("a composition needs at least one mechanism, or a Guarantee: a bare curve states no relation")
-        parts = tuple((count * n, part) for count, _, _, item in read for n, part in _parts(item))
         units = sorted({getattr(part, "unit", None) or "record" for _, part in parts})
         if len(units) > 1:
             raise RelationMismatch(
                 f"guarantees for one {units[0]} and for one {units[1]} do not add up: what is a neighbour differs. Configure "
                 "every mechanism with unit='record', whose price covers a changed record"
             )
-        return cls(Composed.of([(count, curve) for count, curve, _, _ in read]), relation, parts)
+        return cls(Composed.of(curves), relation, tuple(parts))
 
     def epsilon(self, delta: float) -> float:
         """As `Curve.epsilon`, in nats."""
@@ -142,12 +142,9 @@ def _proved(curve: Curve, relation: Relation | None) -> Relation | None:
 
 
 def common_relation(common: Relation | None, stated: Relation | None, *, begun: bool) -> Relation | None:
-    """The relation of a sum to which an item is added: once it is known, every item has to state it.
+    """The relation of a sum that states `common` and an item that states `stated`: once it is known, every item has to state it.
 
-    Args:
-        common: what the sum states so far.
-        stated: what the item states.
-        begun: whether the sum has items already.
+    `begun` says whether the sum has items already.
     """
     if common is not None and stated is None:
         raise RelationMismatch(

@@ -22,10 +22,10 @@ from accounting.errors import AccountingError, Unaffordable
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, NOTHING, Measure
 
 MOST_RUNS = 10**12
-FAILURE = "failure probability (delta0)"
+_MAIN, _FAILURE = "the budget", "failure probability (delta0)"
+_EXACT = Context(prec=60)
 # Prices of Gaussian charges are rounded outward by one part in 10^12 and up to the next unit: this covers both.
 _INWARD = 1 - 1e-11
-Part = Literal["divergence", "failure"]
 _SPENT = "nothing: it is spent, and no command adds to a budget; rows that are new are a new dataset or period"
 
 
@@ -108,7 +108,14 @@ class Remaining:
     @property
     def figures(self) -> dict[str, str]:
         """The budget, what is spent so far and what is left, in words."""
-        return {"budget": stated(self.budget), "spent so far": self._spent_in_words(), "left": self.left_in_words()}
+        epsilon, delta = self.so_far
+        if self.spent == NOTHING:
+            spent = "nothing"
+        elif math.isfinite(epsilon):
+            spent = f"epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}" + (f", delta {delta:g}" if delta else "")
+        else:
+            spent = f"rho {_rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
+        return {"budget": stated(self.budget), "spent so far": spent, "left": self.left_in_words()}
 
     def __str__(self) -> str:
         return "; ".join(f"{name}: {words}" for name, words in self.figures.items())
@@ -123,15 +130,6 @@ class Remaining:
             "spent": spent,
             "left": {"releases": None if self.curve is None else self.releases},
         }
-
-    def _spent_in_words(self) -> str:
-        if self.spent == NOTHING:
-            return "nothing"
-        epsilon, delta = self.so_far
-        if not math.isfinite(epsilon):
-            return f"rho {_rounded(of_unit(self.spent.main, MAIN_UNIT), ROUND_CEILING, 4)}"
-        words = f"epsilon {_rounded(exact(epsilon), ROUND_CEILING, 4)}"
-        return words + (f", delta {delta:g}" if delta else "")
 
     def left_in_words(self) -> str:
         """How many more releases like `curve` fit; without one, or where it is free, which share of the budget is left."""
@@ -181,12 +179,35 @@ class Remaining:
         Rounded up; None where no delta is declared that could pay for an epsilon, where releases are counted, and where all of
         the budget is spent, perhaps by a plan that another route admitted: the budget's own promise holds then.
         """
-        return self._odometer[0]
+        # A plan that another route admitted costs the whole capacity, and its real divergence may be larger.
+        whole = self.budget.form == "approximate" and self.spent == self.budget.capacity
+        if self._odometer is None or whole:
+            return None
+        start, each = self._odometer
+        return 0.0 if self.spent == NOTHING else float_up(self.spent.main, each, start)
 
     @property
     def epsilon_left(self) -> float | None:
         """Nats; how much spending all that is left can still add to `epsilon`. Rounded down; None as there."""
-        return self._odometer[1]
+        return None if self._odometer is None else float_down(of_unit(self._left.main, self._odometer[1]))
+
+    @cached_property
+    def _odometer(self) -> tuple[Decimal, Decimal] | None:
+        """Nats that `epsilon` begins at, and for each unit that is spent; None where it is not stated."""
+        budget, measure = self.budget, self.measure
+        if measure == "release" or (measure == "rho" and not budget.delta):
+            return None
+        if measure == "epsilon":
+            return Decimal(0), MAIN_UNIT
+        if isinstance(measure, float):
+            return waiting_cost(float_down(budget.conversion_delta), measure), MAIN_UNIT
+        delta, rho, rho_of_unit = budget.delta, budget.limit, Decimal(1)
+        if measure == "mu^2":
+            delta, rho_of_unit = float_down(budget.conversion_delta), Decimal("0.5")
+            rho = float(of_unit(budget.capacity.main, MAIN_UNIT)) / 2
+        # Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a choice made before any charge.
+        order = 1 + float(f"{math.sqrt(math.log(1 / delta) / rho):.4g}")
+        return waiting_cost(delta, order), times_up(times_up(exact(order), rho_of_unit), MAIN_UNIT)
 
     @property
     def delta(self) -> float:
@@ -204,34 +225,6 @@ class Remaining:
         each = {"rho": 2.0, "mu^2": 1.0}[self.measure] if isinstance(self.measure, str) else 2 / self.measure
         least = of_unit(max(0, self._left.main - 1), MAIN_UNIT)
         return math.sqrt(each * float_down(least)) * _INWARD
-
-    @cached_property
-    def _odometer(self) -> tuple[float | None, float | None]:
-        """(epsilon so far, epsilon left). At one order a nat of divergence left is a nat of epsilon left."""
-        budget, measure, left = self.budget, self.measure, self._left.main
-        if measure == "release" or (measure == "rho" and not budget.delta):
-            return None, None
-        if measure == "epsilon":
-            found, rest = float_up(self.spent.main, MAIN_UNIT), float_down(of_unit(left, MAIN_UNIT))
-        elif measure == "rho":
-            found, rest = self._at_best_order(budget.delta, budget.limit, Decimal(1))
-        elif measure == "mu^2":  # rho is mu^2/2
-            rho = float(of_unit(budget.capacity.main, MAIN_UNIT)) / 2
-            found, rest = self._at_best_order(float_down(budget.conversion_delta), rho, Decimal("0.5"))
-        else:
-            start = waiting_cost(float_down(budget.conversion_delta), float(measure))
-            found = 0.0 if self.spent == NOTHING else float_up(self.spent.main, MAIN_UNIT, start)
-            rest = float_down(of_unit(left, MAIN_UNIT))
-        # A plan that another route admitted costs the whole capacity, and its real divergence may be larger.
-        whole = budget.form == "approximate" and self.spent == budget.capacity
-        return None if whole else found, rest
-
-    def _at_best_order(self, delta: float, rho: float, rho_of_unit: Decimal) -> tuple[float, float]:
-        """Of a sum of zCDP parameters, at the order that is best when all of `rho` is spent: a choice made before any charge."""
-        order = 1 + float(f"{math.sqrt(math.log(1 / delta) / rho):.4g}")
-        each, start = times_up(times_up(exact(order), rho_of_unit), MAIN_UNIT), waiting_cost(delta, order)
-        used = 0.0 if self.spent == NOTHING else float_up(self.spent.main, each, start)
-        return used, float_down(of_unit(self._left.main, each))
 
     # -- in releases ----------------------------------------------------------------------------------------------------
 
@@ -260,7 +253,7 @@ class Remaining:
         return greatest(lambda runs: self.budget.can_afford(self.spent, runs * curve), most)
 
     @property
-    def runs_out(self) -> Part | None:
+    def runs_out(self) -> Literal["divergence", "failure"] | None:
         """What is used up first by more releases: "divergence" (of what the budget adds up) or "failure" (probability).
 
         None where the release is free, or no budget of this form pays for it.
@@ -297,17 +290,14 @@ class Remaining:
         short = [(have // goal, whole, of) for have, need, whole, of in self._parts(self._price) if have // need < goal]
         if any(each == 0 for each, _, _ in short):
             return _SPENT
-        words = {MAIN: "add noise", FAILURE: "lower its delta (noise does not help), as releases= does"}
+        words = {_MAIN: "add noise", _FAILURE: "lower its delta (noise does not help), as releases= does"}
         changes = [f"{words[of]}: at most {_share(each, whole, of, ROUND_FLOOR)} each" for each, whole, of in short]
         return f"{'; and '.join(changes)}; then {goal:,} fit"
 
     def _parts(self, price: Price) -> Iterator[tuple[int, int, int, str]]:
-        for have, need, whole, of in zip(self._left, price, self.budget.capacity, (MAIN, FAILURE), strict=True):
+        for have, need, whole, of in zip(self._left, price, self.budget.capacity, (_MAIN, _FAILURE), strict=True):
             if need:
                 yield have, need, whole, of
-
-
-MAIN = "the budget"
 
 
 def stated(budget: Budget) -> str:
@@ -323,14 +313,11 @@ def _shares(part: Price, whole: Price) -> tuple[float, float]:
 
 def _share(amount: int, whole: int, of: str, rounding: str) -> str:
     """An amount of one part: a failure probability as such, all else as a share of the budget, never of epsilon."""
-    if of == FAILURE:
-        return f"{_rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {FAILURE}"
+    if of == _FAILURE:
+        return f"{_rounded(of_unit(amount, FAILURE_UNIT), rounding, 4)} of {of}"
     if whole == 0:
-        return f"none of {MAIN}" if amount == 0 else f"more than {MAIN}"
-    return f"{_rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)} % of {MAIN}"
-
-
-_EXACT = Context(prec=60)
+        return f"none of {of}" if amount == 0 else f"more than {of}"
+    return f"{_rounded(_EXACT.divide(Decimal(100 * amount), Decimal(whole)), rounding, 6)} % of {of}"
 
 
 def _rounded(value: Decimal, rounding: str, digits: int = 6) -> str:
@@ -396,10 +383,7 @@ class BudgetExceeded(AccountingError):
         would_fit: int | None = None,
     ) -> None:
         super().__init__(message)
-        self.requested: Price | None = requested
-        self.spent: Price | None = spent
-        self.remaining: Remaining | None = remaining
-        self.would_fit: int | None = would_fit
+        self.requested, self.spent, self.remaining, self.would_fit = requested, spent, remaining, would_fit
 
 
 def refusal(remaining: Remaining, count: int, where: str) -> BudgetExceeded:
@@ -422,8 +406,8 @@ def shortfall(budget: Budget, spent: Price, price: Price) -> str:
     """
     left, capacity = budget.capacity.minus(spent), budget.capacity
     short, enough = [], []
-    for asked, rest, whole, of in zip(price, left, capacity, (MAIN, FAILURE), strict=True):
-        if asked > rest and of == MAIN and budget.release is not None:
+    for asked, rest, whole, of in zip(price, left, capacity, (_MAIN, _FAILURE), strict=True):
+        if asked > rest and of == _MAIN and budget.release is not None:
             short.append(
                 f"{of_unit(asked, MAIN_UNIT):,.0f} of the declared releases are needed, {of_unit(rest, MAIN_UNIT):,.0f} are left"
             )
@@ -441,7 +425,7 @@ def _remedies(remaining: Remaining, price: Price, count: int, fit: int) -> Itera
     if fit:
         yield f"fewer releases ({fit:,})"
     if left.main and price.main > left.main and budget.release is None:
-        most = _share(left.main, budget.capacity.main, MAIN, ROUND_FLOOR)
+        most = _share(left.main, budget.capacity.main, _MAIN, ROUND_FLOOR)
         yield f"a smaller epsilon for {'this release' if count == 1 else 'these releases'}, or more noise: at most {most} in all"
     if price.failure > left.failure:
         most = _rounded(of_unit(left.failure, FAILURE_UNIT), ROUND_FLOOR)

@@ -14,6 +14,7 @@ import sample_report
 import theorem_pages
 
 import dpselect
+from accounting.frozen import Frozen
 
 project = "dpselect"
 author = "the dpselect authors"
@@ -76,6 +77,23 @@ def _once(
     )
 
 
+def _fields(
+    _app: Any, what: str, _name: str, value: Any, _options: Any, lines: list[str]
+) -> None:
+    """A model's fields are described where they are declared, and shown below its docstring if that does not list them."""
+    listed = any(line.startswith(":param") for line in lines)
+    if what == "class" and issubclass(value, Frozen) and not listed:
+        fields = value.model_fields.items()
+        lines += [
+            "",
+            *(
+                f":param {field.alias or name}: {field.description}"
+                for name, field in fields
+                if field.description
+            ),
+        ]
+
+
 def setup(app: Any) -> None:
     """Called by Sphinx."""
     app.connect("source-read", command_pages.expand)
@@ -83,4 +101,5 @@ def setup(app: Any) -> None:
     app.connect("source-read", notebook_pages.expand)
     app.connect("source-read", theorem_pages.expand)
     app.connect("autodoc-skip-member", _once)
+    app.connect("autodoc-process-docstring", _fields, priority=900)
     app.connect("build-finished", sample_report.write)

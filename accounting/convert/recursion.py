@@ -1,11 +1,8 @@
-"""The recursion over steps on a grid, rounded up or down (Theorems D2 to D4), and its short form for equal bounded-range steps.
+"""The recursion over steps on a grid, rounded up (Theorem D2), and its short form for equal bounded-range steps.
 
 A value array holds delta_j at g = 0, h, 2h, ... ; g < 0 follows from delta(-g) = 1 - e^-g + e^-g delta(g), as every class of
-pairs here is symmetric. Beyond the last entry, delta_j is at most that entry and at least its limit, the probability of an
-infinite loss.
-
-An operator maps bounds on delta_j to bounds on delta_{j-1}: `upper` upper ones, and `lower` lower ones, `floor` being one for
-every g; `lower_floor` gives the next `floor`, the limit at infinity.
+pairs here is symmetric. Beyond the last entry, delta_j is at most that entry. A step maps bounds on delta_j to bounds on
+delta_{j-1}.
 """
 
 from __future__ import annotations
@@ -22,16 +19,14 @@ from numpy.typing import NDArray
 
 from accounting.convert.pld.compose import condensed
 from accounting.convert.pld.hull import Hull
-from accounting.convert.pld.loss import Atoms, Banded, Floats, Law, Loss, Losses, Normal
+from accounting.convert.pld.loss import Atoms, Banded, Floats, Loss, Losses, Normal
 from accounting.convert.renyi import rdp_to_epsilon
 
 # A step costs a few roundings, each relative to positive terms.
-UP, DOWN = 1 + 2.0**-42, 1 - 2.0**-42
+UP = 1 + 2.0**-42
 _CACHED = 1 << 14  # numbers that are worked on at once
 WIDEST = 100.0  # nats of one range: products of e^width and e^-width stay floats up to three times as much
 _NARROWEST = 1e-300  # below, one over a cell leaves the floats
-# How far cells are moved to the right of their ideal place, in intervals, so that their losses lie just above the grid.
-_SLACKS = (1e-6, 1e-4, 1e-3, 1e-2)
 _CELLS = (16, 8)  # of the grid in one range: the variance of the loss grows by a share of 2/(3 cells^2)
 _QUICK, _MOST = 3e6, 1.5e7  # numbers worked on: some hundredths of a second, and half a second
 _MOST_PAIRS, _PRODUCTS = 16, 6e8  # steps beside the ranges, and multiplications for all of them: half a second
@@ -42,10 +37,10 @@ _BEYOND = 1e-4  # share of it that is left beyond the grid
 _TAIL = 1e-9  # share of it that cut-off tails may add in all
 
 
-def _extended(values: Floats, interval: float, left: int, right: int, beyond: float) -> Floats:
-    """`values` with `left` entries before and `right` entries (of value `beyond`) after them."""
-    ahead = np.concatenate([values, np.full(right, beyond)])
-    reach = np.concatenate([ahead, np.full(max(0, left + 1 - len(ahead)), beyond)])[left:0:-1]
+def _extended(values: Floats, interval: float, left: int, right: int) -> Floats:
+    """`values` with `left` entries before and `right` entries after them."""
+    ahead = np.concatenate([values, np.full(right, values[-1])])
+    reach = np.concatenate([ahead, np.full(max(0, left + 1 - len(ahead)), values[-1])])[left:0:-1]
     g = np.arange(left, 0, -1) * interval
     return np.concatenate([-np.expm1(-g) + np.exp(-g) * reach, ahead])
 
@@ -70,15 +65,16 @@ class _Pieces(NamedTuple):
 
 
 @dataclass(frozen=True)
-class RangeOperator:
+class RangeStep:
     """A bounded-range step: the adversary picks t in [0, width]; the loss is t with probability p_t, else t - width."""
 
     width: float
     interval: float
 
     def upper(self, values: Floats) -> Floats:
+        """(n,) to (n,)."""
         zero = math.ceil(self.width / self.interval) + 2
-        padded = _extended(values, self.interval, zero, zero, float(values[-1]))
+        padded = _extended(values, self.interval, zero, zero)
         windows = np.lib.stride_tricks.sliding_window_view(padded, len(values))
         best, count = values.copy(), max(1, _CACHED // len(values))
         for first in range(0, len(self._pieces.back), count):
@@ -107,21 +103,6 @@ class RangeOperator:
         inside = weight * (first + slope1 * place) + (1 - weight) * (second + slope2 * place)
         return np.maximum(inside, piece.weight * first + (1 - piece.weight) * second)
 
-    def lower_floor(self, floor: float) -> float:
-        return floor
-
-    def lower(self, values: Floats, floor: float) -> Floats:
-        cells = math.floor(self.width / self.interval * (1 + 4e-16))
-        if cells == 0:
-            return values
-        padded = _extended(values, self.interval, cells, cells, floor)
-        best = values.copy()
-        for back in range(cells):
-            weight = math.expm1((back - cells) * self.interval) / math.expm1(-cells * self.interval)
-            first, second = padded[cells - back :][: len(values)], padded[2 * cells - back :][: len(values)]
-            np.maximum(best, weight * first + (1 - weight) * second, out=best)
-        return best * DOWN
-
 
 def _pieces(width: float, interval: float) -> _Pieces:
     steps = np.arange(math.ceil(width / interval) + 1) * interval
@@ -149,105 +130,42 @@ def _pieces(width: float, interval: float) -> _Pieces:
 
 
 @dataclass(frozen=True)
-class _PairOperator:
-    """A step with one dominating pair: delta_{j-1}(g) = E delta_j(g - L), with L rounded up, or rounded down."""
+class PairStep:
+    """A step with one dominating pair: delta_{j-1}(g) = E delta_j(g - L), with L rounded up."""
 
     interval: float
-    low_up: int
-    up: Floats
-    infinity_up: float
-    low_down: int
-    down: Floats
-    infinity_down: float
+    low: int
+    mass: Floats
+    infinity: float
+
+    @staticmethod
+    def of(loss: Loss, interval: float, negligible: float) -> PairStep:
+        """Of a loss whose tails below `negligible` are cut off: the lower one moved up, the upper one counted as infinite."""
+        pmf = loss.pmf(interval, negligible)
+        below, above = np.cumsum(pmf.mass), np.cumsum(pmf.mass[::-1])
+        first = int(np.searchsorted(below, negligible, side="right"))
+        last = max(first, len(below) - 1 - int(np.searchsorted(above, negligible, side="right")))
+        kept = pmf.mass[first : last + 1].copy()
+        kept[0] += float(np.sum(pmf.mass[:first]))
+        cut = float(np.sum(pmf.mass[last + 1 :])) * (1 + 1e-9)
+        return PairStep(interval, pmf.low + first, kept, pmf.infinity + cut)
 
     def upper(self, values: Floats) -> Floats:
-        mean = _mean(values, self.interval, self.low_up, self.up, float(values[-1]))
-        return np.minimum(1.0, (mean + self.infinity_up) * UP)
-
-    def lower_floor(self, floor: float) -> float:
-        return (floor * (1 - self.infinity_down) + self.infinity_down) * DOWN
-
-    def lower(self, values: Floats, floor: float) -> Floats:
-        if len(self.down) == 0:
-            return values
-        return (_mean(values, self.interval, self.low_down, self.down, floor) + self.infinity_down) * DOWN
-
-
-def _mean(values: Floats, interval: float, low: int, mass: Floats, beyond: float) -> Floats:
-    high = low + len(mass) - 1
-    padded = _extended(values, interval, max(high, 0), max(-low, 0), beyond)
-    # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into the padded array.
-    start = max(high, 0) - high
-    return np.convolve(padded[start : start + len(values) + len(mass) - 1], mass, mode="valid")
-
-
-def _trimmed(low: int, mass: Floats, negligible: float) -> tuple[int, Floats, float]:
-    """Cut the lower tail onto the first entry that is kept, and the upper tail off: its mass is returned."""
-    below, above = np.cumsum(mass), np.cumsum(mass[::-1])[::-1]
-    first = int(np.searchsorted(below, negligible, side="right"))
-    last = max(first, len(mass) - 1 - int(np.searchsorted(above[::-1], negligible, side="right")))
-    kept = mass[first : last + 1].copy()
-    kept[0] += float(np.sum(mass[:first]))
-    return low + first, kept, float(np.sum(mass[last + 1 :])) * (1 + 1e-9)
-
-
-Operator = RangeOperator | _PairOperator
-
-
-def pair_operator(loss: Loss, interval: float, negligible: float, *, both: bool = True) -> _PairOperator:
-    """The step's operator, for upper bounds alone unless `both`; tails below `negligible` are cut off, on the safe side."""
-    law = loss if both and isinstance(loss, Law) else None
-    pmf = loss.pmf(interval, negligible)
-    low_up, up, cut = _trimmed(pmf.low, pmf.mass, negligible)
-    low_down, down = _rounded_down(law, interval, negligible) if law is not None else (0, np.zeros(0))
-    # What a rounded-down law has at infinity is a mass that its cells leave out.
-    lost = pmf.infinity if law is not None and pmf.infinity > negligible else 0.0
-    return _PairOperator(interval, low_up, up, pmf.infinity + cut, low_down, down, lost * (1 - 1e-9))
-
-
-def _rounded_down(law: Law, interval: float, negligible: float) -> tuple[int, Floats]:
-    """Merging outcomes is post-processing: each cell becomes one atom at its own loss, which is rounded down to the grid."""
-    cells = math.ceil(law.reach / interval) + 1
-    place = np.arange(-cells, cells + 1.0)
-    drift = _losses(law, _edges(place, np.zeros(len(place)), interval))[1] / interval - place
-    drift = np.where(np.abs(drift) < 0.5, drift, 0.0)
-    found = [_merged(law, _edges(place, drift - slack, interval), interval) for slack in _SLACKS]
-    low, mass = max(found, key=lambda pair: float((pair[0] + np.arange(len(pair[1]))) @ pair[1]))
-    heavy = np.flatnonzero(mass > negligible / len(mass))
-    return low + int(heavy[0]), mass[heavy[0] : heavy[-1] + 1]
-
-
-def _edges(place: Floats, drift: Floats, interval: float) -> Floats:
-    """Edges half way between places, moved left by the drift; never on an atom, so that both directions see the same cells."""
-    ends = np.concatenate([drift[:1], (drift[:-1] + drift[1:]) / 2, drift[-1:]])
-    return (np.append(place, place[-1] + 1) - 0.5 - ends) * interval * (1 + 1e-13)
-
-
-def _losses(law: Law, edges: Floats) -> tuple[Floats, Floats]:
-    """Mass of every cell, and ln P/Q of it; nan where the mass is negligible."""
-    mass, other = law.cell(edges[:-1], edges[1:]), law.cell(-edges[1:], -edges[:-1])
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = np.log(mass) - np.log(other)
-    return mass, np.where((mass > 1e-280) & (other > 1e-280), ratio, np.nan)
-
-
-def _merged(law: Law, edges: Floats, interval: float) -> tuple[int, Floats]:
-    mass, ratio = _losses(law, edges)
-    known = np.isfinite(ratio)
-    # An atom that lies on the grid stays there: losses are read to 1e-13 nats, which the factor below makes up for.
-    place = np.floor((ratio[known] + min(1e-13, 1e-6 * interval)) / interval).astype(np.int64)
-    low = int(place.min())
-    merged = np.bincount(place - low, weights=mass[known] * (1 - 1e-10))
-    return low, merged.astype(np.float64)
+        """(n,) to (n,)."""
+        high = self.low + len(self.mass) - 1
+        padded = _extended(values, self.interval, max(high, 0), max(-self.low, 0))
+        # Entry i needs g - L at i - high .. i - low, which starts max(high, 0) - high entries into the padded array.
+        start = max(high, 0) - high
+        mean = np.convolve(padded[start : start + len(values) + len(self.mass) - 1], self.mass, mode="valid")
+        return np.minimum(1.0, (mean + self.infinity) * UP)
 
 
 @dataclass(frozen=True)
 class Solution:
-    """Bounds on delta_0 at g = 0, h, 2h, ... without the plan's bad events."""
+    """Upper bounds on delta_0 at g = 0, h, 2h, ... without the plan's bad events."""
 
     interval: float
     upper: Floats
-    lower: Floats
 
     @staticmethod
     def of_ranges(losses: Losses, rdp: Callable[[Floats], Floats], orders: tuple[float, ...]) -> Solution | None:
@@ -278,17 +196,6 @@ class Solution:
         share = math.expm1(max(0.0, epsilon - i * self.interval)) / math.expm1(self.interval)
         return float(self.upper[i] + (self.upper[i + 1] - self.upper[i]) * min(1.0, share)) * (1 + 1e-12)
 
-    def lower_at(self, epsilon: float) -> float:
-        """Lower bound at one epsilon: the next entry, or a chord of neighbouring cells extended, which convexity keeps below."""
-        i = math.floor(epsilon / self.interval)
-        if i + 2 >= len(self.lower):
-            return 0.0
-        x, a, b, c, d = (math.exp(v - epsilon) for v in (epsilon, *((i + j) * self.interval for j in (-1, 0, 1, 2))))
-        before = _extended(self.upper, self.interval, 1, 0, 0.0)[i]
-        left = self.lower[i] + (self.lower[i] - before) * (x - b) / (b - a)
-        right = self.lower[i + 1] + (self.lower[i + 1] - self.upper[i + 2]) * (c - x) / (d - c)
-        return max(0.0, float(max(self.lower[i + 1], left, right)) * (1 - 1e-12))
-
     def epsilon_upper(self, delta: float) -> float:
         """Smallest epsilon that is proved for `delta`; inf if the grid ends before."""
         reached = np.flatnonzero(~(self.upper * (1 + 1e-12) <= delta))  # NaN proves nothing
@@ -296,14 +203,11 @@ class Solution:
             return 0.0
         if reached[-1] + 1 == len(self.upper):
             return math.inf
-        return _bisect(lambda y: not self.upper_at(y) <= delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[1]
-
-    def epsilon_lower(self, delta: float) -> float:
-        """Largest epsilon for which `delta` is proved too small; 0 if there is none."""
-        reached = np.flatnonzero(self.lower > delta)
-        if len(reached) == 0:
-            return 0.0
-        return _bisect(lambda y: self.lower_at(y) > delta, *(float(reached[-1] + j) * self.interval for j in (0, 1)))[0]
+        low, high = (float(reached[-1] + j) * self.interval for j in (0, 1))
+        for _ in range(50):
+            middle = (low + high) / 2
+            low, high = (low, middle) if self.upper_at(middle) <= delta else (middle, high)
+        return high
 
 
 def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:
@@ -316,18 +220,8 @@ def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Lo
 @functools.lru_cache(maxsize=512)
 def _solved(count: int, width: float, pairs: tuple[tuple[int, Loss], ...], cells: int, size: int) -> Solution:
     interval, values = width / cells, np.zeros(size)
-    step = RangeOperator(width, interval)
-    for _ in range(count):
-        values = step.upper(values)
-    for times, loss in pairs:
-        fixed = pair_operator(loss, interval, _LEAST * _TAIL / _MOST_PAIRS, both=False)
+    steps = [(n, PairStep.of(loss, interval, _LEAST * _TAIL / _MOST_PAIRS)) for n, loss in pairs]
+    for times, step in [(count, RangeStep(width, interval)), *steps]:
         for _ in range(times):
-            values = fixed.upper(values)
-    return Solution(interval, values, np.zeros(1))
-
-
-def _bisect(above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if above(middle) else (low, middle)
-    return low, high
+            values = step.upper(values)
+    return Solution(interval, values)

@@ -41,9 +41,6 @@ class OneEpsilon(OneParameter, ABC):
 class PureDP(OneEpsilon):
     """No output's probability changes by more than a factor exp(epsilon). Theorem C1 (exact worst case).
 
-    Args:
-        epsilon: nats, >= 0.
-
     Example:
         >>> import accounting as acc
         >>> (3 * acc.PureDP(epsilon=0.5)).epsilon(0.0)
@@ -76,10 +73,6 @@ class PureDP(OneEpsilon):
 @final
 class ApproxDP(Curve):
     """(epsilon, delta)-DP and nothing more: with probability 1 - delta an epsilon-pure pair, else anything. Theorem C6.
-
-    Args:
-        epsilon: nats, >= 0.
-        delta: in [0, 1).
 
     Example:
         >>> import accounting as acc
@@ -136,9 +129,6 @@ _SERIES = (
 @final
 class BoundedRange(OneEpsilon):
     """Log-probability ratios of neighbouring outputs span at most epsilon over all outcomes. Theorem C2 (exact worst case).
-
-    Args:
-        epsilon: nats, >= 0.
 
     Example:
         >>> import accounting as acc
@@ -206,9 +196,6 @@ _SERIES_TERMS = 12  # below |z| = 1/2 the remainder is under 2^-53 of the sum
 class LaplaceDP(OneEpsilon):
     """No easier to tell apart than Laplace(0, 1/epsilon) from Laplace(1, 1/epsilon). Theorem C4 (exact).
 
-    Args:
-        epsilon: sensitivity over scale of the noise, nats, >= 0.
-
     Example:
         >>> import accounting as acc
         >>> round(acc.LaplaceDP(epsilon=1.0).delta(0.5), 4)
@@ -256,9 +243,6 @@ def _excess(z: Floats) -> Floats:
 class ZCDP(OneParameter):
     """Renyi divergence of every order a is at most a * rho. Theorem C5 (definition; no dominating pair is implied).
 
-    Args:
-        rho: nats, >= 0.
-
     Example:
         >>> import accounting as acc
         >>> (acc.ZCDP(rho=0.1) + acc.ZCDP(rho=0.2)).rho
@@ -294,9 +278,6 @@ _LEAST_RHO = 1e-300  # more than what underflow takes off a sum of 10^18 squares
 @final
 class GaussianDP(OneParameter):
     """No easier to tell apart than N(0, 1) from N(mu, 1). Theorem C3 (exact).
-
-    Args:
-        mu: shift over standard deviation of the noise, >= 0.
 
     Example:
         >>> import accounting as acc
@@ -370,10 +351,6 @@ class GaussianMax(Undoubted):
     """The winner among `candidates` scores with Gaussian noise. Theorem C9.
 
     rdp = order mu^2/2 + ln(candidates)/(order - 1) from the order on where this is smallest; below it, that smallest value.
-
-    Args:
-        mu: range of a change of the scores over the standard deviation, >= 0.
-        candidates: number of scores, >= 1 and at most 10^18 (public).
 
     Example:
         >>> import accounting as acc

@@ -65,9 +65,7 @@ class _Around(Curve, ABC):
 class Approximate(_Around):
     """Identical until bad: `curve` holds for a mechanism that agrees outside an event of probability delta0. Theorem A1.
 
-    Args:
-        curve: the guarantee outside the event; its own `delta0` is added to this one.
-        delta0: probability of the event under every input, in [0, 1).
+    The event has that probability under every input; the curve's own `delta0` is added to it.
 
     Example:
         >>> import accounting as acc
@@ -101,11 +99,8 @@ class Approximate(_Around):
 class ProvedFor(_Around):
     """`curve`, which says nothing about relations, where its proof holds for one of them only. Theorem G4.
 
-    Larger groups of sampled users are such: a table of numbers does not say what they were proved for.
-
-    Args:
-        curve: the guarantee; what it is proved for itself, if it says so, must be the same.
-        relation: "add_remove" or "replace_one".
+    Larger groups of sampled users are such: a table of numbers does not say what they were proved for. What the curve says
+    itself, if it does, must be the same.
     """
 
     kind: Literal["proved_for"] = "proved_for"
@@ -162,12 +157,12 @@ class _OfSeveral(Curve, ABC):
         """One bound (rho, the pure epsilon, mu^2) of what the members have, in their order."""
 
     @final
-    @property
+    @cached_property
     def rho(self) -> float:
         return self._joint([curve.rho for curve in self._members])
 
     @final
-    @property
+    @cached_property
     def core_epsilon(self) -> float:
         return self._joint([curve.core_epsilon for curve in self._members])
 
@@ -243,8 +238,7 @@ def _one_more(parts: Sequence[Part]) -> tuple[Part, ...] | None:
 class Composed(_OfSeveral):
     """All parts, each repeated, run on the same data, adaptively chosen ones included. Theorem A3.
 
-    Args:
-        parts: pairs (count, curve); kept in a normal form, so that equal compositions are equal. No parts: the identity.
+    The parts, pairs (count, curve), are kept in a normal form, so that equal compositions are equal. No parts: the identity.
 
     Example:
         >>> import accounting as acc
@@ -289,7 +283,7 @@ class Composed(_OfSeveral):
                 others.append((count, curve))
         return {family: np.array(members, dtype=np.float64).T for family, members in families.items()}, others
 
-    @property
+    @cached_property
     def delta0(self) -> float:
         return min(1.0, decimal_sum((count, curve.delta0) for count, curve in self.parts))
 
@@ -360,10 +354,6 @@ class ChosenAfter(_OfSeveral):
 
     A sum of `first` and the dearest option at every order. Where `first` is pure, the divergence at epsilon is at most the mean
     of the dearest option's, at what the privacy loss of `first` leaves of epsilon.
-
-    Args:
-        first: of the answer that the choice is made by; it leaves no bad event out.
-        options: curves of all that may be chosen, in any order.
 
     Example:
         >>> import accounting as acc
@@ -479,11 +469,7 @@ _ROUNDED = 2.0**-50  # above the roundings of two floats and of their difference
 
 @final
 class Tighter(_OfSeveral):
-    """At every order the smallest of several valid bounds. Theorem A2.
-
-    Args:
-        curves: two or more curves, each proved for the same mechanism.
-    """
+    """At every order the smallest of several valid bounds for one mechanism. Theorem A2."""
 
     kind: Literal["tighter"] = "tighter"
     curves: tuple[AnyCurve, ...] = Field(min_length=2, description="two or more different curves")

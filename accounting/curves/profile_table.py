@@ -20,11 +20,7 @@ from accounting.frozen import NonNegative, Real
 
 @final
 class RenyiTable(Undoubted):
-    """Renyi bounds at given orders. Between them the next larger order is used, above the last there is none. Theorem C7.
-
-    Args:
-        orders: increasing, each above 1.
-        values: nats, one per order, each >= 0, non-decreasing as Renyi divergence is.
+    """Renyi bounds (nats) at given orders. Between them the next larger order is used, above the last there is none. Theorem C7.
 
     Example:
         >>> import accounting as acc

@@ -30,11 +30,8 @@ _HATS = 1 + np.geomspace(1e-2, 1e6, 161)
 class TruncatedNegativeBinomial(Frozen):
     """At least one run; k of them with probability proportional to (1-gamma)^k Gamma(k+eta)/(k! Gamma(eta)).
 
-    eta = 1 is the geometric law, eta = 0 the logarithmic one; below 0 tails are heavier and the price is lower.
-
-    Args:
-        eta: shape, > -1.
-        gamma: in (0, 1), the smaller the more runs.
+    eta = 1 is the geometric law, eta = 0 the logarithmic one; below 0 tails are heavier and the price is lower. The smaller
+    gamma, the more runs.
 
     Raises:
         InvalidCurve: a value is outside its domain, or more than 10^6 runs are expected.
@@ -129,11 +126,7 @@ class TruncatedNegativeBinomial(Frozen):
 
 @final
 class PoissonRuns(Frozen):
-    """A Poisson number of runs, none included: then nothing is released.
-
-    Args:
-        mean: how many runs are expected, > 0, at most 10^6.
-    """
+    """A Poisson number of runs, none included: then nothing is released."""
 
     error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
     kind: Literal["poisson"] = "poisson"
@@ -183,11 +176,7 @@ class RepeatAndSelectDP(Curve):
 
     The best of the bound of Papernot and Steinke (2022), at every order also those at larger orders; where `base` is pure outside
     its bad event, the exact pure epsilon, and at small orders little more than one run; and where it has a profile in closed
-    form, a profile made of it.
-
-    Args:
-        base: the guarantee of one run.
-        distribution: of the number of runs, which stays private: `TruncatedNegativeBinomial` or `PoissonRuns`.
+    form, a profile made of it. The number of runs stays private.
 
     Example:
         >>> import accounting as acc

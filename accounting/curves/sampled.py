@@ -110,10 +110,6 @@ class SampledGaussianDP(_OnASample):
     rho and mu^2 are those of `GaussianDP(mu)`, and no smaller ones hold, whatever the rate: at large orders, and far out in the
     tail, the sample hides nothing. A budget that adds up either pays for all of the noise; one of a Renyi order pays less.
 
-    Args:
-        mu: shift over standard deviation of the noise for a user who is in the sample, > 0.
-        rate: sampling probability, in (0, 1).
-
     Example:
         >>> import accounting as acc
         >>> round((1000 * acc.SampledGaussianDP(mu=1.0, rate=0.01)).epsilon(1e-6), 2)

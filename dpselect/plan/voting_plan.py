@@ -572,7 +572,7 @@ def adaptive_epsilon(mechanism: StableVoting, delta: float, rounds: int) -> floa
     """Epsilon of the rounds by the adaptive programme, choice before test in each. Theorem P16."""
     choice = acc.Approximate(curve=acc.BoundedRange(epsilon=2 * math.sqrt(mechanism.rho)), delta0=mechanism.failure_delta)
     test = acc.GaussianDP(mu=math.sqrt(mechanism.rho))
-    return adaptive_composition([choice, test] * _checked(rounds), delta).epsilon_upper
+    return adaptive_composition([choice, test] * _checked(rounds), delta)
 
 
 def _sharpened(start: StableVoting, budget: acc.Budget, rounds: int) -> StableVoting:

@@ -16,7 +16,7 @@ import dpselect as dps
 from accounting.arguments import same_relation
 from accounting.budget import NOTHING, Budget
 from accounting.calibration import calibrate_count
-from accounting.convert.adaptive_composition import GridTooCoarse, adaptive_composition
+from accounting.convert.adaptive_composition import adaptive_composition
 from accounting.curves import ApproxDP, Approximate, Composed, GaussianDP, GaussianMax, PureDP, RenyiTable
 from accounting.errors import AccountingError, InvalidArgument, InvalidBudget, InvalidCurve, NoEquivalent, Unaffordable
 from accounting.filter import PrivacyOdometer
@@ -174,9 +174,6 @@ CASES: dict[tuple[type[Exception], str], list[Call]] = {
     # -- the adaptive programme
     (InvalidArgument, r"Curve\.epsilon"): [lambda: adaptive_composition([acc.ZCDP(rho=0.1)], 1e-6)],
     (InvalidArgument, "one by one"): [lambda: adaptive_composition([10 * (RANGE + GaussianDP(mu=0.1))], 1e-6)],
-    (GridTooCoarse, r"math\.inf"): [lambda: adaptive_composition([GaussianMax(mu=0.5, candidates=5)], 1e-6)],
-    (GridTooCoarse, "smaller interval"): [lambda: adaptive_composition([(RANGE, 10)], 1e-6, interval=0.05)],
-    (InvalidArgument, "interval"): [lambda: adaptive_composition([RANGE], 1e-6, interval=-1.0)],
     (InvalidArgument, "at least 1e-280"): [lambda: adaptive_composition([RANGE], 1e-300)],
     (InvalidArgument, "a step must be a Curve"): [lambda: adaptive_composition([RANGE, "a"], 1e-6)],
     (InvalidArgument, "count"): [lambda: adaptive_composition([(RANGE, -1)], 1e-6)],

@@ -6,10 +6,13 @@ import argparse
 import itertools
 import multiprocessing
 import resource
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))  # the tests' oracles
 
 
 def options(doc: str | None, **given: Any) -> argparse.Namespace:

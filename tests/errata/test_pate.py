@@ -63,7 +63,7 @@ def programme(relation: acc.arguments.Relation, scale: float) -> float:
     shift = SHIFTS[relation]
     choice = acc.Approximate(curve=acc.BoundedRange(epsilon=ratio_up(2 * shift, scale)), delta0=FAILURE)
     test = acc.GaussianDP(mu=ratio_up(shift, TEST_NOISE))
-    return adaptive_composition([choice, test] * ROUNDS, DELTA).epsilon_upper
+    return adaptive_composition([choice, test] * ROUNDS, DELTA)
 
 
 def table() -> Iterator[str]:

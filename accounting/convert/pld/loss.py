@@ -90,14 +90,6 @@ class Loss(ABC):
         return {pmf.low + i: mass for i, mass in enumerate(pmf.mass.tolist()) if mass > 0}, pmf.infinity
 
 
-class Law(Loss, ABC):
-    """A loss whose distribution function is known, so that it can be rounded down as well."""
-
-    @abstractmethod
-    def cell(self, left: Floats, right: Floats) -> Floats:
-        """P(left < L <= right), to 1e-12 relative."""
-
-
 @dataclass(frozen=True)
 class Losses:
     """The steps of a plan as (count, loss), and `added`, the probability of the bad events outside which they hold."""
@@ -173,7 +165,7 @@ _MANY_UP = 1 + 2.0**-44  # a sum of some tens of positive terms, each good to a 
 
 @final
 @dataclass(frozen=True)
-class Banded(Law):
+class Banded(Loss):
     """Theorem P3: atoms at +-width, density proportional to e^(y/2) between them, and an infinite loss of probability `lost`.
 
     Args:
@@ -263,16 +255,10 @@ class Banded(Law):
         finite = np.where(y < -self.width, -np.expm1(np.minimum(y, 0.0)), atom + band)
         return np.minimum(1.0, (self.lost + (1 - self.lost) * finite) * _UP)
 
-    def cell(self, left: Floats, right: Floats) -> Floats:
-        a, b = np.clip(left, -self.width, self.width), np.clip(right, -self.width, self.width)
-        upper = self.upper * ((left < self.width) & (self.width <= right))
-        lower = self.lower * ((left < -self.width) & (-self.width <= right))
-        return (1 - self.lost) * (self.middle * self._density(a, b) + upper + lower)
-
 
 @final
 @dataclass(frozen=True)
-class Atoms(Law):
+class Atoms(Loss):
     """Losses `places` (nats, increasing) of probabilities `weights`, and an infinite one of probability `lost`. Theorem M1."""
 
     places: tuple[float, ...]
@@ -295,12 +281,6 @@ class Atoms(Law):
         ahead = np.maximum(0.0, -np.expm1(np.subtract.outer(y, np.array(self.places)).clip(max=0.0)))
         return np.minimum(1.0, (ahead @ np.array(self.weights) + self.lost) * _MANY_UP)
 
-    def cell(self, left: Floats, right: Floats) -> Floats:
-        beyond = np.append(0.0, np.cumsum(self.weights))
-        places = np.array(self.places)
-        found: Floats = beyond[np.searchsorted(places, right, "right")] - beyond[np.searchsorted(places, left, "right")]
-        return found
-
 
 FAR = 37.0  # standard deviations; a mass of 6e-300 lies beyond
 PAD = 8e-16  # of the logarithms of two normal tails: a place, its square and their sums are rounded, each weighs z^2
@@ -308,7 +288,7 @@ PAD = 8e-16  # of the logarithms of two normal tails: a place, its square and th
 
 @final
 @dataclass(frozen=True)
-class Normal(Law):
+class Normal(Loss):
     """L is normal with mean mu^2/2 and variance mu^2, mu > 0."""
 
     mu: float
@@ -325,7 +305,7 @@ class Normal(Law):
         low, high = math.floor((centre - far) / interval), math.ceil((centre + far) / interval)
         grid = grid_of(low, high, interval)
         mass = np.zeros(len(grid))
-        cells = self.cell(grid[:-1], grid[1:])
+        cells = self._cell(grid[:-1], grid[1:])
         _split(mass, cells * (1 + self._error(grid, cells)), self._share(grid, cells, interval))
         mass[0] += float(scipy.special.ndtr(self._z(grid[0])))
         return Pmf(low, mass, float(scipy.special.ndtr(-self._z(grid[-1]))) * (1 + 1e-11))
@@ -336,7 +316,8 @@ class Normal(Law):
         value = np.exp(first) * (np.maximum(0.0, -np.expm1(np.minimum(0.0, second - first))) + pad)
         return np.minimum(1.0, np.nextafter(value, 1.0))
 
-    def cell(self, left: Floats, right: Floats) -> Floats:
+    def _cell(self, left: Floats, right: Floats) -> Floats:
+        """P(left < L <= right), to `_error` relative."""
         a, b = self._z(left), self._z(right)
         return np.where(a > 0, scipy.special.ndtr(-a) - scipy.special.ndtr(-b), scipy.special.ndtr(b) - scipy.special.ndtr(a))
 
@@ -344,7 +325,7 @@ class Normal(Law):
         return y / self.mu - self.mu / 2
 
     def _error(self, grid: Floats, cells: Floats) -> Floats:
-        """Relative error of `cell`: that of a tail, (4 + z^2) ulps, over the cell's share of it."""
+        """Relative error of `_cell`: that of a tail, (4 + z^2) ulps, over the cell's share of it."""
         z = np.maximum(np.abs(self._z(grid[:-1])), np.abs(self._z(grid[1:])))
         tail = np.where(self._z(grid[:-1]) > 0, scipy.special.ndtr(-self._z(grid[:-1])), scipy.special.ndtr(self._z(grid[1:])))
         return 2.3e-16 * (4 + z * z) * np.minimum(tail / np.maximum(cells, 1e-307), 1e9)
@@ -352,7 +333,7 @@ class Normal(Law):
     def _share(self, grid: Floats, cells: Floats, interval: float) -> Floats:
         """What moves right: by the two masses of the cell where they resolve it, else by the steepest slope in it."""
         flipped = -grid[::-1]
-        other = self.cell(flipped[:-1], flipped[1:])
+        other = self._cell(flipped[:-1], flipped[1:])
         ratio = np.exp(np.minimum(grid[:-1], 700.0)) * other[::-1] / np.maximum(cells, 1e-307)
         margin = self._error(grid, cells) + self._error(flipped, other)[::-1] + 1e-15 * (1 + np.abs(grid[:-1]))
         direct = (1 - ratio + margin) / -math.expm1(-interval)
