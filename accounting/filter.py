@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import numbers
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, NamedTuple, final
 
@@ -21,7 +22,8 @@ from accounting.process_state import ProcessState
 from accounting.remaining import BudgetExceeded, Remaining, refusal
 
 
-class Charge(NamedTuple):
+@dataclass(frozen=True)
+class Charge:
     """One line of a filter: what ran, how often, under which label, and its price."""
 
     curve: Curve

@@ -220,8 +220,9 @@ def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Lo
 @functools.lru_cache(maxsize=512)
 def _solved(count: int, width: float, pairs: tuple[tuple[int, Loss], ...], cells: int, size: int) -> Solution:
     interval, values = width / cells, np.zeros(size)
-    steps = [(n, PairStep.of(loss, interval, _LEAST * _TAIL / _MOST_PAIRS)) for n, loss in pairs]
-    for times, step in [(count, RangeStep(width, interval)), *steps]:
+    steps: list[tuple[int, RangeStep | PairStep]] = [(count, RangeStep(width, interval))]
+    steps += [(n, PairStep.of(loss, interval, _LEAST * _TAIL / _MOST_PAIRS)) for n, loss in pairs]
+    for times, step in steps:
         for _ in range(times):
             values = step.upper(values)
     return Solution(interval, values)
