@@ -1,8 +1,4 @@
-"""The top k of a log as it grows, at the end of every period of a horizon, for one price.
-
-What one user may add to the counts of a whole horizon (Theorem T3); how noise is shared between periods: what is measured, C, and
-how the counts are estimated from it, B = A C^-1 (Theorem T2); and the mechanism.
-"""
+"""The top k of a log as it grows, at the end of every period of a horizon, for one price."""
 
 from __future__ import annotations
 
@@ -32,7 +28,6 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
-_SQUARE = UNIT**2
 _MOST_CELLS = 1000
 _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
 
@@ -47,13 +42,10 @@ class HorizonClip(Frozen):
     0 is better.
 
     Args:
-        exponent: from 0 (all cells weigh the same) to 4; the larger, the more the first cells weigh.
-        cells: how many cells of one user are counted at most, 1 to 1000.
+        exponent: with 0 all cells weigh the same.
+        cells: how many cells of one user are counted at most.
         per_period: how many of them in one period at most; None for any number. With an exponent of 0 and `cells` at least
             this many times the periods, nobody's cells are used up, so that scores follow the numbers of users: `counting`.
-
-    Raises:
-        InvalidMechanism: a value is outside its domain.
 
     Example:
         >>> import dpselect as dps
@@ -94,11 +86,11 @@ class HorizonClip(Frozen):
     @property
     def squares(self) -> tuple[int, ...]:
         """The squared weights of a user's cells in order, multiples of UNIT^-2; none rises, and they add up to UNIT^2 at most."""
-        return _squares(self.exponent, self.cells)
+        return _weights(self.exponent, self.cells)[0]
 
     def weights(self) -> Integers:
         """(cells, cells + 1) weights, multiples of 1/UNIT: at [u, m] that of each of m new cells of a user who has had u."""
-        return _weights(self.exponent, self.cells)
+        return _weights(self.exponent, self.cells)[1]
 
     def counted(
         self, users: Integers, used: NDArray[np.int16], coins: Callable[[Integers], NDArray[np.uint64]]
@@ -128,15 +120,12 @@ class HorizonClip(Frozen):
         return kept[weights > 0], weights[weights > 0]
 
 
-@lru_cache(maxsize=64)
-def _squares(exponent: float, cells: int) -> tuple[int, ...]:
-    shares = np.arange(1, cells + 1, dtype=np.float64) ** -exponent
-    return tuple(int(one) for one in np.floor(shares / shares.sum() * (_SQUARE * _BELOW_ONE)))
-
-
 @lru_cache(maxsize=8)
-def _weights(exponent: float, cells: int) -> Integers:
-    sums = np.concatenate([[0], np.cumsum(np.array(_squares(exponent, cells), dtype=np.int64))])
+def _weights(exponent: float, cells: int) -> tuple[tuple[int, ...], Integers]:
+    """The squares of single cells, and the table of weights."""
+    shares = np.arange(1, cells + 1, dtype=np.float64) ** -exponent
+    single = tuple(int(one) for one in np.floor(shares / shares.sum() * (UNIT**2 * _BELOW_ONE)))
+    sums = np.concatenate([[0], np.cumsum(np.array(single, dtype=np.int64))])
     table = np.zeros((cells, cells + 1), dtype=np.int64)
     for used in range(cells):
         new = np.arange(1, cells - used + 1)
@@ -144,7 +133,7 @@ def _weights(exponent: float, cells: int) -> Integers:
         # The root of an integer below 2^41 is 2^-22 or more away from the next integer: its floor is exact in floats.
         table[used, 1 : len(new) + 1] = np.floor(np.sqrt(squares.astype(np.float64)))
     table.setflags(write=False)
-    return table
+    return single, table
 
 
 Over = Literal["period", "running", "window"]
@@ -158,7 +147,8 @@ _TAIL_UP = 1 + 1e-9  # above the roundings of a tail of the normal law
 @final
 @dataclass(frozen=True, eq=False)
 class Strategy:
-    """C and B of a horizon, both Toeplitz and lower triangular. Theorem T2.
+    """How noise is shared between periods: what is measured, C, and how counts A x are estimated from it, by B = A C^-1, all of
+    them Toeplitz and lower triangular. Theorem T2.
 
     Attributes:
         measured: (n,) the first column of C, n <= periods, multiples of 1/UNIT rounded down; what is left out is 0.
@@ -294,20 +284,11 @@ class ContinualTopK(Mechanism):
     `strategy.norm`, Theorems T1 to T4; under replace_one sqrt(2) D.
 
     Args:
-        k: how many items at most at the end of each period, >= 1; of each group, where it is `grouped`.
-        periods: how many periods the horizon has, 1 to 4000. Public, and fixed: declare more rather than fewer.
-        count: "period", "running" or "window".
-        window: how many periods a window has, >= 1; None unless `count` is "window".
-        scale: standard deviation of the noise of a measurement, in weights, from 2^-10 to 2^32.
-        delta: the chance, in (0, 1), that items of one user alone pass the thresholds of a domain that is unknown; None for a
-            public domain.
+        periods: how many the horizon has. Public, and fixed: declare more rather than fewer.
+        scale: standard deviation of the noise of a measurement, in weights.
+        delta: the chance that items of one user alone pass the thresholds of a domain that is unknown; None for a public domain.
         candidates: the most items that the public domain has; None for any number, and for an unknown domain.
         users: what one user may contribute.
-        grouped: whether events have a group, and the k best items of each group are released.
-        relation: "add_remove" or "replace_one".
-
-    Raises:
-        InvalidMechanism: a value is outside its domain, or two do not go together.
 
     Example:
         >>> import dpselect as dps
@@ -354,13 +335,11 @@ class ContinualTopK(Mechanism):
         Of a few splits of the budget's delta between thresholds and noise the one with the lowest thresholds is taken.
 
         Args:
-            budget: what the whole horizon may cost.
             unknown: whether the items are read off the log; False for a public domain.
             settings: all fields but `scale` and `delta`.
 
         Raises:
             CalibrationError: the budget pays for no amount of noise, for example a pure one.
-            InvalidMechanism: a setting is missing or refused.
         """
         bracket = (_LEAST, _MOST)
         if not unknown:
@@ -413,11 +392,7 @@ class ContinualTopK(Mechanism):
     def thresholds(self, periods: slice = slice(None)) -> Floats:
         """(periods,) what a noisy score must exceed for its item to be discovered, in weights, rounded up; of an unknown domain.
 
-        Args:
-            periods: which of them; each takes its time to be found.
-
-        Raises:
-            InvalidRequest: the domain is public.
+        Each of the `periods` takes its time to be found.
         """
         rounding, once = self._rounding(self.strategy.estimator)[periods], self.count == "period"
         deviations = self.deviations[:1] if once else self.deviations[periods]

@@ -1,7 +1,4 @@
-"""What earlier releases have shown, for nothing: it stays shown, and means over time order the items and find more of them.
-
-For releases that are charged one by one (Theorems T6 to T8); a horizon's measurements are ordered by the same `means`.
-"""
+"""What earlier releases have shown, for nothing: it stays shown, and means over time order the items and find more of them."""
 
 from __future__ import annotations
 
@@ -54,12 +51,9 @@ class History:
     Args:
         mechanism: what draws each release: a SparseHistogram with k=None and floor=0; or a OneshotTopK with `values` whose k is
             the size of the domain, which with Gaussian noise costs what the best items alone cost.
-        k: how many items are wanted, >= 1: how fast earlier scores are forgotten is chosen for the items around rank k.
-        releases: how many releases there may be, >= 1; the chance of failure is shared by all of them.
+        k: how many items are wanted: how fast earlier scores are forgotten is chosen for the items around rank k.
+        releases: how many there may be; the chance of failure is shared by all of them.
         shown: what earlier releases have shown, in their order.
-
-    Raises:
-        InvalidRequest: an argument is outside its domain.
 
     Example:
         >>> import dpselect as dps
@@ -141,15 +135,10 @@ class History:
     def select(self, scores: Scores, *, rng: np.random.Generator | None = None) -> Selection:
         """Draw one release: all known items, those that are discovered now included, with their noisy scores of this release.
 
-        It is not charged: see `release`.
+        It is not charged: see `release`. Known items that do not occur in the scores are shown too, as if they had a score of 0.
 
         Args:
-            scores: of the items that occur, or of a public domain; known items that do not occur are shown too, as if they had a
-                score of 0.
             rng: for tests and simulation; None for the operating system's entropy.
-
-        Raises:
-            InvalidRequest, DpSelectError: as `check`.
         """
         self.check(scores)
         with self._kept.locked() as kept:
@@ -171,17 +160,7 @@ class History:
         keep: Callable[[Selection], str | None] | None = None,
         **notes: Unpack[Notes],
     ) -> Selection:
-        """Charge one release, draw it as `select` does, and record it.
-
-        Args:
-            session: what pays.
-            keep: as for `Session.select`.
-            notes: see `Session.select`.
-
-        Raises:
-            BudgetExceeded, AlreadyCharged, RelationMismatch, LedgerUnavailable: as for `Session.select`.
-            InvalidRequest, DpSelectError: as `check`; nothing was charged.
-        """
+        """Charge one release, draw it as `select` does, and record it; `keep`, `notes` and errors as of `Session.select`."""
         self.check(scores)
         return session.publish(self, lambda: self.select(scores), keep=keep, **notes)
 
@@ -240,24 +219,16 @@ def single_test(histogram: SparseHistogram) -> SparseHistogram:
 
 @final
 class _Vectors:
-    """Noisy scores of every item that has occurred, as means over time. Private, but for those of known items.
-
-    Attributes:
-        places: where each item stands in the vectors.
-        known: (items,) whether an item was shown.
-        means: of noisy scores.
-        last: (items,) noisy scores of the last release.
-        largest: (items,) the largest of an item's noisy scores in size.
-        releases: how many there were; those that an earlier history has shown are not among them.
-    """
+    """Noisy scores of every item that has occurred, as means over time. Private, but for those of known items."""
 
     def __init__(self, shown: Iterable[Selection], k: int) -> None:
-        self.places: dict[Label, int] = {}
-        self.known, self.means, self.releases = np.zeros(0, dtype=np.bool_), Means(k), 0
-        self.last, self.largest = np.zeros(0), np.zeros(0)
+        self.places: dict[Label, int] = {}  # where each item stands in the vectors
+        self.known, self.means = np.zeros(0, dtype=np.bool_), Means(k)
+        self.last, self.largest = np.zeros(0), np.zeros(0)  # of the last release; and the largest of all in size
+        self.releases = 0
         for one in shown:
             self.take(one)
-        self.releases = 0
+        self.releases = 0  # those that an earlier history has shown are not among them
 
     def take(self, one: Selection) -> None:
         """Take in what a release has shown, of all items that are known."""

@@ -1,4 +1,4 @@
-"""`Horizon`: the releases of one horizon. It was charged when it was opened; a closed period is never drawn again.
+"""`Horizon`: the releases of one horizon, at one price; a closed period is never drawn again.
 
 A period is closed in one transaction of the state: from new events to what is released (Theorems T1 to T4).
 """
@@ -16,6 +16,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from accounting import AccountingError, Ledger, zero
+from accounting.address import masked
 from accounting.files import require_new
 from accounting.ledger import ClaimConflict, Dataset, Receipt, Terms
 from dpselect.cells import ANY_GROUPS, cell, parts_of
@@ -35,6 +36,7 @@ from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
 
+NO_EVENTS: tuple[str, Kinds] = "(SELECT '' AS u, '' AS i WHERE false)", {"user": "str", "item": "str"}
 _REASON = "fewer items than requested were discovered"
 _STAYS = Note("the horizon is charged and stays charged: call again with the same events, which costs nothing more")
 
@@ -42,18 +44,18 @@ _STAYS = Note("the horizon is charged and stays charged: call again with the sam
 def close(
     state: State,
     period: int,
-    relations: Sequence[str],
+    relation: str,
     kinds: Kinds,
     source: Sampler,
     before: Callable[[], object] = lambda: None,
 ) -> Selection:
-    """Count the events in SQL relations (columns u and i), measure, estimate and select, and store all of it, or nothing.
+    """Count the events in a SQL relation (columns u and i), measure, estimate and select, and store all of it, or nothing.
 
     Args:
         before: called when all is read and users are bounded, and nothing is drawn yet.
     """
     with state.transaction():
-        read = state.load(relations, kinds)
+        read = state.load(relation, kinds)
         known = state.number_of_items()
         increment = state.take(period)
         before()
@@ -72,9 +74,7 @@ _ERROR = 2.0**-52  # of a sum of products of floats: this times its terms, and t
 def _discovered(state: State, period: int, given: Integers) -> tuple[Integers, Floats, Floats]:
     """(n,) discovered items, their scores in weights, and (columns, n) the sums that order them.
 
-    Those that pass a test now are stored as such.
-
-    `given` are the items that users have given a weight in this period.
+    Those that pass a test now are stored as such. `given` are the items that users have given a weight in this period.
     """
     mechanism, items, now = state.meta.mechanism, state.number_of_items(), slice(period - 1, period)
     touched, shown = np.zeros(items, dtype=np.bool_), np.zeros(items, dtype=np.bool_)
@@ -180,21 +180,11 @@ class Horizon:
     A new horizon is *reserved*: `Ledger.void` gives that back as long as no period is closed. The first `close` reads its events,
     commits the charge, and draws.
 
-    Every method opens the state for as long as it takes; processes and threads take turns. What `close` returns is on record:
-    its period is stored, and the ledger has its mark, before anybody sees it.
+    Every method opens the state, one DuckDB file of mode 0600, for as long as it takes; processes and threads take turns. What
+    `close` returns is on record: its period is stored, and the ledger has its mark, before anybody sees it.
 
     Args:
-        ledger, dataset: where the horizon is charged.
-        mechanism: what is released.
-        path: the private state: one DuckDB file, made with mode 0600 if the horizon is new.
-        domain: the public items, for a mechanism without `delta`; needed once. Of a `grouped` one, the items of each group.
-        groups: the public groups of a `grouped` mechanism: others take no place under the bound. Needed with `domain`; None for
-            all that occur.
-        key: of the charge.
-        terms: of the charge.
-        recharge: whether to charge what the state has released to a ledger that does not know of it.
-        dry_run: whether only to check all that can be: nothing is reserved and no state is made. Then `rehearse` is all there is,
-            of a horizon that was started.
+        ledger, dataset, terms: where, and on whose behalf, the horizon is charged. For the others see `Session.continual`.
 
     Raises:
         InvalidRequest: the mechanism is not a ContinualTopK, the domain is missing or not asked for, or the dataset has a budget
@@ -230,21 +220,20 @@ class Horizon:
                 f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon bounds users over all of them: "
                 "declare a dataset with one budget for all rows"
             )
-        of_groups = None if groups is None else named(groups, integers=False, what="groups")
+        of_groups = None if groups is None else tuple(named(groups, integers=False, what="groups"))
         listed = _listed(mechanism, domain, of_groups)
+        self._dry_run, self._domain, self._groups = dry_run, listed, of_groups
         receipt, exists = self._receipt(), self._path.exists()
         if exists:
             self._require_same(listed, of_groups, charged=receipt is not None or recharge)
         elif receipt is not None and receipt.state == "released":
             raise HorizonError(
-                f"key={key!r} has opened a horizon, and its state is not at this path: without it the horizon has ended"
+                f"state={masked(path)} does not exist, and key={key!r} has opened a horizon: without its state it has ended"
             )
         elif mechanism.delta is None and listed is None:
             raise InvalidRequest("a mechanism without delta= releases items of a public domain: state domain=, or a delta")
         if receipt is None:
             ledger.check(dataset.name, mechanism, **self._terms)
-        self._dry_run = dry_run
-        self._groups: Sequence[Label] | None = of_groups
         if dry_run:
             if not exists:
                 require_new(self._path, "state=")
@@ -258,8 +247,8 @@ class Horizon:
             if not exists:
                 self._path.unlink(missing_ok=True)
             raise
-        with self._opened() as state:
-            self._groups = state.meta.groups
+        with self._opened():
+            pass
 
     @property
     def key(self) -> str:
@@ -283,66 +272,56 @@ class Horizon:
 
         Give each event once, in the period in which it arrives: late ones count then. A period that is closed already is
         answered again if its events are the same; it is never drawn again. What stops a call leaves the period open, or closed
-        with an answer that the next call returns.
+        with an answer that the next call returns: the same call again costs nothing.
 
         Args:
             period: the first that is not closed: 1, 2, and so on.
             events: as `source` of `dpselect.events.read`; None for a period without events. Of a Spark table the distinct pairs
                 are found on its cluster, and come here.
-            reading: how they are read; or the fields of `dpselect.events.Reading` as keywords, `user` and `item` at least, and
-                `group` where the mechanism is `grouped`.
+            reading: how they are read; or the fields of `dpselect.events.Reading` as keywords.
 
         Raises:
             InvalidRequest: the period is not the next one, or closed with other events; nothing was drawn.
             EventLogError: the events cannot be read; nothing was drawn, and the period is open.
             HorizonError: the state is in use, lost, damaged, or older than the ledger says, or the horizon was voided.
             LedgerUnavailable: the release could not be recorded: call again with the same events.
-
-        What stops the first period after the charge was committed says so: the same call again costs nothing.
         """
-        asked = self._asked(period, events, reading, options)
-        with opened(None if asked is None else asked.memory_limit) as engine:
-            relations, kinds = _count_pairs(engine, events, asked, self._groups)
-            with self._opened() as state:
-                _require_written_alike(state.meta, asked)
-                if (before := _closed_before(state, period, relations, kinds)) is not None:
-                    return before
+        with self._read(period, events, reading, options) as (relation, kinds), self._opened() as state:
+            if (before := _closed_before(state, period, relation, kinds)) is not None:
+                return before
+            try:
+                selection = close(state, int(period), relation, kinds, sampler(None), self._commit)
+                self._release(state.meta, state.closed()[-1])
+            except BaseException as error:
                 try:
-                    selection = close(state, int(period), relations, kinds, sampler(None), self._commit)
-                    self._release(state.meta, state.closed()[-1])
-                except BaseException as error:
-                    try:
-                        receipt = self._ledger.find(self._dataset.name, self._key)
-                        charged = receipt is not None and receipt.state not in ("reserved", "void")
-                    except AccountingError:
-                        charged = True  # for all that is known
-                    if charged:
-                        error.add_note(_STAYS)
-                    raise
+                    receipt = self._ledger.find(self._dataset.name, self._key)
+                    charged = receipt is not None and receipt.state not in ("reserved", "void")
+                except AccountingError:
+                    charged = True  # for all that is known
+                if charged:
+                    error.add_note(_STAYS)
+                raise
         return selection
 
     def rehearse(self, period: int, events: object, reading: Reading | None = None, **options: Any) -> None:
-        """Read and count the new events of a period as `close` would, and forget them: nothing is stored, charged or drawn.
-
-        Raises:
-            InvalidRequest, EventLogError, HorizonError: as `close`.
-        """
-        asked = self._asked(period, events, reading, options)
-        with opened(None if asked is None else asked.memory_limit) as engine, State.opened(self._path) as state:
-            _require_written_alike(state.meta, asked)
-            relations, kinds = _count_pairs(engine, events, asked, state.meta.groups)
-            if _closed_before(state, period, relations, kinds) is None:
+        """Read and count the new events of a period as `close` would, and forget them: nothing is stored, charged or drawn."""
+        with self._read(period, events, reading, options) as (relation, kinds), State.opened(self._path) as state:
+            if _closed_before(state, period, relation, kinds) is None:
                 with state.transaction(kept=False):
-                    state.load(relations, kinds)
+                    state.load(relation, kinds)
                     state.take(int(period))
 
-    def _asked(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Reading | None:
-        """How the events of a period are read; None for one without events."""
+    @contextmanager
+    def _read(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Iterator[tuple[str, Kinds]]:
+        """The new events of a period as a relation in SQL, before the state is opened."""
         last = self.mechanism.periods
         if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
         over_all = {} if options.get("group") is None else {"max_groups_per_user": ANY_GROUPS}
-        return None if events is None else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
+        asked = None if events is None else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
+        self._require_written_alike(() if asked is None else asked.normalize)
+        with opened(None if asked is None else asked.memory_limit) as engine:
+            yield NO_EVENTS if asked is None else _count_pairs(engine, events, asked, self._groups)
 
     def released(self) -> tuple[Period, ...]:
         """What was released so far, in order."""
@@ -353,9 +332,6 @@ class Horizon:
         """The best items by what closed periods have added to their counts, all together: coarser periods, for nothing.
 
         A user who is counted in several of them adds a cell for each.
-
-        Raises:
-            InvalidRequest: the periods are not closed, or in the wrong order.
         """
         with self._opened() as state:
             done = len(state.closed())
@@ -368,31 +344,42 @@ class Horizon:
         """How many periods can still be closed."""
         return self.mechanism.periods - len(self.released())
 
+    def _require_written_alike(self, forms: Sequence[str]) -> None:
+        """Refuse a reading that writes labels otherwise than the horizon's public lists: their events would count for nothing."""
+        items = [parts_of(label)[1] if self.mechanism.grouped else label for label in self._domain or ()]
+        for what, names in (("groups", self._groups or ()), ("domain", items)) if forms else ():
+            for name, written in zip(names, written_alike(names, forms), strict=True):
+                if name != written:
+                    raise InvalidRequest(
+                        f"{what}= of the horizon names {name!r}, which normalize= writes {written!r}, so that no event of it "
+                        "would count: open a horizon with lists that are written so, or leave normalize= out"
+                    )
+
     # -- state and ledger -----------------------------------------------------------------------------------------------
 
     def _require_same(self, listed: Sequence[Label] | None, groups: Sequence[Label] | None, *, charged: bool) -> None:
-        """Refuse a state that is another horizon's, or whose charge the ledger has lost; lists that are None are not compared.
+        """Refuse a state that is another horizon's, or whose charge the ledger has lost and does not get again.
 
-        Args:
-            charged: whether the ledger has the charge, or gets it again.
+        Lists that are None are not compared.
         """
         with State.opened(self._path) as state:
             meta, begun = state.meta, len(state.closed())
-        another = "open another under another key"
-        if meta.belongs_to != self._name:
-            raise HorizonError(f"the state is not that of key={self._key!r} of dataset={self._dataset.name!r}")
-        if begun and not charged:
-            raise HorizonError(
-                f"the state has released {begun} periods, and this ledger knows of no key={self._key!r}: it is another ledger, "
-                "or was restored to before the horizon. Put the charge back with `dpselect continual recharge`, or "
-                "Session.continual(recharge=True)"
-            )
-        if meta.mechanism != self.mechanism:
-            raise HorizonError(f"the horizon was opened with {meta.mechanism!r}: go on with it, or {another}")
-        if listed is not None and meta.domain != tuple(listed):
-            raise HorizonError(f"the horizon was opened with another domain: leave domain= out, or {another}")
-        if groups is not None and meta.groups != tuple(groups):
-            raise HorizonError(f"the horizon was opened with other groups: leave groups= out, or {another}")
+            another = "open another under another key"
+            for differs, words in (
+                (meta.belongs_to != self._name, f"it is not that of key={self._key!r} of dataset={self._dataset.name!r}"),
+                (
+                    begun and not charged,
+                    f"it has released {begun} periods, and this ledger knows of no key={self._key!r}: it is another ledger, or "
+                    "was restored to before the horizon. Put the charge back with `dpselect continual recharge`, or "
+                    "Session.continual(recharge=True)",
+                ),
+                (meta.mechanism != self.mechanism, f"it was opened with {meta.mechanism!r}: go on with that, or {another}"),
+                (listed not in (None, meta.domain), f"it was opened with another domain: leave domain= out, or {another}"),
+                (groups not in (None, meta.groups), f"it was opened with other groups: leave groups= out, or {another}"),
+            ):
+                if differs:
+                    raise HorizonError(words)
+            self._domain, self._groups = meta.domain, meta.groups
 
     @contextmanager
     def _opened(self) -> Iterator[State]:
@@ -411,7 +398,7 @@ class Horizon:
                 self._release(meta, closed)
             if self._is_marked(meta, len(done) + 1):
                 raise HorizonError(
-                    f"the state is an older copy: it knows {len(done)} closed periods and the ledger more. A period that was "
+                    f"it is an older copy, which knows {len(done)} closed periods, and the ledger more. A period that was "
                     "released is not drawn again: go on with the latest state, and never from a backup"
                 )
             yield state
@@ -448,19 +435,19 @@ class Horizon:
             self._ledger.release(self._dataset.name, key, claim=mark, actor=self._terms.get("actor"))
         except ClaimConflict:
             raise HorizonError(
-                "another copy of the state has gone on: what this one drew was never released, and must not be. Delete it, and "
-                "use the other"
+                "another copy of it has gone on: what this one drew was never released, and must not be. Delete it, and use the "
+                "other"
             ) from None
 
     def __repr__(self) -> str:
         return f"Horizon({self._ledger!r}, {self._dataset.name!r}, key={self._key!r})"
 
 
-def _closed_before(state: State, period: int, relations: Sequence[str], kinds: Kinds) -> Selection | None:
+def _closed_before(state: State, period: int, relation: str, kinds: Kinds) -> Selection | None:
     """What a period has released that is closed already; None if it is the next one."""
     done = state.closed()
     if period <= len(done):
-        if state.load(relations, kinds) != done[period - 1].read:
+        if state.load(relation, kinds) != done[period - 1].read:
             raise InvalidRequest(
                 f"period {period} is closed, with other events. Its answer stays: released() has it, and "
                 "`dpselect continual show`. What came late counts in the period that is open: close that with it"
@@ -471,36 +458,24 @@ def _closed_before(state: State, period: int, relations: Sequence[str], kinds: K
     return None
 
 
-def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> list[Label] | None:
+def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> tuple[Label, ...] | None:
+    """The public items, or cells."""
     if groups is not None and not mechanism.grouped:
         raise InvalidRequest("groups= is for a mechanism with grouped=True: leave one of them out")
     if domain is None:
         return None
     if mechanism.delta is not None:
         raise InvalidRequest("domain= is public and delta= is for items that are read off the log: leave one of them out")
-    listed = named(domain, integers=False)
+    listed = tuple(named(domain, integers=False))
     if mechanism.grouped:
         if groups is None:
             raise InvalidRequest("domain= lists the items of each group, and the groups must be public too: state groups=")
-        listed = [cell(group, item) for group in groups for item in listed]
+        listed = tuple(cell(group, item) for group in groups for item in listed)
     most, least = mechanism.candidates, mechanism.k * (len(groups) if groups is not None else 1)
     if len(listed) < least or (most is not None and len(listed) > most):
         bounds = f"at least {least}" + ("" if most is None else f" and at most candidates={most}")
         raise InvalidRequest(f"domain= has {len(listed)} items, in all groups, and must have {bounds}")
     return listed
-
-
-def _require_written_alike(meta: Meta, reading: Reading | None) -> None:
-    """Refuse a reading that writes labels otherwise than the horizon's public lists: their events would count for nothing."""
-    forms = () if reading is None else reading.normalize
-    items = [parts_of(label)[1] if meta.mechanism.grouped else label for label in (meta.domain or ()) if forms]
-    for what, names in (("groups", meta.groups or ()), ("domain", items)):
-        for name, written in zip(names, written_alike(names, forms), strict=True):
-            if name != written:
-                raise InvalidRequest(
-                    f"{what}= of the horizon names {name!r}, which normalize= writes {written!r}, so that no event of it would "
-                    "count: open a horizon with lists that are written so, or leave normalize= out"
-                )
 
 
 def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
@@ -517,24 +492,21 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     return reading
 
 
-def _count_pairs(
-    engine: Engine, events: object, reading: Reading | None, groups: Sequence[Label] | None = None
-) -> tuple[list[str], Kinds]:
-    """SQL relations of the events, columns u and i, and what these hold; i is a `cell` where there are groups."""
-    if reading is None:
-        return [], {"user": "str", "item": "str"}
+def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None) -> tuple[str, Kinds]:
+    """A SQL relation of the events, columns u and i, and what these hold; i is a `cell` where there are groups."""
     path = engine.path("pairs.parquet")  # the state has its own connection
+    relation = f"read_parquet({located(path)})"
     if spark.accepts(events):
         if reading.group is not None:
             raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
-        return [f"read_parquet({located(path)})"], spark.save(events, reading, path)
+        return relation, spark.save(events, reading, path)
     staged = prepared(engine, events, reading, None, may_be_empty=True)
     shown, kinds = "pairs", staged.kinds
     if reading.group is not None:
-        shown = cells_of("pairs", groups if groups is not None else reading.groups)
-        shown, kinds = f"({shown})", {**kinds, "item": "str"}
+        shown = f"({cells_of('pairs', groups if groups is not None else reading.groups)})"
+        kinds = {**kinds, "item": "str"}
     engine.run(f"COPY {shown} TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
-    return [f"read_parquet({located(path)})"], kinds
+    return relation, kinds
 
 
 # -- a replay -------------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """A horizon from its start to its last period: `dpselect continual` in Python.
 
-Each function takes the fields of a spec, which are the options of its command. `output` is a new file.
+Each function takes the fields of a spec, which are the options of its command. `output` is a new file; errors are those of
+`Horizon`.
 """
 
 from __future__ import annotations
@@ -49,9 +50,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
         What it has released, which is nothing yet; with `dry_run` what would be charged.
 
     Raises:
-        InvalidRequest, CalibrationError: what is asked for cannot be done.
-        HorizonError: the state is another horizon's, in use or damaged, or the horizon was voided.
-        BudgetExceeded, RelationMismatch, KeyConflict: nothing was reserved.
+        CalibrationError: the budget pays for no amount of noise. And as `Horizon`; nothing was reserved then.
     """
     spec = StartSpec(**asked)
     lists: Any = {"domain": spec.catalogue(), "groups": spec.group_list()}
@@ -76,14 +75,10 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """Count the new events of a period and release its top k; asked by a `CloseSpec`.
 
     Args:
-        period: the first that is not closed; one that is closed is answered again if its events are the same.
-        data: the new events, as for `dpselect.topk`; None for a period without events.
+        period, data: as for `Horizon.close`.
 
     Returns:
         What the period has released. With `dry_run` what closing it would cost; its events are read to their end and forgotten.
-
-    Raises:
-        InvalidRequest, EventLogError, HorizonError, LedgerUnavailable: as `dpselect.continual.Horizon.close`.
     """
     spec = CloseSpec(**asked)
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
@@ -97,11 +92,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
 @asked_by(ShowSpec)
 def show(**asked: Unpack[SharedKept]) -> HorizonAnswer:
-    """What a horizon has released so far; asked by a `ShowSpec`.
-
-    Raises:
-        HorizonError: the state is another horizon's, in use, lost, damaged, or older than the ledger says.
-    """
+    """What a horizon has released so far; asked by a `ShowSpec`."""
     spec = ShowSpec(**asked)
     with _horizon(spec) as (_, horizon):
         return _kept(HorizonAnswer.of(horizon), spec)
@@ -112,9 +103,6 @@ def recharge(**asked: Unpack[SharedKept]) -> HorizonAnswer:
     """Charge a horizon again on a ledger that was restored to before it, with all that its state has released.
 
     Asked by a `RechargeSpec`.
-
-    Raises:
-        HorizonError, BudgetExceeded, KeyConflict: as `dpselect.Session.continual`.
     """
     spec = RechargeSpec(**asked)
     with _horizon(spec, recharge=True) as (_, horizon):
@@ -134,13 +122,10 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """Close all periods of a log that is there already; asked by a `ContinualSpec`. A run that was stopped goes on.
 
     Args:
-        data: the whole log, as for `dpselect.topk`.
+        data: the whole log, as for `dpselect.topk`. What cannot be read costs nothing.
 
     Returns:
         What every period has released; with `dry_run` what would be charged for all of them.
-
-    Raises:
-        InvalidRequest, EventLogError, HorizonError, BudgetExceeded: as `start` and `close`; what cannot be read costs nothing.
     """
     spec = ContinualSpec(**asked)
     reading = spec.reading()

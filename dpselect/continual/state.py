@@ -13,6 +13,7 @@ import secrets
 import shutil
 import tempfile
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +23,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting.address import masked
 from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
 from dpselect.events.contributions import NotPickled
-from dpselect.events.engine import guarded, without_progress_bar
+from dpselect.events.engine import without_progress_bar
 from dpselect.events.sources.base import Kinds
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
@@ -91,7 +93,7 @@ def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[in
         yield max(first, start), min(start + width, end)
 
 
-_SCHEMA: Final = 5
+_SCHEMA: Final = 6
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
@@ -111,46 +113,42 @@ CREATE TABLE IF NOT EXISTS increments_{number} (period SMALLINT, items PLAIN, we
 CREATE TABLE IF NOT EXISTS measured_{number} (period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN);
 """.replace("PLAIN", _PLAIN)
 _COLUMNS: Final = {"user": "u", "item": "i"}
+_TYPES: Final = {True: "HUGEINT", False: "VARCHAR"}
+# Integers, of 64 bits with a sign or without, are kept as such: to join them takes half as long. A domain is of labels as text.
+_AS_INTEGERS: Final = """
+ALTER TABLE {role}s ALTER {name} TYPE HUGEINT
+USING CASE WHEN CAST(TRY_CAST({name} AS HUGEINT) AS VARCHAR) = {name} THEN CAST({name} AS HUGEINT) END
+"""
 _LOW = 2**32 - 1
-_THE_STATE = "the state of the horizon"
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
+_DAMAGED = "it is damaged, or no state of a horizon"
 Coins = Callable[[Integers, Integers], NDArray[np.uint64]]
 """(2, n) words of fair bits for (n,) cells, by the numbers of their users and items."""
 
+# One thread of a process at a time; the engine's own lock keeps other processes out. A fork leaves the child a lock that a thread
+# of its parent may hold, so each process has its own, and the parent's connections without the threads that serve them.
+_TURNS: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
+_OPEN: dict[str, int] = {}  # the process that has a state open, by its path
 
-class _Process:
-    """Which states this process has open: one writer at a time. The engine's own lock keeps other processes out.
 
-    A fork leaves the child a lock that a thread of its parent may hold, and the parent's connections, without the threads that
-    serve them: the child gets a lock of its own, and does not open what its parent had open.
-    """
-
-    def __init__(self) -> None:
-        self.alone, self.open, self.inherited = threading.RLock(), set[str](), frozenset[str]()
-        if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
-            os.register_at_fork(after_in_child=self._forked)
-
-    def _forked(self) -> None:
-        self.alone, self.open, self.inherited = threading.RLock(), set(), self.inherited | self.open
-
-    @contextmanager
-    def turn(self, path: Path) -> Iterator[None]:
-        """One thread at a time, with the file at `path`."""
-        name = os.path.realpath(path)
-        if name in self.inherited:
-            raise HorizonError(
-                "the state was in use when this process was forked from the one that used it: open it there, or in a process of "
-                "its own"
-            )
-        with self.alone:
-            self.open.add(name)
+@contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """The state at `path` for this thread alone; every error about it names it."""
+    name, process = os.path.realpath(path), os.getpid()
+    try:
+        with _TURNS[process]:
+            if _OPEN.setdefault(name, process) != process:
+                raise HorizonError(
+                    "it was in use when this process was forked from the one that used it: open it there, or in a process of "
+                    "its own"
+                )
             try:
                 yield
             finally:
-                self.open.discard(name)
-
-
-_PROCESS = _Process()
+                _OPEN.pop(name, None)
+    except HorizonError as error:
+        error.args = (f"state={masked(path)}: {error}",)
+        raise
 
 
 def _tossed(users: Integers, _: Integers) -> NDArray[np.uint64]:
@@ -167,6 +165,13 @@ def _salted(salt: str, period: int) -> Coins:
         return np.array([_mixed(cells ^ key) for key in keys], dtype=np.uint64)
 
     return words
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of splitmix64."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return np.asarray(words ^ (words >> np.uint64(31)))
 
 
 @final
@@ -215,9 +220,7 @@ class State(NotPickled):
         except (HorizonError, ValueError, IndexError):
             raise HorizonError("the file is damaged, or not the state of a horizon: name the one that was started") from None
         if schema != _SCHEMA:
-            raise HorizonError(
-                f"the state has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one it needs"
-            )
+            raise HorizonError(f"it has schema {schema} and this version of dpselect reads {_SCHEMA}: use the one it needs")
         domain, groups = (None if listed is None else tuple(json.loads(listed)) for listed in lists)
         self.meta = Meta(identity, ContinualTopK.model_validate_json(mechanism), belongs_to, domain, groups)
 
@@ -246,7 +249,6 @@ class State(NotPickled):
         """
         import duckdb
 
-        settled, reason = False, None
         try:
             with tempfile.TemporaryDirectory(prefix=".dpselect-", dir=path.parent) as folder:
                 made = Path(folder) / "state"
@@ -258,17 +260,15 @@ class State(NotPickled):
                 made.chmod(0o600)
                 with made.open("rb") as file:
                     os.fsync(file.fileno())
-                settled = settle(made, path)
+                reason = "" if settle(made, path) else "it exists: name another"
         except OSError as error:
-            reason = error.strerror or "input or output error"
-        except duckdb.Error:
-            reason = "its disk is full, or the size of files is limited"
-        if reason is not None:
-            raise HorizonError(
-                f"the state cannot be written ({reason}); nothing is left of it: check its folder, or name another"
+            reason = (
+                f"it cannot be written ({error.strerror or 'input or output error'}); nothing is left of it: check its folder"
             )
-        if not settled:
-            raise HorizonError("the state's file exists: name another")
+        except duckdb.Error:
+            reason = "it cannot be written (its disk is full, or the size of files is limited); nothing is left of it: make room"
+        if reason:  # said outside the block: an error that is raised in it is chained to the engine's
+            raise HorizonError(f"state={masked(path)}: {reason}")
 
     @classmethod
     @contextmanager
@@ -280,9 +280,9 @@ class State(NotPickled):
         """
         import duckdb
 
-        if not path.exists():  # the engine would make it
-            raise HorizonError("no state of a horizon is at this path: it was not started, or is lost, and then has ended")
-        with _PROCESS.turn(path), tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
+        with _turn(path), tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
+            if not path.exists():  # the engine would make it
+                raise HorizonError("it does not exist: no horizon was started there, or it is lost, and then has ended")
             configuration: dict[str, Any] = {
                 "memory_limit": _MEMORY,
                 "temp_directory": spill,
@@ -296,7 +296,7 @@ class State(NotPickled):
             except duckdb.Error as error:
                 in_use = isinstance(error, duckdb.IOException) and _IN_USE in str(error).partition(str(path))[0]
                 why = "another process uses it: one at a time" if in_use else _DAMAGED
-                raise HorizonError(f"the state cannot be opened: {why}") from None
+                raise HorizonError(f"it cannot be opened: {why}") from None
             try:
                 without_progress_bar(connection)
                 state = cls(connection)
@@ -315,12 +315,11 @@ class State(NotPickled):
         found = _asked(lambda: self._connection.execute(sql, list(parameters)).fetchnumpy())
         return {name: np.ascontiguousarray(column, dtype=np.int64) for name, column in found.items()}
 
-    def _given(self, table: Mapping[str, Integers], sql: str, parameters: Sequence[object] = ()) -> dict[str, Integers]:
-        """The columns of a statement that reads the table `given`."""
+    def _given(self, table: Mapping[str, Integers], sql: str, parameters: Sequence[object] = ()) -> None:
+        """Run a statement that reads the table `given`."""
         self._connection.register("given", dict(table))
-        found = self._columns(sql, parameters)
+        self._run(sql, parameters)
         self._connection.unregister("given")
-        return found
 
     @contextmanager
     def transaction(self, *, kept: bool = True) -> Iterator[None]:
@@ -331,13 +330,10 @@ class State(NotPickled):
         except BaseException:
             self._run("ROLLBACK")
             raise
-        if not kept:
-            self._run("ROLLBACK")
-            return
         # The engine makes its log of the transaction here, for this user alone. The mask holds for the whole process.
         before = os.umask(0o077)
         try:
-            self._run("COMMIT")
+            self._run("COMMIT" if kept else "ROLLBACK")
         finally:
             os.umask(before)
 
@@ -358,16 +354,20 @@ class State(NotPickled):
 
     # -- what was read --------------------------------------------------------------------------------------------------
 
-    def load(self, relations: Sequence[str], kinds: Kinds) -> str:
-        """Make the (user, item) pairs of SQL relations the view `fresh`, for `take`; a hash of them, in any order."""
-        columns = "CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i"
-        given = " UNION ALL ".join(f"SELECT {columns} FROM {relation}" for relation in relations)
-        self._run(f"CREATE OR REPLACE TEMP TABLE fresh AS {given or 'SELECT u, i FROM users, items WHERE false'}")
+    def load(self, relation: str, kinds: Kinds) -> str:
+        """Make the (user, item) pairs of a SQL relation the table `fresh`, for `take`; a hash of them, in any order."""
+        columns = ", ".join(f"CAST({name} AS {_TYPES[kinds[role] != 'str']}) AS {name}" for role, name in _COLUMNS.items())
+        self._run(f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT {columns} FROM {relation}")
         # Not a matter of privacy: whether the same events are given again.
-        hashed = "SELECT count(*), coalesce(sum(md5_number_lower(concat_ws(chr(0), u, i))), 0) FROM fresh"
-        many, words = self._run(hashed)[0]
-        self._kinds = kinds if many else {}
-        return f"{many}:{words}"
+        if "str" in (kinds["user"], kinds["item"]):
+            hashed = self._columns("SELECT md5_number_lower(concat_ws(chr(0), u, i)) AS word FROM fresh")
+            words = hashed["word"].view(np.uint64)
+        else:
+            halves = "SELECT CAST(u & 18446744073709551615 AS UBIGINT) AS u, CAST(i & 18446744073709551615 AS UBIGINT) AS i"
+            user, item = (half.view(np.uint64) for half in self._columns(f"{halves} FROM fresh").values())
+            words = _mixed(_mixed(user) + item)
+        self._kinds = kinds if len(words) else {}
+        return f"{len(words)}:{words.sum()}"
 
     def _settle(self) -> None:
         """Remember whether users and items are integers, and refuse events in which that is different from before.
@@ -379,6 +379,8 @@ class State(NotPickled):
             integers = self._kinds[role] != "str"
             if role not in known:
                 self._run("INSERT INTO kinds VALUES (?, ?)", [role, integers])
+                if integers:
+                    self._run(_AS_INTEGERS.format(role=role, name=name))
             elif known[role] != integers:
                 was, now = ("integers", "text") if known[role] else ("text", "integers")
                 raise EventLogError(f"{role}= held {was} in earlier periods and holds {now} now: read the column as before")
@@ -445,8 +447,8 @@ class State(NotPickled):
             self._run(f"{into} SELECT {name}, {numbers} FROM ({met})")
         joined = "fresh JOIN users USING (u) JOIN (FROM items UNION ALL FROM appeared) USING (i)"
         unseen = "ANTI JOIN (FROM pairs WHERE period > ?) USING (uid, iid)"
-        found = f"SELECT DISTINCT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}"
-        return np.sort(self._columns(found, [since])["cell"])
+        cells = np.sort(self._columns(f"SELECT CAST(uid AS BIGINT) << 32 | iid AS cell FROM {joined} {unseen}", [since])["cell"])
+        return cells[np.diff(cells, prepend=-1) != 0]
 
     def number_users(self, users: Sequence[Label]) -> None:
         """Give users their numbers before they come, in order: for a replay."""
@@ -480,8 +482,7 @@ class State(NotPickled):
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
         names = dict(self._run("SELECT iid, i FROM items WHERE list_contains(?, iid)", [items.tolist()]))
-        integers = self._run("SELECT 1 FROM kinds WHERE role = 'item' AND integers")
-        return [int(names[item]) if integers else names[item] for item in items.tolist()]
+        return [names[item] for item in items.tolist()]
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:
         """What the periods from `since` to `until` added, as far as it is kept."""
@@ -537,13 +538,6 @@ class State(NotPickled):
             self._run(into, [start, since, until - since, size, part.astype(f"i{size}").tobytes()])
 
 
-def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of splitmix64."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(words ^ (words >> np.uint64(31)))
-
-
 def _made(
     connection: Any,
     mechanism: ContinualTopK,
@@ -560,9 +554,6 @@ def _made(
         connection.execute("INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
 
 
-_DAMAGED = "it is damaged, or no state of a horizon"
-
-
 def _asked(work: Callable[[], T]) -> T:
     """What `work` asks of the engine; what that raises becomes an error without data, and with a remedy for a state.
 
@@ -572,19 +563,14 @@ def _asked(work: Callable[[], T]) -> T:
     """
     import duckdb
 
-    full = False
-
-    def noted() -> T:
-        nonlocal full
-        try:
-            return work()
-        except Exception as error:
-            full = isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException | OSError | MemoryError)
-            raise
-
     try:
-        return guarded(_THE_STATE, noted)
-    except EventLogError:
-        pass
+        return work()
+    except Exception as error:
+        interrupted = isinstance(error, duckdb.InterruptException)
+        if isinstance(error, RuntimeError) and not isinstance(error, duckdb.Error):
+            interrupted = "interrupted" in str(error).lower()
+        full = isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException | OSError | MemoryError)
+    if interrupted:
+        raise KeyboardInterrupt
     why = "its disk or the memory is full: make room, and call again with the same events" if full else _DAMAGED
-    raise HorizonError(f"{_THE_STATE} cannot be read or written: {why}. Nothing of this call is kept")
+    raise HorizonError(f"it cannot be read or written: {why}. Nothing of this call is kept")

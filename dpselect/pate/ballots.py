@@ -6,10 +6,9 @@ From votes in any form to the counts of every round: how votes are read, and whi
 from __future__ import annotations
 
 import hashlib
-import math
 from abc import ABC
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NoReturn, Self, TypedDict, Unpack, final, get_args
 
 import numpy as np
@@ -28,7 +27,6 @@ from dpselect.sensitivity import Sensitivity
 
 Flags = NDArray[np.bool_]
 Counts = NDArray[np.int32]
-Order = NDArray[np.int64]
 
 MOST_TEACHERS = 2**31 - 1  # counts are 32-bit integers
 _CELLS = 1 << 22  # votes held at a time
@@ -48,6 +46,7 @@ class BallotTerms(TypedDict, total=False):
 
 
 @final
+@dataclass(frozen=True, init=False, repr=False, eq=False)
 class Ballots(Rounds[Mechanism]):
     """What every teacher votes for in every round. Immutable; its repr shows no vote.
 
@@ -78,16 +77,14 @@ class Ballots(Rounds[Mechanism]):
             fractions, NaN or above `teachers`, or an empty round.
     """
 
-    __slots__ = ("_missing", "_sizes", "_uncut", "_votes", "counts", "names", "split", "teachers")
-
-    _missing: Missing
-    _sizes: Counts | None  # (2, rounds) the fewest and the most votes on any ballot; None where ballots are not known
-    _uncut: tuple[Votes, int] | None  # what these were cut from, to so many votes
-    _votes: Votes | None
     counts: Counts
     names: tuple[Label, ...] | None
     split: Split
     teachers: int
+    _missing: Missing
+    _sizes: Counts  # (2, rounds) the fewest and the most votes on a ballot; what counts say at least of that
+    _votes: Votes | None
+    _uncut: tuple[Votes, int] | None  # what these were cut from, to so many votes
 
     def __init__(
         self,
@@ -117,16 +114,16 @@ class Ballots(Rounds[Mechanism]):
                 f"split={str(split)[:30]!r} must be 'position' or 'identifier': how records found their teacher. Of a split by "
                 "content or by what other records hold, no price of a changed ballot is true"
             )
-        voting = (source.teachers if source is not None else stated) or 0
-        counts, sizes = (_counted(votes, voting), None) if source is None else source.tally()
+        counts, sizes = _counted(votes, stated or 0) if source is None else source.tally()
         if missing == "refuse" and not np.all(counts.any(axis=1)):
             raise InvalidBallots(
                 "nobody votes for anything in some round: pass missing='allow' to take that as it is, which costs no more; to "
                 "leave the round out would itself tell something of votes"
             )
         counts.setflags(write=False)
-        self._hold(_missing=missing, _sizes=sizes, _uncut=None, _votes=source, counts=counts, split=split, teachers=voting)
-        self._hold(names=_read_names(names, self.labels))
+        voting = source.teachers if source is not None else stated
+        self._hold(counts=counts, names=_read_names(names, counts.shape[1]), split=split, teachers=voting)
+        self._hold(_missing=missing, _sizes=sizes, _votes=source, _uncut=None)
 
     @classmethod
     def stacked(cls, votes: Any, *, teachers: int, **declared: Unpack[BallotTerms]) -> Self:
@@ -209,14 +206,9 @@ class Ballots(Rounds[Mechanism]):
             raise InvalidBallots(
                 "counts cannot be cut, because a cut looks at single ballots: make Ballots from every teacher's votes"
             )
-        rule = Cut.of(votes, tau, salt, priority, confidences)
-
-        def read(start: int, stop: int) -> Flags:
-            return rule.apply(votes.block(start, stop), start)
-
-        kept = Votes(votes.rounds, votes.teachers, votes.labels, read, votes.first)
+        kept = _cut(votes, tau, salt, priority, confidences)
         made = Ballots(kept, missing=self._missing, names=self.names, split=self.split)
-        made._hold(_uncut=(votes, rule.tau))
+        made._hold(_uncut=(votes, tau))
         return made
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
@@ -250,16 +242,19 @@ class Ballots(Rounds[Mechanism]):
                 "example), declare split='identifier'; if not, split the records so, or use replace_one throughout, the dataset "
                 "included"
             )
-        mechanism.covers.require(_sensitivity(mechanism))
-        self._check_most(mechanism)
-        if isinstance(mechanism, Vote) and mechanism.one_vote and self._missing == "refuse":
-            some = self.counts.sum(axis=1, dtype=np.int64) < self.teachers if self._sizes is None else self._sizes[0] == 0
-            if some.any():
-                raise InvalidBallots(
-                    f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a teacher's is missing: "
-                    "pass missing='allow' to Ballots, which costs no more; to leave such rounds out would itself tell something "
-                    "of votes"
-                )
+        covers = mechanism.covers
+        covers.require(_sensitivity(mechanism))
+        most = None if covers.l0 is None else covers.l0 if covers.monotone else covers.l0 // 2
+        if most is not None and int(self._sizes[1].max()) > most and most < self.labels:
+            raise InvalidBallots(
+                f"a ballot has more votes than the {most} that {type(mechanism).__name__} is configured for: cut the ballots to "
+                f"{most} (Ballots.cut), or use a mechanism for more votes"
+            )
+        if isinstance(mechanism, Vote) and mechanism.one_vote and self._missing == "refuse" and not self._sizes[0].all():
+            raise InvalidBallots(
+                f"{type(mechanism).__name__} needs one vote of every teacher in every round, and a teacher's is missing: pass "
+                "missing='allow' to Ballots, which costs no more; to leave such rounds out would itself tell something of votes"
+            )
         self.settled(mechanism)._check_stated()
 
     def only(self, mechanism: Mechanism) -> Scores:
@@ -279,21 +274,6 @@ class Ballots(Rounds[Mechanism]):
         counts = self.counts if isinstance(mechanism, Vote) else self.counts.astype(np.int64)
         return self.settled(mechanism)._select_many(counts, source)  # type: ignore[arg-type]
 
-    def _check_most(self, mechanism: Mechanism) -> None:
-        covers = mechanism.covers
-        if covers.l0 is None:
-            return
-        votes = covers.l0 if covers.monotone else covers.l0 // 2
-        if self._sizes is None:
-            fits = bool(np.all(self.counts.sum(axis=1, dtype=np.int64) <= votes * self.teachers))
-        else:
-            fits = int(self._sizes[1].max()) <= votes
-        if not fits and votes < self.labels:
-            raise InvalidBallots(
-                f"a ballot has more votes than the {votes} that {type(mechanism).__name__} is configured for: cut the ballots to "
-                f"{votes} (Ballots.cut), or use a mechanism for more votes"
-            )
-
     # -- holding -----------------------------------------------------------------------------------------------------
 
     def __getitem__(self, rounds: slice) -> Ballots:
@@ -303,24 +283,20 @@ class Ballots(Rounds[Mechanism]):
         if stop <= start:
             raise InvalidRequest(f"the rounds from {start} up to {stop} do not exist: these ballots have {self.rounds}")
         part = object.__new__(Ballots)
-        part._hold(**{name: getattr(self, name) for name in self.__slots__})
+        part._hold(**vars(self))
         part._hold(
             counts=self.counts[start:stop],
-            _sizes=None if self._sizes is None else self._sizes[:, start:stop],
+            _sizes=self._sizes[:, start:stop],
             _votes=None if self._votes is None else self._votes.between(start, stop),
             _uncut=None if self._uncut is None else (self._uncut[0].between(start, stop), self._uncut[1]),
         )
         return part
 
     def _hold(self, **fields: Any) -> None:
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(fields)
 
     def __repr__(self) -> str:
         return f"Ballots(<votes hidden>, rounds={self.rounds}, teachers={self.teachers}, labels={self.labels})"
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"Ballots are immutable: {name!r} cannot be set")
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Ballots hold private votes and are not pickled: pass the source they are read from instead")
@@ -346,10 +322,10 @@ def ballot_change(votes: int | None, relation: Relation, unit: Unit) -> Sensitiv
 class Vote(Mechanism, ABC):
     """A mechanism on counts of teachers' votes, of which one record changes one ballot per round. Theorem P8.
 
-    It takes ballots, counts of them, or votes in any form that ballots are made of. Every member has `labels`, the public number
-    of labels; `relation`, "replace_one" or "add_remove"; and a `unit`. "record", the default: a record is replaced, or comes or
-    goes (`relation`), at the price of a changed ballot either way. "teacher": the same of a teacher with all its records, for
-    comparison with papers; a ledger takes it for datasets whose unit is the teacher only.
+    It takes ballots, counts of them, or votes in any form that ballots are made of. Noise is stated in votes: `sigma` is a
+    standard deviation, `scale` one of Gumbel noise. `labels` is the public number of labels, and `unit` what comes or goes, or is
+    replaced (`relation`). "record", the default: at the price of a changed ballot either way. "teacher": a teacher with all its
+    records, for comparison with papers; a ledger takes it for datasets whose unit is the teacher only.
     """
 
     one_vote: ClassVar[bool] = False
@@ -547,8 +523,10 @@ def _sizes(block: Flags) -> NDArray[np.integer[Any]]:
     return np.add.reduce(block.view(np.uint8), axis=2, dtype=np.uint8 if narrow else np.int32)
 
 
-def _counted(matrix: Any, teachers: int) -> Counts:
-    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one."""
+def _counted(matrix: Any, teachers: int) -> tuple[Counts, Counts]:
+    """Counts given as a (rounds, labels) array or sparse matrix: integers from 0 to `teachers`, at least one; and, as of
+    `tally`, what they say of single ballots: the fewest votes are at most their mean, and the most are at least that.
+    """
     rows = _rows_of(matrix)
     if rows.ndim != 2 or 0 in rows.shape:
         raise InvalidBallots(f"counts must have shape (rounds, labels), both >= 1, not {rows.shape}")
@@ -563,11 +541,11 @@ def _counted(matrix: Any, teachers: int) -> Counts:
             raise InvalidBallots(
                 "counts contain a number below 0 or above the number of teachers (or NaN): a label has at most one vote each"
             )
-        whole = block.astype(np.int32)
-        if not np.array_equal(whole, block):
+        counts[start : start + step] = block
+        if not np.array_equal(counts[start : start + step], block):
             raise InvalidBallots("counts contain a fraction: counts of votes are integers")
-        counts[start : start + step] = whole
-    return counts
+    together = counts.sum(axis=1, dtype=np.int64)
+    return counts, np.array([together // teachers, -(-together // teachers)], dtype=np.int32)
 
 
 def _teachers(teachers: object) -> int:
@@ -591,84 +569,54 @@ def _read_names(names: Sequence[Label] | None, labels: int) -> tuple[Label, ...]
 # -- which votes of a ballot count -----------------------------------------------------------------------------------------
 
 
-@final
-@dataclass(frozen=True)
-class Cut:
-    """Keep the first `tau` votes of a ballot in a public order of the labels, or the `tau` most confident ones.
+def _cut(votes: Votes, tau: int, salt: str, priority: Sequence[int] | None, confidences: Any) -> Votes:
+    """Votes of which a ballot keeps the first `tau` in a public order of the labels, or the most confident ones. Theorem P8.
 
-    A rule of the ballot, the round's number and public configuration alone.
-
-    Attributes:
-        tau: how many votes a ballot keeps.
-        salt: with the round's number it decides a pseudorandom order, the same for all teachers of the round.
-        priority: (labels,) one order for every round, best first, in place of the salted one; None for that.
-        confidences: (rounds, teachers, labels) private numbers that come before the order; None for none.
-        first: number of the first round.
+    By a rule of the ballot, the round's number and public configuration alone. InvalidBallots where an argument is outside its
+    domain.
     """
+    checked_integer("tau", tau, "how many votes a ballot keeps", error=InvalidBallots)
+    try:
+        salt.encode()
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidBallots("salt must be text that can be encoded, without lone surrogates") from None
+    if priority is not None:
+        listed = np.asarray(priority, dtype=object).tolist()
+        integers = isinstance(listed, list) and all(isinstance(one, int | np.integer) for one in listed)
+        if not integers or any(isinstance(one, bool) for one in listed) or sorted(listed) != list(range(votes.labels)):
+            raise InvalidBallots(
+                f"priority must list every label from 0 to {votes.labels - 1} once, the one to keep first at the front"
+            )
+    shape = (votes.rounds, votes.teachers, votes.labels)
+    sure = None if confidences is None else _as_array(confidences)
+    if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
+        raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
 
-    tau: int
-    salt: str
-    priority: Order | None
-    confidences: Any = field(repr=False)
-    first: int
-
-    @classmethod
-    def of(cls, votes: Votes, tau: int, salt: str, priority: Sequence[int] | None, confidences: Any) -> Self:
-        """A checked rule for votes. InvalidBallots where an argument is outside its domain."""
-        checked_integer("tau", tau, "how many votes a ballot keeps", error=InvalidBallots)
-        try:
-            salt.encode()
-        except (AttributeError, UnicodeEncodeError):
-            raise InvalidBallots("salt must be text that can be encoded, without lone surrogates") from None
+    def order(number: int) -> NDArray[np.int64]:
+        """(labels,) those of a round, the one to keep first at the front."""
         if priority is not None:
-            listed = np.asarray(priority, dtype=object).tolist()
-            integers = isinstance(listed, list) and all(isinstance(one, int | np.integer) for one in listed)
-            if not integers or any(isinstance(one, bool) for one in listed) or sorted(listed) != list(range(votes.labels)):
-                raise InvalidBallots(
-                    f"priority must list every label from 0 to {votes.labels - 1} once, the one to keep first at the front"
-                )
-        shape = (votes.rounds, votes.teachers, votes.labels)
-        sure = None if confidences is None else _as_array(confidences)
-        if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
-            raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
-        return cls(int(tau), salt, None if priority is None else np.array(priority, dtype=np.int64), sure, votes.first)
+            return np.array(priority, dtype=np.int64)
+        digest = hashlib.shake_256(f"dpselect.pate:{salt}:{number}".encode()).digest(8 * votes.labels)
+        return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
 
-    def apply(self, block: Flags, start: int) -> Flags:
-        """Cut the votes of rounds from the `start`-th on, in place. Theorem P8."""
-        labels = block.shape[2]
-        long = _sizes(block) > self.tau
+    def read(start: int, stop: int) -> Flags:
+        block = votes.block(start, stop)
+        long = _sizes(block) > tau
         if not long.any():
             return block
-        votes = np.flatnonzero(block[long])
-        ballot, label = np.flatnonzero(long)[votes // labels], votes % labels
-        ballot, label = self._best_first(ballot, label, block.shape, start)
-        first = np.flatnonzero(np.diff(ballot, prepend=-1))
-        place = np.arange(len(ballot)) - np.repeat(first, np.diff(first, append=len(ballot)))
-        dropped = place >= self.tau
-        block.reshape(-1)[ballot[dropped] * labels + label[dropped]] = False
+        cast = block[long]
+        first = np.array([order(votes.first + number) for number in range(start, stop)])[np.nonzero(long)[0]]
+        if sure is not None:
+            each = np.where(cast, sure[start:stop][long], 0).astype(np.float64)
+            if not np.isfinite(each).all():
+                raise InvalidBallots(
+                    "confidences contain NaN or infinity: every vote needs a finite number; clean them at the source"
+                )
+            first = np.lexsort((np.argsort(first, axis=1), -each), axis=1)
+        in_order = np.take_along_axis(cast, first, axis=1)
+        in_order &= np.cumsum(in_order, axis=1, dtype=np.int32) <= tau
+        np.put_along_axis(cast, first, in_order, axis=1)
+        block[long] = cast
         return block
 
-    def _best_first(self, ballot: Order, label: Order, shape: tuple[int, ...], start: int) -> tuple[Order, Order]:
-        """The same (ballot, label) votes, ballot after ballot, those of a ballot in the order in which they are kept."""
-        rounds, teachers, labels = shape
-        orders = np.stack([self._order(self.first + start + number, labels) for number in range(rounds)])
-        ranks = np.empty_like(orders)
-        np.put_along_axis(ranks, orders, np.arange(labels)[None, :], axis=1)
-        rank = ranks[ballot // teachers, label]
-        if self.confidences is None:
-            keys = (ballot * labels + rank).astype(np.uint32 if math.prod(shape) < 2**32 else np.int64)  # narrow ones sort fast
-            ballot, rank = (part.astype(np.int64) for part in np.divmod(np.sort(keys), keys.dtype.type(labels)))
-            return ballot, orders[ballot // teachers, rank]
-        sure = np.array(self.confidences[start + ballot // teachers, ballot % teachers, label], dtype=np.float64)
-        if not np.all(np.isfinite(sure)):
-            raise InvalidBallots(
-                "confidences contain NaN or infinity: every vote needs a finite number; clean them at the source"
-            )
-        best = np.lexsort((rank, -sure, ballot))
-        return ballot[best], label[best]
-
-    def _order(self, number: int, labels: int) -> Order:
-        if self.priority is not None:
-            return self.priority
-        digest = hashlib.shake_256(f"dpselect.pate:{self.salt}:{number}".encode()).digest(8 * labels)
-        return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
+    return Votes(votes.rounds, votes.teachers, votes.labels, read, votes.first)

@@ -8,7 +8,7 @@ import io
 import json
 import math
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from os import PathLike
@@ -130,7 +130,7 @@ class Labels:
     def as_data(self) -> dict[str, Any]:
         """The job and its price as plain data; epsilon is at the delta that was stated, else at a customary one."""
         job, curve, delta = self.job, self.job.mechanism.curve, self.spec.delta
-        rounds = len(job.answers)
+        rounds, relation = len(job.answers), job.mechanism.relation
         at = _room(rounds * curve.delta0) if delta is None else delta
         bound = best_epsilon(rounds * curve, at, thorough=True).value if rounds else 0.0
         left, abstained = job.session.affordable(job.mechanism, one_by_one=True), job.answers.count(None)
@@ -140,12 +140,8 @@ class Labels:
             "output": without_password(Path(self.spec.output)),
             "rounds": {"asked": job.ballots.rounds, "labelled": rounds, "answered": rounds - abstained, "abstained": abstained},
             "outlook": self.outlook.as_data(),
-            "guarantee": {
-                "relation": job.mechanism.relation,
-                "epsilon": bound if math.isfinite(bound) else None,
-                "delta": at,
-            },
-            "risk": Risk.of(rounds * curve).as_data(job.mechanism.relation, "record") if rounds else None,
+            "guarantee": {"relation": relation, "epsilon": bound if math.isfinite(bound) else None, "delta": at},
+            "risk": Risk.of(rounds * curve).as_data(relation, "record") if rounds else None,
             "mechanism": json.loads(job.mechanism.to_json()),
             "curve": json.loads(curve.to_json()),
             "ledger": {
@@ -183,19 +179,14 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
         dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
     file = VotesFile.read(votes, **{name: getattr(spec, name) for name in ("teachers", "labels", "stacked", "missing", "split")})
     # The relation is that of the records which the ledger protects; a changed ballot costs the same under either.
-    settings = {
-        **spec.settings,
-        "labels": file.ballots.labels,
-        "relation": "replace_one" if dataset is None else dataset.relation,
-    }
+    relation = "replace_one" if dataset is None else dataset.relation
+    settings = {**spec.settings, "labels": file.ballots.labels, "relation": relation}
     mechanism = _mechanism(spec, settings, file.ballots.rounds)
     ballots = file.fitting(mechanism, spec.salt)
     Labelling.check_start(spec.folder, resume=spec.resume)
     if not _is_ours(output, spec.folder):
         require_new(output, "output")
-    expected, trial = outlook(mechanism, teachers=ballots.teachers), _trial(spec, ballots)
-    if not (spec.anyway or spec.resume):
-        _require_worthwhile(spec, settings, mechanism, ballots, expected, trial)
+    expected = _expected(spec, settings, mechanism, ballots)
     if announce is not None:
         announce(ballots, expected)
     mechanism = cast(Vote, ballots.settled(mechanism))
@@ -252,23 +243,21 @@ def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
     return mechanism
 
 
-def _trial(spec: LabelSpec, ballots: Ballots) -> VotesModel | TrialVotes | None:
-    """What is publicly known of such votes, never those at hand; checked whether it decides anything or not."""
+def _expected(spec: LabelSpec, settings: dict[str, Any], mechanism: Vote, ballots: Ballots) -> Outlook:
+    """What the noise does with the clearest votes.
+
+    Raises:
+        PoorOutlook: it leaves little of any votes; or naming the most frequent labels is better, by what is publicly known of
+            such votes, never of those at hand.
+    """
+    expected = outlook(mechanism, teachers=ballots.teachers)
+    trial: VotesModel | TrialVotes | None = None  # checked whether it decides anything or not
     if spec.like is not None:
-        return VotesFile.trial(Path(spec.like))
-    stated = spec.given("votes_per_item", "agreement", "label_skew")
-    return VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated) if stated else None
-
-
-def _require_worthwhile(
-    spec: LabelSpec,
-    settings: dict[str, Any],
-    mechanism: Vote,
-    ballots: Ballots,
-    expected: Outlook,
-    trial: VotesModel | TrialVotes | None,
-) -> None:
-    """Raise PoorOutlook where the noise leaves little of any votes; or where naming the most frequent labels is better."""
+        trial = VotesFile.trial(Path(spec.like))
+    elif stated := spec.given("votes_per_item", "agreement", "label_skew"):
+        trial = VotesModel(teachers=ballots.teachers, labels=ballots.labels, **stated)
+    if spec.anyway or spec.resume:
+        return expected
     if not expected.works:
         remedy = "state less noise"
         if spec.budget is not None:
@@ -282,6 +271,7 @@ def _require_worthwhile(
         )
     if trial is not None:
         require_better_than_constant(mechanism.with_teachers(ballots.teachers), trial)
+    return expected
 
 
 def _rounds_that_work(spec: LabelSpec, settings: dict[str, Any], ballots: Ballots) -> int:
@@ -331,10 +321,13 @@ def _write_output(path: Path, answers: Sequence[Answer], names: Sequence[Label] 
     What the job has written to `path` before, which its folder says, is replaced; OutputRefused for any other file.
     """
     content = _FORMATS[path.suffix.lower()](answers, names)
-    with new_file(_record(folder), "the record of the output", mode=PRIVATE, replace=True) as stream:
+    with new_file(folder / _RECORD, "the record of the output", mode=PRIVATE, replace=True) as stream:
         stream.write("".join(f"{one}\n" for one in {*_written(folder), _digest(content)}).encode())
     with new_file(path, "output", replace=_is_ours(path, folder)) as stream:
         stream.write(content)
+
+
+_RECORD = "output.sha256"
 
 
 def _is_ours(path: Path, folder: Path) -> bool:
@@ -342,12 +335,8 @@ def _is_ours(path: Path, folder: Path) -> bool:
     return path.is_file() and _digest(path.read_bytes()) in _written(folder)
 
 
-def _record(folder: Path) -> Path:
-    return folder / "output.sha256"
-
-
 def _written(folder: Path) -> set[str]:
-    return set(_record(folder).read_text().split()) if _record(folder).exists() else set()
+    return set((folder / _RECORD).read_text().split()) if (folder / _RECORD).exists() else set()
 
 
 def _digest(content: bytes) -> str:
@@ -364,24 +353,23 @@ def _npz(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
     return stream.getvalue()
 
 
+def _rows(answers: Sequence[Answer], names: Sequence[Label] | None) -> Iterator[tuple[int, bool, list[Label]]]:
+    """Each round, whether it was answered, and its labels by their names, where there are some."""
+    for place, answer in enumerate(answers):
+        yield place, answer is not None, [label if names is None else names[label] for label in answer or ()]
+
+
 def _csv(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
     stream = io.StringIO(newline="")
     writer = csv.writer(stream)
     writer.writerow(["round", "answered", "labels"])
-    writer.writerows((place, int(one is not None), json.dumps(_named(one, names))) for place, one in enumerate(answers))
+    writer.writerows((place, int(answered), json.dumps(labels)) for place, answered, labels in _rows(answers, names))
     return stream.getvalue().encode()
 
 
 def _jsonl(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
-    lines = (
-        json.dumps({"round": place, "answered": answer is not None, "labels": _named(answer, names)})
-        for place, answer in enumerate(answers)
-    )
-    return "".join(f"{line}\n" for line in lines).encode()
-
-
-def _named(answer: Answer, names: Sequence[Label] | None) -> list[Label]:
-    return [label if names is None else names[label] for label in answer or ()]
+    heads = ("round", "answered", "labels")
+    return "".join(f"{json.dumps(dict(zip(heads, row, strict=True)))}\n" for row in _rows(answers, names)).encode()
 
 
 _FORMATS = {".npz": _npz, ".csv": _csv, ".jsonl": _jsonl}

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Any, TypeVar, final
+from typing import Any, Literal, Self, final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -42,7 +42,6 @@ from dpselect.release.session import Session
 from dpselect.selection import Selection
 
 OWN_DATASET = "votes"
-VERSION = 3
 _ANEW = "start the job anew under another key and in another place, which pays again"
 _LONGEST = 2**28  # bytes of a file of labels
 _LONGEST_KEY = 150  # characters; batches append their number
@@ -70,8 +69,27 @@ class _Kept(BaseModel):
     """What a file of the folder holds, behind a checksum."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
-    version: int = VERSION
+    version: Literal[3] = 3
     state: str
+
+    def sealed(self) -> bytes:
+        text = self.model_dump_json()
+        return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n".encode()
+
+    @classmethod
+    def read(cls, path: Path) -> tuple[Self, bytes]:
+        """What a file holds, and its bytes. JobDamaged where it is not what the job has written."""
+        sealed = read_bytes(path, JobDamaged, "the job's file", _LONGEST)
+        digest, _, text = sealed.partition(b"\n")
+        try:
+            if hashlib.sha256(text.removesuffix(b"\n")).hexdigest().encode() == digest:
+                return cls.model_validate_json(text), sealed
+        except ValidationError:
+            pass
+        raise JobDamaged(
+            f"{masked(path)} was changed since it was written, or another version of dpselect wrote it: put the right file back, "
+            f"finish the job with the version that began it, or {_ANEW}"
+        )
 
 
 class _Begun(_Kept):
@@ -89,34 +107,6 @@ class _Drawn(_Kept):
     batch: int
     draw: str
     answers: list[Answer]
-
-
-K = TypeVar("K", bound=_Kept)
-
-
-def _sealed(kept: _Kept) -> bytes:
-    text = json.dumps(kept.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
-    return f"{hashlib.sha256(text.encode()).hexdigest()}\n{text}\n".encode()
-
-
-def _unsealed(path: Path, kind: type[K]) -> tuple[K, bytes]:
-    sealed = read_bytes(path, JobDamaged, "the job's file", _LONGEST)
-    digest, _, text = sealed.partition(b"\n")
-    try:
-        if hashlib.sha256(text.removesuffix(b"\n")).hexdigest().encode() != digest:
-            raise ValueError
-        version = json.loads(text)["version"]
-        if version == VERSION:
-            return kind.model_validate_json(text), sealed
-    except ValidationError:
-        raise JobDamaged(f"{masked(path)} is not what the job has written: put the right file back, or {_ANEW}") from None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        raise JobDamaged(
-            f"{masked(path)} cannot be read, or was changed since it was written: put the right file back, or {_ANEW}"
-        ) from None
-    raise JobDamaged(
-        f"{masked(path)} is of another version than {VERSION}, the one this package writes: finish the job with its own"
-    )
 
 
 def _draft(path: Path) -> Path:
@@ -144,13 +134,10 @@ class Labelling:
     """A labelling job in its folder. Work on it while its folder is `held`; `begin` or `resume` comes before `run`.
 
     The job's charges are bound to the folder's `state`, a random identity, so that a second folder cannot draw under the charges
-    of the first. A copied folder is another folder with the same state, and may draw the same batch: labels count once the ledger
-    has accepted their claim, which it does for one draw of a batch.
+    of the first.
 
     Args:
         session: who pays, under the keys `key`/0, `key`/1 and so on.
-        mechanism, ballots: every round is labelled once.
-        folder: where the job keeps its state.
         key, batch_size, label: see `LabelSpec`; a key has at most 150 characters.
         pay: "spent" gives back what the labels of a batch did not use: the winners of rounds that abstained. Theorem F8.
         salt: public text by which ballots were cut.
@@ -166,8 +153,10 @@ class Labelling:
         InvalidBallots: the mechanism's guarantee does not cover the ballots.
     """
 
+    mechanism: Mechanism
     answers: list[Answer]
     stopped: BudgetExceeded | None
+    state: str
 
     def __init__(
         self,
@@ -189,16 +178,9 @@ class Labelling:
             raise InvalidRequest(f"a round of {type(mechanism).__name__} costs the same whatever comes out: pay its curve")
         if not 1 <= len(key) <= _LONGEST_KEY:
             raise InvalidRequest(f"key has {len(key)} characters: it must have 1 to {_LONGEST_KEY}")
-        self.session, self.ballots, self.folder, self.key, self.pay, self.batch_size = (
-            session,
-            ballots,
-            folder,
-            key,
-            pay,
-            batch_size,
-        )
-        self.mechanism: Mechanism = ballots.settled(mechanism)
-        self.answers, self.stopped = [], None
+        self.session, self.mechanism, self.ballots = session, ballots.settled(mechanism), ballots
+        self.folder, self.key, self.batch_size, self.pay = folder, key, batch_size, pay
+        self.answers, self.stopped, self.state = [], None, ""
         self._votes, self._own, self._label_of_charges = votes, own, label
         periods = session.terms["period"]
         self._terms = {
@@ -213,7 +195,6 @@ class Labelling:
             "pay": pay,
         }
         self.fingerprint: str = hashlib.sha256(json.dumps(self._terms, sort_keys=True).encode()).hexdigest()
-        self.state: str = ""
 
     # -- begin or resume ---------------------------------------------------------------------------------------------------
 
@@ -268,7 +249,7 @@ class Labelling:
         self.state = uuid.uuid4().hex
         own = None if self._own is None else _place(self._own)
         with new_file(self.folder / "job.json", "the job's record", mode=PRIVATE) as stream:
-            stream.write(_sealed(_Begun(state=self.state, votes=self._votes, job=self._terms, own=own)))
+            stream.write(_Begun(state=self.state, votes=self._votes, job=self._terms, own=own).sealed())
 
     def resume(self) -> None:
         """Take up the job that was begun.
@@ -277,7 +258,7 @@ class Labelling:
             JobConflict: job, votes or folder are others.
             JobDamaged: its record was changed.
         """
-        begun, _ = _unsealed(self.folder / "job.json", _Begun)
+        begun, _ = _Begun.read(self.folder / "job.json")
         if differing := [name for name, value in self._terms.items() if begun.job.get(name) != value]:
             raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
         if begun.votes != self._votes:
@@ -292,16 +273,13 @@ class Labelling:
     @staticmethod
     def key_of(folder: Path) -> str:
         """The key of the job that the folder holds. JobDamaged where its record of it was changed."""
-        return str(_unsealed(folder / "job.json", _Begun)[0].job.get("key"))
+        return str(_Begun.read(folder / "job.json")[0].job.get("key"))
 
     # -- what it costs -----------------------------------------------------------------------------------------------------
 
     def require_room(self) -> None:
         """Check that every batch that was not charged yet can be paid, before the first is drawn; the next one of a job that
-        pays for what came out, whose price is not known beforehand.
-
-        Raises:
-            BudgetExceeded, Unaffordable, RelationMismatch: it cannot; nothing was drawn.
+        pays for what came out, whose price is not known beforehand. BudgetExceeded, Unaffordable, RelationMismatch if not.
         """
         ledger, name, rounds = self.session.ledger, self.session.dataset.name, range(self.ballots.rounds)
         batches = [rounds[start : start + self.batch_size] for start in rounds[:: self.batch_size]]
@@ -339,10 +317,9 @@ class Labelling:
         """Label what is not labelled yet. If somebody else spends the budget meanwhile, what is done stays: see `stopped`.
 
         Raises:
-            BudgetExceeded, Unaffordable: the budget does not pay for what is left; nothing was drawn.
+            BudgetExceeded, Unaffordable, RelationMismatch: as `require_room`.
             JobDamaged: labels of an earlier run are lost.
             JobConflict: another copy of the folder has drawn a batch.
-            LedgerUnavailable, LedgerCorrupt, KeyConflict: as the ledger; what is done stays.
         """
         self.require_room()
         for batch, start in enumerate(range(0, self.ballots.rounds, self.batch_size)):
@@ -407,7 +384,7 @@ class Labelling:
         """Keep a draw, durably, until the ledger accepts its claim."""
         drawn = _Drawn(state=self.state, job=self.fingerprint, batch=batch, draw=uuid.uuid4().hex, answers=answers)
         try:
-            _write(_draft(self._path(batch)), sealed := _sealed(drawn))
+            _write(_draft(self._path(batch)), sealed := drawn.sealed())
         except OSError as error:
             raise OutputError(
                 f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged and nobody has seen its "
@@ -417,7 +394,7 @@ class Labelling:
 
     def _kept(self, path: Path, batch: int) -> tuple[list[Answer], str]:
         """Labels that were changed are refused by the ledger, which has their claim."""
-        drawn, sealed = _unsealed(path, _Drawn)
+        drawn, sealed = _Drawn.read(path)
         if (drawn.job, drawn.state, drawn.batch) != (self.fingerprint, self.state, batch):
             raise JobDamaged(f"{masked(path)} belongs to another job or batch: put the right file back, or {_ANEW}")
         return drawn.answers, _claim(sealed)

@@ -1,9 +1,7 @@
 """What GNMax rounds cost on the votes that were cast: private, until it is sanitised.
 
-`data_dependent` bounds the cost of a round whose winner is nearly certain by the censored Gaussian pair (Theorem P20), as a
-function of two numbers of its votes, and bounds how much d teachers can change that (Theorems P21 to P24). `SmoothRelease` says
-how such a bound is published, with Gaussian noise in proportion to a smooth sensitivity; `SanitisedEpsilon` is what is published
-(Theorems P25 to P27).
+A round whose winner is nearly certain is bounded by the censored Gaussian pair (Theorem P20), as a function of two numbers of its
+votes; and so is how much d teachers can change that (Theorems P21 to P24). What may be published is in P25 to P27.
 """
 
 from __future__ import annotations
@@ -72,12 +70,10 @@ def data_dependent(
     Args:
         ballots: one vote per teacher: Ballots, a (rounds, teachers, labels) array, or (rounds, labels) counts with `teachers`.
         mechanism: GNMax or ConfidentGNMax, for a record.
-        teachers: how many teachers there are, where the ballots do not tell.
         orders: Renyi orders, each above 1.
 
     Raises:
-        InvalidMechanism: the mechanism has no data-dependent bound.
-        RelationMismatch: it is priced for a teacher who comes or goes.
+        InvalidMechanism, RelationMismatch: no bound is proved for the mechanism.
         InvalidBallots, InvalidRequest: as `Mechanism.select_many`.
         InvalidArgument: no orders, or one that is not a finite number above 1.
     """
@@ -99,10 +95,10 @@ def data_dependent(
 
 @final
 class UnsanitisedPrivacy:
-    """The cost of labels on the votes at hand, at several orders. PRIVATE: it tells about the votes.
+    """The cost of labels on the votes at hand, at several orders, made by `data_dependent`. PRIVATE: it tells about the votes.
 
     No curve, no mechanism and no number: ledgers, accountants, budgets and reports refuse it, and it is neither printed,
-    copied, pickled nor serialised. `sanitised` makes something that may be published. `data_dependent` makes one.
+    copied, pickled nor serialised. `sanitised` makes something that may be published.
     """
 
     __slots__ = ("_found", "_lattice", "_orders", "_plain", "_relation", "_rounds", "_states", "_threshold")
@@ -168,12 +164,10 @@ class UnsanitisedPrivacy:
             order, beta, sigma, failure: see `SmoothRelease`. Fix them without looking at the votes. An order of None is
                 `usual_order` of the number of teachers, a failure of None delta / 100.
             delta: at which epsilon is stated, `failure` included.
-            session: on the dataset of the votes; charges the release before it is drawn.
+            session: on the dataset of the votes.
             rng: a seeded Generator, in place of a session, for simulation only.
-            notes: key, label, fingerprint and salt of the charge.
 
         Raises:
-            InvalidRequest: neither a session nor a Generator is given, or both.
             BudgetExceeded, Unaffordable, RelationMismatch: as `Session.select`; nothing was drawn.
             InvalidMechanism, InvalidRequest, InvalidArgument: a value is outside its domain; no noise was drawn.
         """
@@ -188,12 +182,11 @@ class UnsanitisedPrivacy:
                 "what sanitised publishes is a release with a price of its own: pass session=, which charges it first, or, to "
                 "simulate, rng="
             )
-        if session is None:
-            return self._drawn(release, delta, rng)
-        return session.publish(release, lambda: self._drawn(release, delta, None), **notes)
 
-    def _drawn(self, release: SmoothRelease, delta: float, rng: np.random.Generator | None) -> SanitisedEpsilon:
-        return SanitisedEpsilon.of(self._released(release, rng), release, delta, self._rounds, self._plain)
+        def draw() -> SanitisedEpsilon:
+            return SanitisedEpsilon.of(self._released(release, rng), release, delta, self._rounds, self._plain)
+
+        return draw() if session is None else session.publish(release, draw, **notes)
 
     def _released(self, release: SmoothRelease, rng: np.random.Generator | None) -> float:
         profile, asked = LossProfile(release.order, self._lattice, self._threshold), (release.order, release.beta)
@@ -459,14 +452,10 @@ class SmoothRelease(Frozen):
     The quantile makes what is released too small with probability `failure` only. Configuration, chosen without looking at votes.
 
     Args:
-        order: the Renyi order whose bound is released, above 1.
+        order: the Renyi order whose bound is released.
         beta: smoothness, in (0, ln(order / (order - 1)) / 2); None is two fifths of the way.
         sigma: noise per smooth sensitivity; None is `order`.
-        failure: probability that the released number is below the true one, in (0, 0.5).
         relation: of records, that of the mechanism that labelled; the price is the same.
-
-    Raises:
-        InvalidMechanism: a value is outside its domain.
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
@@ -507,10 +496,7 @@ class SmoothRelease(Frozen):
 
     @property
     def curve(self) -> RenyiTable:
-        """What the release costs whatever the data, at every order that has a bound, `order` among them. Theorem P25.
-
-        The published number is a release of its own, beside the labels, and is charged before it is drawn.
-        """
+        """What the release costs whatever the data, at every order that has a bound, `order` among them. Theorem P25."""
         orders = self._orders()
         return RenyiTable(orders=orders, values=_rising(self._rdp_at(order) for order in orders))
 
@@ -572,11 +558,8 @@ class SanitisedEpsilon(Frozen):
     For a small price fix a limit first and test against it (`SmoothRelease.tested`).
 
     Args:
-        epsilon: nats.
-        delta: of which `release.failure` is set aside.
+        epsilon: nats, the cost of `release` included, at `delta`, of which `release.failure` is set aside.
         rdp: the released bound on the labels' Renyi divergence at `release.order`, in nats.
-        release: how it was released; its own cost is part of epsilon.
-        rounds: how many rounds.
     """
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -592,9 +575,6 @@ class SanitisedEpsilon(Frozen):
 
         `plain` is what the labels cost whatever the votes: together with `release.curve` it needs neither the bound nor its
         chance of failure.
-
-        Raises:
-            InvalidRequest: delta leaves nothing beside the failure of the release.
         """
         release._require_left(delta)
         left = math.nextafter(delta - release.failure, 0.0)

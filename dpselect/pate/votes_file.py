@@ -83,28 +83,28 @@ class VotesFile:
             arrays = {"votes": _array(content, "votes")} if content.startswith(_NPY) else _arrays(content)
             if "votes" in arrays and labels is not None:
                 arrays["classes"] = arrays.pop("votes")
-            votes: Any = _sparse(arrays) if not {"votes", "classes"} & set(arrays) else arrays.get("votes")
-            names, stated = _names(arrays), _teachers(arrays)
-        except VotesFileError as error:
-            raise VotesFileError(f"{masked(path)}: {error}") from None
-        except (*_UNREADABLE, *_NO_VOTES):
-            raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
-        declared["names"] = names
-        try:
+            if (names := arrays.get("names")) is not None:
+                if names.dtype.kind not in "iuU":
+                    _refuse("'names' must be one name, text or an integer, for each label")
+                declared["names"] = names.tolist()
+            stated = arrays["teachers"].tolist() if "teachers" in arrays else None  # Ballots refuse what is no number
             if None not in (teachers, stated) and teachers != stated:
                 _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
             voting = stated if teachers is None else teachers
-            if stacked and "classes" in arrays:
-                _refuse("it holds classes, a row of them for each round, and stacked= is about votes: leave it out")
-            if labels is not None and "classes" not in arrays:
-                _refuse(f"labels={labels} is about classes, and it holds a sparse matrix, which tells that: leave it out")
             if "classes" in arrays:
+                if stacked:
+                    _refuse("it holds classes, a row of them for each round, and stacked= is about votes: leave it out")
                 labels = len(names) if labels is None and names is not None else labels
                 ballots, single = _of_classes(arrays["classes"], voting, labels, declared), True
             else:
+                if labels is not None:
+                    _refuse(f"labels={labels} is about classes, and it holds a sparse matrix, which tells that: leave it out")
+                votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
                 ballots, single = _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
         except AccountingError as error:
             raise VotesFileError(f"{masked(path)}: {error}") from None
+        except (*_UNREADABLE, *_NO_VOTES):
+            raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), single)
 
     @classmethod
@@ -190,7 +190,7 @@ def _array(content: bytes, name: str) -> Any:
 
 def _sparse(arrays: dict[str, Any]) -> Any:
     """A matrix whose every index lies inside of its shape, which scipy checks before compiled code follows it."""
-    form = _one(arrays, "format").item()
+    form = arrays["format"].tolist()
     form = form.decode() if isinstance(form, bytes) else str(form)
     if form not in ("csr", "csc", "coo"):
         _refuse("a sparse matrix must be CSR, CSC or COO: convert it with .tocsr()")
@@ -205,31 +205,6 @@ def _sparse(arrays: dict[str, Any]) -> Any:
     if len(data) != places[1][-1]:  # of which scipy would drop the rest
         _refuse("the sparse matrix's row pointers do not match its entries: save it anew")
     return matrix
-
-
-def _names(arrays: dict[str, Any]) -> list[int | str] | None:
-    if "names" not in arrays:
-        return None
-    names = arrays["names"]
-    if names.ndim != 1 or names.dtype.kind not in "iuU":
-        _refuse("'names' must be one name, text or an integer, for each label")
-    listed: list[int | str] = names.tolist()
-    return listed
-
-
-def _teachers(arrays: dict[str, Any]) -> int | None:
-    if "teachers" not in arrays:
-        return None
-    teachers = _one(arrays, "teachers")
-    if teachers.dtype.kind not in "iu":
-        _refuse("'teachers' must be an integer: how many teachers there are")
-    return int(teachers)
-
-
-def _one(arrays: dict[str, Any], name: str) -> Any:
-    if arrays[name].shape != ():
-        _refuse(f"{name!r} must be a single value")
-    return arrays[name]
 
 
 def _refuse(message: str) -> NoReturn:

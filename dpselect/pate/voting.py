@@ -47,11 +47,9 @@ _GAUSSIAN = by_name("gaussian")
 @final
 @dataclass(frozen=True)
 class Coins:
-    """One public level and Gaussian noise for many counts, each decided from two random bytes where these suffice.
+    """A public level and Gaussian noise of `sigma` for many counts, each decided from two random bytes where these suffice.
 
     Attributes:
-        level: what a noisy count has to exceed.
-        sigma: standard deviation of the noise.
         edges: edges[c] is the cell of 2^-16 in which the chance of count c ends, up to one; None where counts are too many or
             no integers, and the sampler's own comparison serves.
     """
@@ -192,10 +190,6 @@ class GNMax(Vote):
 
     Guarantee: GaussianDP(sqrt(2)/sigma) for a record, under either relation; GaussianDP(sqrt(1 - 1/labels)/sigma) for a teacher
     who comes or goes. Theorem P9.
-
-    Args:
-        sigma: standard deviation of the noise, in votes, > 0.
-        labels, relation, unit: see `Vote`.
     """
 
     kind: Literal["gnmax"] = "gnmax"
@@ -232,12 +226,6 @@ class ConfidentGNMax(Vote):
     GaussianDP(sqrt(2)/sigma); for a teacher who comes or goes GaussianDP(sqrt(1 - 1/labels)/sigma) as the second part. Theorem
     P10. That is the price of every round, answered or not; `spent` is what a round costs that abstained, for a privacy filter
     that charges as it goes.
-
-    Args:
-        threshold: votes that the largest noisy count has to exceed.
-        sigma_threshold: standard deviation of the noise of that test, in votes, > 0.
-        sigma: standard deviation of the noise of the answer, in votes, > 0.
-        labels, relation, unit: see `Vote`.
     """
 
     kind: Literal["confident_gnmax"] = "confident_gnmax"
@@ -291,7 +279,11 @@ class ConfidentGNMax(Vote):
 
 
 class LevelVote(Vote, ABC):
-    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds the level."""
+    """A vote on every label by itself: those whose count + N(0, sigma^2) exceeds `threshold`, or half of the teachers.
+
+    How many teachers there are, a public number, is `teachers` or what the ballots say; counts alone do not tell it. Where
+    teachers come and go it is private, and `threshold` is stated.
+    """
 
     sigma: Positive = Field(description="a finite sigma > 0, in votes")
     threshold: Real | None = Field(default=None, description="a finite number of votes, or None for half of the teachers")
@@ -359,15 +351,9 @@ class LevelVote(Vote, ABC):
 
 @final
 class BinaryVoting(LevelVote):
-    """Every label whose count + N(0, sigma^2) exceeds a threshold, half of the teachers if none is stated.
+    """Every label whose count + N(0, sigma^2) exceeds a threshold: see `LevelVote`.
 
     A ballot may hold any number of votes. Guarantee: GaussianDP(sqrt(labels)/sigma) for either unit and relation, Theorem P11.
-
-    Args:
-        sigma: standard deviation of the noise on every count, in votes, > 0.
-        threshold: votes that a noisy count has to exceed; None for half of the teachers.
-        teachers: the public number of teachers; None takes it from the ballots. Counts alone do not tell it.
-        labels, relation, unit: see `Vote`. Where teachers come and go their number is private: state `threshold`.
     """
 
     kind: Literal["binary_voting"] = "binary_voting"
@@ -381,10 +367,6 @@ class TauVoting(LevelVote):
     From Zhu et al. 2020 (Private-kNN). Guarantee for a record, under either relation:
     GaussianDP(sqrt(min(2 tau, labels))/sigma); for a teacher who comes or goes GaussianDP(sqrt(min(tau, labels))/sigma).
     Theorem P12.
-
-    Args:
-        tau: votes on a ballot at most, >= 1.
-        sigma, threshold, teachers, labels, relation, unit: as of `BinaryVoting`.
     """
 
     kind: Literal["tau_voting"] = "tau_voting"
@@ -402,12 +384,7 @@ class TopVotes(Vote):
 
     A ballot may hold any number of votes. Guarantee: k times BoundedRange(2/scale) for a record, under either relation; k times
     BoundedRange(1/scale) for a teacher who comes or goes. Theorem P17: neither the number of labels nor that of the votes on a
-    ballot has a price.
-
-    Args:
-        k: labels that every item gets, from 1 to `labels`.
-        scale: of the Gumbel noise on every count, in votes, > 0; its standard deviation is 1.28 times as much.
-        labels, relation, unit: see `Vote`.
+    ballot has a price. The noise has a standard deviation of 1.28 scales.
     """
 
     kind: Literal["top_votes"] = "top_votes"
@@ -453,13 +430,9 @@ class StableVoting(Vote):
     relation, Theorem P15: neither the number of labels nor that of the votes on a ballot has a price.
 
     Args:
-        rho: zCDP parameter of a round, nats, > 0.
-        failure_delta: in (0, 1), the chance that labels pass that a ballot could change; of one round.
-        labels: the public number of labels.
+        failure_delta: the chance, in one round, that labels pass that a ballot could change.
         kbar: the most labels that an item may get; None for `labels`.
         regularizer: public preference for some numbers of labels: an array of at least kbar numbers, `TargetSize`, or None.
-        relation: "replace_one" or "add_remove", of the unit.
-        unit: "record", or "teacher" for all that one teacher holds: see `Vote`.
     """
 
     kind: Literal["stable_voting"] = "stable_voting"

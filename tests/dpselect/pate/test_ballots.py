@@ -19,9 +19,9 @@ from scipy import sparse
 
 import dpselect as dps
 from dpselect import pate
-from dpselect.errors import InvalidRequest, InvalidScores, SensitivityMismatch
+from dpselect.errors import InvalidRequest, SensitivityMismatch
 from dpselect.pate import ballots as reading
-from dpselect.pate.ballots import Cut, _flags
+from dpselect.pate.ballots import _flags
 
 RNG = np.random.default_rng(20261121)
 VOTES = RNG.random((7, 5, 4)) < 0.5
@@ -73,33 +73,21 @@ def test_stacked_rounds_and_counts_are_read(kind: Any) -> None:
     assert [one.indices for one in mechanism.select_many(counts)] == [tuple(np.flatnonzero(row > 2.5)) for row in COUNTS]
 
 
-def test_repeated_entries_of_a_sparse_matrix_are_added_up() -> None:
-    """A teacher's vote entered twice is a 2, which is no vote; the caller's matrix is left as it was."""
-    twice = sparse.coo_array((np.ones(3), ([0, 0, 1], [0, 0, 1])), shape=(2, 2))
-    with pytest.raises(pate.InvalidBallots, match="other than 0 and 1"):
-        pate.Ballots.stacked(twice, teachers=2)
-    assert twice.nnz == 3
-
-
-def vote_events(votes: int, dtype: Any) -> Any:
-    """Counts of one round as a sparse matrix with an entry of 1 for every vote, as one makes them from a log."""
-    return sparse.coo_array((np.ones(votes, dtype), (np.zeros(votes, int), np.zeros(votes, int))), shape=(1, 2))
-
-
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16])
-def test_repeated_small_integers_do_not_wrap(dtype: Any) -> None:
-    """One more vote is a count one higher, beyond the range of the entries too: a sum that wraps moves it by the whole range."""
+def test_repeated_entries_are_added_up_and_do_not_wrap(dtype: Any) -> None:
+    """An entry of 1 for every vote is as many votes, beyond the range of the entries too; a teacher's vote that was entered so
+    often is none, and the caller's matrix is left as it was."""
     most = int(np.iinfo(dtype).max)
-    before, after = (pate.Ballots(vote_events(n, dtype), teachers=10**6).counts[0, 0] for n in (most, most + 1))
-    assert (before, after) == (most, most + 1)
+    below, above, around = (
+        sparse.coo_array((np.ones(n, dtype), (np.zeros(n, int), np.zeros(n, int))), shape=(1, 2))
+        for n in (most, most + 1, 2 * most + 3)
+    )
+    assert [pate.Ballots(counts, teachers=10**6).counts[0, 0] for counts in (below, above)] == [most, most + 1]
     sure = pate.BinaryVoting(sigma=1e-6, labels=2, threshold=most + 0.5)
-    assert [sure.select_many(vote_events(n, dtype))[0].indices for n in (most, most + 1)] == [(), (0,)]
-
-
-def test_a_vote_entered_257_times_is_no_vote() -> None:
-    """Repeated entries of a ballot are added up before they are checked, without wrapping to a 1."""
+    assert [sure.select_many(counts)[0].indices for counts in (below, above)] == [(), (0,)]
     with pytest.raises(pate.InvalidBallots, match="other than 0 and 1"):
-        pate.Ballots.stacked(vote_events(257, np.uint8), teachers=1)
+        pate.Ballots.stacked(around, teachers=1)
+    assert around.nnz == 2 * most + 3
 
 
 def test_a_memory_map_is_read_block_by_block(tmp_path: Path) -> None:
@@ -147,27 +135,18 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_what_is_no_ballot_is_refused(name: str) -> None:
-    """Anything but whole rounds of 0 and 1 raises, and mechanisms given it directly raise too."""
-    with pytest.raises(pate.InvalidBallots):
-        pate.Ballots(BAD[name])
-    with pytest.raises(dps.DpSelectError):
-        pate.BinaryVoting(sigma=1.0, labels=4).select_many(BAD[name])
-
-
 BAD_COUNTS = {
     "more than teachers": (COUNTS + 9, 5),
-    "negative": (COUNTS - 9, 5),
+    "negative counts": (COUNTS - 9, 5),
     "a fraction": (COUNTS / 2, 5),
-    "NaN": (np.where(COUNTS > 2, np.nan, COUNTS), 5),
+    "NaN among counts": (np.where(COUNTS > 2, np.nan, COUNTS), 5),
     "infinity": (np.where(COUNTS > 2, np.inf, COUNTS), 5),
-    "text": (COUNTS.astype(str), 5),
-    "no rounds": (COUNTS[:0], 5),
-    "no labels": (COUNTS[:, :0], 5),
-    "an empty round": (COUNTS * 0, 5),
+    "counts as text": (COUNTS.astype(str), 5),
+    "no rounds of counts": (COUNTS[:0], 5),
+    "no labels of counts": (COUNTS[:, :0], 5),
+    "an empty round of counts": (COUNTS * 0, 5),
     "sparse and negative": (sparse.csr_array(-COUNTS), 5),
-    "no teachers": (COUNTS, 0),
+    "no teachers of counts": (COUNTS, 0),
     "half a teacher": (COUNTS, 5.0),
     "a true teacher": (COUNTS, True),
     "teachers not stated": (COUNTS, None),
@@ -175,12 +154,14 @@ BAD_COUNTS = {
 }
 
 
-@pytest.mark.parametrize("name", BAD_COUNTS)
-def test_what_is_no_count_is_refused(name: str) -> None:
-    """Counts are integers from 0 to the declared number of teachers."""
-    counts, teachers = BAD_COUNTS[name]
+@pytest.mark.parametrize("name", [*BAD, *BAD_COUNTS])
+def test_what_is_no_ballot_and_no_count_is_refused(name: str) -> None:
+    """Anything but whole rounds of 0 and 1, and counts from 0 to the number of teachers, raises; given to a mechanism too."""
+    votes, teachers = (BAD[name], None) if name in BAD else BAD_COUNTS[name]
     with pytest.raises(pate.InvalidBallots):
-        pate.Ballots(counts, teachers=teachers)
+        pate.Ballots(votes, teachers=teachers)
+    with pytest.raises(dps.DpSelectError):
+        pate.BinaryVoting(sigma=1.0, labels=4).select_many(votes)
 
 
 WRONG: list[tuple[str, Callable[[], Any]]] = [
@@ -193,6 +174,13 @@ WRONG: list[tuple[str, Callable[[], Any]]] = [
     ("round=True", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, True)),
     ("round=7", lambda: pate.Ballots(ONE_VOTE).scores(GNMAX, 7)),
     ("select_many", lambda: GNMAX.select(pate.Ballots(ONE_VOTE))),
+    ("counts", lambda: GNMAX.select(dps.Scores([0.5, 1, 2, 3], sensitivity=GNMAX.covers, kind="utilities"))),
+    ("negative", lambda: GNMAX.select_many(-COUNTS)),
+    ("candidates", lambda: pate.GNMax(sigma=1.0, labels=3).select_many(pate.Ballots(ONE_VOTE))),
+    ("candidates", lambda: pate.BinaryVoting(sigma=1.0, labels=5).select(pate.Ballots(ONE_VOTE)[:1])),
+    ("consecutive rounds", lambda: pate.Ballots(ONE_VOTE)[cast(slice, 3)]),
+    ("consecutive rounds", lambda: pate.Ballots(ONE_VOTE)[::2]),
+    ("do not exist", lambda: pate.Ballots(ONE_VOTE)[4:4]),
     ("tau=0", lambda: pate.Ballots(VOTES).cut(0)),
     ("tau=1.0", lambda: pate.Ballots(VOTES).cut(cast(int, 1.0))),
     ("tau=True", lambda: pate.Ballots(VOTES).cut(True)),
@@ -231,36 +219,30 @@ def test_names_of_any_container_reach_the_selection(names: Any) -> None:
     assert all(type(name) in (int, str) for name in selection.labels or ())
 
 
-def test_counts_are_those_that_were_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever writes to the caller's counts between check and copy changes nothing."""
-    counts, every = COUNTS.copy(), np.all
+def test_what_is_checked_is_what_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever writes to the caller's counts or votes, between check and copy or later, changes neither counts nor ballots."""
+    counts, votes, every, sizes = COUNTS.copy(), VOTES.copy(), np.all, reading._sizes
 
     def all_and_overwrite(*arguments: Any, **more: Any) -> Any:
         result = every(*arguments, **more)
         counts[:] = 1000
         return result
 
-    monkeypatch.setattr(np, "all", all_and_overwrite)
-    held = pate.Ballots(counts, teachers=5)
-    monkeypatch.undo()
-    assert counts.max() == 1000
-    assert np.array_equal(held.counts, COUNTS)
-
-
-def test_votes_are_those_that_were_checked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of votes on a ballot is taken from the votes that were counted, whatever happens to the caller's array."""
-    votes, sizes = VOTES.copy(), reading._sizes
-
     def overwrite_and_count(block: Any) -> Any:
         votes[:] = False
         return sizes(block)
 
+    monkeypatch.setattr(np, "all", all_and_overwrite)
+    held = pate.Ballots(counts, teachers=5)
     monkeypatch.setattr(reading, "_sizes", overwrite_and_count)
-    held = pate.Ballots(votes)
+    cast_votes = pate.Ballots(votes)
     monkeypatch.undo()
+    assert counts.max() == 1000
     assert not votes.any()
+    assert np.array_equal(held.counts, COUNTS)
+    assert np.array_equal(cast_votes.counts, COUNTS)
     with pytest.raises(pate.InvalidBallots, match="more votes"):
-        pate.GNMax(sigma=1.0, labels=4).select_many(held)
+        GNMAX.select_many(cast_votes)
     assert not np.shares_memory(_flags(VOTES), VOTES)
 
 
@@ -271,24 +253,28 @@ def test_booleans_of_other_bytes_are_one_vote() -> None:
     assert np.array_equal(ballots.counts, COUNTS)
     assert np.array_equal(ballots.cut(1).counts, pate.Ballots(VOTES).cut(1).counts)
     assert ballots.cut(1).cut_count == np.count_nonzero(VOTES.sum(axis=2) > 1)
-    assert ballots._sizes is not None
     assert np.array_equal(ballots._sizes[1], VOTES.sum(axis=2).max(axis=1))
 
 
 # -- one vote per teacher ------------------------------------------------------------------------------------------------
 
 
-def test_a_missing_vote_is_refused_unless_allowed() -> None:
-    """GNMax wants one vote of every teacher; missing='allow' takes the rest as they are, at the same price."""
-    votes = ONE_VOTE.copy()
+def test_missing_votes_are_refused_unless_allowed() -> None:
+    """Of a teacher in GNMax, and of everybody in a round: missing='allow' takes them as they are, at the same price, and is the
+    remedy that is named first, since rounds that are left out for what is voted in them would tell of votes."""
+    votes, remedy = ONE_VOTE.copy(), r"missing='allow'.*tell something of votes"
     votes[2, 3] = 0
     for made in (lambda **more: pate.Ballots(votes, **more), lambda **more: pate.Ballots(votes.sum(axis=1), teachers=5, **more)):
-        with pytest.raises(pate.InvalidBallots, match="missing='allow'"):
+        with pytest.raises(pate.InvalidBallots, match=remedy):
             GNMAX.select_many(made())
         assert len(GNMAX.select_many(made(missing="allow"))) == 7
     confident = pate.ConfidentGNMax(threshold=3, sigma_threshold=1.0, sigma=1.0, labels=4)
-    with pytest.raises(pate.InvalidBallots, match="missing='allow'"):
+    with pytest.raises(pate.InvalidBallots, match=remedy):
         confident.select_many(votes)
+    empty = np.concatenate([VOTES, np.zeros((1, 5, 4), bool)])
+    with pytest.raises(pate.InvalidBallots, match=remedy):
+        pate.Ballots(empty)
+    assert pate.BinaryVoting(sigma=1e-3, labels=4).select_many(pate.Ballots(empty, missing="allow"))[7].indices == ()
 
 
 def test_too_many_votes_are_refused_by_name_of_the_remedy() -> None:
@@ -300,13 +286,6 @@ def test_too_many_votes_are_refused_by_name_of_the_remedy() -> None:
             with pytest.raises(pate.InvalidBallots, match=r"Ballots\.cut"):
                 mechanism.select(ballots[:1])
     assert len(pate.TauVoting(tau=4, sigma=1.0, labels=4).select_many(VOTES)) == 7
-
-
-def test_an_empty_round_can_be_an_answer() -> None:
-    """With missing='allow' a round without votes is labelled like any other."""
-    votes = np.concatenate([VOTES, np.zeros((1, 5, 4), bool)])
-    drawn = pate.BinaryVoting(sigma=1e-3, labels=4).select_many(pate.Ballots(votes, missing="allow"))
-    assert drawn[7].indices == ()
 
 
 def test_mechanisms_of_other_packages_take_ballots_within_their_guarantee() -> None:
@@ -341,31 +320,13 @@ def test_a_private_number_of_teachers_sets_no_level(make: Callable[..., dps.Mech
 # -- shapes ---------------------------------------------------------------------------------------------------------------
 
 
-def test_the_number_of_labels_is_configuration() -> None:
-    """A mechanism for four labels takes ballots of four labels."""
-    for labels in (3, 5):
-        with pytest.raises(InvalidRequest):
-            pate.GNMax(sigma=1.0, labels=labels).select_many(pate.Ballots(ONE_VOTE))
-        with pytest.raises(InvalidRequest):
-            pate.BinaryVoting(sigma=1.0, labels=labels).select(pate.Ballots(ONE_VOTE)[:1])
-
-
-def test_select_takes_one_round() -> None:
-    """One round is a slice of one; slices share the counts and their checks."""
+def test_a_round_is_a_slice_or_its_scores() -> None:
+    """One round is a slice of one, with the names of labels, or what `scores` gives, as the mechanism takes it."""
     ballots = pate.Ballots(ONE_VOTE, names=list("abcd"))
     one = GNMAX.select(ballots[2:3])
-    assert one.labels is not None
-    assert "abcd"[one.indices[0]] == one.labels[0]
+    assert one.labels == ("abcd"[one.indices[0]],)
     assert np.array_equal(ballots[2:5].counts, ONE_VOTE.sum(axis=1)[2:5])
     assert ballots[-2:].rounds == 2
-    for wrong in (3, slice(None, None, 2), slice(4, 4)):
-        with pytest.raises(InvalidRequest):
-            ballots[wrong]  # type: ignore[index]
-
-
-def test_scores_of_a_round() -> None:
-    """`scores` gives one round as the mechanism takes it."""
-    ballots = pate.Ballots(ONE_VOTE)
     scores = ballots.scores(GNMAX, 3)
     assert scores.values.tolist() == ONE_VOTE[3].sum(axis=0).tolist()
     assert scores.sensitivity == dps.Sensitivity(l0=2, relation="replace_one")
@@ -388,15 +349,6 @@ def test_counts_alone_do_not_tell_the_majority() -> None:
         pate.BinaryVoting(sigma=1.0, labels=4, teachers=6).select_many(pate.Ballots(VOTES))
 
 
-def test_utilities_are_no_votes() -> None:
-    """Scores that are no counts are refused."""
-    scores = dps.Scores([0.5, 1, 2, 3], sensitivity=GNMAX.covers, kind="utilities")
-    with pytest.raises(InvalidScores):
-        GNMAX.select(scores)
-    with pytest.raises(InvalidScores):
-        GNMAX.select_many(-COUNTS)
-
-
 def test_a_slice_is_checked_by_its_own_rounds() -> None:
     """A long ballot, an empty one or a cut in another round is none of a slice's."""
     votes = np.concatenate([ONE_VOTE, np.zeros((1, 5, 4), np.uint8), np.ones((1, 5, 4), np.uint8)])
@@ -417,27 +369,38 @@ def test_a_slice_is_checked_by_its_own_rounds() -> None:
 # -- cutting --------------------------------------------------------------------------------------------------------------
 
 
-def cut_slowly(votes: Any, tau: int, order: Any) -> Any:
-    """The first tau votes of each ballot in the order of the labels."""
+def cut_slowly(votes: Any, tau: int, order: list[int], sure: Any) -> Any:
+    """The tau votes of each ballot that come first: the most confident ones, equals in the order of the labels."""
     kept = np.zeros_like(votes)
-    for t, ballot in enumerate(votes):
-        for label in [j for j in order if ballot[j]][:tau]:
-            kept[t, label] = True
+    for round_, teacher in np.ndindex(votes.shape[:2]):
+        cast_for = [label for label in order if votes[round_, teacher, label]]
+        kept[round_, teacher, sorted(cast_for, key=lambda label: -sure[round_, teacher, label])[:tau]] = True
     return kept
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.permutations(range(5)))
-def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int, priority: list[int]) -> None:
-    """A cut by priority is the plain rule; no ballot keeps more than tau votes and none of tau or fewer is touched."""
-    votes = np.random.default_rng(seed).random((6, 4, 5)) < 0.6
-    ballots = pate.Ballots(votes, missing="allow")
-    cut = ballots.cut(tau, priority=priority)
-    expected = np.stack([cut_slowly(one, tau, priority) for one in votes])
-    assert np.array_equal(cut.counts, expected.sum(axis=1))
-    assert cut.cut_count == int((votes.sum(axis=2) > tau).sum())
-    assert np.array_equal(cut.cut(tau).counts, cut.counts)
-    assert cut.cut(tau).cut_count == 0
+@given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.permutations(range(5)), st.booleans())
+def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int, priority: list[int], confident: bool) -> None:
+    """However votes are held, a cut is the plain rule on each ballot; none of tau votes or fewer is touched, a cut of a slice is
+    that slice of the cut, and what was cut to as many votes is not cut again."""
+    rng = np.random.default_rng(seed)
+    votes = rng.random((6, 4, 5)) < 0.6
+    sure = rng.integers(0, 3, votes.shape) if confident else np.zeros(votes.shape, dtype=int)
+    expected = cut_slowly(votes, tau, priority, sure)
+    listed, stacked = [sparse.csr_array(one) for one in votes], sparse.csr_array(votes.reshape(24, 5))
+    for ballots in (
+        pate.Ballots(votes, missing="allow"),
+        pate.Ballots(listed, missing="allow"),
+        pate.Ballots.stacked(stacked, teachers=4, missing="allow"),
+    ):
+        cut = ballots.cut(tau, priority=priority, confidences=sure if confident else None)
+        assert np.array_equal(cut.counts, expected.sum(axis=1))
+        assert cut.cut_count == int((votes.sum(axis=2) > tau).sum())
+        part = ballots[2:5].cut(tau, priority=priority, confidences=sure[2:5] if confident else None)
+        assert np.array_equal(part.counts, cut[2:5].counts)
+        assert np.array_equal(cut[2:5].cut(tau).counts, cut.counts[2:5])
+        assert cut.cut(tau).cut_count == 0
+        assert len(pate.TauVoting(tau=tau, sigma=1.0, labels=5).select_many(cut)) == 6
 
 
 def test_the_salted_order_is_public_fair_and_one_per_round() -> None:
@@ -476,85 +439,28 @@ def test_a_cut_looks_at_one_ballot_at_a_time() -> None:
         assert np.array_equal(rest[0], rest[1])
 
 
-def test_confidences_come_before_the_order() -> None:
-    """The most confident votes stay; equal ones go by the public order, and labels without a vote never enter."""
-    votes = np.array([[[1, 1, 1, 0]]])
-    sure = np.array([[[0.1, 0.9, 0.5, 5.0]]])
-    assert pate.Ballots(votes).cut(2, confidences=sure).counts.tolist() == [[0, 1, 1, 0]]
-    assert pate.Ballots(votes).cut(1, confidences=np.ones((1, 1, 4)), priority=[2, 0, 1, 3]).counts.tolist() == [[0, 0, 1, 0]]
-
-
-@pytest.mark.parametrize("hold", [np.asarray, lambda votes: [sparse.csr_array(one.astype(np.uint8)) for one in votes]])
-def test_a_slice_is_cut_as_its_rounds_are_in_the_whole(hold: Callable[[Any], Any]) -> None:
+def test_a_slice_is_cut_as_its_rounds_are_in_the_whole() -> None:
     """Rounds keep their numbers: batches of slices are cut by as many orders as there are rounds, not by round 0's each time."""
-    votes = np.ones((40, 2, 6), bool)
-    whole = pate.Ballots(hold(votes))
+    whole = pate.Ballots(np.ones((40, 2, 6), bool))
     cut = whole.cut(2, salt="s").counts
     assert all(np.array_equal(whole[i : i + 1].cut(2, salt="s").counts[0], cut[i]) for i in range(40))
     assert np.array_equal(whole[10:30][5:9].cut(3).cut(1).counts, whole.cut(3).cut(1)[15:19].counts)
-    sure = np.random.default_rng(1).random(votes.shape)
-    part = whole[7:9].cut(1, confidences=sure[7:9])
-    assert np.array_equal(part.counts, whole.cut(1, confidences=sure)[7:9].counts)
-
-
-def test_a_slice_of_a_cut_is_the_cut_of_those_rounds() -> None:
-    """And what was cut to as many votes is not cut again."""
-    cut = pate.Ballots(VOTES).cut(1, priority=[3, 2, 1, 0])
-    assert np.array_equal(cut[2:6].counts, pate.Ballots(VOTES[2:6]).cut(1, priority=[3, 2, 1, 0]).counts)
-    assert np.array_equal(cut[2:6].cut(1).counts, cut.counts[2:6])
-    assert len(pate.TauVoting(tau=1, sigma=1.0, labels=4).select_many(cut)) == 7
-
-
-def test_sparse_votes_are_cut_like_dense_ones() -> None:
-    """The rule does not depend on how votes are held."""
-    dense = pate.Ballots(VOTES).cut(2, salt="x")
-    listed = pate.Ballots([sparse.csr_array(one) for one in VOTES]).cut(2, salt="x")
-    stacked = pate.Ballots.stacked(sparse.csr_array(VOTES.reshape(35, 4)), teachers=5).cut(2, salt="x")
-    assert np.array_equal(dense.counts, listed.counts)
-    assert np.array_equal(dense.counts, stacked.counts)
-    assert dense.cut_count == listed.cut_count == stacked.cut_count > 0
 
 
 # -- privacy of the holder -----------------------------------------------------------------------------------------------
 
 
-def test_nothing_private_is_shown() -> None:
-    """The repr has public numbers only: neither votes nor how many ballots were cut, and no error quotes them."""
-    cut = pate.Ballots(VOTES).cut(1)
-    assert repr(cut) == "Ballots(<votes hidden>, rounds=7, teachers=5, labels=4)"
-    with pytest.raises(pate.InvalidBallots) as refused:
-        GNMAX.select_many(pate.Ballots(VOTES))
-    assert str(int(VOTES.sum(axis=2).max())) not in str(refused.value).replace("GNMax", "")
-    rule = Cut(1, "", None, np.full((1, 1, 2), 0.4321), 0)  # which a traceback with local variables prints
-    assert "4321" not in repr(rule)
-
-
-def test_no_remedy_is_a_release() -> None:
-    """Rounds left out for what is voted in them would tell of votes: messages point to missing='allow' first, and say so."""
-    empty = np.concatenate([VOTES, np.zeros((1, 5, 4), bool)])
-    with pytest.raises(pate.InvalidBallots, match=r"missing='allow'.*tell something of votes"):
-        pate.Ballots(empty)
-    with pytest.raises(pate.InvalidBallots, match=r"missing='allow'.*tell something of votes"):
-        pate.GNMax(sigma=1.0, labels=4).select_many(ONE_VOTE * np.arange(5)[None, :, None].clip(0, 1))
-
-
-def test_ballots_are_immutable_and_not_pickled() -> None:
-    """No attribute can be set, the counts are read-only, and no file gets the votes by accident."""
+def test_ballots_show_nothing_private_and_cannot_be_changed_or_pickled() -> None:
+    """The repr has public numbers only: neither votes nor how many ballots were cut, and no error quotes them; no attribute can
+    be set, the counts are read-only, and no file gets the votes by accident."""
     ballots = pate.Ballots(VOTES)
+    assert repr(ballots.cut(1)) == "Ballots(<votes hidden>, rounds=7, teachers=5, labels=4)"
+    with pytest.raises(pate.InvalidBallots) as refused:
+        GNMAX.select_many(ballots)
+    assert str(int(VOTES.sum(axis=2).max())) not in str(refused.value).replace("GNMax", "")
     with pytest.raises(AttributeError):
-        ballots.teachers = 3
+        ballots.teachers = 3  # type: ignore[misc]
     with pytest.raises(ValueError, match="read-only"):
         ballots.counts[0, 0] = 1
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(ballots)
-
-
-def test_later_changes_of_the_callers_array_change_no_count() -> None:
-    """Counts are taken when ballots are made."""
-    votes = VOTES.copy()
-    ballots = pate.Ballots(votes)
-    counts = np.array(COUNTS, dtype=np.int32)
-    held = pate.Ballots(counts, teachers=5)
-    votes[:], counts[:] = True, 0
-    assert np.array_equal(ballots.counts, COUNTS)
-    assert np.array_equal(held.counts, COUNTS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,12 @@ import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.files import settle
 from accounting.ledger import Total
 from dpselect import pate
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms.base import Mechanism, Pay
 from dpselect.pate import labelling
 from dpselect.pate.labelling import JobBusy, JobConflict, JobDamaged, Labelling, ProgressCallback, own_session, price_of
-from dpselect.pate.labelling import _draft as unfinished
 
 COUNTS = np.random.default_rng(4).multinomial(60, [0.5, 0.3, 0.2], size=23)
 MECHANISM = pate.ConfidentGNMax(threshold=28.0, sigma_threshold=6.0, sigma=5.0, labels=3)
@@ -57,10 +56,11 @@ def _price(payer: dps.Session) -> acc.price.Price:
     return price_of(_total(payer).budget, MECHANISM.curve, SIZES)
 
 
-def _assert_settled(payer: dps.Session, done: Labelling) -> None:
-    """Every round cost its test, and those that were answered their winner."""
-    due = 23 * MECHANISM.test_curve + sum(answer is not None for answer in done.answers) * (acc.GaussianDP(mu=2**0.5 / 5.0))
-    assert len(done.answers) == 23
+def _assert_paid(payer: dps.Session, done: Labelling) -> None:
+    """Every round cost its test, and those that were answered, or all if their curve is paid, their winner."""
+    rounds = len(done.answers)
+    answered = rounds - (done.answers.count(None) if done.pay == "spent" else 0)
+    due = rounds * MECHANISM.test_curve + answered * (acc.GaussianDP(mu=2**0.5 / 5.0))
     assert _total(payer).spent.main == pytest.approx(_total(payer).budget.price(due).main, rel=1e-9)
     assert payer.ledger.verify().ok
 
@@ -83,7 +83,8 @@ def test_a_job_costs_each_round_once(tmp_path: Path, payer: dps.Session, monkeyp
 def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> None:
     """Rounds that abstain cost their test; a job goes on while the next batch fits, and a resumed one settles what was open."""
     done = _run(tmp_path / "job", payer, pay="spent")
-    _assert_settled(payer, done)
+    assert len(done.answers) == 23
+    _assert_paid(payer, done)
     assert _run(tmp_path / "job", payer, resume=True, pay="spent").answers == done.answers
     with pytest.raises(JobConflict):
         _run(tmp_path / "job", payer, resume=True)
@@ -97,24 +98,6 @@ def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> Non
         _run(tmp_path / "whole", few, key="whole")
     with pytest.raises(InvalidRequest, match="costs the same"):
         _job(tmp_path / "other", payer, mechanism=pate.GNMax(sigma=5.0, labels=3), pay="spent")
-
-
-@pytest.mark.parametrize("broken", ["commit", "release"])
-def test_an_interrupted_batch_is_settled_when_it_is_resumed(
-    tmp_path: Path, payer: dps.Session, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
-    """Stopped before the commit or before the release, the batch holds its whole price; resumed, it is settled as any other."""
-
-    def stop(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(acc.Ledger, broken, stop)
-        with pytest.raises(KeyboardInterrupt):
-            _run(tmp_path / "job", payer, pay="spent")
-    assert _total(payer).spent == _total(payer).budget.price(5 * MECHANISM.curve)
-    done = _run(tmp_path / "job", payer, resume=True, pay="spent")
-    _assert_settled(payer, done)
 
 
 def test_answers_are_those_of_the_mechanism(tmp_path: Path, payer: dps.Session) -> None:
@@ -161,100 +144,46 @@ def test_a_changed_job_is_not_resumed(tmp_path: Path, payer: dps.Session) -> Non
                 _run(tmp_path / "job", who, resume=True, **changed)
 
 
-def test_a_charged_batch_without_labels_is_drawn_under_its_charge(tmp_path: Path, payer: dps.Session) -> None:
-    """Charged and never written: resume draws it and charges nothing more."""
-    folder = tmp_path / "job"
-    job = _job(folder, payer)
-    with Labelling.held(folder):
-        job.begin()
-        payer.ledger.charge("teachers", job._item(0), count=5, key="j/0", label="dpselect pate")
-    assert len(_run(folder, payer, resume=True).answers) == 23
-    assert _total(payer).spent == _price(payer)
-
-
-def test_a_released_batch_without_labels_is_refused(tmp_path: Path, payer: dps.Session) -> None:
-    """Marked as released and missing: it may have been seen, so it is not drawn again."""
-    _run(tmp_path / "job", payer)
-    (tmp_path / "job" / "batch-000002.json").unlink()
-    with pytest.raises(JobDamaged, match=r"batch 2 .* another key"):
-        _run(tmp_path / "job", payer, resume=True)
-    assert not (tmp_path / "job" / "batch-000002.json").exists()
-
-
 def _flipped(content: bytes) -> bytes:
     """With the first round answered that abstained, or the other way round: which of them it is is drawn."""
     return re.sub(rb"null|\[[0-9]\]", lambda found: b"[0]" if found[0] == b"null" else b"null", content, count=1)
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-20], _flipped, lambda _: b"", lambda _: b"\xff" * 9])
-def test_damaged_labels_are_refused(tmp_path: Path, payer: dps.Session, damage: object) -> None:
-    """Labels that do not match their checksum are refused, and so is a damaged record of the job."""
-    _run(tmp_path / "job", payer)
-    path = tmp_path / "job" / "batch-000001.json"
-    intact = path.read_bytes()
-    changed = damage(intact)  # type: ignore[operator]
-    assert changed != intact
-    path.write_bytes(changed)
-    with pytest.raises(JobDamaged, match="batch-000001"):
-        _run(tmp_path / "job", payer, resume=True)
-    path.write_bytes(intact)
-    (tmp_path / "job" / "job.json").write_bytes(damage(intact))  # type: ignore[operator]
-    with pytest.raises(JobDamaged, match=r"job\.json"):
-        _run(tmp_path / "job", payer, resume=True)
-
-
-def test_foreign_labels_are_refused(tmp_path: Path, payer: dps.Session) -> None:
-    """Labels of another batch or of another job, intact as they are, are refused."""
+def test_labels_that_are_lost_damaged_or_of_another_batch_are_refused(
+    tmp_path: Path, payer: dps.Session, damage: Callable[[bytes], bytes]
+) -> None:
+    """They may have been seen, so they are not drawn again: what is missing, does not match its checksum or belongs to another
+    batch or job is named and refused, and so is a damaged record of the job."""
     _run(tmp_path / "job", payer)
     _run(tmp_path / "other", payer, key="k")
-    for source in (tmp_path / "job" / "batch-000002.json", tmp_path / "other" / "batch-000001.json"):
-        (tmp_path / "job" / "batch-000001.json").write_bytes(source.read_bytes())
-        with pytest.raises(JobDamaged, match="another job or batch"):
-            _run(tmp_path / "job", payer, resume=True)
-
-
-def test_an_interrupted_writing_is_finished_or_forgotten(tmp_path: Path, payer: dps.Session) -> None:
-    """A draw that is whole in the scratch file is kept, so that no second one is beside it; a partial one is removed."""
     folder = tmp_path / "job"
-    _run(folder, payer)
-    path = folder / "batch-000003.json"
-    content = path.read_bytes()
-    path.rename(unfinished(path))
-    _run(folder, payer, resume=True)
-    assert path.read_bytes() == content
-    assert not unfinished(path).exists()
-    path.unlink()
-    unfinished(path).write_bytes(content[:50])
-    with pytest.raises(JobDamaged):
-        _run(folder, payer, resume=True)
-    assert not unfinished(path).exists()
+    path, record, intact = folder / "batch-000001.json", folder / "job.json", (folder / "batch-000001.json").read_bytes()
+    assert damage(intact) != intact
+    for changed, content, words in (
+        (path, damage(intact), "batch-000001"),
+        (path, (folder / "batch-000002.json").read_bytes(), "another job or batch"),
+        (path, (tmp_path / "other" / "batch-000001.json").read_bytes(), "another job or batch"),
+        (path, None, "batch 1 .* another key"),
+        (record, damage(record.read_bytes()), r"job\.json"),
+    ):
+        before = changed.read_bytes()
+        changed.unlink() if content is None else changed.write_bytes(content)
+        with pytest.raises(JobDamaged, match=words):
+            _run(folder, payer, resume=True)
+        assert changed.exists() == (content is not None)
+        changed.write_bytes(before)
+    assert len(_run(folder, payer, resume=True).answers) == 23
 
 
-def test_labels_are_never_overwritten(tmp_path: Path, payer: dps.Session) -> None:
-    """A draw that is kept later takes no settled labels' place."""
-    job = _job(tmp_path / "job", payer)
-    with Labelling.held(tmp_path / "job"):
-        job.begin()
-        path = job._path(0)
-        first = job._keep(0, [[1]] * 5)
-        settle(unfinished(path), path)
-        assert job._keep(0, [[1]] * 5) != first
-        settle(unfinished(path), path)
-        assert job._read(0) == first
-
-
-def test_everything_in_the_folder_is_private(tmp_path: Path, payer: dps.Session) -> None:
-    """The folder and its files are for their owner only, whatever the umask."""
+def test_a_folder_is_of_one_process_and_of_its_owner(tmp_path: Path, payer: dps.Session) -> None:
+    """It and its files are for their owner only, whatever the umask; one that is held is refused to everybody else."""
     _run(tmp_path / "job", payer)
     assert (tmp_path / "job").stat().st_mode & 0o077 == 0
     assert all(path.stat().st_mode & 0o077 == 0 for path in (tmp_path / "job").iterdir())
-
-
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    """A folder that is held is refused to everybody else."""
-    with Labelling.held(tmp_path / "job"), pytest.raises(JobBusy), Labelling.held(tmp_path / "job"):
+    with Labelling.held(tmp_path / "job", resume=True), pytest.raises(JobBusy), Labelling.held(tmp_path / "job", resume=True):
         pytest.fail("held twice")
-    with Labelling.held(tmp_path / "job"):
+    with Labelling.held(tmp_path / "job", resume=True):
         pass
 
 
@@ -387,4 +316,4 @@ def test_a_job_that_fails_at_any_step_is_completed_and_pays_once(
     found = {entry.key: entry.label for entry in payer.ledger.entries("teachers") if entry.action == "release"}
     assert claims.items() <= found.items()
     assert sorted(found) == ["j/0", "j/1"]
-    assert payer.ledger.verify().ok
+    _assert_paid(payer, done)
