@@ -37,11 +37,6 @@ class QuadratureError(NoiseError):
     """Successive refinements of a quadrature did not agree to the promised accuracy."""
 
 
-def _as_floats(x: Any) -> FloatArray:
-    """The argument as float64, copied only when it is something else."""
-    return np.asarray(x, dtype=np.float64)
-
-
 def log1mexp(x: FloatArray) -> FloatArray:
     """log(1 - exp(-x)) for x >= 0, accurate at both ends."""
     return np.where(x <= LN2, np.log(-np.expm1(-x)), np.log1p(-np.exp(-x)))
@@ -55,7 +50,7 @@ class Noise(ABC):
 
     Every function maps an array of any shape elementwise to a float64 array of that shape; NaN maps to NaN.
     Relative error while the value is a normal double: about 1e-15 for pdf, cdf, sf and for their logarithms.
-    Public methods own conversion and the support. A member's `_pdf` to `_log_sf` are called at z >= `lower` only, infinities and
+    Public methods own conversion and the support. A member's `_pdf` to `_log_cdf` are called at z >= `lower` only, infinities and
     NaN included, and its inverses with probabilities in [0, 1] or their logarithms, all with floating-point warnings silenced:
     what a formula gives at an end must be the limit there.
 
@@ -102,11 +97,6 @@ class Noise(ABC):
         return self._on_support(z, self._pdf, 0.0)
 
     @final
-    def log_pdf(self, z: ArrayLike) -> FloatArray:
-        """Logarithm of the density at z; -inf below the support."""
-        return self._on_support(z, self._log_pdf, -np.inf)
-
-    @final
     def cdf(self, z: ArrayLike) -> FloatArray:
         """P[Z <= z], to full relative accuracy in the lower tail."""
         return self._on_support(z, self._cdf, 0.0)
@@ -120,11 +110,6 @@ class Noise(ABC):
     def log_cdf(self, z: ArrayLike) -> FloatArray:
         """log P[Z <= z], to full relative accuracy in both tails."""
         return self._on_support(z, self._log_cdf, -np.inf)
-
-    @final
-    def log_sf(self, z: ArrayLike) -> FloatArray:
-        """log P[Z > z], to full relative accuracy in both tails."""
-        return self._on_support(z, self._log_sf, 0.0)
 
     @final
     def quantile(self, u: ArrayLike) -> FloatArray:
@@ -168,7 +153,7 @@ class Noise(ABC):
 
     @final
     def _on_support(self, z: ArrayLike, formula: _Formula, below: float) -> FloatArray:
-        x = _as_floats(z)
+        x = np.asarray(z, dtype=np.float64)
         # Limits at infinities and underflow to the right limit are intended, and tested.
         with np.errstate(all="ignore"):
             inside = np.asarray(formula(np.maximum(x, self.lower)))
@@ -178,9 +163,6 @@ class Noise(ABC):
     def _pdf(self, z: FloatArray) -> FloatArray: ...
 
     @abstractmethod
-    def _log_pdf(self, z: FloatArray) -> FloatArray: ...
-
-    @abstractmethod
     def _cdf(self, z: FloatArray) -> FloatArray: ...
 
     @abstractmethod
@@ -188,9 +170,6 @@ class Noise(ABC):
 
     @abstractmethod
     def _log_cdf(self, z: FloatArray) -> FloatArray: ...
-
-    @abstractmethod
-    def _log_sf(self, z: FloatArray) -> FloatArray: ...
 
     @abstractmethod
     def _quantile(self, u: FloatArray) -> FloatArray: ...
@@ -213,9 +192,6 @@ class SymmetricNoise(Noise):
     def _sf(self, z: FloatArray) -> FloatArray:
         return self._cdf(-z)
 
-    def _log_sf(self, z: FloatArray) -> FloatArray:
-        return self._log_cdf(-z)
-
     def _isf(self, q: FloatArray) -> FloatArray:
         return -self._quantile(q)
 
@@ -224,7 +200,7 @@ class SymmetricNoise(Noise):
 
 
 def _inverse(formula: _Formula, field: str, p: ArrayLike, low: float, high: float) -> FloatArray:
-    x = _as_floats(p)
+    x = np.asarray(p, dtype=np.float64)
     if not np.all((x >= low) & (x <= high)):
         raise InvalidNoiseArgument(
             f"{field}: every element must lie in [{low:g}, {high:g}] and none may be NaN; "
@@ -257,10 +233,6 @@ class Gumbel(Noise):
     def _pdf(self, z: FloatArray) -> FloatArray:
         return np.exp(-np.maximum(z, _NULL)) * _exp_minus_exp(-z)
 
-    def _log_pdf(self, z: FloatArray) -> FloatArray:
-        finite = np.maximum(z, -2.0 * _FAR)
-        return -(finite + np.exp(-finite))
-
     def _cdf(self, z: FloatArray) -> FloatArray:
         return _exp_minus_exp(-z)
 
@@ -269,11 +241,6 @@ class Gumbel(Noise):
 
     def _log_cdf(self, z: FloatArray) -> FloatArray:
         return -np.exp(-z)
-
-    def _log_sf(self, z: FloatArray) -> FloatArray:
-        power = np.exp(-np.minimum(z, _FAR))
-        upper = -z + np.log(-np.expm1(-power) / power)
-        return np.where(power <= LN2, upper, np.log1p(-_exp_minus_exp(-z)))
 
     def _quantile(self, u: FloatArray) -> FloatArray:
         z = np.asarray(np.log(u))
@@ -339,9 +306,6 @@ class Exponential(Noise):
     def _pdf(self, z: FloatArray) -> FloatArray:
         return np.exp(-z)
 
-    def _log_pdf(self, z: FloatArray) -> FloatArray:
-        return -z
-
     def _cdf(self, z: FloatArray) -> FloatArray:
         return -np.expm1(-z)
 
@@ -350,9 +314,6 @@ class Exponential(Noise):
 
     def _log_cdf(self, z: FloatArray) -> FloatArray:
         return log1mexp(z)
-
-    def _log_sf(self, z: FloatArray) -> FloatArray:
-        return -z
 
     def _quantile(self, u: FloatArray) -> FloatArray:
         return -np.log1p(-u)
@@ -388,9 +349,6 @@ class Laplace(SymmetricNoise):
     def _pdf(self, z: FloatArray) -> FloatArray:
         return 0.5 * np.exp(-np.abs(z))
 
-    def _log_pdf(self, z: FloatArray) -> FloatArray:
-        return -np.abs(z) - LN2
-
     def _cdf(self, z: FloatArray) -> FloatArray:
         tail = 0.5 * np.exp(-np.abs(z))
         return np.where(z < 0.0, tail, 1.0 - tail)
@@ -423,10 +381,6 @@ class Logistic(SymmetricNoise):
     def _pdf(self, z: FloatArray) -> FloatArray:
         odds = np.exp(-np.abs(z))
         return odds / np.square(1.0 + odds)
-
-    def _log_pdf(self, z: FloatArray) -> FloatArray:
-        size = np.abs(z)
-        return -size - 2.0 * np.log1p(np.exp(-size))
 
     def _cdf(self, z: FloatArray) -> FloatArray:
         odds = np.exp(-np.abs(z))
@@ -462,9 +416,6 @@ class HalfLogistic(Noise):
         odds = np.exp(-z)
         return 2.0 * odds / np.square(1.0 + odds)
 
-    def _log_pdf(self, z: FloatArray) -> FloatArray:
-        return LN2 - z - 2.0 * np.log1p(np.exp(-z))
-
     def _cdf(self, z: FloatArray) -> FloatArray:
         return np.tanh(0.5 * z)
 
@@ -475,9 +426,6 @@ class HalfLogistic(Noise):
     def _log_cdf(self, z: FloatArray) -> FloatArray:
         below = np.tanh(0.5 * z)
         return np.where(below <= 0.5, np.log(below), np.log1p(-self._sf(z)))
-
-    def _log_sf(self, z: FloatArray) -> FloatArray:
-        return np.where(z <= 1.0, np.log1p(-np.tanh(0.5 * z)), LN2 - z - np.log1p(np.exp(-z)))
 
     def _quantile(self, u: FloatArray) -> FloatArray:
         return 2.0 * np.arctanh(u)
@@ -493,7 +441,6 @@ class HalfLogistic(Noise):
         return np.where(log_q <= -LN2, upper, 2.0 * np.arctanh(-np.expm1(log_q)))
 
 
-_LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _INVERSE_ROOT_2PI = 1.0 / float(np.sqrt(2.0 * np.pi))
 _ROOT_HALF = float(np.sqrt(0.5))
 _FAR_BELOW = -100.0
@@ -520,9 +467,6 @@ class Gaussian(SymmetricNoise):
     def _pdf(self, z: FloatArray) -> FloatArray:
         return _INVERSE_ROOT_2PI * _exp_half_square(np.abs(z))
 
-    def _log_pdf(self, z: FloatArray) -> FloatArray:
-        return -0.5 * np.square(z) - _LOG_ROOT_2PI
-
     def _cdf(self, z: FloatArray) -> FloatArray:
         tail = _tail(np.abs(z))
         return np.where(z < 0.0, tail, 1.0 - tail)
@@ -537,7 +481,7 @@ class Gaussian(SymmetricNoise):
 
     def _log_quantile(self, log_u: FloatArray) -> FloatArray:
         """ndtri_exp and one Newton step far below: it errs by 5e-13 of its value around log_u = -1e6."""
-        z = _as_floats(scipy.special.ndtri_exp(log_u))
+        z = np.asarray(scipy.special.ndtri_exp(log_u))
         inverse_hazard = np.sqrt(np.pi / 2.0) * scipy.special.erfcx(np.abs(z) * _ROOT_HALF)
         polished = z - (self._log_cdf(z) - log_u) * inverse_hazard
         return np.where((log_u < _FAR_BELOW) & np.isfinite(polished), polished, z)
@@ -552,7 +496,7 @@ def _exp_half_square(a: FloatArray) -> FloatArray:
 
 def _tail(size: FloatArray) -> FloatArray:
     """P[Z > size] for size >= 0: unlike ndtr, without the rounding of size**2 in the exponent."""
-    return _as_floats(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))
+    return np.asarray(0.5 * scipy.special.erfcx(size * _ROOT_HALF) * _exp_half_square(size))
 
 
 _MEMBERS: Final[dict[str, Noise]] = {name: member() for name, member in _CLASSES.items()}

@@ -67,8 +67,8 @@ def one_shot(values: Any, k: int, noise: NoiseName, scale: float) -> float:
     relevant = outside > low - 45.0
     body, rate = np.zeros_like(z), np.zeros_like(z)
     for unit in inside:
-        body += law.log_sf(z - unit)
-        rate += np.exp(law.log_pdf(z - unit) - law.log_sf(z - unit))
+        body += np.log(law.sf(z - unit))
+        rate += law.pdf(z - unit) / law.sf(z - unit)
     for unit, count in zip(outside[relevant], ties[relevant], strict=True):
         body += count * law.log_cdf(z - unit)
     return float((np.exp(body) * rate).reshape(half.size, -1) @ weights @ half.ravel())

@@ -48,9 +48,10 @@ def mechanisms(
 def describe(member: type[Mechanism]) -> dict[str, Any]:
     """What a mechanism is, as plain data read off its class and its docstring; defaults as text."""
     # Summary, what stands between it and the arguments, and the arguments of a docstring.
-    prose, _, arguments = inspect.cleandoc(member.__doc__ or "").partition("\nArgs:\n")
-    first, _, rest = prose.partition("\n\n")
-    explained, parameters = dict(_arguments(arguments)), []
+    first, _, rest = re.split(r"\n(?:Args|Example):\n", inspect.cleandoc(member.__doc__ or ""))[0].partition("\n\n")
+    explained, parameters = dict[str, str](), []
+    for one in reversed(member.__mro__):  # a base says what its members have in common
+        explained |= _arguments(inspect.cleandoc(one.__doc__ or "").partition("\nArgs:\n")[2])
     for name, field in member.model_fields.items():
         shown, required = field.alias or name, field.is_required()
         default = None if required or field.default is None else str(field.default)

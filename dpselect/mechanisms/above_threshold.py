@@ -1,7 +1,4 @@
-"""AboveThreshold: which answers exceed a threshold, at the price of those that do. The sparse vector technique.
-
-Large margin uses it to find the best candidate, at a price that does not grow with the number of those far behind.
-"""
+"""The sparse vector technique: which answers exceed a threshold, and the best candidate, found by its lead over the others."""
 
 from __future__ import annotations
 
@@ -180,10 +177,6 @@ class LargeMargin(Mechanism):
     the search and a bounded range of the rest for the choice; Theorem V7.
 
     Args:
-        epsilon: nats, > 0.
-        delta: in (0, 1).
-        candidates: the public number of candidates at most; None for any number, on which the guarantee does not depend.
-        relation: what a neighbour is.
         monotone: whether all scores move one way between neighbours, as counts do under add_remove: half the noise and margin.
         split: share of epsilon for the search, 0.01 to 0.99: 0.4 serves uses that compose, 0.55 has the least margin in one use.
     """
@@ -232,16 +225,10 @@ class LargeMargin(Mechanism):
         Raises:
             InvalidRequest: size is less than 1.
         """
-        if size < 1:
-            raise InvalidRequest(f"size={size!r} must be at least 1")
-        return float(self._margins(np.array([size], dtype=np.float64))[0])
+        return float(self._margins(np.array([_at_least_one(size)], dtype=np.float64))[0])
 
     def needed_lead(self, size: int, failure: float) -> float:
-        """The lead over rank size + 1, in score units, that makes `error_bound` hold with this failure probability. Theorem V7.
-
-        Raises:
-            InvalidRequest: size is less than 1, or failure not in (0, 1).
-        """
+        """The lead over rank size + 1, score units, that makes `error_bound` hold with this chance of failure. Raises alike."""
         return self.margin(size) + self._scales[0] * math.log(2 / _checked(failure))
 
     def error_bound(self, size: int, failure: float) -> float:
@@ -253,9 +240,7 @@ class LargeMargin(Mechanism):
         Raises:
             InvalidRequest: size is less than 1, or failure not in (0, 1).
         """
-        if size < 1:
-            raise InvalidRequest(f"size={size!r} must be at least 1")
-        return self._scales[2] * math.log(2 * size / _checked(failure))
+        return self._scales[2] * math.log(2 * _at_least_one(size) / _checked(failure))
 
     @property
     def _scales(self) -> tuple[float, float, float]:
@@ -278,28 +263,22 @@ class LargeMargin(Mechanism):
         return ordered[:, :1] - ordered[:, 1:] - self._margins(np.arange(1.0, ordered.shape[1]))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        positions, ordered = scores.ranked(scores.size)
-        place = self._rows(ordered[None], source)[0]
-        return release(scores, positions[[place]], ordered=True, requested=1)
+        return release(scores, self._positions(scores.dense()[None], source), ordered=True, requested=1)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         chosen = [self._positions(block, source) for block in blocks(matrix)]
         return Selections(np.concatenate(chosen)[:, None], ordered=True, requested=1)
 
     def _positions(self, block: Numbers, source: Sampler) -> Indices:
+        """(rows,) the candidate that is chosen of every row."""
         ranks = ranked_rows(block)
         ordered: Numbers = np.take_along_axis(block, ranks, axis=1)  # type: ignore[assignment]
-        places = self._rows(ordered, source)
-        return ranks[np.arange(len(block)), places]
-
-    def _rows(self, descending: Numbers, source: Sampler) -> Indices:
-        """(rows,) the rank that is chosen, from 0."""
-        sizes = self._sizes(descending, source)
-        places = np.empty(len(descending), dtype=np.int64)
+        sizes = self._sizes(ordered, source)
+        places = np.empty(len(block), dtype=np.int64)
         for size in np.unique(sizes).tolist():
             rows = np.flatnonzero(sizes == size)
-            places[rows] = source.top_k_rows(descending[rows, :size], by_name("gumbel"), self._scales[2], 1)[:, 0]
-        return places
+            places[rows] = source.top_k_rows(ordered[rows, :size], by_name("gumbel"), self._scales[2], 1)[:, 0]
+        return ranks[np.arange(len(block)), places]
 
     def _sizes(self, descending: Numbers, source: Sampler) -> Indices:
         """(rows,) how many of the best compete."""
@@ -326,6 +305,12 @@ class LargeMargin(Mechanism):
             return np.ones(1)
         threshold, comparison, _ = self._scales
         return NoisyComparisons(self._leads(ordered[None])[0], by_name("exponential"), threshold, comparison).first_passing()
+
+
+def _at_least_one(size: int) -> int:
+    if size < 1:
+        raise InvalidRequest(f"size={size!r} must be at least 1")
+    return size
 
 
 def _checked(failure: float) -> float:

@@ -23,13 +23,17 @@ from accounting.frozen import Frozen, Registry
 from accounting.guarantee import Summable
 from dpselect.errors import DomainMismatch, InvalidMechanism, InvalidRequest, InvalidScores, NoClosedForm
 from dpselect.sampling import Sampler, sampler
+from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections
+from dpselect.selection import Selection, Selections, cells
 from dpselect.sensitivity import Norm, Sensitivity
 
 T = TypeVar("T")
 M = TypeVar("M", default=Any)  # the mechanisms that may draw: they know what rounds are, so rounds cannot know them
 
+
+Between: TypeAlias = list[tuple[float, float]]
+"""Cells of released values, [low, high), in score units."""
 
 Trait: TypeAlias = Callable[[Any], T] | T
 """The same for every configuration, or a function of the configured mechanism."""
@@ -206,6 +210,21 @@ class Rounds(ABC, Generic[M]):
 class Mechanism(Frozen, Summable, ABC):
     """A differentially private selection. Immutable; `curve` alone states what it guarantees. A member supplies the sensitivity
     its proof covers, its curve, and how it draws; everything public is checked here once.
+
+    Fields mean the same in every member that has them and says nothing else:
+
+    Args:
+        k: how many candidates to release, or where fewer may be found at most, >= 1.
+        epsilon: nats, > 0.
+        rho: zCDP parameter, nats, > 0.
+        delta: in (0, 1), the chance that the guarantee fails.
+        failure_delta: in (0, 1), the chance that a set that a user could change passes.
+        noise: name of the noise.
+        scale: of the noise in score units, > 0 (the standard deviation for gaussian).
+        sensitivity: what one user may change.
+        relation: what a neighbour is, "add_remove" or "replace_one".
+        candidates: the public number of candidates at most, never read off the data; needed where the guarantee depends on it.
+        kbar: how many of the highest counts are considered at most, from 1 (or k) to 10,000,000.
     """
 
     error_class: ClassVar[type[InvalidMechanism]] = InvalidMechanism
@@ -394,6 +413,21 @@ class Mechanism(Frozen, Summable, ABC):
         return scores.law(self) if isinstance(scores, Rounds) else self._probabilities(scores)
 
     @final
+    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
+        """The exact probability of every (items, cells of their values), for the cells between `edges` (score units).
+
+        Raises:
+            NoClosedForm: no values are released, they have no exact law, or the domain is too large to enumerate. And as for
+                `select`.
+        """
+        self.check(scores)
+        return self._cell_probabilities(scores, *cells(edges))
+
+    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
+        """The law of the outcome and of the cells `between` edges that its values lie in."""
+        raise NoClosedForm(f"{type(self).__name__} has no exact law of released values: use dpselect.verify.lower_bound")
+
+    @final
     def check(self, scores: Scores | Rounds) -> None:
         """Raise as `select` would, without drawing anything."""
         self._require(scores, sampler(None))
@@ -448,7 +482,11 @@ class Mechanism(Frozen, Summable, ABC):
             )
 
     def _check_stated(self) -> None:
-        """Raise where the configuration leaves something open that bare scores do not tell, or the noise is beyond the floats."""
+        """Raise where the configuration leaves something open that bare scores do not tell, or the noise is beyond the floats.
+
+        A scale or rate that is computed is so here: a draw must not find out, after the charge.
+        """
+        _ = getattr(self, "scale", None), getattr(self, "rate", None)
 
     def _check_scores(self, scores: Scores) -> None:
         """Raise where what Scores allow means nothing to this mechanism. A draw must not find out, after the charge."""
@@ -513,6 +551,24 @@ def enumerable(outcomes: float, limit: float = 2e5) -> None:
     """Raise NoClosedForm where a law has more outcomes than can be listed."""
     if outcomes > limit:
         raise NoClosedForm(f"this law has more than {limit:.0f} outcomes: exact probabilities are for small domains")
+
+
+class ShowsValues(ABC):
+    """What releases noisy scores of the items with them."""
+
+    @abstractmethod
+    def margin(self, confidence: float = 0.95, among: int = 1) -> float:
+        """Half the width, score units, of intervals around the released values that all hold at once with this probability.
+
+        Args:
+            confidence: in (0, 1).
+            among: how many candidates there are at most, a public guess, where values show the noise that chose them: what is
+                released is the luckiest of all. Values with fresh noise hold each for itself, whatever was selected: for all of
+                k together pass 1 - (1 - confidence)/k.
+
+        Raises:
+            InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or no values are released.
+        """
 
 
 around_traits: partial[Traits] = partial(

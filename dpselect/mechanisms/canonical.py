@@ -1,20 +1,15 @@
-"""Canonical Lipschitz top-k: the whole set in one draw.
-
-One draw of canonical top-k by branch and bound: exact, and quick because whole blocks of classes are bounded at once.
-
-A block is a run of classes of one row. The largest noise over all its sets is drawn first; it decides how well any set of the
-block can do at best and at worst, as scores fall with the rank. Blocks that cannot win are settled by that: nothing is dropped.
-The others are split. The child with the largest noise is chosen in proportion to the children's sizes; in the other children the
-largest noise is drawn anew, below the parent's. That is the joint law of the maxima (as in A* sampling, Maddison et al. 2014).
-Theorem M6. float64 enclosures decide what they can, more bits and ball arithmetic the rest: Theorem M9.
-
-The classes are those of equally scored k-sets that canonical top-k chooses among.
+"""Canonical Lipschitz top-k: the whole set in one draw, exact, by branch and bound over classes of equally scored sets.
 
 With ranks 1..m, class (h, t) holds the sets with the ranks 1..h, without rank h + 1, whose lowest rank is t. All its
 C(t-h-2, k-h-1) members have the score gamma x_[t] - (1 - gamma) x_[h+1]. For gamma = 1 the missing rank does not matter: class t
-has C(t-1, k-1).
-The true top set is a class of its own: x_[k] takes the place of the missing score if `top_set` is "tied", x_[k+1] if it is "gap".
-A row is the run of classes that share h, with t from `first` to m.
+has C(t-1, k-1). The true top set is a class of its own: x_[k] takes the place of the missing score if `top_set` is "tied",
+x_[k+1] if it is "gap". A row is the run of classes that share h, with t from `first` to m.
+
+A block is a run of classes of one row. The largest noise over all its sets is drawn first: it says how well any of them can do at
+best and at worst. Blocks that cannot win are put aside; the others are split, and the child with the largest noise is chosen in
+proportion to the children's sizes, in the other children it is drawn anew, below the parent's. That is the joint law of the
+maxima (as in A* sampling, Maddison et al. 2014; Theorem M6). float64 enclosures decide what they can, more bits and ball
+arithmetic the rest: Theorem M9.
 """
 
 from __future__ import annotations
@@ -58,7 +53,6 @@ from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 from dpselect.verify.quadrature import argmax_probabilities
 
-# Logarithms of binomial coefficients that keep their relative accuracy at any size.
 _EXACT = 16  # below it the remainder of Stirling's formula is read from a table
 _LOG_ALLOWANCE = 2.0**-44  # of 1 + ln C: far above the roundings of the saddle-point form
 _SHORT = 64  # coefficients C(n, r) of r up to here are computed as integers
@@ -76,13 +70,9 @@ class CanonicalTopK(Mechanism):
     noise of scale range/epsilon on the score of a set, which changes by at most the range of the scores (Theorems M5 and N7).
 
     Args:
-        k: how many candidates to release, >= 1.
-        epsilon: nats, > 0.
         gamma: in [1/2, 1]; 1/2 scores the gap between the set and the rest, 1 the set's least score only (cheaper to draw).
-        noise: gumbel, exponential, laplace, logistic or half_logistic.
         top_set: how the true top set is scored: "tied" as in the paper, as if the best candidate left out were tied with the last
             one in; "gap" by the real gap, as all other sets are, which is more accurate at the same price.
-        sensitivity: what one user may change; its range scales the noise.
     """
 
     kind: Literal["canonical_top_k"] = "canonical_top_k"
@@ -142,9 +132,6 @@ class CanonicalTopK(Mechanism):
         """How many classes of equally scored sets a row of that many candidates has, of those that are drawn by rows."""
         return (candidates - self.k) * (self.k if self.gamma < 1 else 1) + 1
 
-    def _check_stated(self) -> None:
-        _ = self.scale  # refused before a charge, not at the draw
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         ranked = Ranked(scores)
         chosen = draw_class(Classes(ranked, self.k, self.gamma, self.top_set), by_name(self.noise), self.scale, source)
@@ -168,7 +155,7 @@ class CanonicalTopK(Mechanism):
         return {frozenset(subset): p for subset, p in zip(subsets, law.tolist(), strict=True)}
 
 
-# Exact probability of one set under canonical top-k, from the classes; any number of candidates.
+# Exact probability of one set, from the classes; any number of candidates.
 #
 # With Gumbel noise a set has probability exp(score / scale) over the sum of size * exp(score / scale) of all classes. For the
 # other noises it is the integral over z of the set's f/F at z times the product over classes of F^size.
@@ -250,8 +237,8 @@ def _composite(scores: Floats, log_sizes: Floats, noise: Noise, score: float, ed
         cuts = np.linspace(low, high, math.ceil((high - low) / step) + 1)
         half = np.diff(cuts) / 2
         z = ((cuts[1:] + cuts[:-1])[:, None] / 2 + half[:, None] * _NODES).ravel()
-        own = noise.log_pdf(z - score) - np.maximum(noise.log_cdf(z - score), -700.0)
-        values = np.exp(own + _log_all_below(scores, log_sizes, noise, z))
+        own = noise.pdf(z - score) / np.maximum(noise.cdf(z - score), np.finfo(np.float64).tiny)
+        values = own * np.exp(_log_all_below(scores, log_sizes, noise, z))
         total += float((values.reshape(-1, len(_NODES)) * _WEIGHTS).sum(axis=1) @ half)
     return total
 
@@ -343,10 +330,8 @@ def totals(scores: Bounds, noise: Bounds, scale: float) -> Bounds:
     return np.where(np.isnan(least), -np.inf, least), np.where(np.isnan(most), np.inf, most)
 
 
-# The largest of many draws of a noise, however many: a Gumbel draw plus a logarithm, mapped to the noise.
-#
-# If F is the noise's distribution function, g = -ln(-ln F) at the largest of M draws is a standard Gumbel draw plus ln M, for any
-# F. It stays finite where F itself rounds to one, at M = C(10^6, 1000) for example.
+# If F is a noise's distribution function, g = -ln(-ln F) at the largest of M draws is a standard Gumbel draw plus ln M, finite
+# where F itself rounds to one, at M = C(10^6, 1000) for example.
 
 _FAR = 36.0  # from here ln(1 - exp(-exp(-g))) = -g to the last bit
 _MIDDLE = 0.3665  # exp(-exp(-g)) is one half
@@ -386,11 +371,7 @@ class Chosen(NamedTuple):
 
 @final
 class Classes:
-    """All classes for scores in rank order.
-
-    Attributes:
-        first: lowest t of every row; rows are empty if it exceeds the number of candidates.
-    """
+    """All classes for scores in rank order; `first` is the lowest t of every row, empty if there are fewer candidates."""
 
     def __init__(self, ranked: Ranked, k: int, gamma: float, top_set: TopSet) -> None:
         self.ranked: Ranked = ranked
@@ -495,23 +476,16 @@ _BLOCK_ALLOWANCE = 2.0**-45  # of 1 + |g|: above the roundings of a sum and of a
 
 
 class Blocks(NamedTuple):
-    """Classes start <= t < stop of a row each.
-
-    Attributes:
-        low, high: bounds on -ln(-ln F) of the largest noise among the block's sets.
-        word: the first bits of the block's own wait.
-        parent: index of the block it was split off, in the blocks before.
-        inherits: whether it has its parent's largest noise, and `word` is not used.
-    """
+    """Classes start <= t < stop of a row each."""
 
     row: Indices
     start: Indices
     stop: Indices
-    low: Floats
+    low: Floats  # bounds on -ln(-ln F) of the largest noise among the block's sets
     high: Floats
-    word: Words
-    parent: Indices
-    inherits: NDArray[np.bool_]
+    word: Words  # the first bits of the block's own wait
+    parent: Indices  # index of the block it was split off, in the blocks before
+    inherits: NDArray[np.bool_]  # whether it has its parent's largest noise, and `word` is not used
 
 
 def roots(classes: Classes, words: WordSource) -> Blocks:
@@ -581,10 +555,8 @@ def _widened(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     return low - _BLOCK_ALLOWANCE * (1.0 + np.abs(low)), high + _BLOCK_ALLOWANCE * (1.0 + np.abs(high))
 
 
-# Races: the best of contestants whose noise is the largest of many draws.
-#
-# If a set of M independent draws has the distribution function F, then -ln F at the largest of them is E/M with E standard
-# exponential: the time at which the first of M arrives. Times of subsets are sums of such terms. Theorem X8.
+# Races: the best of contestants whose noise is the largest of many draws. If a set of M independent draws has the distribution
+# function F, -ln F at the largest of them is E/M with E standard exponential; of subsets, a sum of such terms. Theorem X8.
 
 
 class _Wait(NamedTuple):

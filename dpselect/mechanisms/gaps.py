@@ -1,7 +1,4 @@
-"""Gaps between neighbours in the ranking: what one user may do to them, and how they are read. Theorems S1 and S2.
-
-A large gap chooses how many items to release where the ranking has a wide one, with public preferences for some numbers.
-"""
+"""Gaps between neighbours in the ranking: what one user may do to them, how they are read, and where one is wide."""
 
 from __future__ import annotations
 
@@ -33,15 +30,10 @@ Rank = Annotated[Count, Field(le=10_000_000)]
 
 
 class Top(NamedTuple):
-    """The top of a ranking.
+    """The top of a ranking."""
 
-    Attributes:
-        positions: of the highest candidates, highest first; fewer than gaps where an observed domain has fewer items.
-        gaps: gaps[j - 1] is the j-th highest count minus the next one, the count of a candidate that is not there being 0.
-    """
-
-    positions: Indices
-    gaps: Floats
+    positions: Indices  # of the highest candidates, highest first; fewer than gaps where an observed domain has fewer items
+    gaps: Floats  # gaps[j - 1] is the j-th highest count minus the next one, that of a candidate that is not there being 0
 
 
 def gap_shift(relation: Relation) -> float:
@@ -117,7 +109,7 @@ class TargetSize(Frozen):
     penalty: NonNegative = Field(description="a finite penalty >= 0, in counts per item")
 
     def first(self, sizes: int) -> Floats:
-        """(sizes,) what is added to the gaps below the top 1, ..., sizes; in counts."""
+        """As of `ListedSizes`."""
         return -self.penalty * np.abs(np.arange(1, sizes + 1) - self.k)
 
     @property
@@ -191,9 +183,6 @@ gap_traits: partial[Traits] = partial(
 class GapRank(WidestGap, ABC):
     """What releases that rank: how many items lie above the gap."""
 
-    def _check_stated(self) -> None:
-        _ = self._noise  # refused before a charge, not at the draw
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         rank = int(self.propose(read_top(scores, self.kbar).gaps[None], source)[0])
         return Selection(indices=(rank,), ordered=True, requested=1)
@@ -215,10 +204,7 @@ class LargeGap(GapRank):
     replace_one, Theorem S3.
 
     Args:
-        epsilon: nats, > 0; the noise is Gumbel with scale 2/epsilon counts under either relation.
-        kbar: the largest rank considered, from 1 to 10,000,000.
         regularizer: public preference for some ranks: an array of at least kbar numbers, `TargetSize`, or None.
-        relation: what a neighbour is.
 
     Example:
         >>> import dpselect as dps
@@ -250,12 +236,6 @@ class GaussianGap(GapRank):
 
     Guarantee: that of Gaussian report-noisy-max on kbar gaps, whose range is 2 (add_remove) or 4 (replace_one) counts, Theorem
     S3. Rarely better than `LargeGap`: its price grows with ln(kbar).
-
-    Args:
-        scale: standard deviation of the noise, in counts, > 0.
-        kbar: the largest rank considered, from 1 to 10,000,000.
-        regularizer: public preference for some ranks: an array of at least kbar numbers, `TargetSize`, or None.
-        relation: what a neighbour is.
     """
 
     kind: Literal["gaussian_gap"] = "gaussian_gap"

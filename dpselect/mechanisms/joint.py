@@ -1,11 +1,12 @@
-"""The joint exponential mechanism over ordered sequences.
-
-The joint exponential mechanism as a random level of loss.
+"""The joint exponential mechanism over ordered sequences, as a random level of loss.
 
 Let N(v) be the number of sequences with loss at most v. A level V with density proportional to exp(-rate v) N(v), followed by a
 uniformly random sequence of loss at most V, draws each sequence with probability proportional to exp(-rate loss). If losses are
 cut at a level tau, V has an atom there of weight exp(-rate tau) times the number of all sequences; without a cut the same holds
-at the largest loss. Theorem M8. float64 enclosures decide what they can, more bits and ball arithmetic the rest: Theorem M10.
+at the largest loss (Theorem M8). Levels are proposed from an envelope: cells of levels, each with a constant count of sequences.
+float64 enclosures decide what they can, more bits and ball arithmetic the rest: Theorem M10.
+
+Losses and levels are halved, and rates doubled, so that no scores make them overflow.
 """
 
 from __future__ import annotations
@@ -33,10 +34,6 @@ from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 
-# How many of the best ranks may stand in each place of a sequence whose loss is at most a given level.
-#
-# Losses and levels are halved, so that no scores make them overflow. Place i may take the ranks r with x_[i] - x_[r] <= level.
-
 _COMPARED = 2.0**-49  # of |height| + level: above the roundings of a comparison
 _TINY = 2.0**-1000  # more than any underflow
 
@@ -49,12 +46,9 @@ class JointTopK(Mechanism):
     exp(-rate * loss). Guarantee: BoundedRange(epsilon), whatever k (Theorem M7).
 
     Args:
-        k: how many candidates to release, >= 1.
-        epsilon: nats, > 0.
         beta: None, or the failure probability of FastJoint: losses are cut at a level that depends on public numbers only, and
             beyond it, with probability at most beta, the sequence is uniformly random. Same guarantee. The exact mechanism
             is as quick here; the cut is for comparison with the published one.
-        sensitivity: what one user may change; its range sets the rate.
     """
 
     kind: Literal["joint_top_k"] = "joint_top_k"
@@ -91,9 +85,6 @@ class JointTopK(Mechanism):
         sequences = math.fsum(math.log(candidates - place) for place in range(self.k))
         return (sequences - math.log(self.beta)) / self.rate
 
-    def _check_stated(self) -> None:
-        _ = self.rate  # refused before a charge, not at the draw
-
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return release(scores, self._draw(scores, 1, source)[0], ordered=True, requested=self.k)
 
@@ -127,7 +118,7 @@ class JointTopK(Mechanism):
 
 @final
 class Counts:
-    """Counts for one score vector and sequences of k."""
+    """How many of the best ranks may stand in each of k places at a level of loss: place i takes r if x_[i] - x_[r] <= level."""
 
     def __init__(self, ranked: Ranked, k: int) -> None:
         self._ranked, self._size, self._k = ranked, ranked.size, k
@@ -185,10 +176,6 @@ class Counts:
         return np.asarray(_COMPARED * np.abs(self._top) + _COMPARED * level[:, None] + _TINY)
 
 
-# The envelope from which levels of loss are proposed: cells of levels, each with a constant count of sequences. Theorem M10.
-#
-# Levels are halved, and the rate is doubled, so that no scores make them overflow.
-
 _LOGARITHM = 2.0**-45  # of 1 + the terms of a logarithm: above their roundings
 _CELL = 2.0**-53
 _FAR = 1e300  # nats beyond which exp(-nats) is zero in any case
@@ -198,19 +185,12 @@ _NARROW = 2.0**-900  # nats; of narrower cells float64 says nothing but that the
 @final
 @dataclass(frozen=True)
 class Cells:
-    """Levels from edges[i] up to edges[i + 1], and beyond the last edge one atom at which everything is allowed.
+    """Levels from edges[i] up to edges[i + 1], and beyond the last edge one atom at which everything is allowed."""
 
-    Attributes:
-        edges: (cells + 1,) half levels.
-        allowed: (cells, k) ranks allowed in each place; at least as many as at any level of the cell.
-        everything: (k,) the same for the atom.
-        rate: nats per score unit of loss.
-    """
-
-    edges: Floats
-    allowed: Indices
-    everything: Indices
-    rate: float
+    edges: Floats  # (cells + 1,) half levels
+    allowed: Indices  # (cells, k) ranks allowed in each place; at least as many as at any level of the cell
+    everything: Indices  # (k,) the same for the atom
+    rate: float  # nats per score unit of loss
 
     def __len__(self) -> int:
         return len(self.allowed)

@@ -37,10 +37,7 @@ class LimitedDomain(Mechanism):
     competitors is chosen privately, for one more BoundedRange(epsilon), Theorem S7.
 
     Args:
-        k: how many items at most, >= 1.
-        kbar: how many of the most popular items compete, from k to 10,000,000.
         epsilon: nats for every released item, > 0; the noise is Gumbel with scale 1/epsilon.
-        delta: in (0, 1), the chance that the threshold fails to hide an item.
         l0: the most items that one user can hold; None if unbounded.
         kbar_least: from k to kbar: the number of competitors is then the one among kbar_least, ..., kbar whose threshold is
             lowest, up to noise; None for exactly kbar.

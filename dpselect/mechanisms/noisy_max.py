@@ -1,7 +1,4 @@
-"""Noisy maximum: the largest of scores plus noise, once or k times, and what these mechanisms share.
-
-How positions are drawn, and their law, serves everything that adds independent noise to scores.
-"""
+"""Noisy maximum: the largest of scores plus noise, once or k times, and what these mechanisms share."""
 
 from __future__ import annotations
 
@@ -13,20 +10,19 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self, final, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import BoundedRange, Curve, LaplaceDP, tighter
 from accounting.curves.profile_table import ProfileTable
 from accounting.frozen import Count, Positive
 from dpselect.errors import InvalidMechanism, InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import EPSILON, SCALE, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import EPSILON, SCALE, Between, Mechanism, ShowsValues, Traits, enumerable
 from dpselect.mechanisms.noise_curves import centred_gaussian, epsilon_curve, ratio_up, shared_vector, vector, winner_curve
 from dpselect.mechanisms.ranks import centred
 from dpselect.mechanisms.release import cell_law, expanded, half_width, largest, public_grid, release, with_values
 from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, by_name, in_words
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Indices
+from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
@@ -61,9 +57,6 @@ class NoisyWinner(Mechanism, ABC):
     @abstractmethod
     def _noise(self) -> tuple[Noise, float]:
         """The noise on every score and its scale, in score units."""
-
-    def _check_stated(self) -> None:
-        _ = self._noise  # refused before a charge, not at the draw
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         return select_winner(scores, *self._noise, source)
@@ -133,12 +126,6 @@ class ReportNoisyMax(NoisyWinner):
     Guarantee with R the range: BoundedRange(R/scale) for gumbel, LaplaceDP(R/scale) for exponential, laplace, logistic and
     half_logistic (Theorems C8 and N7), the Renyi curves of Theorem C9 for gaussian.
 
-    Args:
-        noise: name of the noise.
-        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
-        sensitivity: what one user may change.
-        candidates: the public number of candidates at most; part of the gaussian guarantee, never read off the data.
-
     Example:
         >>> import dpselect as dps
         >>> dps.ReportNoisyMax(noise="laplace", scale=2.0).curve.pure_epsilon
@@ -185,10 +172,6 @@ class ExponentialMechanism(EpsilonWinner):
 
     Guarantee: BoundedRange(epsilon), Theorem C8. The cheapest choice under zCDP and Renyi accounting.
 
-    Args:
-        epsilon: nats, > 0.
-        sensitivity: what one user may change; its range scales the noise.
-
     Example:
         >>> import dpselect as dps
         >>> law = dps.ExponentialMechanism(epsilon=1.0).probabilities(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
@@ -208,10 +191,6 @@ class PermuteAndFlip(EpsilonWinner):
     Guarantee: LaplaceDP(epsilon), Theorem N7, so pure epsilon; not bounded-range. The most accurate choice under pure
     differential privacy.
 
-    Args:
-        epsilon: nats, > 0.
-        sensitivity: what one user may change; its range scales the noise.
-
     Example:
         >>> import dpselect as dps
         >>> law = dps.PermuteAndFlip(epsilon=1.0).probabilities(dps.Scores([3, 1], sensitivity=dps.Sensitivity()))
@@ -229,13 +208,6 @@ class PeelingTopK(NoisyTopK):
     """k rounds of `ReportNoisyMax` with fresh noise, each on the candidates that are left; ordered.
 
     Guarantee: k times that of one round, by adaptive composition (Theorem A3).
-
-    Args:
-        k: how many candidates to release, >= 1.
-        noise: name of the noise.
-        scale: scale of the noise of every round in score units, > 0.
-        sensitivity: what one user may change.
-        candidates: the public number of candidates at most; part of the gaussian guarantee.
 
     Example:
         >>> import dpselect as dps
@@ -313,7 +285,7 @@ def _peel_groups(values: Numbers, multiplicities: Indices, noise: Noise, scale: 
 
 
 @final
-class OneshotTopK(NoisyTopK):
+class OneshotTopK(NoisyTopK, ShowsValues):
     """The k largest of score + scale * noise, all noise drawn once.
 
     Gumbel noise releases the order too and equals k rounds of the exponential mechanism: k * BoundedRange(R/scale). gaussian
@@ -325,11 +297,6 @@ class OneshotTopK(NoisyTopK):
     vector at most, order included (Theorem H10).
 
     Args:
-        k: how many candidates to release, >= 1.
-        noise: name of the noise.
-        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
-        sensitivity: what one user may change.
-        candidates: the public number of candidates at most, where the guarantee uses it.
         value_scale: None releases no values. A number releases each selected score plus fresh Laplace noise of that scale, in
             score units, and adds the price of a vector of k scores (Theorems H3 and H10): the noise that chose is never shown.
         values: whether each selected score is released with the noise that chose it, for gaussian and laplace noise: then order
@@ -400,16 +367,6 @@ class OneshotTopK(NoisyTopK):
         return max(0.0, 1 - (candidates - 1) * (2 + width) / 4 * math.exp(-width))
 
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
-        """Half the width, score units, of intervals around the values that all hold at once with this probability.
-
-        Args:
-            confidence: in (0, 1).
-            among: how many candidates there are, where values show the noise that chose (`values`): the best are the luckiest of
-                all. Fresh noise (`value_scale`) has nothing to do with what was chosen, and the interval holds for each value.
-
-        Raises:
-            InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or no values are released.
-        """
         if self.value_scale is not None:
             return half_width("laplace", self.value_scale, confidence)
         if not self.values:
@@ -434,18 +391,11 @@ class OneshotTopK(NoisyTopK):
             best.sort(axis=1)
         return Selections(best, ordered=self.ordered, requested=self.k)
 
-    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
-        """The exact probability of every (items, cells of their values), for the cells between `edges` (score units).
-
-        Raises:
-            NoClosedForm: it releases no values, or the domain is too large to enumerate.
-            DpSelectError: as for `select`.
-        """
-        self.check(scores)
+    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
         if self.value_scale is None:
             raise NoClosedForm("no values with noise of their own are released: ask for probabilities, or configure value_scale")
-        enumerable(math.comb(scores.size, self.k) * (1.0 + np.size(edges)) ** self.k)
-        return cell_law(scores, self._chosen(scores), "laplace", self.value_scale, edges)
+        enumerable(math.comb(scores.size, self.k) * float(len(between)) ** self.k)
+        return cell_law(scores, self._chosen(scores), "laplace", self.value_scale, edges, between)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         if self.releases_values:

@@ -1,10 +1,9 @@
 """Quantiles of one number per user: every point of a public grid is a candidate; one by selection, several in one draw.
 
-Rising tuples of points, each with probability exactly in proportion to its weight, by sums over runs of points. Theorem W7.
-
-Points with as many users below are a run, and all that a weight depends on. Sums run forwards over the quantiles, and a tuple is
-drawn backwards: which run the last quantiles lie in, then the ones before. Float64 logarithms with a bound on their error decide
-what they can, the same sums in ball arithmetic the rest (X9).
+Several are a rising tuple of points, with probability exactly in proportion to its weight, by sums over runs of points that have
+as many users below (Theorem W7). Sums run forwards over the quantiles, and a tuple is drawn backwards: which run the last
+quantiles lie in, then the ones before. Float64 logarithms with a bound on their error decide what they can, the same sums in ball
+arithmetic the rest (X9).
 """
 
 from __future__ import annotations
@@ -70,6 +69,13 @@ def _places_of(values: ArrayLike, low: float, high: float, step: float) -> NDArr
     return np.clip(places, 0, _points_of(low, high, step) - 1).astype(np.int64)
 
 
+def _gaps_and_points(places: NDArray[np.int64], points: int) -> NDArray[np.int64]:
+    """(2 n + 1,) by turns how many points lie between two of n rising places, or beyond them, and 1 for a place itself."""
+    many = np.ones(2 * len(places) + 1, dtype=np.int64)
+    many[0::2] = np.diff(np.append(places, points), prepend=-1) - 1
+    return many
+
+
 @final
 class Quantile(Frozen):
     """The question "where does a share q of the users lie below?", for any mechanism that selects one item by scores.
@@ -129,11 +135,9 @@ class Quantile(Frozen):
             InvalidScores: not a one-dimensional array of finite numbers.
         """
         places, counts = np.unique(_places_of(values, self.low, self.high, self.step), return_counts=True)
-        # By turns the points between two that somebody is at, and one of these.
-        many, below, upto = (np.zeros(2 * len(places) + 1, dtype=np.int64) for _ in range(3))
-        many[0::2], many[1::2] = np.diff(np.append(places, self.points), prepend=-1) - 1, 1
-        total = np.concatenate([[0], np.cumsum(counts)])
-        below[0::2], below[1::2], upto[0::2], upto[1::2] = total, total[:-1], total, total[1:]
+        many = _gaps_and_points(places, self.points)
+        total = np.repeat(np.append(0, np.cumsum(counts)), 2)
+        below, upto = total[:-1], total[1:]
         share = _share_of(self.q)
         target = share.numerator * int(counts.sum())
         distance = np.maximum(np.maximum(share.denominator * below - target, target - share.denominator * upto), 0)
@@ -169,8 +173,6 @@ class JointQuantiles(Mechanism):
         quantiles: rising shares in (0, 1), decimals of at most six digits; 0.5 for the median.
         low, high: public bounds, in the unit of the numbers; numbers outside of them are moved to them.
         step: distance of the points, > 0, in the same unit.
-        epsilon: nats, > 0.
-        relation: "add_remove" or "replace_one".
         spread: parts of a point, among which `scores` spreads the users at it at random, >= 1: where many have the same number, a
             quantile is that number and not one somewhere beyond it. Positions of a selection count these parts.
 
@@ -273,10 +275,9 @@ class JointQuantiles(Mechanism):
         points = _places_of(values, self.low, self.high, self.step)
         parts = sampler(rng).below(np.full(len(points), self.spread, dtype=np.int64))
         places, counts = np.unique(points * self.spread + parts, return_counts=True)
-        held = np.zeros(2 * len(places) + 1, dtype=np.int64)
+        many = _gaps_and_points(places, self.candidates)
+        held = np.zeros_like(many)
         held[1::2] = counts
-        many = np.ones_like(held)
-        many[0::2] = np.diff(np.append(places, self.candidates), prepend=-1) - 1
         kept = many > 0
         return Scores.grouped(held[kept], many[kept], sensitivity=self.covers)
 
@@ -290,9 +291,6 @@ class JointQuantiles(Mechanism):
         if len(chosen) != len(self.quantiles) or not all(0 <= place < self.candidates for place in chosen):
             raise InvalidRequest("selection must be of this mechanism's places, one per quantile")
         return tuple(self.low + self.step * (place // self.spread) for place in chosen)
-
-    def _check_stated(self) -> None:
-        _ = self.rate  # refused before a charge, not at the draw
 
     def _check_scores(self, scores: Scores) -> None:
         values = scores.values
@@ -407,21 +405,13 @@ _Ring = _Logarithms | _Balls
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Tuples:
-    """The weights of all rising tuples of points. Private.
+    """The weights of all rising tuples of points. Private. Users are counted in parts, by the shares' common denominator."""
 
-    Attributes:
-        below: (runs,) users below the points of each run, rising; times `whole`.
-        points: (runs,) how many points each run has.
-        shares: (quantiles + 1,) what lies between two quantiles and beyond the last: users times their share times `whole`.
-        end: all users, times `whole`.
-        rate: nats per unit of loss, the sum of the distances of differences of `below` from `shares`.
-    """
-
-    below: Indices
-    points: Indices
-    shares: tuple[int, ...]
-    end: int
-    rate: float
+    below: Indices  # (runs,) users below the points of each run, rising
+    points: Indices  # (runs,) how many points each run has
+    shares: tuple[int, ...]  # (quantiles + 1,) of all users, between two quantiles and beyond the last
+    end: int  # all users
+    rate: float  # nats per unit of loss, the sum of the distances of differences of `below` from `shares`
 
     def draw(self, source: Sampler) -> list[int]:
         """One tuple of points, counted from 0."""

@@ -9,14 +9,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from dpselect.errors import InvalidRequest
 from dpselect.noise import Noise, NoiseName, by_name
 from dpselect.sampling import Sampler
-from dpselect.sampling.contest import Indices
+from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, cells, label_key
+from dpselect.selection import Selection, label_key
 
 _LARGEST = 2**53  # beyond it float64 skips integers
 _LEAST_EXPONENT = -1074  # of the smallest float64
@@ -84,7 +83,7 @@ def expanded(scores: Scores, groups: Indices, members: Indices) -> list[int]:
 # Noisy values with noise of their own: drawn, and their law.
 
 
-def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler) -> NDArray[np.float64]:
+def noisy_values(held: Numbers, noise: NoiseName, scale: float, source: Sampler) -> Floats:
     """(count,) values plus fresh noise. Theorem M3.
 
     They are clamped to +-2^53, which no sensitivity notices, and the noisy ones rounded to a public grid of at most scale/1024,
@@ -120,14 +119,18 @@ def positions_of(selection: Selection, scores: Scores) -> list[int]:
     return [place_of[label] for label in selection.labels or ()]
 
 
-def cell_law(scores: Scores, law: Mapping[Any, float], noise: NoiseName, scale: float, edges: ArrayLike) -> dict[Any, float]:
-    """The law of (items, cells of their values) from the `law` of the items: the noise of values is independent of it.
+def bars_of(edges: Floats, scale: float) -> Floats:
+    """What a noisy score has to exceed for its value on the grid to be at least each edge: to round to it or beyond."""
+    grid = public_grid(scale)
+    return np.asarray((np.ceil(edges / grid) - 0.5) * grid)
 
-    Exact: a value on the grid is at least an edge where the noisy score rounds to it or beyond.
-    """
-    array, between = cells(edges)
-    grid, held = public_grid(scale), np.clip(scores.dense(), -_LARGEST, _LARGEST)
-    bars = np.concatenate([[-np.inf], (np.ceil(array / grid) - 0.5) * grid, [np.inf]])
+
+def cell_law(
+    scores: Scores, law: Mapping[Any, float], noise: NoiseName, scale: float, edges: Floats, between: list[tuple[float, float]]
+) -> dict[Any, float]:
+    """The law of (items, cells of their values) from the `law` of the items: the noise of values is independent of it."""
+    held = np.clip(scores.dense(), -_LARGEST, _LARGEST)
+    bars = np.concatenate([[-np.inf], bars_of(edges, scale), [np.inf]])
     chances = _between(noise, (bars - held[:, None].astype(np.float64)) / scale)
     joint = {}
     for chosen, chance in law.items():
@@ -139,7 +142,7 @@ def cell_law(scores: Scores, law: Mapping[Any, float], noise: NoiseName, scale: 
     return joint
 
 
-def _between(name: NoiseName, bars: NDArray[np.float64]) -> NDArray[np.float64]:
+def _between(name: NoiseName, bars: Floats) -> Floats:
     """(items, cells) chances that standard symmetric noise lies between neighbouring bars, small ones without cancellation."""
     noise, low, high = by_name(name), bars[:, :-1], bars[:, 1:]
     outside = np.where(low >= 0, noise.sf(low) - noise.sf(high), noise.cdf(high) - noise.cdf(low))

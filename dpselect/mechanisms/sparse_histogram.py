@@ -10,20 +10,19 @@ from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
 from flint import arb
-from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from dpselect.errors import NoClosedForm
-from dpselect.mechanisms.base import SCALE, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import SCALE, Between, Mechanism, ShowsValues, Traits, enumerable
 from dpselect.mechanisms.noise_curves import vector
-from dpselect.mechanisms.release import expanded, half_width, public_grid, release
+from dpselect.mechanisms.release import bars_of, expanded, half_width, public_grid, release
 from dpselect.noise import VECTOR_NORMS, Noise, NoiseName, VectorNoise, by_name, in_words
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, precision
 from dpselect.scores import Numbers, Scores
-from dpselect.selection import Selection, Selections, cells
+from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 from dpselect.verify.quadrature import NODES, integrals_above
 
@@ -34,7 +33,7 @@ _REASON = "fewer items than requested exceeded the threshold"
 
 
 @final
-class SparseHistogram(Mechanism):
+class SparseHistogram(Mechanism, ShowsValues):
     """The items whose noisy score exceeds a threshold, best first, with their noisy scores; k is free.
 
     Items whose true score is `floor` or less do not exist and are never released, so the domain may be unknown: the threshold
@@ -44,8 +43,6 @@ class SparseHistogram(Mechanism):
 
     Args:
         k: how many items at most, >= 1; None for all that exceed the threshold.
-        noise: "gaussian" or "laplace".
-        scale: scale of the noise in score units, > 0 (the standard deviation for gaussian).
         delta: in (0, 1), the chance that an item of one user alone exceeds the threshold.
         sensitivity: what one user may change; `l0`, the most items of a user, must be stated.
         floor: the true score that an item has to exceed, score units, >= 0; the threshold rises by it. For counts of users
@@ -116,15 +113,6 @@ class SparseHistogram(Mechanism):
             return share + noise + _ROUNDING * (share + np.abs(noise))
 
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
-        """Half the width, score units, of intervals around the values that all hold at once with this probability.
-
-        Args:
-            confidence: in (0, 1).
-            among: how many items occur at most: a public guess. What is released is the luckiest of all of them.
-
-        Raises:
-            InvalidRequest: `confidence` is not in (0, 1), or `among` is less than 1.
-        """
         return half_width(self.noise, self.scale, confidence, among)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -144,18 +132,8 @@ class SparseHistogram(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return {order: chance for (order, _), chance in self.cell_probabilities(scores, ()).items()}
 
-    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
-        """The exact probability of every (order, cells of the values), for the cells between `edges` (score units).
-
-        Raises:
-            NoClosedForm: the domain is too large to enumerate.
-            DpSelectError: as for `select`.
-        """
-        self.check(scores)
-        array, between = cells(edges)
-        # A value on the grid is at least an edge where the noisy score rounds to it or beyond.
-        grid, values = public_grid(self.scale), scores.dense()
-        bars = ((np.ceil(array / grid) - 0.5) * grid - self.threshold) / self.scale
+    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
+        values, bars = scores.dense(), (bars_of(edges, self.scale) - self.threshold) / self.scale
         listed = np.flatnonzero(values > self.floor)
         most = len(listed) if self.k is None else min(self.k, len(listed))
         enumerable(sum(math.perm(len(listed), size) for size in range(most + 1)) * len(between) ** most, 20_000)

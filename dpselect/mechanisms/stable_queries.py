@@ -169,8 +169,6 @@ class FirstStable(StableQueries):
     Approximate(SparseVectorDP(split * epsilon, (1 - split) * epsilon), delta), Theorem V4.
 
     Args:
-        epsilon: nats, > 0.
-        delta: in (0, 1), the chance that an unstable answer passes.
         candidates: the public number of queries at most.
         split: share of epsilon for the threshold, in (0, 1).
         relation: what a neighbour is; the distances count steps of that kind.
@@ -217,10 +215,8 @@ class OnlineStableQueries(StableQueries):
 
     Args:
         epsilon: nats for each of the c runs, > 0.
-        delta: in (0, 1), the chance that any unstable answer passes.
         c: how many unstable queries are let through before the end, >= 1.
-        split: share of epsilon for the threshold, in (0, 1).
-        relation: what a neighbour is; the distances count steps of that kind.
+        split, relation: as of `FirstStable`.
     """
 
     kind: Literal["online_stable_queries"] = "online_stable_queries"
@@ -405,10 +401,7 @@ class TopStable(Mechanism):
     steps: `group_privacy(curve, 2)`.
 
     Args:
-        k: how many items at most, >= 1.
-        kbar: the largest i considered, from k to 10,000,000.
         epsilon: nats for the search, > 0.
-        delta: in (0, 1), the chance that an unstable set passes.
         split: share of epsilon for the threshold, in (0, 1).
         epsilon_em: nats for each of k picks by the exponential mechanism out of a stable set of more than k; 0 picks at random.
         search: the order of the tests: "from_kbar" takes i = kbar, ..., 1; "from_k" takes k, ..., kbar, then k - 1, ..., 1.

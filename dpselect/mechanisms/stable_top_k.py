@@ -6,7 +6,7 @@ Its size is fixed, or chosen by the data; what an unstable set lacks may be fill
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self, final
 
@@ -19,16 +19,7 @@ from accounting.arguments import Relation
 from accounting.frozen import NonNegative, Positive, Probability
 from dpselect.errors import InvalidMechanism
 from dpselect.mechanisms.base import RHO, SCALE, Mechanism, Traits, enumerable
-from dpselect.mechanisms.gaps import (
-    Rank,
-    TargetSize,
-    Top,
-    WidestGap,
-    gap_shift,
-    gaps_below,
-    read_top,
-    top_set,
-)
+from dpselect.mechanisms.gaps import Rank, TargetSize, WidestGap, gap_shift, gaps_below, read_top, top_set
 from dpselect.mechanisms.noise_curves import ratio_up, winner_curve
 from dpselect.mechanisms.ranks import centred, columns, count_blocks, highest, joined, ranked_rows
 from dpselect.mechanisms.release import release
@@ -40,8 +31,6 @@ from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
 from dpselect.verify.quadrature import top_set_probabilities
 
-Choose = Callable[[Floats], Indices]
-"""(rows, ranks) gaps -> (rows,) proposed sizes."""
 NOT_PASSED = "stability test did not pass"
 
 
@@ -95,19 +84,76 @@ class StabilityRule:
         return np.maximum(np.asarray(gaps, dtype=np.float64) - gap_shift(self.relation), 0.0) / self.scale
 
 
+class TestedSet(Mechanism, ABC):
+    """The top set of a size that is fixed or proposed, as it is, if the gap below it passes a test; else nothing."""
+
+    @property
+    @abstractmethod
+    def rule(self) -> StabilityRule:
+        """The test by itself: pass probabilities of hypothetical gaps, for planning."""
+
+    @property
+    @abstractmethod
+    def _largest(self) -> int:
+        """The largest size."""
+
+    @abstractmethod
+    def propose(self, gaps: Floats, source: Sampler) -> Indices:
+        """(rows,) the sizes that are tested for (rows, ranks) gaps: private until they are released."""
+
+    @abstractmethod
+    def rank_law(self, gaps: Floats) -> Floats:
+        """(ranks,) the probability that each size is tested, for (ranks,) gaps."""
+
+    @property
+    def _requested(self) -> int | None:
+        return None
+
+    def _select(self, scores: Scores, source: Sampler) -> Selection:
+        top = read_top(scores, self._largest)
+        size = int(self.propose(top.gaps[None], source)[0])
+        positions = top_set(top, size)
+        passed = bool(self.rule.passes(top.gaps[size - 1 : size], source)[0]) and len(positions) > 0
+        chosen = positions if passed else ()
+        return release(scores, chosen, ordered=False, requested=self._requested, complete=passed, reason=NOT_PASSED)
+
+    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
+        results = [self.sets_that_pass(block, source) for block in count_blocks(matrix)]
+        indices = joined(columns(members) for members, _ in results)
+        complete = np.concatenate([passed for _, passed in results])
+        return Selections(indices, ordered=False, requested=self._requested, complete=complete, reason=NOT_PASSED)
+
+    def sets_that_pass(self, block: Numbers, source: Sampler) -> tuple[Flags, Flags]:
+        """(rows, m) membership of the sets that passed, empty where none did, and (rows,) whether one did."""
+        top = highest(block, self._largest + 1)
+        gaps, rows = gaps_below(top)[:, : self._largest], np.arange(len(block))
+        sizes = self.propose(gaps, source)
+        chosen = gaps[rows, sizes - 1]
+        passed = self.rule.passes(chosen, source)
+        members = (block >= top[rows, sizes - 1][:, None]) & passed[:, None]
+        for row in np.flatnonzero(passed & (chosen == 0)):
+            # More scores than asked for reach the level: ties go by position.
+            members[row] = False
+            members[row, ranked_rows(block[row : row + 1])[0, : sizes[row]]] = True
+        return members, passed
+
+    def _probabilities(self, scores: Scores) -> dict[Any, float]:
+        top = read_top(scores, self._largest)
+        chances, law = self.rank_law(top.gaps), dict[Any, float]()
+        passing, failing = chances * self.rule.pass_probability(top.gaps), chances * self.rule.fail_probability(top.gaps)
+        for place in np.flatnonzero(chances).tolist():
+            released = frozenset(top_set(top, place + 1).tolist())
+            law[released] = law.get(released, 0.0) + float(passing[place])
+        law[frozenset()] = law.get(frozenset(), 0.0) + float(failing.sum())
+        return law
+
+
 @final
-class StabilityTest(Mechanism):
+class StabilityTest(TestedSet):
     """The set of the k highest counts if the gap below it passes a noisy test, nothing otherwise; the set itself is exact.
 
     Reads the k + 1 highest counts only, so the domain may be unknown. With g = 1 (add_remove) or 2 (replace_one) counts:
     Approximate(GaussianDP(g/scale), failure_delta) for gaussian noise, LaplaceDP in its place for laplace, Theorem S4.
-
-    Args:
-        k: size of the set, from 1 to 10,000,000.
-        noise: "gaussian" or "laplace".
-        scale: of the noise in counts, > 0 (the standard deviation for gaussian).
-        failure_delta: in (0, 1), the chance that a set that a user could change passes.
-        relation: what a neighbour is.
 
     Example:
         >>> import dpselect as dps
@@ -153,23 +199,25 @@ class StabilityTest(Mechanism):
 
     @property
     def rule(self) -> StabilityRule:
-        """The test by itself: pass probabilities of hypothetical gaps, for planning."""
         return StabilityRule(self.noise, self.scale, self.failure_delta, self.neighbours)
+
+    @property
+    def _largest(self) -> int:
+        return self.k
+
+    @property
+    def _requested(self) -> int:
+        return self.k
+
+    def propose(self, gaps: Floats, source: Sampler) -> Indices:
+        return np.full(len(gaps), self.k)
+
+    def rank_law(self, gaps: Floats) -> Floats:
+        return (np.arange(1, len(gaps) + 1) == self.k).astype(np.float64)
 
     def _check_stated(self) -> None:
         if not math.isfinite(self.scale * self.rule.threshold):  # refused before a charge, not at the draw
             raise InvalidMechanism(f"scale={self.scale:g} puts the test's threshold beyond the floats: use less noise")
-
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        top = read_top(scores, self.k)
-        return _released(scores, top, self.k, rule=self.rule, requested=self.k, source=source)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return _release_rows(matrix, self.k, lambda gaps: np.full(len(gaps), self.k), self.rule, source, requested=self.k)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        top = read_top(scores, self.k)
-        return _set_law(top, np.append(np.zeros(self.k - 1), 1.0), self.rule)
 
 
 def _doubled_failure(curve: Curve) -> Curve | None:
@@ -178,54 +226,8 @@ def _doubled_failure(curve: Curve) -> Curve | None:
     return Approximate(curve=curve.curve, delta0=failure) if isinstance(curve, Approximate) and failure < 1 else None
 
 
-def _released(scores: Scores, top: Top, size: int, *, rule: StabilityRule, requested: int | None, source: Sampler) -> Selection:
-    """Test the gap below the top `size`; release the set or nothing."""
-    positions = top_set(top, size)
-    passed = bool(rule.passes(top.gaps[size - 1 : size], source)[0]) and len(positions) > 0
-    return release(scores, positions if passed else (), ordered=False, requested=requested, complete=passed, reason=NOT_PASSED)
-
-
-def _set_law(top: Top, chances: Floats, rule: StabilityRule) -> dict[Any, float]:
-    """Law of the released set when size j is proposed with probability chances[j - 1]."""
-    passing, failing = rule.pass_probability(top.gaps), rule.fail_probability(top.gaps)
-    law: dict[Any, float] = {}
-    nothing = 0.0
-    for place in np.flatnonzero(chances).tolist():
-        released_set, chance = frozenset(top_set(top, place + 1).tolist()), float(chances[place])
-        nothing += chance * float(failing[place])
-        law[released_set] = law.get(released_set, 0.0) + chance * float(passing[place])
-    law[frozenset()] = law.get(frozenset(), 0.0) + nothing
-    return law
-
-
-def _sets_that_pass(block: Numbers, kbar: int, choose: Choose, rule: StabilityRule, source: Sampler) -> tuple[Flags, Flags]:
-    """(rows, m) membership of the sets that passed, empty where none did, and (rows,) whether one did."""
-    top = highest(block, kbar + 1)
-    gaps = gaps_below(top)[:, :kbar]
-    sizes = choose(gaps)
-    rows = np.arange(len(block))
-    chosen = gaps[rows, sizes - 1]
-    passed = rule.passes(chosen, source)
-    members = (block >= top[rows, sizes - 1][:, None]) & passed[:, None]
-    for row in np.flatnonzero(passed & (chosen == 0)):
-        # More scores than asked for reach the level: ties go by position.
-        members[row] = False
-        members[row, ranked_rows(block[row : row + 1])[0, : sizes[row]]] = True
-    return members, passed
-
-
-def _release_rows(
-    matrix: Numbers, kbar: int, choose: Choose, rule: StabilityRule, source: Sampler, *, requested: int | None
-) -> Selections:
-    """Choose a size, test the gap below it, release the set or nothing: for every row."""
-    results = [_sets_that_pass(block, kbar, choose, rule, source) for block in count_blocks(matrix)]
-    indices = joined(columns(members) for members, _ in results)
-    complete = np.concatenate([passed for _, passed in results])
-    return Selections(indices, ordered=False, requested=requested, complete=complete, reason=NOT_PASSED)
-
-
 @final
-class StableTopK(WidestGap):
+class StableTopK(WidestGap, TestedSet):
     """The top j for a privately chosen j <= kbar if the gap below it passes a stability test, else nothing (Zhu, Wang 2022).
 
     Reads the kbar + 1 highest counts only, so the domain may be unknown. The set is released, not its order. With gap shift
@@ -235,12 +237,9 @@ class StableTopK(WidestGap):
 
     Args:
         rho: zCDP parameter, nats, > 0: one half for the choice, one half for the test.
-        failure_delta: in (0, 1), the chance that a set that a user could change passes.
-        kbar: the largest size considered, from 1 to 10,000,000.
         regularizer: public preference for some sizes: an array of at least kbar numbers, `TargetSize`, or None.
         gap_noise: "gumbel", or "gaussian" for noise of standard deviation 2g/sqrt(rho) in the choice, whose cost is
             GaussianMax instead: not bounded by rho.
-        relation: what a neighbour is.
 
     Example:
         >>> import dpselect as dps
@@ -296,8 +295,11 @@ class StableTopK(WidestGap):
         return self.gap_noise, self.gap_scale
 
     @property
+    def _largest(self) -> int:
+        return self.kbar
+
+    @property
     def rule(self) -> StabilityRule:
-        """The test by itself: pass probabilities of hypothetical gaps, for planning."""
         sigma = ratio_up(gap_shift(self.neighbours), math.sqrt(self.rho))
         return StabilityRule("gaussian", sigma, self.failure_delta, self.neighbours)
 
@@ -309,18 +311,6 @@ class StableTopK(WidestGap):
         array = np.asarray(gaps, dtype=np.float64)[: self.kbar]
         sizes = np.arange(1, len(array) + 1)
         return float((self.rank_law(array) * self.rule.pass_probability(array)) @ sizes)
-
-    def _select(self, scores: Scores, source: Sampler) -> Selection:
-        top = read_top(scores, self.kbar)
-        size = int(self.propose(top.gaps[None], source)[0])
-        return _released(scores, top, size, rule=self.rule, requested=None, source=source)
-
-    def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
-        return _release_rows(matrix, self.kbar, lambda gaps: self.propose(gaps, source), self.rule, source, requested=None)
-
-    def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        top = read_top(scores, self.kbar)
-        return _set_law(top, self.rank_law(top.gaps), self.rule)
 
 
 # Where the Renyi divergences of the picks are tabulated: dense enough to lose less than a thousandth of epsilon.
@@ -340,12 +330,8 @@ class StableTopKFixed(Mechanism):
     GaussianDP(sqrt(rho/2)) + the Renyi divergences of k * BoundedRange(2 sqrt(rho/k)), failure_delta), Theorem S6.
 
     Args:
-        k: how many candidates to release, >= 1.
         rho: zCDP parameter, nats, > 0: a quarter each for choice and test, one half for the picks.
-        failure_delta: in (0, 1), the chance that a set that a user could change passes.
         penalty: counts by which a gap must be larger for every item that it is away from k, >= 0.
-        kbar: the largest size considered, from k to 10,000,000.
-        relation: what a neighbour is.
 
     Example:
         >>> import dpselect as dps
@@ -417,18 +403,13 @@ class StableTopKFixed(Mechanism):
         return ratio_up(self.covers.range, self._pick_epsilon(picks))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
-        top, stage = read_top(scores, self.kbar), self.stable
-        size = int(stage.propose(top.gaps[None], source)[0])
-        passed = bool(stage.rule.passes(top.gaps[size - 1 : size], source)[0])
-        values = scores.dense()
-        kept, pool, wanted = _plan(top_set(top, size if passed else 0), len(values), self.k)
-        picks = source.top_k(values[pool], by_name("gumbel"), self.pick_scale(wanted), wanted) if wanted else pool[:0]
-        return release(scores, np.concatenate([kept, pool[picks]]), ordered=False, requested=self.k)
+        chosen = self._select_many(scores.dense()[None], source).indices[0]
+        return release(scores, chosen, ordered=False, requested=self.k)
 
     def _select_many(self, matrix: Numbers, source: Sampler) -> Selections:
         stage, parts = self.stable, []
         for block in count_blocks(matrix):
-            members, _ = _sets_that_pass(block, self.kbar, lambda gaps: stage.propose(gaps, source), stage.rule, source)
+            members, _ = stage.sets_that_pass(block, source)
             sizes = members.sum(axis=1)
             filled = np.empty((len(block), self.k), dtype=np.int64)
             for size in np.unique(sizes):
@@ -450,28 +431,18 @@ class StableTopKFixed(Mechanism):
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         enumerable(math.comb(scores.size, self.k))
-        values, top, rule = centred(scores.dense()), read_top(scores, self.kbar), self.stable.rule
-        chances = self.stable.rank_law(top.gaps)
-        law: dict[Any, float] = {}
-        self._add(law, values, top.positions[:0], float(chances @ rule.fail_probability(top.gaps)))
-        for size, chance in enumerate((chances * rule.pass_probability(top.gaps)).tolist(), start=1):
-            self._add(law, values, top_set(top, size), chance)
+        values, law = centred(scores.dense()), dict[Any, float]()
+        for stable, chance in self.stable._probabilities(scores).items():
+            kept = frozenset[int]() if len(stable) > self.k else stable
+            pool = sorted(stable - kept or {*range(len(values))} - kept)
+            wanted = self.k - len(kept)
+            picks: dict[frozenset[int], float] = {frozenset(): 1.0}
+            if wanted:
+                picks = top_set_probabilities(by_name("gumbel"), self.pick_scale(wanted), values[pool], wanted)
+            for places, probability in picks.items():
+                chosen = kept | {pool[place] for place in places}
+                law[chosen] = law.get(chosen, 0.0) + chance * probability
         return law
-
-    def _add(self, law: dict[Any, float], values: Numbers, stable: Indices, chance: float) -> None:
-        kept, pool, wanted = _plan(stable, len(values), self.k)
-        noise = by_name("gumbel")
-        picks = top_set_probabilities(noise, self.pick_scale(wanted), values[pool], wanted) if wanted else {frozenset(): 1.0}
-        for places, probability in picks.items():
-            chosen = frozenset(kept.tolist()) | {int(pool[place]) for place in places}
-            law[chosen] = law.get(chosen, 0.0) + chance * probability
-
-
-def _plan(stable: Indices, candidates: int, k: int) -> tuple[Indices, Indices, int]:
-    """Which positions are kept, and how many are picked from which others."""
-    if len(stable) > k:
-        return stable[:0], stable, k
-    return stable, np.delete(np.arange(candidates), stable), k - len(stable)
 
 
 def _columns(flags: Flags) -> Indices:

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from typing import Any, ClassVar, Final, Literal, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.cells import parts_of
-from dpselect.errors import InvalidScores, NoClosedForm
-from dpselect.mechanisms.base import AnyMechanism, Around, Traits, around_traits
+from dpselect.errors import InvalidScores
+from dpselect.mechanisms.base import AnyMechanism, Around, Between, Traits, around_traits
 from dpselect.sampling import Sampler
+from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Label, Selection, Selections, label_key
 
@@ -117,19 +117,9 @@ class TopOfGroups(Around):
             law[shown] = law.get(shown, 0.0) + chance
         return law
 
-    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
-        """The probability of every (items, cells of the values), for the cells between `edges` (score units).
-
-        Raises:
-            NoClosedForm: the domain is too large to enumerate, or the mechanism has no such law.
-            DpSelectError: as for `select`.
-        """
-        self.check(scores)
-        inner: Any = self.mechanism
-        if not hasattr(inner, "cell_probabilities"):
-            raise NoClosedForm(f"{type(inner).__name__} has no law of its values")
+    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
         law = dict[Any, float]()
-        for (outcome, seen), chance in inner.cell_probabilities(scores, edges).items():
+        for (outcome, seen), chance in self.mechanism._cell_probabilities(scores, edges, between).items():
             shown, places = self._shown(scores, tuple(outcome))
             held = shown, tuple(seen[at] for at in places)
             law[held] = law.get(held, 0.0) + chance

@@ -10,13 +10,12 @@ from functools import lru_cache
 from typing import Annotated, Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Approximate, Curve, GaussianDP
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.errors import DomainMismatch, NoClosedForm
-from dpselect.mechanisms.base import SCALE, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import SCALE, Between, Mechanism, ShowsValues, Traits, enumerable
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.release import expanded, half_width, in_own_order, public_grid, release
 from dpselect.mechanisms.sparse_histogram import OrderLaw, Places, nodes_of, steps
@@ -24,7 +23,7 @@ from dpselect.noise import by_name
 from dpselect.sampling import Sampler
 from dpselect.sampling.contest import Floats, Indices
 from dpselect.scores import WEIGHT_UNIT, Numbers, Scores
-from dpselect.selection import Selection, Selections, cells
+from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity, sqrt_up
 
 _REASON = "fewer items than requested exceeded the threshold"
@@ -39,7 +38,7 @@ _HALVINGS = 60
 
 
 @final
-class TwoRoundHistogram(Mechanism):
+class TwoRoundHistogram(Mechanism, ShowsValues):
     """The top k by two noisy histograms of one log: the second gives users' weight to items that stood out in the first.
 
     In the first round users are clipped as the scores say. An item passes the *mask* if its noisy score lies more than `mask`
@@ -196,17 +195,7 @@ class TwoRoundHistogram(Mechanism):
         return whole + rounded + _ROUNDING * (abs(whole) + first + second)
 
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
-        """Half the width, score units, of intervals around the values that all hold at once with this probability.
-
-        They hold for the mean of the users' weights of both rounds, which is the number of users as far as nobody was clipped.
-
-        Args:
-            confidence: in (0, 1).
-            among: how many items occur at most: a public guess. What is released is the luckiest of all of them.
-
-        Raises:
-            InvalidRequest: `confidence` is not in (0, 1), or `among` is less than 1.
-        """
+        """As of others, around means of the users' weights of both rounds: their number, as far as nobody was clipped."""
         both = list(zip(self.parts, self.scales, strict=True))
         deviation = math.hypot(*(part * scale for part, scale in both))
         if self.delta is None:  # what did not pass the mask shows its first score
@@ -306,23 +295,13 @@ class TwoRoundHistogram(Mechanism):
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         return {order: chance for (order, _), chance in self.cell_probabilities(scores, ()).items()}
 
-    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
-        """The probability of every (order, cells of the values), for the cells between `edges` (score units).
-
-        It is that of scores before they are rounded to their grids, which differs by less than a part in a million of the order
-        and a part in a thousand of the values.
-
-        Raises:
-            NoClosedForm: the domain is too large to enumerate, or weights depend on more than which items passed: they taper.
-            DpSelectError: as for `select`.
-        """
-        self.check(scores)
+    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
+        # Of scores before they are rounded to their grids: of the order a millionth off at most, of the values a thousandth.
         looked = scores.second is not None and scores.second.weighs and scores.labels is not None
         if looked and self.taper is not None:
             raise NoClosedForm(
                 "weights that taper depend on the first scores in ways that no closed form covers: leave taper out"
             )
-        bars, between = cells(edges)
         values = scores.dense()
         listed = np.flatnonzero(values > 0) if self.delta is not None else np.arange(len(values))
         most = len(listed) if self.k is None else min(self.k, len(listed))
@@ -332,7 +311,7 @@ class TwoRoundHistogram(Mechanism):
         for kept in itertools.product((False, True), repeat=len(listed)):
             passed, failed = listed[np.array(kept, dtype=bool)], listed[~np.array(kept, dtype=bool)]
             again = self.again(scores, passed.tolist(), np.full(len(passed), self.mask_level))
-            for order, places, chance in self._given(values, passed, again, failed, most, bars):
+            for order, places, chance in self._given(values, passed, again, failed, most, edges):
                 seen = order, tuple(between[place] for place in places)
                 law[seen] = law.get(seen, 0.0) + chance
         return law

@@ -7,24 +7,24 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, final
 
 import numpy as np
-from numpy.typing import ArrayLike
 from pydantic import Field, model_validator
 
 from accounting import Curve, zero
 from accounting.frozen import Positive
 from dpselect.errors import InvalidRequest, NoClosedForm
-from dpselect.mechanisms.base import AnyMechanism, Around, Traits, around_traits, enumerable
+from dpselect.mechanisms.base import AnyMechanism, Around, Between, ShowsValues, Traits, around_traits, enumerable
 from dpselect.mechanisms.noise_curves import shared_vector, vector
 from dpselect.mechanisms.release import cell_law, half_width, noisy_values, with_values
 from dpselect.noise import VECTOR_NORMS, VectorNoise, in_words
 from dpselect.sampling import Sampler
+from dpselect.sampling.contest import Floats
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Norm, Sensitivity, fraction_up
 
 
 @final
-class WithValues(Around):
+class WithValues(Around, ShowsValues):
     """Selects as `mechanism` does, and releases the scores of what it selected with fresh noise.
 
     The noise that chose is never shown, so values are not biased towards the large, and a `margin` holds for each of them.
@@ -39,7 +39,6 @@ class WithValues(Around):
     Args:
         mechanism: what selects: a top k, or one item, by scores, without values of its own; with a clip its values are dropped.
         noise: "gaussian" or "laplace", of the values.
-        scale: of that noise, in score units, > 0 (the standard deviation for gaussian).
         clip: the norm of one user's counts among the selected items, > 0; None: values are the scores that chose. Scores without
             a second look are taken as they are, if they are within the clip.
         lost_scale: scale of the noise on what the clip takes away, score units, > 0; None: that is not released.
@@ -139,22 +138,11 @@ class WithValues(Around):
     def _lost_price(self) -> Curve:
         return zero() if self.lost_scale is None else vector(self.noise, self.lost_scale, Sensitivity(linf=self.most_lost), 1)
 
-    def margin(self, confidence: float = 0.95) -> float:
-        """Half the width, score units, of an interval around each value that holds the score with this probability.
-
-        It holds for each value on its own, whatever was selected; for all of k together pass 1 - (1 - confidence)/k.
-
-        Raises:
-            InvalidRequest: `confidence` is not in (0, 1).
-        """
+    def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         return half_width(self.noise, self.scale, confidence)
 
     def lost_margin(self, confidence: float = 0.95) -> float:
-        """The same around what the clip takes away.
-
-        Raises:
-            InvalidRequest: `confidence` is not in (0, 1), or that is not released.
-        """
+        """The `margin` of what the clip takes away; InvalidRequest where that is not released."""
         if self.lost_scale is None:
             raise InvalidRequest(
                 "lost_margin is of what a clip takes away, and this mechanism does not release that: lost_scale="
@@ -196,16 +184,9 @@ class WithValues(Around):
         values[rows, places] = noisy_values(held, self.noise, self.scale, source)
         return chosen.with_values(values)
 
-    def cell_probabilities(self, scores: Scores, edges: ArrayLike) -> dict[Any, float]:
-        """The exact probability of every (items, cells of their values), for the cells between `edges` (score units).
-
-        Raises:
-            NoClosedForm: the domain is too large to enumerate, the selection has no exact law, or values are of a second look.
-            DpSelectError: as for `select`.
-        """
-        self.check(scores)
+    def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
         if self.clip is not None and scores.second is not None:
             raise NoClosedForm("values of a second look depend on what it finds: ask for the law of scores without one")
         law = {(item,) if isinstance(item, int) else item: p for item, p in self._probabilities(scores).items()}
-        enumerable(len(law) * (1.0 + np.size(edges)) ** max(map(len, law)))
-        return cell_law(scores, law, self.noise, self.scale, edges)
+        enumerable(len(law) * float(len(between)) ** max(map(len, law)))
+        return cell_law(scores, law, self.noise, self.scale, edges, between)

@@ -45,13 +45,10 @@ class SpectralTopK(Mechanism):
     graph with a normaliser of at least the number of items, 1 - 1/normaliser needs no justification: Theorem K3.
 
     Args:
-        k: how many items to release, >= 1.
-        epsilon: nats, > 0.
         normaliser: d, at least the most others that an item is compared with.
         per_pair: L, at least 1: comparisons of every compared pair at least, or its total over its largest single weight.
         ergodicity: rho, in [0, 1): the assumed bound on the ergodicity coefficient.
         flips: comparisons whose winner one user may change, >= 1.
-        candidates: the public number of items at most.
     """
 
     kind: Literal["spectral_top_k"] = "spectral_top_k"

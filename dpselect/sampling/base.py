@@ -1,7 +1,4 @@
-"""`Sampler`: the one interface through which mechanisms use randomness, and its members, which supply random words.
-
-The operating system's entropy for releases, a seeded generator for tests and simulation.
-"""
+"""`Sampler`: the one interface through which mechanisms use randomness, and its members, which supply random words."""
 
 from __future__ import annotations
 
@@ -87,7 +84,7 @@ class Sampler(ABC):
         """
         values = numbers(values)
         if not self.exact:
-            return plain.top_k(values, partial(self.noise, noise), scale, k)
+            return plain.top_k_rows(values[None], partial(self.noise, noise), scale, k)[0]
         return self.ranking(values, noise, scale, k).index
 
     @final
@@ -170,10 +167,9 @@ class Sampler(ABC):
     def top_k_grouped(
         self, values: Numbers, multiplicities: Indices, noise: Noise, scale: float, k: int
     ) -> tuple[Indices, Indices]:
-        """The k largest where `multiplicities[g]` candidates share the score `values[g]`: their groups and places in them.
+        """(k,) groups and places in them of the k largest where `multiplicities[g]` candidates share the score `values[g]`.
 
-        (k,) each, largest first. Exact for every sampler (Theorem X6); nothing of the size of the candidates is held, unless
-        `self.constant_work` asks for a noise each.
+        Exact for every sampler (Theorem X6); nothing of the size of the candidates is held, but in constant work.
         """
         chosen = self.ranking(values, noise, scale, k, multiplicities)
         return chosen.index, chosen.member
@@ -233,10 +229,8 @@ class Sampler(ABC):
     def categorical(self, low: Floats, high: Floats, weights: Callable[[], Sequence[arb]], count: int) -> Indices:
         """(count,) independent classes, each with probability exactly in proportion to its weight. Theorem X9.
 
-        Args:
-            low, high: (classes,) bounds on the logarithms of the weights, both -inf for a weight of zero.
-            weights: returns balls around the weights that shrink to them as Arb's working precision grows; rarely asked.
-            count: how many.
+        `low` and `high` are (classes,) bounds on the logarithms of the weights, both -inf for a weight of zero; `weights`, rarely
+        asked, returns balls around them that shrink to them as Arb's working precision grows.
         """
         return discrete.categorical(low, high, weights, count, self.words)
 
@@ -270,18 +264,13 @@ class Sampler(ABC):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Drawn:
-    """Some of values + scale * noise, largest first. Private: never shown, but for what is released of them.
+    """Some of values + scale * noise, largest first. Private: never shown, but for what is released of them."""
 
-    Attributes:
-        index: (count,) which value each has.
-        member: (count,) which member of that value's group it is; 0 for values that stand for one candidate.
-        rounded: (count,) each number rounded to the nearest multiple of a grid, a power of two; score units. Where it is exact,
-            what one answer had to look at is known to the next: Theorem X13.
-    """
-
-    index: Indices
-    member: Indices
+    index: Indices  # (count,) which value each has
+    member: Indices  # (count,) which member of that value's group it is; 0 for values that stand for one candidate
     rounded: Callable[[float], Floats]
+    """(count,) each number rounded to the nearest multiple of a grid, a power of two; score units. Where it is exact, what one
+    answer had to look at is known to the next: Theorem X13."""
 
     def __len__(self) -> int:
         return len(self.index)
@@ -401,7 +390,7 @@ class LazyThresholds(Thresholds):
 
 @final
 class PlainThresholds(Thresholds):
-    """The same in float64, for simulation."""
+    """In float64, for simulation."""
 
     def __init__(self, draw: plain.NoiseDraw, scales: Sequence[float], rows: int) -> None:
         self._draw, self._scales = draw, tuple(scales)
@@ -500,9 +489,6 @@ class SeededSampler(_Generated):
     """Simulation in float64 from a `numpy.random.Generator`. Whoever knows the seed can undo the noise: never for a release."""
 
     exact: ClassVar[bool] = False
-
-    def __init__(self, generator: np.random.Generator) -> None:
-        super().__init__(generator)
 
     def __repr__(self) -> str:
         return "SeededSampler()"

@@ -1,8 +1,4 @@
-"""The exact k largest of candidates whose noise is known to some bits.
-
-Numbers have infinitely many random bits, of which a few are drawn and the rest on demand. Scores in units of the noise, relative
-to the largest one, are float64 numbers with known error.
-"""
+"""The exact k largest of candidates whose noise is known to some of its infinitely many bits; the rest are drawn on demand."""
 
 from __future__ import annotations
 
@@ -240,23 +236,16 @@ Bounds = Callable[[Noise, Floats, Indices, Words], tuple[Floats, Floats]]
 @final
 @dataclass(frozen=True)
 class RankingProblem:
-    """What is asked: the k largest of values + scale * noise, with random words to be had from `words`.
-
-    Attributes:
-        values: (m,) exact scores.
-        bounds: the float64 enclosure of a noisy height; tests widen it to force refinement.
-        margin: how far estimates must be apart to be told apart, noise units; tests widen it too.
-        reference: the largest score, from which heights are measured; None until it is known.
-    """
+    """What is asked: the k largest of values + scale * noise, with random words to be had from `words`."""
 
     values: Numbers
     noise: Noise
     scale: float
     k: int
     words: WordSource
-    bounds: Bounds = contest_bounds
-    margin: float = MARGIN
-    reference: np.int64 | np.float64 | None = None
+    bounds: Bounds = contest_bounds  # the float64 enclosure of a noisy height; tests widen it to force refinement
+    margin: float = MARGIN  # how far estimates must be apart to be told apart, noise units; tests widen it too
+    reference: np.int64 | np.float64 | None = None  # the largest score, from which heights are measured, once it is known
 
     def heights(self, values: Numbers) -> Floats:
         """The scores in units of the noise, relative to the reference."""
@@ -276,17 +265,13 @@ class RankingProblem:
 @final
 @dataclass(frozen=True)
 class Entries:
-    """Candidates: which value each has, which member of that value's group it is, and what is known of its noise.
-
-    Attributes:
-        refined: draws of which more than the word is known, by index and member. Shared by all entries cut from these, so that
-            no bit is drawn twice.
-    """
+    """Candidates: which value each has, which member of that value's group it is, and what is known of its noise."""
 
     index: Indices
     member: Indices
     level: Indices
     words: Words
+    # Draws of which more than the word is known. Shared by all entries cut from these, so that no bit is drawn twice.
     refined: dict[tuple[int, int], LazyUniform] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod

@@ -1,10 +1,9 @@
-"""The exact k largest of scores + scale * noise: which algorithm serves which shape.
+"""The exact k largest of scores + scale * noise: which algorithm serves which shape, and the sweep, which draws the noise of few.
 
-The k largest of many noisy scores without drawing the noise of each: a threshold that is lowered until k exceed it.
-
-Every candidate has a uniform number V, and its noise is isf(V): large noise is a small V. A candidate exceeds the threshold only
-if V < 2^-j for a level j that its score gives. How many of a pool of candidates have V < 2^-j, and which, is drawn
-directly; these are entered in the contest, with the remaining bits of V. Theorem X6: exact for every sequence of thresholds.
+Every candidate has a uniform number V, and its noise is isf(V): large noise is a small V. A candidate exceeds a threshold only if
+V < 2^-j for a level j that its score gives. How many of a pool of candidates have V < 2^-j, and which, is drawn directly; these
+are entered in the contest, with the remaining bits of V, and the threshold is lowered until k exceed it. Theorem X6: exact for
+every sequence of thresholds.
 """
 
 from __future__ import annotations
@@ -127,10 +126,7 @@ class Swept:
 
 
 def grouped(problem: RankingProblem, multiplicities: Indices, *, threshold: float | None = None) -> Entries:
-    """The k largest among groups of candidates with one score: `index` is the group, `member` which of its candidates.
-
-    `threshold` in noise units relative to the largest score, guessed if None.
-    """
+    """The k largest among groups of candidates with one score: `index` is the group, `member` which of its candidates."""
     problem = problem.against(problem.values.max())
     groups = units(problem.heights(problem.values))
     if threshold is None:
@@ -185,15 +181,13 @@ def block_maxima(values: Numbers, k: int) -> Numbers:
     return maxima
 
 
-# A threshold that somewhat more than k noisy scores exceed. A guess: it decides how fast the sweep is, never what it returns.
-
 _BINS_PER_UNIT = 4.0
 _BELOW, _ABOVE = 48.0, 112.0  # noise units around the k-th height that matter
 _ROUNDS = 16
 
 
 def _guess(noise: Noise, heights: Floats, weights: Floats | None, sample: Floats, share: float, k: int) -> float:
-    """A threshold in noise units, that about k candidates exceed.
+    """A threshold in noise units that somewhat more than k candidates exceed: it decides how fast a sweep is, and nothing else.
 
     `heights` are the most important candidates', each standing for `weights` candidates (one if None); those of `sample`, drawn
     from all others, stand for `share` of them each.
@@ -272,17 +266,11 @@ def _decided(estimate: Floats, best: Indices, margin: float) -> Flags:
 @final
 @dataclass(frozen=True)
 class Units:
-    """Units of candidates.
+    """Units of candidates."""
 
-    Attributes:
-        start: index into the values of a unit's first candidate.
-        height: a bound, at most 0, on the height of each candidate of a unit (up to 2^-50 of itself).
-        known: the candidates that have not been entered are known to have V >= 2^-known; UNKNOWN if nothing is known.
-    """
-
-    start: Indices
-    height: Floats
-    known: Levels
+    start: Indices  # index into the values of a unit's first candidate
+    height: Floats  # a bound, at most 0, on the height of each candidate of a unit (up to 2^-50 of itself)
+    known: Levels  # candidates that have not been entered are known to have V >= 2^-known; UNKNOWN if nothing is known
 
     def __len__(self) -> int:
         return len(self.start)

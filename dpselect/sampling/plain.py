@@ -12,22 +12,12 @@ _CHUNK = 1 << 16  # items whose noise fits the cache
 NoiseDraw = Callable[[int], Floats]
 
 
-def top_k(values: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indices:
-    """(k,) positions of the k largest values + scale * noise, largest first."""
-    reference = values.max()
-
-    def added(chunk: Numbers) -> Floats:
-        noisy = draw(len(chunk))
-        noisy *= scale
-        noisy += differences(chunk, reference)
-        return noisy
-
-    return _best(added, values, k)[0]
-
-
 def above(values: Numbers, draw: NoiseDraw, scale: float, level: float, k: int | None) -> tuple[Indices, Floats]:
     """Positions and noisy values of the k largest (all if None) that exceed `level`, largest first."""
-    return _best(lambda chunk: noisy(chunk, draw, scale), values, len(values) if k is None else min(k, len(values)), level)
+    drawn = noisy(values, draw, scale)
+    passed = np.flatnonzero(drawn > level)
+    order = passed[np.argsort(-drawn[passed], kind="stable")[:k]]
+    return order, drawn[order]
 
 
 def noisy(values: Numbers, draw: NoiseDraw, scale: float) -> Floats:
@@ -36,7 +26,7 @@ def noisy(values: Numbers, draw: NoiseDraw, scale: float) -> Floats:
 
 
 def top_k_rows(matrix: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indices:
-    """(rounds, k) the same for every row of a (rounds, m) matrix, a block of rows at a time."""
+    """(rounds, k) positions of the k largest scores + scale * noise of every row of a (rounds, m) matrix, largest first."""
     rounds, candidates = matrix.shape
     step = max(1, _CHUNK // candidates)
     result = np.empty((rounds, k), dtype=np.int64)
@@ -47,18 +37,3 @@ def top_k_rows(matrix: Numbers, draw: NoiseDraw, scale: float, k: int) -> Indice
         noisy += differences(block, block.max(axis=1, keepdims=True))
         result[start : start + step] = largest_rows(noisy, k)
     return result
-
-
-def _best(noised: Callable[[Numbers], Floats], values: Numbers, k: int, level: float = -np.inf) -> tuple[Indices, Floats]:
-    """Positions and noisy values of the k largest that exceed `level`, a chunk at a time, largest first."""
-    positions, best = np.empty(0, dtype=np.int64), np.empty(0)
-    for start in range(0, len(values), _CHUNK):
-        noisy = noised(values[start : start + _CHUNK])
-        above = np.flatnonzero(noisy > level)
-        positions, best = np.append(positions, above + start), np.append(best, noisy[above])
-        if len(best) > 2 * k + 1024:
-            kept = np.argpartition(best, len(best) - k)[len(best) - k :]
-            positions, best = positions[kept], best[kept]
-            level = float(best.min())
-    order = np.argsort(-best, kind="stable")[:k]
-    return positions[order], best[order]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from numbers import Real
@@ -15,7 +15,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arguments import checked_integer
-from dpselect.errors import InvalidRequest, NoClosedForm
+from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.scores import Domain, Scores
 from dpselect.selection import Outcome
@@ -119,22 +119,14 @@ def _within(sensitivity: Sensitivity, change: tuple[int, ...]) -> bool:
 def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLike) -> Floats:
     sensitivity = mechanism.covers
     scores = [Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain) for vector in vectors]
-    laws = [_law(mechanism, one, edges) for one in scores]
+    valued = mechanism.releases_values
+    laws = [mechanism.cell_probabilities(one, edges) if valued else mechanism.probabilities(one) for one in scores]
     outcomes = {outcome: column for column, outcome in enumerate(dict.fromkeys(itertools.chain(*laws)))}
     table = np.zeros((len(vectors), len(outcomes)))
     for row, law in zip(table, laws, strict=True):
         for outcome, probability in law.items():
             row[outcomes[outcome]] = probability
     return table
-
-
-def _law(mechanism: Mechanism, scores: Scores, edges: ArrayLike) -> Mapping[Any, float]:
-    if not mechanism.releases_values:
-        return mechanism.probabilities(scores)
-    if not hasattr(mechanism, "cell_probabilities"):
-        raise NoClosedForm(f"{type(mechanism).__name__} releases values and has no law of them: use lower_bound")
-    law: Mapping[Any, float] = mechanism.cell_probabilities(scores, edges)
-    return law
 
 
 def _neighbours(sensitivity: Sensitivity, vectors: Indices, highest: int) -> tuple[Indices, Indices]:

@@ -117,7 +117,20 @@ def replay_horizon(data: object, *, progress: Progress = None, **asked: Unpack[H
     named = list(periods(reading.window, spec.every or "day", partial=True))  # as a horizon may have been run
     settings: Any = {"count": spec.count, "window": spec.window, "users": spec.users, "relation": spec.relation}
     mechanism = ContinualTopK(k=1, periods=len(named), scale=1.0, **settings)
-    found, stated = _horizon_replayed(mechanism, data, reading, named, spec, progress), declared(mechanism)
+    timed, stated = _in_short(reading), declared(mechanism)
+    untimed = timed.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
+
+    @contextmanager
+    def parts(log: Path) -> Iterator[list[Any]]:
+        with split(str(log), timed, named) as cut:
+            yield [cut[name] for name, *_ in named]
+
+    with _loaded(data, reading) as log:
+        labels = read(str(log.without(EVERYBODY)), timed).labels  # type: ignore[union-attr]
+        everybody = [str(name) for name in log.users()]
+        run = pipeline(mechanism, parts, untimed, labels, everybody, secrets.token_hex(16))
+        names = spec.name_salt or secrets.token_hex(16)
+        found = replay(run, log, salt=names, users=spec.n_users or 20, seed=spec.seed, progress=progress)
     return LogReplay(found, {"l0": stated.l0, "l2": stated.l2}, spec.relation)
 
 
@@ -127,11 +140,8 @@ def _pipeline(spec: ReplaySpec, reading: Reading) -> Iterator[Callable[[Path], A
     catalogue = spec.catalogue()
     if reading.cells and catalogue is not None:
         catalogue = tuple(cell(group, item) for group in reading.groups or () for item in catalogue)
-    items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
     within = None if reading.clip is None else catalogue  # users are clipped within the catalogue
-    columns: dict[str, Any] = {role: SHORT[role] for role in ("user", "group", "value", "time") if role in reading.asked.columns}
-    file = {name: Reading.model_fields[name].default for name in (*FILE_OPTIONS, "where", "memory_limit")}  # of our file
-    short = reading.model_copy(update={**columns, **file, "item": items, "within": within})
+    short = _in_short(reading).model_copy(update={"within": within})
 
     with ExitStack() as held:
 
@@ -145,6 +155,15 @@ def _pipeline(spec: ReplaySpec, reading: Reading) -> Iterator[Callable[[Path], A
             return found.with_second(SecondLook(lambda _: found, found.sensitivity, weigh=kept.weighed))
 
         yield scores
+
+
+def _in_short(reading: Reading) -> Reading:
+    """The same of a file of ours, that has the log's columns under their short names."""
+    asked = reading.asked.columns
+    columns: dict[str, Any] = {role: SHORT[role] for role in ("user", "group", "value", "time") if role in asked}
+    items = [short for role, short in SHORT.items() if role in asked and role.startswith("item")]
+    file: dict[str, Any] = {name: Reading.model_fields[name].default for name in (*FILE_OPTIONS, "where")}
+    return reading.model_copy(update={**columns, **file, "item": items})
 
 
 def _weighs(spec: ReplaySpec) -> bool:
@@ -179,29 +198,6 @@ def _declared(spec: ReplaySpec, norm: Norm) -> dict[str, float | None]:
     if _weighs(spec):
         declared["second_round"] = math.sqrt(users)
     return declared if spec.max_groups_per_user is None else declared | {"groups": users * spec.max_groups_per_user}
-
-
-def _horizon_replayed(
-    mechanism: ContinualTopK, data: object, reading: Reading, named: list[Any], spec: HorizonReplaySpec, progress: Progress
-) -> Replay:
-    items = [short for role, short in SHORT.items() if role in reading.asked.columns and role.startswith("item")]
-    file: Any = {name: Reading.model_fields[name].default for name in (*FILE_OPTIONS, "where")}
-    timed = reading.model_copy(update={**file, "user": SHORT["user"], "item": items, "time": SHORT["time"]})
-    untimed = timed.model_copy(update={"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"})
-
-    @contextmanager
-    def parts(log: Path) -> Iterator[list[Any]]:
-        with split(str(log), timed, named) as cut:
-            yield [cut[name] for name, *_ in named]
-
-    with _loaded(data, reading) as log:
-        whole = log.without(EVERYBODY)
-        counted: Any = read(str(whole), timed)
-        everybody = [str(name) for name in log.users()]
-        choices = secrets.token_hex(16)
-        run = pipeline(mechanism, parts, untimed, counted.labels, everybody, choices)
-        names = spec.name_salt or secrets.token_hex(16)
-        return replay(run, log, salt=names, users=spec.n_users or 20, seed=spec.seed, progress=progress)
 
 
 # -- the log without one of its users ------------------------------------------------------------------------------------

@@ -1,18 +1,14 @@
 """Exact outcome probabilities of report-noisy-max, one-shot top-k and noisy thresholds on small domains: the tests' oracle.
 
-The candidates' noisy scores are score_i + scale * Z_i with independent standard Z_i. Gumbel outcomes have closed
-forms; the others are integrals of log-concave integrands, which composite Gauss-Legendre resolves to rounding.
-Accuracy: 1e-13 absolute, and 1e-11 relative for every probability above 1e-290, both enforced between two
+The candidates' noisy scores are score_i + scale * Z_i with independent standard Z_i. Gumbel outcomes have closed forms; others
+are integrals of log-concave integrands: composite Gauss-Legendre on pieces between the noisy candidates' kinks, halved until two
+levels agree. Accuracy: 1e-13 absolute, and 1e-11 relative for every probability above 1e-290, both enforced between two
 refinements (else `QuadratureError`); the error left in the finer one is rounding, of relative size about
-1e-15 * (10 + |log probability|). Probabilities below the smallest double come out as 0. Only differences of
-scores matter, and they are all that is used.
+1e-15 * (10 + |log probability|). Probabilities below the smallest double come out as 0.
 
-Adaptive Gauss-Legendre quadrature: pieces between the noisy candidates' kinks, halved until two levels agree.
-
-Everything is in units of the noise scale. A node is an offset from one candidate's score (its anchor), never
-a position, so that node minus score keeps its relative accuracy next to scores 1e3 units below the largest.
-
-The range is cut where the log-concave integrands have fallen by a factor of about exp(-42) from their peak.
+Everything is in units of the noise scale, and only differences of scores are used. A node is an offset from one candidate's score
+(its anchor), never a position, so that node minus score keeps its relative accuracy next to scores 1e3 units below the largest.
+The range is cut where the integrands have fallen by a factor of about exp(-42) from their peak.
 """
 
 from __future__ import annotations
@@ -21,7 +17,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Final, NamedTuple, final
+from typing import Any, Final, final
 
 import numpy as np
 import scipy
@@ -112,13 +108,12 @@ def _iterated(noise: Noise, scale: float, vector: FloatArray, k: int) -> dict[tu
 
 def _integrate(noise: Noise, scale: float, scores: FloatArray, k: int, kernel: Kernel, outcomes: int) -> FloatArray:
     """Probabilities (outcomes, rows) of a kernel's outcomes, for (rows, m) ascending scores."""
-    reach = _extent(noise, scores.shape[1], k, iterated=False)
 
     def chunk(part: FloatArray) -> FloatArray:
         shift = _differences(part, scale)
 
         def level(step: float, rows: NDArray[np.intp]) -> FloatArray:
-            return _outcome_integrals(noise, shift[rows], reach, kernel, outcomes, step)
+            return _outcome_integrals(noise, shift[rows], k, kernel, outcomes, step)
 
         return refine(level, len(part), _STEP)
 
@@ -144,10 +139,8 @@ def _check_k(k: int, candidates: int, outcomes: int) -> None:
         raise InvalidNoiseArgument(f"k: {k} of {candidates} scores has {outcomes} outcomes, more than the {_OUTCOMES} enumerated")
 
 
-# Closed forms for Gumbel noise: every pick is the exponential mechanism on what is left (Durfee-Rogers).
-#
-# Scores stay in score units and are subtracted from each other before the division by the scale, so that candidates
-# far below the largest keep the accuracy of their own differences.
+# Closed forms for Gumbel noise: every pick is the exponential mechanism on what is left (Durfee-Rogers). Scores are subtracted
+# from each other before the division by the scale: those far below the largest keep the accuracy of their own differences.
 
 
 def gumbel_softmax(scores: FloatArray, scale: float) -> FloatArray:
@@ -201,9 +194,9 @@ def _gumbel_top_sets(scores: FloatArray, scale: float, k: int) -> dict[frozenset
 
 def _sequences(noise: Noise, shift: FloatArray, k: int, step: float) -> dict[tuple[int, ...], float]:
     """Probability of every sequence of k positions, from (m, m) score differences: common beginnings share their integrals."""
-    grid = _build(np.diagonal(shift, offset=-1)[None], _extent(noise, len(shift), k, iterated=True), step)
-    z = (shift.T[:, grid.anchor] + grid.offset).reshape(len(shift), -1, NODES)  # pieces along the first of the two node axes
-    pdf, sf, cdf, weight = noise.pdf(z), noise.sf(z), noise.cdf(z), grid.weight.reshape(-1, NODES)
+    anchor, offset, weight = _build(noise, np.diagonal(shift, offset=-1)[None], k, step, iterated=True)
+    z = (shift.T[:, anchor] + offset).reshape(len(shift), -1, NODES)  # pieces along the first of the two node axes
+    pdf, sf, cdf, weight = noise.pdf(z), noise.sf(z), noise.cdf(z), weight.reshape(-1, NODES)
     length = weight.sum(axis=1)
 
     def left(done: tuple[int, ...]) -> list[int]:
@@ -265,46 +258,8 @@ def _extend(states: _States, item: int, k: int, left: int, functions: tuple[Floa
     return extended
 
 
-class _Extent(NamedTuple):
-    """How far, in noise units, the nodes reach around the candidates, and from which rank on."""
-
-    left: float
-    """Reach below the lowest candidate; 0 where the support is bounded below."""
-    right: float
-    """Reach above the highest candidate."""
-    window: float
-    """Reach around every candidate within a wide gap; what lies between two windows is flat or negligible."""
-    first: int
-    """Ascending rank of the candidate below which no integrand has mass."""
-
-
-class _Span(NamedTuple):
-    """An interval per row, cut into `pieces` equal pieces."""
-
-    anchor: int
-    start: FloatArray
-    length: FloatArray
-    pieces: int
-
-
-class _Grid(NamedTuple):
-    """N nodes per row: anchor (N,), offset and weight (rows, N), ascending in position."""
-
-    anchor: NDArray[np.intp]
-    offset: FloatArray
-    weight: FloatArray
-
-
-def _extent(noise: Noise, candidates: int, k: int, *, iterated: bool) -> _Extent:
-    """The extent that serves all top-k outcomes of that many candidates, or their iterated integrals."""
-    reach = _DECAY + math.log(candidates)
-    bounded = noise.lower > -math.inf
-    # A set's integrand falls to the left at least as fast as pdf times cdf; an iterated one only as the pdf.
-    depth = reach if iterated else 0.5 * reach
-    left = 0.0 if bounded else -float(noise.log_quantile(-depth))
-    # One-sided noise never moves the k-th largest noisy score below the k-th largest score.
-    first = candidates - k if bounded else 0
-    return _Extent(left, float(noise.log_isf(-reach)), math.inf if iterated else reach, first)
+_Grid = tuple[NDArray[np.intp], FloatArray, FloatArray]
+"""N nodes per row, ascending in position: anchor (N,), offset and weight (rows, N)."""
 
 
 def _differences(scores: FloatArray, scale: float) -> FloatArray:
@@ -322,40 +277,37 @@ def _differences(scores: FloatArray, scale: float) -> FloatArray:
     return np.where(together, exact, position[:, :, None] - position[:, None, :])
 
 
-def _build(gaps: FloatArray, reach: _Extent, step: float) -> _Grid:
-    """The nodes for rows with these (rows, m-1) gaps between neighbours in rank; pieces of at most `step`."""
+def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: bool) -> _Grid:
+    """The nodes for rows with these (rows, m-1) gaps between neighbours in rank, in pieces of at most `step`.
+
+    They serve all top-k outcomes, or their iterated integrals: a set's integrand falls to the left at least as fast as pdf times
+    cdf, an iterated one only as the pdf. One-sided noise never moves the k-th largest noisy score below the k-th largest score.
+    """
     rows, count = gaps.shape
-    spans = [_tail(0, -reach.left, reach.left, rows, step)] if reach.left else []
-    for rank in range(reach.first, count):
-        spans += _gap_spans(rank, gaps[:, rank], reach.window, step)
-    spans.append(_tail(count, 0.0, reach.right, rows, step))
-    placed = [_place(span) for span in spans if span.pieces]
-    anchor, offset, weight = zip(*placed, strict=True)
-    return _Grid(np.concatenate(anchor), np.concatenate(offset, axis=1), np.concatenate(weight, axis=1))
-
-
-def _tail(anchor: int, start: float, length: float, rows: int, step: float) -> _Span:
-    return _Span(anchor, np.full(rows, start), np.full(rows, length), math.ceil(length / step))
-
-
-def _gap_spans(rank: int, gap: FloatArray, window: float, step: float) -> list[_Span]:
-    widest = float(gap.max())
-    if widest <= 2.0 * window:
-        return [_Span(rank, np.zeros_like(gap), gap, math.ceil(widest / step))]
-    near = np.minimum(window, 0.5 * gap)
-    pieces = math.ceil(window / step)
-    return [
-        _Span(rank, np.zeros_like(gap), near, pieces),
-        _Span(rank, near, gap - 2.0 * near, 1),
-        _Span(rank + 1, -near, near, pieces),
-    ]
-
-
-def _place(span: _Span) -> tuple[NDArray[np.intp], FloatArray, FloatArray]:
-    fraction = ((np.arange(span.pieces)[:, None] + _FRACTIONS) / span.pieces).ravel()
-    share = np.tile(_SHARES / span.pieces, span.pieces)
-    offset = span.start[:, None] + span.length[:, None] * fraction
-    return np.full(fraction.size, span.anchor, dtype=np.intp), offset, span.length[:, None] * share
+    reach, first = _DECAY + math.log(count + 1), count + 1 - k
+    spans: list[tuple[int, Any, Any, float]] = []  # anchor, start and length (rows,), and the length that decides how many pieces
+    if noise.lower == -math.inf:
+        first, left = 0, -float(noise.log_quantile(-reach if iterated else -0.5 * reach))
+        spans.append((0, -left, left, left))
+    for rank in range(first, count):
+        gap, widest = gaps[:, rank], float(gaps[:, rank].max())
+        if iterated or widest <= 2.0 * reach:
+            spans.append((rank, 0.0, gap, widest))
+        else:  # between the reaches of two neighbours all is flat or negligible
+            near = np.minimum(reach, 0.5 * gap)
+            spans += [(rank, 0.0, near, reach), (rank, near, gap - 2.0 * near, step), (rank + 1, -near, near, reach)]
+    right = float(noise.log_isf(-reach))
+    spans.append((count, 0.0, right, right))
+    parts: list[_Grid] = []
+    for anchor, start, length, longest in spans:
+        pieces = math.ceil(longest / step)
+        if pieces:
+            fraction = ((np.arange(pieces)[:, None] + _FRACTIONS) / pieces).ravel()
+            begin, whole = (np.broadcast_to(end, rows)[:, None] for end in (start, length))
+            weight = whole * np.tile(_SHARES / pieces, pieces)
+            parts.append((np.full(fraction.size, anchor, dtype=np.intp), begin + whole * fraction, weight))
+    anchors, offsets, weights = zip(*parts, strict=True)
+    return np.concatenate(anchors), np.concatenate(offsets, axis=1), np.concatenate(weights, axis=1)
 
 
 def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArray) -> FloatArray:
@@ -418,14 +370,14 @@ def refine(level: Level, rows: int, step: float) -> FloatArray:
     )
 
 
-def _outcome_integrals(noise: Noise, shift: FloatArray, reach: _Extent, kernel: Kernel, outcomes: int, step: float) -> FloatArray:
+def _outcome_integrals(noise: Noise, shift: FloatArray, k: int, kernel: Kernel, outcomes: int, step: float) -> FloatArray:
     """Integrals (outcomes, rows) of a kernel, given the (rows, m, m) score differences."""
-    grid = _build(np.diagonal(shift, offset=-1, axis1=1, axis2=2), reach, step)
+    grid = _build(noise, np.diagonal(shift, offset=-1, axis1=1, axis2=2), k, step, iterated=False)
     by_item = np.moveaxis(shift, 2, 0)
     rows, candidates, _ = shift.shape
     block = max(1, _BLOCK // (rows * max(candidates, outcomes)))
     parts = []
-    for start in range(0, grid.anchor.size, block):
+    for start in range(0, grid[0].size, block):
         anchor, offset, weight = (part[..., start : start + block] for part in grid)
         values = kernel(noise, by_item[:, :, anchor] + offset)
         parts.append(np.einsum("orn,rn->or", values, weight))

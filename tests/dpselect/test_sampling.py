@@ -11,7 +11,6 @@ import pytest
 from flint import arb, ctx
 from scipy.stats import binomtest
 
-from dpselect.noise import by_name
 from dpselect.sampling import EntropySampler, EntropyUnavailable, SeededSampler
 from dpselect.sampling.contest import LazyUniform, precision
 
@@ -68,19 +67,6 @@ def test_uniforms_stay_inside_the_unit_interval() -> None:
 
     uniform = SeededSampler(Fixed(np.random.PCG64(0))).uniform(2)
     assert 0 < uniform[0] < uniform[1] < 1
-
-
-def test_top_k_is_the_same_in_chunks() -> None:
-    """The chunked search returns the k largest noisy values, in order, for sizes around the chunk and any k."""
-    rng = np.random.default_rng(3)
-    for size, k in ((10, 3), (65_536, 5), (65_537, 65_537), (200_000, 100), (200_000, 5000)):
-        values = rng.normal(size=size) * 3
-        seed = int(rng.integers(2**32))
-        found = SeededSampler(np.random.default_rng(seed)).top_k(values, by_name("gumbel"), 0.5, k)
-        again = SeededSampler(np.random.default_rng(seed))
-        noise = np.concatenate([again.noise(by_name("gumbel"), min(65_536, size - i)) for i in range(0, size, 65_536)])
-        expected = np.argsort(-(values + 0.5 * noise), kind="stable")[:k]
-        assert found.tolist() == expected.tolist()
 
 
 @pytest.mark.parametrize("count", [1, 1000])

@@ -28,7 +28,7 @@ def test_erratum_5_values_with_fresh_noise_are_not_covered_by_the_index_theorem(
     published = OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=TWO_SIDED)
     index = np.log(law(published, [1.0, 199.0])[0] / law(published, [0.0, 200.0])[0])
     noise, far_below = by_name("laplace"), -50.0
-    value = float(noise.log_pdf((far_below - 0.0) / 2) - noise.log_pdf((far_below - 1.0) / 2))
+    value = float(np.log(noise.pdf((far_below - 0.0) / 2) / noise.pdf((far_below - 1.0) / 2)))
     assert 0.99 <= index <= published.curve.pure_epsilon == 1.0
     assert index + value >= 1.49
     charged = OneshotTopK(k=1, noise="laplace", scale=2.0, sensitivity=TWO_SIDED, value_scale=2.0)
@@ -40,7 +40,7 @@ def test_erratum_5_showing_the_noise_that_chose_costs_more_with_every_candidate(
     """With the winner's own noisy value shown, m = 10 candidates reach a log-ratio of m s/scale = 5 at a claimed 1."""
     noise, scale, low, m = by_name("laplace"), 2.0, -400.0, 10
     # The winner's density at `low`, times the chance that all others are below it; the neighbour has every score lower by one.
-    density = [noise.log_pdf((low - x) / scale) + (m - 1) * noise.log_cdf((low - x) / scale) for x in (-1.0, 0.0)]
+    density = [np.log(noise.pdf((low - x) / scale)) + (m - 1) * noise.log_cdf((low - x) / scale) for x in (-1.0, 0.0)]
     assert float(density[0] - density[1]) == pytest.approx(5.0, abs=1e-9)
 
 

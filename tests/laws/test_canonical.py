@@ -253,8 +253,8 @@ def two_groups(first: float, second: float, sizes: tuple[int, int], k: int, scal
     for taken in range(max(0, k - b), min(a, k) + 1):
         left = k - taken
         logs = up([log_binomial(a, taken) + log_binomial(b, left)])
-        body = taken * noise.log_sf((z - first) / scale) + (a - taken) * noise.log_cdf((z - first) / scale)
-        body += left * noise.log_sf((z - second) / scale) + (b - left) * noise.log_cdf((z - second) / scale)
+        body = taken * noise.log_cdf((first - z) / scale) + (a - taken) * noise.log_cdf((z - first) / scale)
+        body += left * noise.log_cdf((second - z) / scale) + (b - left) * noise.log_cdf((z - second) / scale)
         # The k-th largest is in one group or the other: pdf/sf of that member.
         rate = taken * noise.pdf((z - first) / scale) / noise.sf((z - first) / scale)
         rate += left * noise.pdf((z - second) / scale) / noise.sf((z - second) / scale)

@@ -85,8 +85,8 @@ def test_values_are_audited(mechanism: dps.OneshotTopK, least: float, most: floa
 
 def test_a_mechanism_without_a_law_of_its_values_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """The exact worst case would be blind to values that it has no law of, and says so."""
-    monkeypatch.delattr(dps.OneshotTopK, "cell_probabilities")
-    with pytest.raises(dps.errors.NoClosedForm, match="use lower_bound"):
+    monkeypatch.delattr(dps.OneshotTopK, "_cell_probabilities")
+    with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
         verify.worst_case(with_values(1), candidates=1)
 
 

@@ -931,7 +931,6 @@ dpselect/sampling/exact.py
         best - margin - _OF_HEIGHT => best - _OF_HEIGHT
 dpselect/sampling/plain.py
     laws/test_configured_noise.py::test_simulations_add_the_noise_at_its_scale
-        noisy = draw(len(chunk))¶        noisy *= @scale
         reshape(block.shape)¶        noisy *= @scale
         values + @scale * draw(
 dpselect/scores.py

@@ -25,9 +25,6 @@ class NoiseLaw:
     inverse: Callable[[arb], arb]
     scipy: Any
 
-    def log_pdf(self, z: mp.mpf) -> mp.mpf:
-        return _log(self.pdf(z))
-
     def log_cdf(self, z: mp.mpf) -> mp.mpf:
         return _log_of(self.cdf(z), self.sf(z))
 

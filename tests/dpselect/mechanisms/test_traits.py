@@ -5,12 +5,9 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal
 
 import pytest
-from pydantic import Field
 
 import dpselect as dps
-from accounting.frozen import Positive
 from dpselect.mechanisms.base import EPSILON, MECHANISMS, SCALE, Knob, Mechanism, Traits, members
-from dpselect.mechanisms.noisy_max import EpsilonWinner
 
 WHOLE: dict[str, Any] = {"answers": "top_k", "noise": EPSILON, "ordered": True, "most": 1, "domain": "public"}
 
@@ -43,55 +40,36 @@ def test_a_trait_that_is_none_of_what_it_may_be_is_refused(change: dict[str, Any
         Traits(**{**WHOLE, **change})
 
 
-def test_a_class_without_traits_is_refused_when_it_is_made() -> None:
-    """It does not wait for the listing, the planner or the ledger to find out, and it is not registered."""
-    with pytest.raises(TypeError, match=r"Bare lacks traits: declare"):
-
-        class Bare(dps.PermuteAndFlip):  # type: ignore[misc]
-            kind: Literal["bare"] = "bare"  # type: ignore[assignment]
-            traits: ClassVar[Any] = None
-
-    assert "bare" not in MECHANISMS.members()
-
-
-def test_a_class_without_a_method_is_refused_when_it_is_made() -> None:
-    """All that is missing is named."""
-    with pytest.raises(TypeError, match=r"Idle lacks _probabilities, _select, _select_many, curve, covers"):
-
-        class Idle(Mechanism):
-            kind: Literal["idle"] = "idle"
-            traits: ClassVar[Traits] = Traits(**WHOLE)
-
-
-def test_a_class_whose_kind_has_no_default_is_refused_when_it_is_made() -> None:
-    """Else no registry would know it, and what it writes could not be read."""
-    with pytest.raises(TypeError, match=r"Nameless.kind has no default: give it one, as in kind: Literal\['mine'\] = 'mine'"):
-
-        class Nameless(EpsilonWinner):
-            kind: Literal["nameless"]  # type: ignore[assignment]
-            traits: ClassVar[Traits] = Traits(**WHOLE)
-            noise_name: ClassVar[Any] = "gumbel"
-            curve: ClassVar[Any] = None
+# a base, the kind, the traits, and the words of the error
+REFUSED: list[tuple[type[Mechanism], str | None, Traits | None, str]] = [
+    (dps.PermuteAndFlip, "bare", None, "Made lacks traits: declare"),
+    (Mechanism, "idle", Traits(**WHOLE), "Made lacks _probabilities, _select, _select_many, curve, covers"),
+    (dps.PermuteAndFlip, None, Traits(**WHOLE), r"Made.kind has no default: give it one, as in kind: Literal\['mine'\] = 'mine'"),
+    *(
+        (
+            dps.PermuteAndFlip,
+            "mistyped",
+            Traits(**{**WHOLE, **change}),
+            f"traits.{words}, which is not a field: its fields are ",
+        )
+        for change, words in (
+            ({"noise": SCALE}, "noise names 'scale'"),
+            ({"failure": "delta"}, "failure names 'delta'"),
+            ({"most": "k"}, "most names 'k'"),
+            ({"tried": {"noise": ("gumbel",)}}, "tried names 'noise'"),
+            ({"usual": lambda k: {"kbar": k}}, "usual names 'kbar'"),
+        )
+    ),
+]
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"noise": SCALE}, "traits.noise names 'scale'"),
-        ({"failure": "delta"}, "traits.failure names 'delta'"),
-        ({"most": "k"}, "traits.most names 'k'"),
-        ({"tried": {"noise": ("gumbel",)}}, "traits.tried names 'noise'"),
-        ({"usual": lambda k: {"kbar": k}}, "traits.usual names 'kbar'"),
-    ],
-)
-def test_a_trait_that_names_no_field_is_refused(change: dict[str, Any], words: str) -> None:
-    """A mistyped field name fails when the class is made, with the fields that there are."""
-    with pytest.raises(TypeError, match=f"{words}, which is not a field: its fields are kind, epsilon, sensitivity"):
-
-        class Mistyped(dps.PermuteAndFlip):  # type: ignore[misc]
-            kind: Literal["mistyped"] = "mistyped"  # type: ignore[assignment]
-            traits: ClassVar[Traits] = Traits(**{**WHOLE, **change})
-            epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
+@pytest.mark.parametrize(("base", "kind", "traits", "words"), REFUSED)
+def test_a_class_that_is_not_all_of_a_mechanism_is_refused_when_it_is_made(base: Any, kind: Any, traits: Any, words: str) -> None:
+    """The listing, the planner or the ledger need not find out: all that is missing is named, and nothing is registered."""
+    own = {"__module__": __name__, "__annotations__": {"kind": Literal[kind or "nameless"], "traits": ClassVar[Any]}}
+    with pytest.raises(TypeError, match=words):
+        type(base)("Made", (base,), {**own, "traits": traits, **({} if kind is None else {"kind": kind})})
+    assert kind not in MECHANISMS.members()
 
 
 def test_a_knob_in_score_units_is_searched_in_units_of_the_range() -> None:

@@ -5,15 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 from fractions import Fraction
-from typing import get_args
 
 import mpmath as mp
 import numpy as np
 import pytest
 from spread import spread
 
-from accounting.errors import AccountingError
-from dpselect.noise import InvalidNoiseArgument, LipschitzNoise, NoiseError, QuadratureError, by_name
+from dpselect.noise import InvalidNoiseArgument, QuadratureError, by_name
 from dpselect.verify import quadrature
 from dpselect.verify.quadrature import (
     argmax_probabilities,
@@ -22,7 +20,17 @@ from dpselect.verify.quadrature import (
     top_set_probabilities,
 )
 
-LIPSCHITZ = sorted(get_args(LipschitzNoise))
+
+def argmax(scale, scores, _):
+    return argmax_probabilities(LAPLACE, scale, scores)
+
+
+def sets(scale, scores, k):
+    return top_set_probabilities(LAPLACE, scale, scores, k)
+
+
+def orders(scale, scores, k):
+    return ordered_probabilities(LAPLACE, scale, scores, k)
 
 
 def close(value: float, exact: float) -> bool:
@@ -97,16 +105,6 @@ def test_wide_gaps_match_extended_precision(name, set_probability, gap):
     assert close(argmax_probabilities(by_name(name), 1.0, scores)[1], set_probability(name, scores, [1]))
 
 
-@pytest.mark.slow
-def test_probability_of_one_in_a_million_million(set_probability):
-    """A set of probability about 1e-12 under Laplace noise is known to 13 digits."""
-    scores = [0.0, 14.0, 13.5, 1.0, 13.0]
-    p = top_set_probabilities(by_name("laplace"), 0.5, scores, 2)[frozenset({0, 2})]
-    exact = set_probability("laplace", [2.0 * s for s in scores], [0, 2])
-    assert 1e-13 < p < 1e-10
-    assert abs(p / float(exact) - 1.0) < 5e-14
-
-
 def random_scores(seed: int, m: int, spread: float) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=m) * spread
 
@@ -122,20 +120,15 @@ def test_totals_are_one(name, m, spread):
         assert abs(math.fsum(top_set_probabilities(noise, 1.0, scores, k).values()) - 1.0) < 1e-12
 
 
-@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e9])
-def test_scale_and_shift_invariance(name, scale):
-    """Scaling noise and scores together, or shifting all scores, changes no probability."""
-    noise, scores = by_name(name), np.array([0.0, 2.0, -1.5, 7.0])
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_only_differences_in_units_of_the_scale_matter(name, scale):
+    """Scaling noise and scores together, shifting or permuting all scores changes no probability, and ties get equal ones."""
+    noise, scores, order = by_name(name), np.array([3.0, 0.0, 3.0, -2.0, 1.0]), np.array([4, 2, 0, 1, 3])
     plain = argmax_probabilities(noise, 1.0, scores)
     np.testing.assert_allclose(argmax_probabilities(noise, scale, scores * scale), plain, rtol=3e-14)
     np.testing.assert_allclose(argmax_probabilities(noise, 1.0, scores + 2.0**20), plain, rtol=3e-14)
-
-
-def test_extreme_scales_decide_surely(name):
-    """At scale 1e-9 unit gaps decide with certainty, and at 1e9 all candidates are within 1e-8 of equal."""
-    noise = by_name(name)
-    assert argmax_probabilities(noise, 1e-9, [0.0, 1.0, 2.0]).round(14).tolist() == [0.0, 0.0, 1.0]
-    np.testing.assert_allclose(argmax_probabilities(noise, 1e9, [0.0, 1.0, 2.0]), 1.0 / 3.0, atol=1e-8)
+    np.testing.assert_allclose(argmax_probabilities(noise, 1.0, scores[order]), plain[order], rtol=1e-13)
+    assert math.isclose(plain[0], plain[2], rel_tol=1e-13)
 
 
 def test_largest_scores_raise_no_warning(name):
@@ -160,24 +153,6 @@ def test_ties_share_equally(name):
         found = top_set_probabilities(noise, 2.0, np.full(m, 3.0), k)
         assert list(found) == [frozenset(s) for s in itertools.combinations(range(m), k)]
         np.testing.assert_allclose(list(found.values()), 1.0 / math.comb(m, k), rtol=2e-14)
-
-
-def test_reordering_candidates_reorders_probabilities(name):
-    """A permutation of the candidates permutes the probabilities, and tied candidates get equal ones."""
-    noise, scores = by_name(name), np.array([3.0, 0.0, 3.0, -2.0, 1.0])
-    plain = argmax_probabilities(noise, 1.3, scores)
-    order = np.array([4, 2, 0, 1, 3])
-    np.testing.assert_allclose(argmax_probabilities(noise, 1.3, scores[order]), plain[order], rtol=1e-13)
-    assert math.isclose(plain[0], plain[2], rel_tol=1e-13)
-
-
-@pytest.mark.parametrize("member", ["gaussian", "laplace", "logistic"])
-def test_symmetric_noise_complement(member):
-    """Under symmetric noise, S is the top set of s exactly as often as its complement is the top set of -s."""
-    noise, scores = by_name(member), random_scores(5, 5, 3.0)
-    mirrored = top_set_probabilities(noise, 1.0, -scores, 3)
-    for subset, p in top_set_probabilities(noise, 1.0, scores, 2).items():
-        assert math.isclose(p, mirrored[frozenset(range(5)) - subset], rel_tol=5e-14)
 
 
 def test_gumbel_sets_beyond_the_closed_form():
@@ -208,27 +183,6 @@ def test_many_rows_agree_with_single_calls(name, m):
     np.testing.assert_allclose(argmax_probabilities(noise, 1.7, matrix), single, rtol=2e-13, atol=1e-290)
 
 
-def worst_log_ratio(member: str, base: np.ndarray) -> float:
-    """The largest log-probability ratio over all count vectors and all monotone unit changes of them."""
-    noise, m = by_name(member), base.shape[1]
-    before = np.log(argmax_probabilities(noise, 1.0, base))
-    steps = np.array(list(itertools.product([0.0, 1.0], repeat=m)))
-    return max(float(np.abs(np.log(argmax_probabilities(noise, 1.0, base + d)) - before).max()) for d in steps)
-
-
-# Theory sheet, section 3: the share of R / b that each noise reaches over all count pairs.
-REACHED = {"exponential": 1.0, "laplace": 0.98, "half_logistic": 0.97, "gumbel": 0.96, "logistic": 0.82}
-
-
-@pytest.mark.parametrize("member", LIPSCHITZ)
-def test_lipschitz_noise_is_pure_dp_at_range_over_scale(member):
-    """No count pair at m = 3 moves a log probability by more than R / b = 1, and the worst is what theory.md states."""
-    counts = np.array(list(itertools.product(range(5), repeat=3)), dtype=float)
-    worst = worst_log_ratio(member, counts)
-    assert worst <= 1.0 + 1e-12
-    assert worst > REACHED[member] - 0.05
-
-
 @pytest.mark.parametrize("spread", [0.0, 2.0, 30.0])
 @pytest.mark.parametrize(("m", "k"), [(2, 2), (3, 2), (4, 3), (4, 4)])
 def test_orders_of_a_set_sum_to_the_set(name, m, k, spread):
@@ -242,16 +196,6 @@ def test_orders_of_a_set_sum_to_the_set(name, m, k, spread):
         assert math.isclose(total, p, rel_tol=1e-12, abs_tol=1e-290)
 
 
-@pytest.mark.parametrize("k", [1, 2, 3])
-def test_shorter_orders_are_marginals(name, k):
-    """The first k of k + 1 released candidates have the law of k released candidates."""
-    noise, scores = by_name(name), [0.0, 1.0, 3.5, -2.0]
-    longer = ordered_probabilities(noise, 1.0, scores, k + 1)
-    for order, p in ordered_probabilities(noise, 1.0, scores, k).items():
-        total = math.fsum(q for full, q in longer.items() if full[:k] == order)
-        assert math.isclose(total, p, rel_tol=1e-12)
-
-
 def test_iterated_integrals_reproduce_sequential_softmax():
     """The iterated quadrature, run on Gumbel noise, gives the product of softmaxes to 12 digits at m = k = 4."""
     gumbel, scores = by_name("gumbel"), np.array([0.5, 6.0, -3.0, 1.0])
@@ -259,15 +203,6 @@ def test_iterated_integrals_reproduce_sequential_softmax():
     iterated = quadrature._iterated(gumbel, 0.8, scores, 4)
     assert min(closed.values()) < 1e-10
     assert max(abs(iterated[order] / closed[order] - 1.0) for order in closed) < 1e-12
-
-
-def test_sequential_softmax_by_hand():
-    """Gumbel orders are products of exponential-mechanism probabilities on what is left."""
-    weights = [2.0, 3.0, 5.0]
-    found = ordered_probabilities(by_name("gumbel"), 1.0, np.log(weights), 2)
-    for (first, second), p in found.items():
-        exact = weights[first] / 10.0 * weights[second] / (10.0 - weights[first])
-        assert math.isclose(p, exact, rel_tol=1e-14)
 
 
 @pytest.mark.slow
@@ -288,33 +223,6 @@ def test_three_in_order_match_extended_precision(name, reference, scores):
         assert abs(float(p / exact - 1)) < 1e-13 + 1e-15 * abs(math.log(p))
 
 
-def exponential_order(scores: list[float], order: tuple[int, ...]) -> float:
-    """P[order] for four exponential noises by mpmath, the pair on top in closed form above both scores."""
-    a, b, c, d = (mp.mpf(scores[i]) for i in order)
-
-    def top_pair(t: mp.mpf) -> mp.mpf:
-        """P[b above t and a above b]."""
-        t = max(t, b)
-        flat = mp.exp(b - t) - mp.exp(b - max(t, a))  # b below a's score, where a wins surely
-        return flat + mp.exp(a + b - 2 * max(t, a)) / 2
-
-    def integrand(t: mp.mpf) -> mp.mpf:
-        return mp.exp(c - t) * top_pair(t) * -mp.expm1(d - t)
-
-    start = max(c, d)
-    ends = [start, *sorted(s for s in {a, b} if s > start), *(max(a, b, start) + r for r in (4, 12, 30, 80))]
-    return float(mp.quad(integrand, ends))
-
-
-@pytest.mark.slow
-def test_four_exponentials_in_order():
-    """All 24 orders of four exponential noises match an independent integral with the top pair in closed form."""
-    mp.mp.dps = 30
-    scores = [0.0, 1.25, 3.0, -0.5]
-    for order, p in ordered_probabilities(by_name("exponential"), 1.0, scores, 4).items():
-        assert math.isclose(p, exponential_order(scores, order), rel_tol=1e-13)
-
-
 def test_far_apart_scores(name):
     """A thousand units below the winner, the runner-up is still decided as if the winner were not there."""
     noise = by_name(name)
@@ -324,51 +232,22 @@ def test_far_apart_scores(name):
 
 
 LAPLACE = by_name("laplace")
+REFUSED = [
+    *((call, [1.0, 2.0], scale, 1, "scale") for call in (argmax, sets, orders) for scale in (0.0, -1.0, np.nan, np.inf)),
+    *((argmax, [31337.0, bad], 1.0, 1, "scores: every score must be finite") for bad in (np.nan, np.inf, -np.inf, 1e301)),
+    *((argmax, scores, 1.0, 1, "shape") for scores in ([], [[[1.0, 2.0]]], 3.0)),
+    *((call, [1.0, 2.0, 3.0], 1.0, k, r"1\.\.3") for call in (sets, orders) for k in (-1, 0, 4)),
+    (sets, np.zeros(40), 1.0, 20, "outcomes"),
+    (orders, np.zeros(12), 1.0, 6, "outcomes"),
+]
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, np.nan, np.inf])
-def test_scale_must_be_positive_and_finite(scale):
-    """Every function refuses a scale that is not a positive finite number."""
-    scores = [1.0, 2.0]
-    for call in (
-        lambda: argmax_probabilities(LAPLACE, scale, scores),
-        lambda: top_set_probabilities(LAPLACE, scale, scores, 1),
-        lambda: ordered_probabilities(LAPLACE, scale, scores, 1),
-    ):
-        with pytest.raises(InvalidNoiseArgument, match="scale"):
-            call()
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e301])
-def test_scores_must_be_finite_and_are_not_printed(bad):
-    """A score that is not finite, or beyond 1e300, is refused by a message that contains no score."""
-    with pytest.raises(InvalidNoiseArgument, match="scores") as caught:
-        argmax_probabilities(LAPLACE, 1.0, [31337.0, bad])
+@pytest.mark.parametrize(("call", "scores", "scale", "k", "words"), REFUSED)
+def test_what_has_no_law_is_refused_without_showing_scores(call, scores, scale, k, words):
+    """A scale that is not positive and finite, scores that are not finite or no vector, an impossible k, too many outcomes."""
+    with pytest.raises(InvalidNoiseArgument, match=words) as caught:
+        call(scale, scores, k)
     assert "31337" not in str(caught.value)
-    assert str(bad) not in str(caught.value).replace("finite", "")
-
-
-@pytest.mark.parametrize("scores", [[], [[[1.0, 2.0]]], 3.0])
-def test_one_score_vector_is_one_dimensional(scores):
-    """Anything but a non-empty vector, or rows of them, is refused."""
-    with pytest.raises(InvalidNoiseArgument, match="shape"):
-        argmax_probabilities(LAPLACE, 1.0, scores)
-
-
-@pytest.mark.parametrize("k", [-1, 0, 4])
-def test_k_must_be_possible(k):
-    """k lies between one and the number of scores."""
-    for enumerate_outcomes in (top_set_probabilities, ordered_probabilities):
-        with pytest.raises(InvalidNoiseArgument, match=r"1\.\.3"):
-            enumerate_outcomes(LAPLACE, 1.0, [1.0, 2.0, 3.0], k)
-
-
-def test_too_many_outcomes_are_refused():
-    """Enumerations beyond 100000 outcomes are refused rather than attempted."""
-    with pytest.raises(InvalidNoiseArgument, match="outcomes"):
-        top_set_probabilities(LAPLACE, 1.0, np.zeros(40), 20)
-    with pytest.raises(InvalidNoiseArgument, match="outcomes"):
-        ordered_probabilities(LAPLACE, 1.0, np.zeros(12), 6)
 
 
 def test_unsettled_quadrature_raises():
@@ -388,10 +267,3 @@ def test_small_probabilities_settle_relatively():
     """A probability of 1e-20 is refined until two levels agree to 1e-11 of it, not merely to 1e-13 absolute."""
     found = refine(lambda step, rows: np.full((1, rows.size), 1e-20 * (1.0 + step**16)), 1, 1.0)
     assert abs(found[0, 0] / 1e-20 - 1.0) < 1e-11
-
-
-def test_errors_share_the_distributions_base():
-    """Every error of the package is an AccountingError."""
-    assert issubclass(InvalidNoiseArgument, NoiseError)
-    assert issubclass(QuadratureError, NoiseError)
-    assert issubclass(NoiseError, AccountingError)

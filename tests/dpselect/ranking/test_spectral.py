@@ -68,15 +68,6 @@ def test_the_walk_reaches_the_stationary_distribution(items: int) -> None:
     assert found == pytest.approx(stationary(matrix), abs=1e-10)
 
 
-def test_rank_centrality_recovers_strengths() -> None:
-    """With win shares of exactly w_j/(w_i + w_j) the stationary distribution is w over its sum (Bradley-Terry)."""
-    strengths = np.array([1, 2, 3, 6])
-    rows = [(i, j) for i, j in itertools.permutations(range(4), 2)]
-    weights = [strengths[i] / (strengths[i] + strengths[j]) for i, j in rows]
-    found = walk(transition(of(rows, weights), 4.0), 3000)
-    assert found == pytest.approx(strengths / strengths.sum(), abs=1e-12)
-
-
 # -- Theorems K1 to K3 ----------------------------------------------------------------------------------------------------------
 
 
