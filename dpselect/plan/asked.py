@@ -335,11 +335,12 @@ def enough(
     if not 0 < recall < 1:
         raise InvalidRequest(f"recall={recall!r} must be a share between 0 and 1: 0.9 for nine of ten true items")
     name, start, low, high = ("users", 1e5, 10.0, 1e9) if budgeted else ("epsilon", 1.0, 1e-3, 1e2)
+    known = profile if profile is not None or budgeted else profile_of(spec)
 
     def tried(amount: float, kinds: Sequence[str] | None) -> TopKPlan:
         of_it = round(amount) if budgeted else amount
         tried_on = spec.model_copy(update={name: of_it, "rounds": _SEARCHED, "mechanisms": kinds})
-        return plan_releases(tried_on, profile or profile_of(tried_on), budget=budget, sensitivity=sensitivity)
+        return plan_releases(tried_on, known or profile_of(tried_on), budget=budget, sensitivity=sensitivity)
 
     kinds = tuple(dict.fromkeys(one.name.partition(",")[0] for one in tried(start, spec.mechanisms).ranked))[:_KINDS]
 
