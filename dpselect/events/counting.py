@@ -86,38 +86,31 @@ class Count:
 
     def totals(self, kept: Tables) -> tuple[str, str, ReadReport]:
         """A relation in `kept` of what is counted, with n users and sums of weights; users present in groups; and the report."""
-        staged, tables, allowed, presence, pairs = self.staged, self.tables, self.allowed, "presence", 0
-        if staged.counted:  # the pass that grouped the log has counted all, and has events that do not count, too
-            found = self._listed(f"(SELECT i, n FROM {staged.counted} WHERE apart = 0)")
-            pairs = number(tables, f"SELECT sum(n) FROM {found}")
-            staged.report_progress(1, 1)
-        else:
-            looked, parts = self._looked_at(), 1 if allowed.groups is None else staged.buckets
-            for at in range(parts):
-                part = looked if parts == 1 else f"(SELECT * FROM {looked} WHERE hash(u) % {parts} = {at})"
-                added, found, presence = self._add(part)
-                pairs += added
-                staged.report_progress(at + 1, parts)
+        staged, allowed, presence, pairs = self.staged, self.allowed, "presence", 0
+        looked, parts = self._looked_at(), 1 if allowed.groups is None else staged.buckets
+        for at in range(parts):
+            part = looked if parts == 1 else f"(SELECT * FROM {looked} WHERE hash(u) % {parts} = {at})"
+            added, found, presence = self._add(part)
+            pairs += added
+            staged.report_progress(at + 1, parts)
         sums = ", ".join(f"CAST(sum({name}) AS BIGINT) AS {name}" for name in ("n", *allowed.sums))
-        cells = f"SELECT {allowed.cell}, {sums} FROM {found} GROUP BY {allowed.cell} HAVING sum(n) > 0"
+        cells = f"SELECT {allowed.cell}, {sums} FROM {found} GROUP BY {allowed.cell}"
         relation = kept.made("counted", cells, computed=True)
         left_out = pairs - number(kept, f"SELECT sum(n) FROM {relation}")
         return relation, presence, replace(staged.report, pairs=pairs, pairs_left_out=left_out)
 
-    def _listed(self, relation: str) -> str:
-        """Of a relation the items that are listed."""
-        if self.allowed.within is None:
-            return relation
-        items = self.tables.listed("listed_items", self.allowed.within, self.kind)
-        return f"(SELECT * FROM {relation} AS p SEMI JOIN {items} AS l USING (i))"
-
     def _looked_at(self) -> str:
         """SQL of the pairs of the items and groups that are listed; or of their cells, of which those are."""
-        looked, allowed = self.staged.pairs, self.allowed
+        looked, allowed, tables = self.staged.pairs, self.allowed, self.tables
         if allowed.listed is not None:
-            groups = self.tables.listed("listed_groups", allowed.listed, self.staged.kinds["group"])
+            groups = tables.listed("listed_groups", allowed.listed, self.staged.kinds["group"])
             looked = f"(SELECT * FROM {looked} AS p SEMI JOIN (SELECT i AS g FROM {groups}) AS l USING (g))"
-        return self._listed(f"({cells_of(looked, None)})" if allowed.cells else looked)
+        if allowed.cells:
+            looked = f"({cells_of(looked, None)})"
+        if allowed.within is not None:
+            items = tables.listed("listed_items", allowed.within, self.kind)
+            looked = f"(SELECT * FROM {looked} AS p SEMI JOIN {items} AS l USING (i))"
+        return looked
 
     def _add(self, pairs: str) -> tuple[int, str, str]:
         """Add the pairs of some users to the totals: how many there are before the bounds, the totals, and users in groups."""

@@ -125,7 +125,7 @@ def read(
         >>> scores.size, scores.domain
         (3, 'public')
     """
-    with _read_once(source, reading_of(reading, options), progress) as log:
+    with Pairs(source, reading_of(reading, options), progress, once=True) as log:
         return log.read()
 
 
@@ -164,7 +164,7 @@ def hold(
         ...     mechanism.select(held.scores()).labels
         ('zoo',)
     """
-    log = _read_once(source, _holdable(reading_of(reading, dict(options))), progress)
+    log = Pairs(source, _holdable(reading_of(reading, dict(options))), progress, once=True)
     with ExitStack() as stack:
         stack.callback(log.close)
         held = log.hold()
@@ -189,12 +189,6 @@ _MAY_DIFFER: Final = frozenset(
 )
 
 
-def _read_once(source: object, reading: Reading, progress: ProgressCallback | None) -> Pairs:
-    """The pairs of the log for one count, which says how far it is; where nothing is bounded or weighed, that count alone."""
-    bounded = reading.max_items_per_user is not None or reading.group is not None or bool(reading.measures)
-    return Pairs(source, reading, progress, once=True, counted=not bounded)
-
-
 @final
 class Pairs(NotPickled):
     """The distinct pairs of users and items of a log, in the engine that read it. Use it in a `with` block: then they go.
@@ -213,9 +207,7 @@ class Pairs(NotPickled):
 
     __slots__ = ("_once", "_stack", "_staged", "_state", "_tables", "reading")
 
-    def __init__(
-        self, source: object, reading: Reading, progress: ProgressCallback | None, *, once: bool = False, counted: bool = False
-    ) -> None:
+    def __init__(self, source: object, reading: Reading, progress: ProgressCallback | None, *, once: bool = False) -> None:
         require_items(reading)
         self.reading: Reading = reading
         self._once = once
@@ -227,8 +219,8 @@ class Pairs(NotPickled):
                 stack.callback(self._tables.close)
             else:
                 engine = stack.enter_context(opened(reading.memory_limit))
-                staged = prepared(engine, source, reading, progress, counted=counted)
-                self._tables = EmbeddedTables(engine, staged.what, ["grouped", "totals"])
+                staged = prepared(engine, source, reading, progress)
+                self._tables = EmbeddedTables(engine, staged.what, ["grouped"])
             if not once:
                 staged.report_progress(1, 1)
                 staged = replace(staged, progress=None)

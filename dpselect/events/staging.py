@@ -100,7 +100,7 @@ def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
             sql = f"SELECT {', '.join(every)}, {dialect.pieces('i', said.split)} AS i FROM ({sql})"
         return f"SELECT {', '.join([*further, *columns])} FROM ({sql})"
 
-    return replace(log, sql=written(log.sql, bad), complete=None, texts=tuple(map(written, log.texts)))
+    return replace(log, sql=written(log.sql, bad), texts=tuple(map(written, log.texts)))
 
 
 def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
@@ -122,7 +122,7 @@ def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
         if not all(one.as_text for one in conditions):
             bad.append(f"WHEN {text} IS NOT NULL AND NOT coalesce(abs({number}) <= {_LARGEST}, false) THEN {refusal(role)} ")
     refusals = f"CASE {''.join(bad)}END" if bad else ""
-    return replace(log, kept=" AND ".join(held), bad=refusals, complete=None if held else log.complete)
+    return replace(log, kept=" AND ".join(held), bad=refusals)
 
 
 def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
@@ -138,8 +138,7 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     lacks = {role: SHORT[role] for role in asked.roles}
     joined = len(asked.parts) > 1
     if not (joined or "value" in asked.columns or window is not None or log.kept or log.bad):
-        complete = log.complete if "item" in asked.columns else None  # else events are what is counted
-        return replace(log, apart=f"CAST({_lacking(lacks)} AS TINYINT)", complete=complete)
+        return replace(log, apart=f"CAST({_lacking(lacks)} AS TINYINT)")
     inner, columns = ["*"], {SHORT[role]: SHORT[role] for role in asked.roles}
     beyond = [f"NOT ({log.kept})"] if log.kept else []
     bad = ["WHEN bad < 0 THEN bad "] if log.bad else []
@@ -168,7 +167,7 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     columns["apart"] = f"CAST({apart} AS TINYINT) AS apart"
     sql = f"SELECT {', '.join(columns.values())} FROM (SELECT {', '.join(inner)} FROM ({log.sql}))"
     kinds = {role: "str" if role == "item" and joined else kind for role, kind in log.kinds.items() if role in LABELS}
-    return replace(log, sql=sql, kinds=kinds, complete=None, apart="apart")
+    return replace(log, sql=sql, kinds=kinds, apart="apart")
 
 
 def _record(text: str, dialect: Dialect) -> str:
@@ -195,7 +194,6 @@ class Staged(NotPickled):
         without: how many of these events lack each role.
         pairs: the relation of every distinct (u, i), or (u, g, i), that is to be counted; with a column summed up, s, the sum.
             Without an item, every distinct (u), or (u, v), and in how many events it is, m.
-        counted: the relation of items with how many users each has, n, which is there instead; "" if it is not.
         buckets: into how many parts, by user, it is cut where that saves memory.
         progress: is told how far a count is.
         how: how its fields are found, in words, where that is not plain.
@@ -206,7 +204,6 @@ class Staged(NotPickled):
     report: ReadReport
     without: Mapping[str, int]
     pairs: str = "pairs"
-    counted: str = ""
     buckets: int = 1
     progress: ProgressCallback | None = None
     how: str = ""
@@ -218,73 +215,37 @@ class Staged(NotPickled):
 
 
 def prepared(
-    engine: Engine,
-    source: object,
-    reading: Reading,
-    progress: ProgressCallback | None,
-    *,
-    counted: bool = False,
-    may_be_empty: bool = False,
+    engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None, *, may_be_empty: bool = False
 ) -> Staged:
     """The log grouped in one pass, and what its labels are.
 
-    If `counted`, only how many users each item has is kept, from the same pass, and not the pairs. A log without any event to
-    count is refused unless it `may_be_empty`; a file without any row always is.
-
-    The engine holds the groups in memory and spills what `memory_limit` does not allow, in files of this reading's own folder.
+    A log without any event to count is refused unless it `may_be_empty`; a file without any row always is. The engine holds the
+    groups in memory and spills what `memory_limit` does not allow, in files of this reading's own folder.
     """
-    given, asked = reading.given(source), reading.asked
+    given, labels, amount = reading.given(source), keys_of(reading), summed(reading.measures)
     log = shaped(rows(engine, given), given)
     if progress is not None:
         progress(0, 2)
-    counted = counted and len(log.texts) < 2  # whose users may be written in two ways
-    table = _grouped(engine, log, reading, counted=counted)
-    if log.complete is not None:
-        found = [(0, log.complete)] if log.complete else []
-    else:
-        found = engine.run(f"SELECT apart, CAST(sum(m) AS BIGINT) FROM {table} GROUP BY apart", what=log.what)
+    make = engine.run if log.once else engine.group
+    # How many events each group has (m), and what keeps them from being counted (apart). Events outside a window have no labels,
+    # so that they are a handful of groups; without one, what an event lacks is among its labels: fewer columns to group by.
+    names, by = ", ".join(labels), ", ".join(labels)
+    if log.apart == "apart":
+        names, by = ", ".join(f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels), "ALL"
+    total = "" if amount is None else f", {amount.total(EMBEDDED)} AS s"
+    sql = f"SELECT {names}, {log.apart} AS apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY {by}"
+    make(f"CREATE TABLE grouped AS {sql}", what=log.what)
+    found = engine.run("SELECT apart, CAST(sum(m) AS BIGINT) FROM grouped GROUP BY apart", what=log.what)
     # A period in which nobody did anything is released like any other.
     may_be_empty = may_be_empty or isinstance(source, PeriodEvents)
     # A function of size alone, so that it does not change what is counted.
     buckets = reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
-    in_engine: dict[str, Any] = {"counted": table if counted else "", "buckets": buckets, "progress": progress}
-    staged = staged_of(found, log, asked, may_be_empty=may_be_empty, **in_engine)
+    staged = staged_of(found, log, given.asked, may_be_empty=may_be_empty, buckets=buckets, progress=progress)
     if len(log.texts) > 1:
-        refuse_two_spellings(engine, log, asked, table)
-    if not counted:
-        added = ["m"] if reading.item is None else [] if summed(reading.measures) is None else ["s"]
-        names = ", ".join(keys_of(reading) + added)
-        engine.run(f"CREATE VIEW pairs AS SELECT {names} FROM grouped WHERE apart = 0", what=log.what)
+        refuse_two_spellings(engine, log, given.asked, "grouped")
+    added = ["m"] if reading.item is None else [] if amount is None else ["s"]
+    engine.run(f"CREATE VIEW pairs AS SELECT {', '.join(labels + added)} FROM grouped WHERE apart = 0", what=log.what)
     return staged
-
-
-def _grouped(engine: Engine, log: Rows, reading: Reading, *, counted: bool) -> str:
-    """The table of the groups, with how many events each has (m), and what keeps them from being counted (apart).
-
-    Events outside a window have no labels there, so that they are a handful of groups. A log whose figures are known is not
-    counted by events: that takes a third of the time, and of the memory.
-    """
-    make = engine.run if log.once else engine.group
-    labels = keys_of(reading)
-    if log.complete is not None:
-        whole = " AND ".join(f"{name} IS NOT NULL" for name in labels)
-        sql = f"SELECT DISTINCT {', '.join(labels)} FROM ({log.sql}) WHERE {whole}"
-        table, shown, by = ("totals", "i, count(*) AS n", " GROUP BY i") if counted else ("grouped", "*", "")
-        make(f"CREATE TABLE {table} AS SELECT {shown}, CAST(0 AS TINYINT) AS apart FROM ({sql}){by}", what=log.what)
-        return table
-    amount = summed(reading.measures)
-    total = "" if amount is None else f", {amount.total(EMBEDDED)} AS s"
-    if log.apart == "apart":
-        blanked = ", ".join(f"CASE WHEN apart = 0 THEN {name} END AS {name}" for name in labels)
-        sql = f"SELECT {blanked}, apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY ALL"
-    else:  # what an event lacks is among its labels: fewer columns to group by
-        names = ", ".join(labels)
-        sql = f"SELECT {names}, {log.apart} AS apart, count(*) AS m FROM ({log.sql}) GROUP BY {names}"
-    if not counted:
-        make(f"CREATE TABLE grouped AS {sql}", what=log.what)
-        return "grouped"
-    make(f"CREATE TABLE totals AS SELECT i, apart, count(*) AS n, sum(m) AS m FROM ({sql}) GROUP BY ALL", what=log.what)
-    return "totals"
 
 
 def keys_of(reading: Reading) -> list[str]:

@@ -228,8 +228,6 @@ class Rows:
         size: bytes it takes as text, roughly; decides the number of buckets.
         what: how messages name the source.
         kinds: what users, items and groups are, by the types of the source and not by its values.
-        complete: how many events there are, where the source says so and that each has every role; None where it does not. What
-            is counted does not rest on it, only what is reported about the log.
         once: whether it can be read only once: a stream.
         in_memory: whether it is no file, and may have no row: of a file without any the path is more likely wrong.
         bad: SQL of the `refusal` of an event that refuses the log, null for others; "" if none does. A source has it in a
@@ -245,7 +243,6 @@ class Rows:
     size: int
     what: str
     kinds: Kinds
-    complete: int | None = None
     once: bool = False
     in_memory: bool = False
     bad: str = ""

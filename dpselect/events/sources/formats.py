@@ -366,11 +366,8 @@ def parquet(engine: Engine, given: Given) -> Rows:
         engine, relation, {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}, given.asked, what
     )
     count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
-    plain_columns = [names[place] for place, fields in found.values() if not fields]
-    whole = len(plain_columns) == len(found) and _without_nulls(engine, path, plain_columns, what)
     texts = (sql,) if "str" in kinds.values() else ()
-    size = count * BYTES_PER_ROW
-    return Rows(sql, size, what, kinds, complete=count if whole else None, texts=texts)
+    return Rows(sql, count * BYTES_PER_ROW, what, kinds, texts=texts)
 
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
@@ -382,17 +379,6 @@ def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
             names.append(name)
         inside += int(children or 0) - (inside > 0)
     return names
-
-
-def _without_nulls(engine: Engine, path: Path, names: Sequence[str], what: str) -> bool:
-    """Whether the file says of all these columns, and of every part of them, that they hold no null."""
-    columns = ", ".join(literal(name) for name in names)
-    found = engine.run(
-        f"SELECT path_in_schema FROM parquet_metadata({located(path)}) WHERE path_in_schema IN ({columns}) "
-        "GROUP BY ALL HAVING count(*) = count(stats_null_count) AND sum(stats_null_count) = 0",
-        what=what,
-    )
-    return len(found) == len(set(names))
 
 
 def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str) -> dict[str, str]:
@@ -497,14 +483,12 @@ def _several(engine: Engine, given: Given) -> Rows:
         raise EventLogError(f"{shown} names {len(found):,} files, and at most {_MOST_FILES:,} are read: join them")
     what = f"{shown} ({len(found):,} file{'s' if len(found) > 1 else ''})"
     parts = _agreed(engine, [_one(engine, given, path, known, shown) for path, known in found], what)
-    known = [part.complete for part in parts if part.complete is not None]
     return Rows(
         sql=" UNION ALL BY NAME ".join(part.sql for part in parts),
         how="; ".join(dict.fromkeys(part.how for part in parts if part.how)),
         size=sum(part.size for part in parts),
         what=what,
         kinds=parts[0].kinds,
-        complete=sum(known) if len(known) == len(parts) else None,
         bad="refused" if any(part.bad for part in parts) else "",
         texts=tuple(part.sql for part in parts if part.texts),
     )
@@ -553,9 +537,8 @@ def _one(engine: Engine, given: Given, path: Path | str, known: Mapping[str, str
     texts = {role: "NULL" if text is None else literal(text) for role, text in held.items()}
     columns = "".join(f", CAST({text} AS VARCHAR) AS {SHORT[role]}" for role, text in texts.items())
     kinds = {role: part.kinds.get(role, "str") for role in given.asked.columns}
-    complete = None if None in held.values() else part.complete
     sql = f"SELECT *{columns} FROM ({part.sql})"
-    return replace(part, sql=sql, kinds=kinds, complete=complete, texts=(sql,) if part.texts else ())
+    return replace(part, sql=sql, kinds=kinds, texts=(sql,) if part.texts else ())
 
 
 def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 import io
 import random
 import re
-import shutil
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,7 +16,6 @@ import pandas as pd
 import polars as pl
 import psycopg
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import sqlalchemy
 from event_oracle import Sources, Stream, bounded, distinct_users
@@ -28,9 +25,6 @@ import dpselect as dps
 from accounting.ledger import AlreadyCharged
 from dpselect import events
 from dpselect.errors import EventLogError
-from dpselect.events import engine, staging
-from dpselect.events.contributions import ReadReport
-from dpselect.events.reading import Reading
 from dpselect.events.sources import tables
 
 SECRET = "SECRET42"
@@ -179,7 +173,7 @@ def test_a_grouping_that_does_not_fit_is_tried_with_less_memory(monkeypatch: pyt
     with monkeypatch.context() as patch:
         asked = _cramped(patch, 3)
         refused(tmp_path / "log.csv", "did not fit", memory_limit="200MiB")
-    assert asked.count(made) + asked.count("CREATE TABLE totals") == 3
+    assert asked.count(made) == 3
     assert asked[-1] == limits[3]
 
 
@@ -303,87 +297,3 @@ def test_the_dbt_model_of_the_documentation_runs_once_a_day(tmp_path: Path, monk
     assert known["model"](dbt, None).column("item").to_pylist() == ["zoo"]
     with pytest.raises(AlreadyCharged):
         known["model"](dbt, None)
-
-
-# -- what a Parquet file says of itself ------------------------------------------------------------------------------------------
-
-
-def _both(log: list[tuple[Any, ...]], names: list[str], folder: Path) -> tuple[Path, Path]:
-    """One log twice: in a file that says how many nulls it has, in row groups of 50, and in one that does not."""
-    table = pa.table({name: [row[at] for row in log] for at, name in enumerate(names)})
-    for name, statistics in (("stated", True), ("silent", False)):
-        pq.write_table(table, folder / f"{name}.parquet", row_group_size=50, write_statistics=statistics)
-    return folder / "stated.parquet", folder / "silent.parquet"
-
-
-def _known(source: Any, **columns: str) -> int | None:
-    reading = Reading(user="u", item="i", **columns)
-    with engine.opened() as opened:
-        return staging.rows(opened, reading.given(source)).complete
-
-
-@pytest.mark.fast(2)
-@pytest.mark.parametrize("missing", [(), ("u",), ("i",), ("u", "i")])
-def test_what_a_file_says_of_its_nulls_changes_no_count(missing: tuple[str, ...], tmp_path: Path) -> None:
-    """A Parquet file whose statistics say that nothing is null counts as the same file without statistics."""
-    random_ = random.Random(3)
-    log: list[tuple[Any, ...]] = [(random_.randrange(30), random_.choice("abcdefg"), random_.choice("xyz")) for _ in range(400)]
-    log += [(None if "u" in missing else 1, None if "i" in missing else "a", "x")] * 3 + [
-        (None if "u" in missing else 2, "b", "y")
-    ]
-    stated, silent = _both(log, ["u", "i", "g"], tmp_path)
-    assert (_known(stated), _known(silent)) == (None if missing else 404, None)
-    assert _known(stated, group="g", max_groups_per_user=2) == (None if missing else 404)
-    looks: list[dict[str, Any]] = [{}, {"clip": 1.0}, {"max_items_per_user": 2, "salt": "s"}, {"within": ["a", "zoo"]}]
-    for look in looks:
-        one, other = (events.read(path, user="u", item="i", **look) for path in (stated, silent))
-        assert (one.labels, one.counts.tolist(), one.clipped.tolist()) == (
-            other.labels,
-            other.counts.tolist(),
-            other.clipped.tolist(),
-        )
-        assert all(getattr(one.report, name) == getattr(other.report, name) for name in ReadReport.__annotations__)
-    whole = {(user, item) for user, item, _ in log if user is not None and item is not None}
-    found = events.read(stated, user="u", item="i")
-    assert dict(zip(found.labels, found.counts.tolist(), strict=True)) == Counter(item for _, item in whole)
-    assert (found.report.rows, found.report.pairs) == (404, len(whole))
-    grouped = [
-        events.read(path, user="u", item="i", group="g", max_groups_per_user=2, salt="s", clip=1.0) for path in (stated, silent)
-    ]
-    assert grouped[0].counts.tolist() == grouped[1].counts.tolist()
-    assert grouped[0].clipped.tolist() == grouped[1].clipped.tolist()
-    assert all(getattr(grouped[0].report, name) == getattr(grouped[1].report, name) for name in ReadReport.__annotations__)
-
-
-def test_a_file_that_is_wrong_about_its_nulls_is_counted_right(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Statistics that deny nulls which are there cost nobody's count."""
-    stated, silent = _both([(1, "a"), (2, "a"), (None, "a"), (1, None), (2, "b"), (2, "b")], ["u", "i"], tmp_path)
-    monkeypatch.setattr("dpselect.events.sources.formats._without_nulls", lambda *_: True)
-    for look in ({}, {"clip": 1.0}):
-        one, other = (events.read(path, user="u", item="i", **look) for path in (stated, silent))
-        assert one.labels == other.labels == ("a", "b")
-        assert one.counts.tolist() == other.counts.tolist() == [2, 1]
-
-
-def test_several_files_are_without_nulls_if_each_says_so(tmp_path: Path) -> None:
-    """One file with nulls, or a folder without a name, and the others' statistics say nothing."""
-    for name, rows in (("one", [(1, "a"), (2, "a")]), ("two", [(3, "b")]), ("null", [(None, "b"), (4, "b")])):
-        (tmp_path / f"g={name}").mkdir()
-        pq.write_table(
-            pa.table({"u": [row[0] for row in rows], "i": [row[1] for row in rows]}), tmp_path / f"g={name}" / "x.parquet"
-        )
-    one, two, null = (tmp_path / f"g={name}" / "x.parquet" for name in ("one", "two", "null"))
-    assert (_known([one, two]), _known([one, two, null])) == (3, None)
-    shutil.rmtree(null.parent)
-    assert _known(tmp_path, group="g", max_groups_per_user=1) == 3
-    one.parent.rename(tmp_path / "g=__HIVE_DEFAULT_PARTITION__")
-    assert _known(tmp_path, group="g", max_groups_per_user=1) is None
-    assert events.read(tmp_path, user="u", item="i", group="g", max_groups_per_user=1).report.rows_without_group == 2
-
-
-def test_a_column_inside_another_does_not_speak_for_it(tmp_path: Path) -> None:
-    """Statistics of a nested column are not those of the column of the same name."""
-    inner = pa.array([{"i": "x"}, {"i": "y"}])
-    pq.write_table(pa.table({"s": inner, "u": [1, 2], "i": ["a", None]}), tmp_path / "nested.parquet")
-    assert _known(tmp_path / "nested.parquet") is None
-    assert events.read(tmp_path / "nested.parquet", user="u", item="i").counts.tolist() == [1]
