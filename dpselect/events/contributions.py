@@ -47,13 +47,8 @@ class ContributionLimit:
     salt: str
 
     def kept(self, pairs: str, held: str, dialect: Dialect, owner: str = "u", chosen: str = "i") -> str:
-        """SQL of the rows of `pairs` that are kept; only owners with more than the limit are ranked.
-
-        Args:
-            pairs: relation of distinct owners and what is chosen.
-            held: relation of owners with their numbers t.
-            owner: the columns whose every value keeps `limit` rows: users, or users within groups.
-            chosen: the column that is chosen from.
+        """SQL of the rows of `pairs`, each an owner (users, or users within groups) and what is `chosen`, that are kept. Only
+        owners with more than the limit are ranked, by their numbers t in `held`.
         """
         within, beyond = (
             f"SELECT * FROM {pairs} AS p SEMI JOIN (SELECT {owner} FROM {held} WHERE t {sign} {self.limit}) AS h USING ({owner})"
@@ -103,10 +98,8 @@ class Clip:
 
 
 def respent(norm: float) -> str:
-    """SQL of the weight, in units of 2^-20, of one of a user's items with the number d, whose squares add up to s: of all
+    """SQL of the weight, exact as `Clip.weight` is, of one of a user's items with the number d, whose squares add up to s: of all
     together the l2 norm is at most `norm`, and none is above 1. Theorem H11.
-
-    Whole-number arithmetic, and a root that is exact, as in `Clip.weight`.
     """
     whole = math.floor(Fraction(norm) ** 2 * _ONE**2)
     return f"CAST(floor(sqrt(least(CAST({whole} AS HUGEINT) * (d * d) // s, {_ONE**2}))) AS BIGINT)"

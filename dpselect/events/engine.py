@@ -103,11 +103,7 @@ class Engine:
         return False
 
     def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
-        """All rows of a query.
-
-        Raises:
-            EventLogError: the engine refused; the message names `what` was being read and the rule, never a value.
-        """
+        """All rows of a query; an error names `what` was being read and the rule, never a value."""
         return self._alone(what, lambda: self._connection.execute(sql, list(parameters)).fetchall())
 
     def group(self, sql: str, *, what: str) -> None:
@@ -115,9 +111,6 @@ class Engine:
 
         The engine's hash tables double. A limit just below what a table would then take makes it fail, in some versions, where a
         lower limit makes it spill in time.
-
-        Raises:
-            EventLogError: as of `run`.
         """
         self._alone(what, lambda: self._grouped(sql))
 
@@ -197,10 +190,7 @@ class Engine:
 
 @final
 class EmbeddedTables:
-    """Relations of one count, as `dialect.Tables` has them; the first ones are those of the reading.
-
-    A name is taken by the table that was made last.
-    """
+    """Relations of one count, as `dialect.Tables` has them; the first ones are those of the reading."""
 
     dialect = EMBEDDED
     bucket = "CAST(hash(i) % 4096 AS BIGINT)"  # the engine's own hash: where an item is looked for decides nothing
@@ -251,11 +241,8 @@ class EmbeddedTables:
 def guarded(what: str, work: Callable[[], T]) -> T:
     """What `work` returns; whatever an engine, Arrow or a database driver raises in it becomes an error without data.
 
-    Not a `with` block: an error that is raised while one ends is chained to the engine's, whose message quotes the data.
-
-    Raises:
-        EventLogError: it raised anything but an error of this library's; the message states `what` and the rule, never a value.
-        KeyboardInterrupt: it was interrupted, which engines report as errors of their own.
+    An interruption, which engines report as an error of their own, stays one. Not a `with` block: an error that is raised while
+    one ends is chained to the engine's, whose message quotes the data.
     """
     try:
         return work()

@@ -248,22 +248,14 @@ class HeldScores(Rounds):
 
     @property
     def candidates(self) -> int:
-        """Number of candidates.
-
-        Raises:
-            DomainMismatch: the domain is observed, where it is private.
-        """
+        """Number of candidates; DomainMismatch of an observed domain, where it is private."""
         if self._table.names is None:
             raise DomainMismatch("how many items a log has is private: state a public catalogue to count its candidates")
         return len(self._table.names)
 
     def check(self, mechanism: Any) -> None:
-        """Raise unless the mechanism's guarantee covers these scores, and it draws from what the engine can tell.
-
-        Raises:
-            SensitivityMismatch, RelationMismatch, DomainMismatch: as for Scores.
-            InvalidRequest: it looks at all scores one by one.
-            EventLogError, ForeignProcess: the counts are closed, or were held before a fork.
+        """Raise as for Scores; InvalidRequest of a mechanism that looks at all scores one by one, EventLogError if the counts are
+        closed, ForeignProcess if they were held before a fork.
         """
         with self._table.tally.locked():
             pass  # said before anything is charged
@@ -396,16 +388,8 @@ class HeldCounts(Measured):
     def scores(
         self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None
     ) -> HeldScores:
-        """Scores of the items seen, or of a public catalogue, as `EventCounts.scores` gives them; for one release or many.
-
-        Args:
-            catalogue: public labels. A `range` is never listed: 10^9 candidates that nobody touched cost nothing.
-            relation: what a neighbour is.
-            clip: one of those that `hold` was asked for: scores are the clipped counts.
-
-        Raises:
-            EventLogError: as for `EventCounts.scores`, or a range for items that are text, or the counts are closed.
-            ForeignProcess: they were held before a fork.
+        """Scores as `EventCounts.scores` gives and refuses them; for one release or many. A catalogue that is a `range`, of items
+        that are integers, is never listed: 10^9 candidates that nobody touched cost nothing.
         """
         sensitivity = self._sensitivity(clip, relation)
         place = self._place(clip)

@@ -109,11 +109,7 @@ class LogCheck(NotPickled):
 def check(
     source: object, reading: Reading, catalogue: Sequence[Label] | None = None, *, progress: ProgressCallback | None = None
 ) -> LogCheck:
-    """Read a log as a release would, and say what is there. Nothing is drawn, charged or written.
-
-    Raises:
-        EventLogError: as a release would, for what it would refuse.
-    """
+    """Read a log as a release would, refuse what it would refuse, and say what is there. Nothing is drawn, charged or written."""
     require_items(reading)
     with opened(reading.memory_limit) as engine:
         staged = prepared(engine, source, reading, progress, may_be_empty=True)

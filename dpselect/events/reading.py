@@ -97,27 +97,27 @@ class Reading(FileOptions):
     """
 
     # Validated below, so that messages name field, value, rule and remedy in the words of a log.
-    user: SkipValidation[Column] = Field(description="column of users: its name, or its number from 1")
-    item: SkipValidation[Column | tuple[Column, ...] | None] = Field(default=None, description="column of items, or several")
-    group: SkipValidation[Column | None] = Field(default=None, description="column of groups")
-    groups: SkipValidation[tuple[Label, ...] | None] = Field(default=None, description="public list of groups", repr=False)
-    max_groups_per_user: SkipValidation[int | None] = Field(default=None, description="groups of each user to keep at most")
-    cells: SkipValidation[bool] = Field(default=False, description="whether cells of groups and items are counted")
-    max_items_per_user: SkipValidation[int | None] = Field(default=None, description="items of each user to keep at most")
-    salt: SkipValidation[str | None] = Field(default=None, description="text: salt of that choice")
-    clip: SkipValidation[float | tuple[float, ...] | None] = Field(default=None, description="norms to clip counts to")
-    clip_norm: SkipValidation[Norm] = Field(default="l2", description="'l2' or 'l1'")
-    value: SkipValidation[Column | None] = Field(default=None, description="column of numbers to sum up")
-    value_clip: SkipValidation[float | tuple[float, float] | None] = Field(default=None, description="what a sum is cut to")
-    where: SkipValidation[tuple[str, ...]] = Field(default=(), description="conditions on other columns")
-    time: SkipValidation[Column | None] = Field(default=None, description="column of times")
-    since: SkipValidation[Moment | None] = Field(default=None, description="read events from this time on")
-    until: SkipValidation[Moment | None] = Field(default=None, description="read events before this time")
-    time_zone: SkipValidation[str] = Field(default="UTC", description="zone of times that state none")
-    time_unit: SkipValidation[Unit | None] = Field(default=None, description="'s', 'ms' or 'us', of times that are numbers")
-    within: SkipValidation[tuple[Label, ...] | None] = Field(default=None, description="the only items to look at", repr=False)
-    buckets: SkipValidation[int | None] = Field(default=None, description="parts to cut the log into")
-    memory_limit: SkipValidation[str | None] = Field(default=None, description="memory of the engine, such as '2GiB'")
+    user: SkipValidation[Column]
+    item: SkipValidation[Column | tuple[Column, ...] | None] = None
+    group: SkipValidation[Column | None] = None
+    groups: SkipValidation[tuple[Label, ...] | None] = Field(default=None, repr=False)
+    max_groups_per_user: SkipValidation[int | None] = None
+    cells: SkipValidation[bool] = False
+    max_items_per_user: SkipValidation[int | None] = None
+    salt: SkipValidation[str | None] = None
+    clip: SkipValidation[float | tuple[float, ...] | None] = None
+    clip_norm: SkipValidation[Norm] = "l2"
+    value: SkipValidation[Column | None] = None
+    value_clip: SkipValidation[float | tuple[float, float] | None] = None
+    where: SkipValidation[tuple[str, ...]] = ()
+    time: SkipValidation[Column | None] = None
+    since: SkipValidation[Moment | None] = None
+    until: SkipValidation[Moment | None] = None
+    time_zone: SkipValidation[str] = "UTC"
+    time_unit: SkipValidation[Unit | None] = None
+    within: SkipValidation[tuple[Label, ...] | None] = Field(default=None, repr=False)
+    buckets: SkipValidation[int | None] = None
+    memory_limit: SkipValidation[str | None] = None
 
     @model_validator(mode="before")
     @classmethod

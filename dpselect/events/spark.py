@@ -248,10 +248,8 @@ def _forget(computed: DataFrame) -> None:
 
 
 def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> tuple[Cluster, Staged]:
-    """The pairs of a Spark table, computed once and kept on its cluster until that is closed.
-
-    Args:
-        may_be_empty: whether a table without an event to count is one without pairs; else it is refused.
+    """The pairs of a Spark table, computed once and kept on its cluster until that is closed. One without an event to count is
+    refused unless it `may_be_empty`.
     """
     given, frame = reading.given(source), cast(Any, source)
     given.require_unsaid(WHAT, "format", *OF_TEXT)

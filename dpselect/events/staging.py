@@ -1,7 +1,4 @@
-"""From what was given to distinct pairs in the engine: its source reads it, it is shaped to what is counted, one pass groups it.
-
-Or one pass over the source writes each period's events to a folder, from which they are read.
-"""
+"""From what was given to distinct pairs in the engine: a source reads it, it is shaped to what is counted, one pass groups it."""
 
 from __future__ import annotations
 
@@ -34,11 +31,7 @@ class Source(Protocol):
         """Whether this is its kind, by type or name: no row is read, and nothing heavy is imported to tell."""
 
     def rows(self, engine: Engine, given: Given) -> Rows:
-        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes `engine.guarded`.
-
-        Raises:
-            EventLogError: it cannot be read, or does not have these columns.
-        """
+        """The columns that were asked for, as SQL of the engine; whatever an engine raises passes `engine.guarded`."""
 
 
 # The narrower before the wider: an address is text, as a path is. A new kind of file goes into `formats.FORMATS` instead.

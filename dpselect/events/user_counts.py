@@ -107,12 +107,9 @@ class GroupCounts(Measured):
             unless listed.
         items: the items seen in any group, in order; or those that were asked for. **Private** unless asked for.
         place: (cells,) the place in `items` of each cell's item. **Private**.
-        counts: (cells,) distinct users of each cell, after the bounds. **Private**.
-        clipped: (clips, cells) sums of users' weights in units of 2^-20, one row per clip. **Private**.
+        counts, clipped: (cells,) and (clips, cells), as of `EventCounts`. **Private**.
         present: users of each group, each clipped to an l2 norm of 1 over the groups, in units of 2^-20, by name. **Private**.
-        allowed: what one user may contribute: in each group, and to how many; and the groups and items that were asked for.
-        integers: whether the log's type says that items are integers.
-        report: what was read and what was left out, for the data's owner. **Private**.
+        allowed, integers, report: as of `EventCounts`.
     """
 
     spans: Mapping[Label, slice]
@@ -172,9 +169,6 @@ class GroupCounts(Measured):
         listed has scores whether somebody was there or not. Without a list which groups there are is private, and the result
         also holds the users per group for the `discovery` of `PerGroup`: one of t groups adds 1/sqrt(t) to each, an l2 norm of
         at most 1.
-
-        Raises:
-            EventLogError, InvalidMechanism: as for `EventCounts.scores`.
         """
         sensitivity, names = self._sensitivity(clip, relation), None
         if catalogue is not None or self.public:

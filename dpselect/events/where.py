@@ -38,11 +38,7 @@ class Condition:
 
     @classmethod
     def of(cls, text: object) -> Self:
-        """From "column = value".
-
-        Raises:
-            EventLogError: it is not of that form, or the value is no number and is to be compared as one.
-        """
+        """From "column = value"; refused if it is not of that form, or compares with no number as one."""
         found = _FORM.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST and "\0" not in text else None
         if found is None:
             raise EventLogError(f"where={_shown(text)} is no condition: {_HOW}")
@@ -78,11 +74,7 @@ class Condition:
 
 
 def conditions(stated: object) -> tuple[Condition, ...]:
-    """One condition, or several that an event must all satisfy; in one order, each once.
-
-    Raises:
-        EventLogError: one is malformed, or there are more than eight.
-    """
+    """One condition, or several that an event must all satisfy, eight at most; in one order, each once."""
     texts: Sequence[object] = [stated] if isinstance(stated, str) or not isinstance(stated, Sequence) else stated
     found = {str(one): one for one in (text if isinstance(text, Condition) else Condition.of(text) for text in texts)}
     if len(found) > _MOST:

@@ -88,13 +88,7 @@ class Asked:
         time: Column | None = None,
         where: Sequence[Column] = (),
     ) -> Self:
-        """With one column of items, or several, eight at most, that make up one.
-
-        Args:
-            value: what is summed up, if anything is.
-            time: when an event was, if only some are read.
-            where: what conditions are about.
-        """
+        """With one column of items, or several, eight at most, that make up one; and what conditions are about, `where`."""
         parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
         if not 1 <= len(parts) <= 8 or (len(parts) > 1 and None in parts):
             raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
@@ -268,11 +262,7 @@ def located(path: Path | str) -> str:
 
 
 def spooled(path: Path, types: Mapping[str, str]) -> str:
-    r"""SQL of a file that was written here: CSV without a header, text in quotes, what is missing as \N without.
-
-    Args:
-        types: the engine's type of each column, by role.
-    """
+    r"""SQL of a file that was written here, by the types of its columns: CSV, text in quotes, what is missing as \N without."""
     declared = ", ".join(f"'{SHORT[role]}': '{kind}'" for role, kind in types.items())
     return (
         f"read_csv({located(path)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "

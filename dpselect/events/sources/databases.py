@@ -153,10 +153,7 @@ def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, 
 
 
 def _printed(value: object, role: str, *, exact: bool) -> str | None:
-    """A value as text, exactly; None for what is missing, or neither text nor a whole number.
-
-    `exact`: whether a condition compares it as text, which a fraction has none of.
-    """
+    """A value as text; None for what is missing or no label, or a fraction where a condition compares text, `exact`."""
     if isinstance(value, bool):
         return str(value).lower() if is_condition(role) else None
     if isinstance(value, str | int | UUID):

@@ -1,7 +1,4 @@
-"""Files of events: one, several (a list of paths, a pattern, a folder), or standard input; and how each format is read.
-
-Names of folders may hold columns (day=2024-07-14).
-"""
+"""Files of events: one, several (a list of paths, a pattern, a folder), or standard input; and how each format is read."""
 
 from __future__ import annotations
 
@@ -58,12 +55,8 @@ _STAND_IN = "\x1f"  # for a delimiter of several characters, in Python's reader
 @final
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """A kind of file. `FORMATS` lists them: what `format=` may say, what its messages and help name, come from there.
-
-    Attributes:
-        name: what `format=` calls it.
-        suffixes: endings of file names, with their dot, in lower case; each may be followed by .gz.
-        rows: the columns of the one file `given.source`, as a source gives them.
+    """A kind of file, as `FORMATS` lists them: what `format=` calls it, endings of file names in lower case, each of which may be
+    followed by .gz, and the columns of the one file `given.source`, as a source gives them.
     """
 
     name: str

@@ -64,18 +64,6 @@ def test_every_source_sums_alike(tmp_path: Path) -> None:
         assert found(source, value_clip=50) == expected
 
 
-def test_a_group_has_sums_of_its_own() -> None:
-    """Within each group a user's part is cut anew, and the sensitivity is that within a group."""
-    log = pl.DataFrame({"u": [1, 1, 2], "g": ["x", "y", "y"], "i": ["a", "a", "a"], "v": [70.0, 30.0, 5.0]})
-    counts = events.read(log, **NAMES, group="g", groups=["x", "y"], max_groups_per_user=2, value_clip=50)
-    scores = dict(counts.scores(["a"]).items())
-    assert [scores[group].values.tolist() for group in ("x", "y")] == [[50.0], [35.0]]
-    assert scores["x"].sensitivity == dps.Sensitivity.of_sums(0, 50)
-    two_sided = events.read(log, **NAMES, group="g", max_groups_per_user=2, value_clip=(-50, 50))
-    with pytest.raises(EventLogError, match="need a public catalogue"):
-        two_sided.scores()
-
-
 def test_sums_are_released() -> None:
     """The scores go to a histogram of an unknown domain, or to any public mechanism; two-sided sums to the latter alone."""
     log = frame([(user, "abc"[user % 3], 40.0) for user in range(3000)])

@@ -13,7 +13,6 @@ from event_oracle import NAMES, Event, arrow, bounded, distinct_users
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import dpselect as dps
 from dpselect import events
 
 COLUMNS: dict[str, Any] = {"user": NAMES[0], "item": NAMES[1]}
@@ -129,25 +128,3 @@ def test_a_second_look_at_chosen_items() -> None:
     assert found.scores().domain == "public"
     nobody = events.read(arrow(LOG), **COLUMNS, clip=1.0, max_items_per_user=2, within=["12345"])
     assert (nobody.labels, nobody.counts.tolist()) == (("12345",), [0])
-
-
-def test_clipped_scores_feed_a_histogram() -> None:
-    """What the reader declares is what SparseHistogram is configured with, under both relations; counts are refused."""
-    found = events.read(arrow(LOG), **COLUMNS, clip=1.0, max_items_per_user=50, salt="s")
-    for relation in ("add_remove", "replace_one"):
-        sensitivity = dps.Sensitivity.of_clipped(1.0, "l2", relation, 50)  # type: ignore[arg-type]
-        mechanism = dps.SparseHistogram(k=5, scale=0.5, delta=1e-3, sensitivity=sensitivity)
-        scores = found.scores(clip=1.0, relation=relation)  # type: ignore[arg-type]
-        assert scores.sensitivity == sensitivity
-        released = mechanism.select(scores, rng=np.random.default_rng(2))
-        assert len(released) > 0
-        assert set(released.labels or ()) <= set(found.labels)
-        with pytest.raises(dps.errors.SensitivityMismatch):
-            mechanism.select(found.scores(relation=relation))  # type: ignore[arg-type]
-    assert "clips=[1.0]" in repr(found)
-
-
-def test_a_clip_that_was_not_read_is_refused() -> None:
-    """Scores of another clip than the reading's raise EventLogError that names those there are."""
-    with pytest.raises(dps.errors.EventLogError, match=r"\[1.0\]"):
-        events.read(arrow(LOG), **COLUMNS, clip=1.0).scores(clip=2.0)

@@ -74,33 +74,6 @@ def test_integers_stay_integers(kind: str, tmp_path: Path) -> None:
     assert (found.report.rows, found.report.rows_left_out) == (14, 2)
 
 
-@pytest.mark.slow
-@given(log=logs(TEXTS.filter(lambda text: not set(text) & set("\n\t"))), positions=st.sampled_from([(1, 2), ("1", "column1")]))
-@settings(max_examples=25, deadline=None)
-def test_counts_of_tsv_without_header(log: list[Event], positions: tuple[str | int, str | int]) -> None:
-    """In TSV without a header every line is an event and a double quote is a character like any other."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "log.tsv"
-        path.write_text("".join(f"{user or ''}\t{item or ''}\n" for user, item in log), encoding="utf-8")
-        found = events.read(path, user=positions[0], item=positions[1])
-    assert as_dict(found) == distinct_users(log)
-
-
-@pytest.mark.slow
-@given(log=logs(TEXTS))
-@settings(max_examples=20, deadline=None)
-def test_report(log: list[Event]) -> None:
-    """The report tells rows, each kind of null, and pairs before and after the bound."""
-    found = events.read(arrow(log), **COLUMNS, max_items_per_user=1, salt="s").report
-    pairs = {event for event in log if None not in event}
-    assert found.rows == len(log)
-    assert found.rows_without_user == sum(user is None for user, _ in log)
-    assert found.rows_without_item == sum(item is None for _, item in log)
-    assert found.rows_left_out == sum(None in event for event in log)
-    assert found.pairs == len(pairs)
-    assert found.pairs_left_out == len(pairs) - len({user for user, _ in pairs})
-
-
 def test_labels_are_in_order_of_code_points() -> None:
     """Text labels are ordered by code point, whatever the order of the log."""
     labels = ["b", "B", "10", "9", "é", "a", "\U0001f600", "\uffff"]

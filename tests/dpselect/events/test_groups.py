@@ -116,19 +116,6 @@ def test_sums_of_a_column_are_those_of_each_group_alone() -> None:
         counts.scores()
 
 
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_every_source_reads_groups(tmp_path: Path, suffix: str) -> None:
-    """A group that is null or empty leaves its event out; the others are those of the definition."""
-    log = [("ann", "Rome", "zoo"), ("ann", "Oslo", "zoo"), ("bob", None, "zoo"), ("bob", "Rome", "pier"), ("cy", "Rome", None)]
-    frame, path = table(log).to_pandas(), tmp_path / f"log.{suffix}"
-    write = {"csv": lambda: frame.to_csv(path, index=False), "parquet": lambda: frame.to_parquet(path)}
-    write.get(suffix, lambda: frame.to_json(path, orient="records", lines=True))()
-    for source in (path, frame) if suffix == "csv" else (path,):
-        counts = events.read(source, **COLUMNS, max_groups_per_user=2, clip=1.0, salt="s")
-        assert found(counts) == counted(log, 2, None, 1.0)[0]
-        assert (counts.report.rows_left_out, counts.report.rows_without_group, counts.report.rows_without_item) == (2, 1, 1)
-
-
 PLACES = list(itertools.product(range(3), range(3)))  # groups and items
 HISTORIES = [[cell for bit, cell in enumerate(PLACES) if number >> bit & 1] for number in range(1, 1 << len(PLACES))]
 
@@ -199,11 +186,3 @@ def test_a_reader_that_keeps_a_little_more_is_convicted(monkeypatch: pytest.Monk
         monkeypatch.setattr(counting, "PRESENT", Clip(1.05, "l2"))
     with pytest.raises(AssertionError):
         require_declared("add_remove", 2, 2, 1.0)
-
-
-def test_nothing_that_was_read_is_shown_or_pickled() -> None:
-    """A repr has bounds and salt only."""
-    counts = events.read(table(LOG), **COLUMNS, max_groups_per_user=2, salt="s")
-    shown = "GroupCounts(<private figures hidden>, max_groups_per_user=2, max_items_per_user=None, salt='s', clips=[])"
-    assert repr(counts) == shown
-    assert repr(counts.scores()) == "GroupedScores(max_groups_per_user=2)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from typing import Any
 
 import pyarrow as pa
@@ -100,12 +99,3 @@ def test_what_a_release_refuses_is_refused() -> None:
     """With its words: a time that is none."""
     with pytest.raises(EventLogError, match="not a time"):
         checked([("a", "x", "soon")], time="t", since="2024-01-01")
-
-
-def test_what_was_found_is_not_shown_or_kept_by_accident() -> None:
-    """Its repr has no figures, and it is not pickled."""
-    found = checked([("secret", "x")])
-    assert "secret" not in repr(found)
-    assert "1" not in repr(found)
-    with pytest.raises(TypeError, match="private"):
-        pickle.dumps(found)

@@ -25,6 +25,7 @@ from spread import spread
 
 import dpselect as dps
 from dpselect import events
+from dpselect.events import ReadReport
 from dpselect.events.staging import split
 
 Row = tuple[str | None, ...]
@@ -74,7 +75,12 @@ def _log(random_: random.Random) -> tuple[list[Row], list[Row]]:
 
 def _read(source: Any, look: dict[str, Any]) -> dict[Any, tuple[float, ...]]:
     """What is counted of each item, or of each group and item, by their text; whatever has 0 is left out."""
-    return _counts(events.read(source, **{"user": "u", "item": "i", **look}), look)
+    return _reported(source, look)[0]
+
+
+def _reported(source: Any, look: dict[str, Any]) -> tuple[dict[Any, tuple[float, ...]], ReadReport]:
+    counts = events.read(source, **{"user": "u", "item": "i", **look})
+    return _counts(counts, look), counts.report
 
 
 def _counts(counts: Any, look: dict[str, Any]) -> dict[Any, tuple[float, ...]]:
@@ -138,16 +144,26 @@ def _check(seed: int, folder: Path) -> None:
         if name == "types" and option == "listed" and all(WHOLE.fullmatch(row[1] or "0") for row in rows):
             continue  # of files whose type is integers a list with text is refused, by that type
         said = {**look, **SAID.get(name, {})}
-        without, with_ = (_read(getattr(sources, name)(each), said) for each in (rows, more))
+        found = [_reported(getattr(sources, name)(each), said) for each in (rows, more)]
+        assert known in (None, found), ("the format or the order of the rows shows", seed, name)
+        known, (without, with_), report = found, (found[0][0], found[1][0]), found[1][1]
+        if option in ("all", "bounded", "groups", "sums"):
+            lacking = [sum(row[at] is None for row in more) for at in range(3)]
+            assert [report.rows, report.rows_without_user, report.rows_without_item] == [len(more), *lacking[:2]]
+            assert report.rows_without_group == (lacking[2] if option == "groups" else 0)
+            assert report.rows_left_out == sum(None in row[: 3 if option == "groups" else 2] for row in more)
+            assert report.pairs == sum(_expected(more, look).values())
+            assert report.pairs - report.pairs_left_out == sum(numbers[0] for numbers in with_.values())
         more = random_.sample(more, len(more))
-        assert known in (None, (without, with_)), ("the format or the order of the rows shows", seed, name)
-        known = without, with_
         if not {"group", "value"} & set(look):
-            plain = {**said, "clip": None}
-            assert _held(getattr(sources, name)(more), plain) == {label: found[0] for label, found in with_.items()}, (seed, name)
+            held = _held(getattr(sources, name)(more), {**said, "clip": None})
+            assert held == {label: numbers[0] for label, numbers in with_.items()}, (
+                seed,
+                name,
+            )
         if not {"max_items_per_user", "max_groups_per_user", "value"} & set(look):
-            for found, log in ((without, rows), (with_, more)):
-                assert {label: numbers[0] for label, numbers in found.items()} == _expected(log, look), ("counts", seed, name)
+            for counted, log in ((without, rows), (with_, more)):
+                assert {label: numbers[0] for label, numbers in counted.items()} == _expected(log, look), ("counts", seed, name)
         own = set(_expected(extra, look))
         moved = {label for label in {*without, *with_} if without.get(label) != with_.get(label)}
         assert moved <= own, ("another user's items moved", seed, name)
@@ -192,6 +208,7 @@ def _check_numbers(seed: int, folder: Path) -> None:
                 continue
             found = events.read_values(getattr(Sources(folder, _NAMES), name)(log), **{"user": "u", "rule": rule, **said})
             assert found.numbers.tolist() == sorted(float(rules[rule](each)) for each in held.values()), (seed, name, rule)
+            assert where or (found.rows, found.rows_left_out) == (len(log), sum(row[0] is None for row in log))
 
 
 @pytest.mark.parametrize("seed", spread(range(6), 2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -105,9 +104,6 @@ def test_what_ends_the_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with pytest.raises(EventLogError, match="are closed"):
         kept.items_per_user()
     assert list(tmp_path.iterdir()) == []
-    assert repr(kept) == "Pairs(<private figures hidden>)"
-    with pytest.raises(TypeError, match="not pickled"):
-        pickle.dumps(kept)
 
 
 def _fail(*_: object) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +14,7 @@ import pytest
 
 from dpselect import events
 from dpselect.errors import EventLogError
+from dpselect.events.log_check import check
 
 TEXT = pa.table({"u": ["x", "y", "y", "z"], "i": ["b", "b", "a", "007"]})
 NUMBERS = pa.table({"u": [1, 2, 2, 3], "i": [20, 20, 3, 100]})
@@ -79,14 +82,33 @@ def test_sensitivity(limit: int | None, relation: str, monotone: bool, l0: int |
         assert (sensitivity.linf, sensitivity.monotone, sensitivity.l0, sensitivity.relation) == (1.0, monotone, l0, relation)
 
 
-def test_nothing_private_is_shown_or_written() -> None:
-    """Neither repr nor str of the counts and the report depends on the data, and neither is pickled."""
-    found, other = read(TEXT), read(NUMBERS)
-    for one, two in ((found, other), (found.report, other.report)):
-        assert repr(one) == repr(two)
-        assert str(one) == f"{two}"
+GROUPS: dict[str, Any] = {"user": "i", "item": "u", "group": "g", "max_groups_per_user": 2, "salt": "s"}
+HOLDERS: dict[str, Callable[[pa.Table], Any]] = {
+    "counts": lambda log: events.read(log, user="u", item="i", max_items_per_user=2, salt="s", clip=1.0),
+    "report": lambda log: events.read(log, user="u", item="i").report,
+    "groups": lambda log: events.read(log, **GROUPS),
+    "scores of groups": lambda log: events.read(log, **GROUPS).scores(),
+    "pairs": lambda log: events.pairs(log, user="u", item="i"),
+    "held": lambda log: events.hold(log, user="u", item="i", max_items_per_user=2, salt="s"),
+    "values": lambda log: events.read_values(log, user="i", value="v", rule="max"),
+    "check": lambda log: check(log, events.Reading(user="u", item="i")),
+}
+
+
+@pytest.mark.parametrize("kind", HOLDERS)
+def test_nothing_private_is_shown_or_written(kind: str) -> None:
+    """Neither repr nor str of what holds private data depends on the data, and none of it is pickled."""
+    one, two = (
+        HOLDERS[kind](log.append_column("g", log["u"]).append_column("v", pa.array([number] * 4)))
+        for log, number in ((TEXT, 1), (NUMBERS, 2))
+    )
+    assert repr(one) == repr(two)
+    assert str(one) == f"{two}"
+    if kind != "scores of groups":
         with pytest.raises(TypeError, match="private"):
             pickle.dumps(one)
+    for each in (one, two):
+        getattr(each, "close", lambda: None)()
 
 
 def test_counts_are_immutable() -> None:

@@ -93,20 +93,12 @@ def test_files_agree_by_what_they_write(tmp_path: Path) -> None:
     pl.DataFrame({"u": [1], "i": [7]}).write_parquet(tmp_path / "a.parquet")
     pl.DataFrame({"u": [1], "i": ["7"]}).write_parquet(tmp_path / "b.parquet")
     (tmp_path / "c.jsonl").write_text('{"u": 1, "i": 7}\n')
-    for other in ("b.parquet", "c.jsonl"):
-        found = events.read([tmp_path / "a.parquet", tmp_path / other], user="u", item="i")
+    (tmp_path / "d.jsonl").write_text('{"u": 1, "i": "7"}\n')
+    for one, other in (("a.parquet", "b.parquet"), ("a.parquet", "c.jsonl"), ("c.jsonl", "d.jsonl")):
+        found = events.read([tmp_path / one, tmp_path / other], user="u", item="i")
         assert (found.labels, found.counts.tolist()) == (("7",), [1])
     with pytest.raises(EventLogError, match="'i2' is not a column of parquet file"):
         events.read(tmp_path, user="u", item="i2")
-
-
-def test_json_lines_in_several_files(tmp_path: Path) -> None:
-    """A number and the text that writes it are one label, in one file and in several."""
-    (tmp_path / "a.jsonl").write_text('{"u": 1, "i": 7}\n')
-    (tmp_path / "b.jsonl").write_text('{"u": 2, "i": 7}\n')
-    assert events.read(str(tmp_path / "?.jsonl"), user="u", item="i").counts.tolist() == [2]
-    (tmp_path / "c.jsonl").write_text('{"u": 2, "i": "7"}\n')
-    assert events.read(str(tmp_path / "?.jsonl"), user="u", item="i").counts.tolist() == [2]
 
 
 def test_a_stream_is_never_whole_in_memory() -> None:

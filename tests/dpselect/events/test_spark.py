@@ -121,25 +121,19 @@ READINGS: dict[str, dict[str, Any]] = {
     "conditions": {**PAID, "where": ["city != c3", "part != b", "paid < 1e3", "paid >= -7.25"]},
     "listed items": {"within": [3, 1, 2**63, 699], "max_items_per_user": 2, "clip": 1.0},
     "all": {"max_items_per_user": None, "salt": None},
+    "text": {"clip": (1.0, 1.37), "clip_norm": "l1"},
+    "cells": {"group": "city", "cells": True, "clip": 1.0},
     "nothing of this day": {**CITY, **DAY, "since": "2031-01-01", "until": "2031-01-02"},
 }
 
 
-@pytest.mark.parametrize("name", ["sums", *(pytest.param(name, marks=pytest.mark.slow) for name in list(READINGS)[1:])])
-def test_readings_are_those_of_the_embedded_engine_row_for_row(integers: tuple[Any, Any], name: str) -> None:
+@pytest.mark.parametrize("name", READINGS)
+def test_readings_are_those_of_the_embedded_engine_row_for_row(session: Any, integers: tuple[Any, Any], name: str) -> None:
     """Labels, counts, sums, presence and the report: the same users keep the same groups and items under the same salt."""
-    arrow, frame = integers
+    arrow, frame = frames(session, events(text=True)) if name == "text" else integers
     here, there = (dps.events.read(log, **ASKED | READINGS[name]) for log in (arrow, frame))
     assert plain(there) == plain(here)
     assert (here.report.pairs > 0) == (name != "nothing of this day")
-
-
-@pytest.mark.slow
-def test_readings_of_text(session: Any) -> None:
-    """Users and items are text, clipped in the other norm."""
-    arrow, frame = frames(session, events(text=True))
-    here, there = (dps.events.read(log, **ASKED, clip=(1.0, 1.37), clip_norm="l1") for log in (arrow, frame))
-    assert plain(there) == plain(here)
 
 
 LATE, LONG, FAR = "9999-12-31T23:59:59.999999", "2024-07-14T08:00:00.12345678901", "2024-07-14T08:00+05:99"
@@ -152,7 +146,6 @@ NUMBERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("role", ["time", "value"])
 def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -> None:
     """Moments and numbers are the same to the last bit, and what is none is none in both; each text is an item of its own."""
@@ -174,7 +167,6 @@ def test_text_is_read_as_the_embedded_engine_reads_it(session: Any, role: str) -
     assert [row[2] >= 0 for row in here] == list(texts.values())
 
 
-@pytest.mark.slow
 def test_typed_columns_of_values_and_times(session: Any) -> None:
     """Timestamps are instants, those without a zone and dates are of the wall; decimals and floats are their double."""
     sql = (
@@ -191,22 +183,14 @@ def test_typed_columns_of_values_and_times(session: Any) -> None:
         assert plain(dps.events.read(frame, **asked)) == plain(dps.events.read(table, **asked))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "asked",
-    [
-        [(None, 1.0), (range(-5, 2000, 5), None)],
-        pytest.param([(None, None), ([1, 2, 3, 10**6, 2**63], None)], id="more"),
-    ],
-)
-def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any], asked: list[Any]) -> None:
+def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any]) -> None:
     """The top and the histogram are the same; numbers of a group become its items one to one; zeros lie in the range."""
     arrow, frame = integers
+    asked: list[tuple[Any, float | None]] = [(None, 1.0), (None, None), (range(-5, 2000, 5), None), ([1, 2, 10**6, 2**63], None)]
     with hold(arrow, **ASKED, clip=1.0) as here, hold(frame, **ASKED, clip=1.0) as there:
         for catalogue, clip in asked:
             one, two = (held.scores(catalogue, clip=clip)._table for held in (here, there))
-            assert one.highest(50)[0] == two.highest(50)[0]
-            assert one.highest(50)[1].tolist() == two.highest(50)[1].tolist()
+            assert [list(part) for part in one.highest(50)] == [list(part) for part in two.highest(50)]
             assert [part.tolist() for part in one.histogram()] == [part.tolist() for part in two.histogram()]
             values, sizes = two.histogram()
             group = int(np.argmax(sizes * (values > 0)))
@@ -217,7 +201,6 @@ def test_held_counts_answer_as_the_embedded_engine_does(integers: tuple[Any, Any
                 assert len(set(two.labels([(0, 0), (0, 1)], values, source))) == 2
 
 
-@pytest.mark.slow
 def test_releases_from_a_cluster(session: Any) -> None:
     """One release of each way that scores are read: the clear winners come out, under their names."""
     rows = [(user, word) for word, many in (("zoo", 400), ("pier", 300), ("park", 200), ("rare", 1)) for user in range(many)]
@@ -238,7 +221,6 @@ def test_releases_from_a_cluster(session: Any) -> None:
         assert oneshot.select(held.scores(["park", "zoo", "moon", "pier"])).labels == ("zoo", "pier", "park")
 
 
-@pytest.mark.slow
 def test_nothing_stays_on_the_cluster(session: Any) -> None:
     """Neither views in the catalogue nor rows on the executors, when held counts, pairs and readings have ended."""
     computed = session.sparkContext._jsc.getPersistentRDDs
@@ -257,31 +239,20 @@ def test_nothing_stays_on_the_cluster(session: Any) -> None:
     assert not session.catalog.listTables()
 
 
-@pytest.mark.slow
 def test_pairs_on_a_cluster_are_counted_as_here(integers: tuple[Any, Any]) -> None:
-    """Read once there; lists, bounds, clips and groups as the embedded engine has them."""
+    """Read once there; lists, bounds, clips and groups, and how many items users have, as the embedded engine has them."""
     arrow, frame = integers
-    with dps.events.pairs(frame, user="user", item="item", **CITY) as kept:
+    with (
+        dps.events.pairs(frame, user="user", item="item", **CITY) as kept,
+        dps.events.pairs(arrow, user="user", item="item", **CITY) as here,
+    ):
         for name in ("groups", "clips"):
             asked = {"max_items_per_user": 7, "salt": "s"} | {key: READINGS[name].get(key) for key in ("groups", "clip")}
             assert plain(kept.read(**asked)) == plain(dps.events.read(arrow, user="user", item="item", **CITY, **asked))
-    with dps.events.pairs(frame, user="user", item="item") as kept, dps.events.pairs(arrow, user="user", item="item") as here:
         assert kept.items_per_user([3, 1]).tolist() == here.items_per_user([3, 1]).tolist()
+        assert [each.tolist() for each in kept.items_per_group()] == [each.tolist() for each in here.items_per_group()]
 
 
-@pytest.mark.slow
-def test_groups_are_learnt_and_cells_counted_there(integers: tuple[Any, Any]) -> None:
-    """In how many groups users are and with how many items, and counts of groups and items together, are those of here."""
-    found = []
-    for log in integers:
-        with dps.events.pairs(log, user="user", item="item", **CITY) as kept:
-            found.append([each.tolist() for each in kept.items_per_group()])
-        cells = dps.events.read(log, **ASKED, group="city", cells=True, clip=1.0)
-        found[-1].append(plain(cells))
-    assert found[0] == found[1]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("text", [False, True])
 def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -> None:
     """Every user's items among those that passed, bounded or not, get the weights that the embedded engine gives them."""
@@ -295,7 +266,6 @@ def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -
             assert found[0].max() > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("stated", [{"normalize": ("nfc",)}, {"null": "2024", "time": "when", "since": "2024-01-01"}])
 def test_what_is_not_read_there_is_refused(integers: tuple[Any, Any], stated: dict[str, Any]) -> None:
     """An option about labels that a cluster would leave out, or read otherwise, is refused by name."""
@@ -304,7 +274,6 @@ def test_what_is_not_read_there_is_refused(integers: tuple[Any, Any], stated: di
         dps.events.read(frame, user="user", item="item", **stated)
 
 
-@pytest.mark.slow
 def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any) -> None:
     """What stands for a missing label or value is left out, of text and numbers, and a field of items is several events."""
     columns = {
@@ -332,62 +301,35 @@ def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any
         dps.events.read(frame, user="user", item="other", split="x")
 
 
-@pytest.mark.slow
-def test_quoted_text_does_not_become_another_users_event(session: Any, tmp_path: Path) -> None:
-    """Spark reads each line by itself: a file with a line end within quotes is refused, not made other rows."""
-    (tmp_path / "log.csv").write_text('u,i\nann,a\nbob,"x\nann,b"\n')
-    with pytest.raises(dps.errors.EventLogError, match="not closed on its line"):
-        found(str(tmp_path / "log.csv"), Reading(user="u", item="i"))
-    (tmp_path / "log.csv").write_text('u,i\nann,a\nbob,"x""y, z"\n')
-    counts: Any = dps.events.read(*found(str(tmp_path / "log.csv"), Reading(user="u", item="i")))
-    assert dict(zip(counts.labels, counts.counts.tolist(), strict=True)) == {"a": 1, 'x"y, z': 1}
-
-
-@pytest.mark.slow
-def test_other_delimiters_and_quotes(session: Any, tmp_path: Path) -> None:
-    """A file is split and unquoted as the embedded engine does it; Parquet has neither."""
-    (tmp_path / "log.csv").write_text("u::i\nann::'a::b'\nbob::a\"c\ncid::'it''s'\n")
-    reading = Reading(user="u", item="i", delimiter="::", quote="'")
-    here, there = dps.events.read(tmp_path / "log.csv", reading), dps.events.read(*found(str(tmp_path / "log.csv"), reading))
-    assert plain(there) == plain(here)
-    assert here.labels == ('a"c', "a::b", "it's")
-    plainly = Reading(user="1", item="2", delimiter="\t", quote="", header=False)
-    (tmp_path / "log.csv").write_text("ann\t'a\nbob\t\"\n")
-    assert dps.events.read(*found(str(tmp_path / "log.csv"), plainly)).labels == ('"', "'a")
-    with pytest.raises(dps.errors.EventLogError, match="cannot be read by Spark as asked"):
-        found("log.parquet", reading)
-
-
-@pytest.mark.slow
-def test_quotes_that_spark_unquotes_otherwise_are_refused(session: Any, tmp_path: Path) -> None:
-    """A quote within an unquoted field, and a NUL without a quote, are refused; a field that is quoted as a whole is read."""
+def test_text_is_split_and_unquoted_as_here(session: Any, tmp_path: Path) -> None:
+    """Spark reads each line by itself, and quotes otherwise: what it would make other rows or labels of is refused."""
     log = tmp_path / "log.csv"
 
-    def read(field: str, delimiter: str = ",", quote: str = '"') -> dict[Any, int]:
-        log.write_text(f"u{delimiter}i\nann{delimiter}{field}\n")
-        reading = Reading(user="u", item="i", delimiter=delimiter, quote=quote)
+    def read(text: str, **said: Any) -> tuple[Any, ...]:
+        log.write_text(text)
+        reading = Reading(**{"user": "u", "item": "i", **said})
         counts: Any = dps.events.read(*found(str(log), reading))
         assert plain(counts) == plain(dps.events.read(log, reading))
-        return dict(zip(counts.labels, counts.counts.tolist(), strict=True))
+        return tuple(counts.labels)
 
-    for field in ('a"b"', '"a"b"c"', 'a""b', '"a"b', '""a', '"a" '):
-        for delimiter in (",", "::"):
+    assert read("u::i\nann::'a::b'\nbob::a\"c\ncid::'it''s'\n", delimiter="::", quote="'") == ('a"c', "a::b", "it's")
+    assert read("ann\t'a\nbob\t\"\n", user="1", item="2", delimiter="\t", quote="", header=False) == ('"', "'a")
+    assert read("u|i\nann|'a'\n", delimiter="|", quote="'") == ("a",)
+    whole = {'""""': '"', '"""a"""': '"a"', '"a::b, ""c"""': 'a::b, "c"', '"' + 20_000 * "a" + 5_000 * '""' + '"': None}
+    for delimiter in (",", "::"):
+        for field, label in whole.items():
+            assert read(f"u{delimiter}i\nann{delimiter}{field}\n", delimiter=delimiter) == (label or 20_000 * "a" + 5_000 * '"',)
+        for field in ('a"b"', '"a"b"c"', 'a""b', '"a"b', '""a', '"a" '):
             with pytest.raises(dps.errors.EventLogError, match="not quoted as a whole"):
-                read(field, delimiter)
-    for field, label in (
-        ('""""', '"'),
-        ('"""a"""', '"a"'),
-        ('"a::b, ""c"""', 'a::b, "c"'),
-        ('"' + 20_000 * "a" + 5_000 * '""' + '"', 20_000 * "a" + 5_000 * '"'),
-    ):
-        for delimiter in (",", "::"):
-            assert read(field, delimiter) == {label: 1}
+                read(f"u{delimiter}i\nann{delimiter}{field}\n", delimiter=delimiter)
+    with pytest.raises(dps.errors.EventLogError, match="not closed on its line"):
+        read('u,i\nann,a\nbob,"x\nann,b"\n')
     with pytest.raises(dps.errors.EventLogError, match="NUL character"):
-        read("\0", "\t", "")
-    assert read("'a'", "|", "'") == {"a": 1}
+        read("u\ti\nann\t\0\n", delimiter="\t", quote="")
+    with pytest.raises(dps.errors.EventLogError, match="cannot be read by Spark as asked"):
+        found("log.parquet", Reading(user="u", item="i", delimiter="::"))
 
 
-@pytest.mark.slow
 def test_types(session: Any) -> None:
     """Columns are found by their exact names, integers of any width are integers, and others are refused by name alone."""
     made = session.createDataFrame(
@@ -424,7 +366,6 @@ def test_a_failure_on_the_cluster_quotes_no_data(session: Any, capfd: pytest.Cap
     assert "secret" not in "".join(capfd.readouterr())
 
 
-@pytest.mark.slow
 def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_path: Path) -> None:
     """CSV by path and tables by name; the default mechanism, with its second look, and a catalogue."""
     lines = [f'{user},"{word}, {word}"' for word, many in (("zoo", 4000), ("pier", 3000), ("rare", 1)) for user in range(many)]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-import duckdb
 import numpy as np
 import pandas as pd
 import pytest
@@ -85,34 +82,6 @@ def test_a_pick_does_not_tell_zeros_apart() -> None:
         rows = ([("ann", zero), ("ann", 5.0)] for zero in (0.0, -0.0))
         one, other = (read_values(table(row), user="who", value="paid", salt=salt).numbers.tolist() for row in rows)
         assert one == other
-
-
-def test_all_sources_read_the_same(tmp_path: Path) -> None:
-    """Integers, fractions and text that says a number; empty values are left out, and so is who has no other."""
-    frame = pd.DataFrame({"who": ["a", "a", "b", "c"], "paid": [1.5, 2.0, 7.0, None]})
-    frame.to_parquet(tmp_path / "l.parquet")
-    frame.to_csv(tmp_path / "l.csv", index=False)
-    lines = ['{"who":"a","paid":1.5}', '{"who":"a","paid":"2"}', '{"who":"b","paid":7}', '{"who":"c","paid":null}']
-    (tmp_path / "l.jsonl").write_text("\n".join(lines) + "\n")
-    relation = duckdb.sql("SELECT * FROM (VALUES ('a', 1.5), ('a', 2), ('b', 7), ('c', NULL)) AS log(who, paid)")
-    sources = [frame, relation, *(tmp_path / f"l.{kind}" for kind in ("parquet", "csv", "jsonl"))]
-    for source in sources:
-        found = read_values(source, user="who", value="paid", rule="sum")
-        assert found.numbers.tolist() == [3.5, 7.0], source
-        assert found.rows_left_out == 1
-    frame.dropna().to_parquet(tmp_path / "whole.parquet")  # which says that it has no nulls
-    assert read_values(tmp_path / "whole.parquet", user="who", rule="events").numbers.tolist() == [1.0, 2.0]
-
-
-def test_nothing_is_shown_or_pickled() -> None:
-    """A repr without numbers; no pickle; no writing into them."""
-    found = read_values(table(), user="who", value="paid")
-    assert repr(found) == "UserValues(<private numbers hidden>, rule='pick')"
-    assert found != read_values(table(), user="who", value="paid")
-    with pytest.raises(TypeError, match="private data"):
-        pickle.dumps(found)
-    with pytest.raises(ValueError, match="read-only"):
-        found.numbers[0] = 1
 
 
 @pytest.mark.parametrize(
