@@ -102,8 +102,7 @@ def test_a_curve_touches_three_places(kind: str) -> None:
 # One idea in two rooms, or one part of several commands.
 TWICE = {
     *("__init__.py", "base.py", "errors.py"),  # of a package
-    *("command.py", "request.py", "topk.py"),  # of a command, and of what Python asks alike
-    "plan.py",  # the room, and what the command of another one plans
+    *("request.py", "topk.py", "plan.py", "ledger.py"),  # of a command, and of what Python asks alike
     "repeat_and_select.py",  # a curve, and the mechanism that has it
 }
 

@@ -40,7 +40,7 @@ STEPS: list[tuple[str, str, set[str]]] = [
     ("topk --help", "import dpselect.cli.topk", set()),
     ("a default", DEFAULT, {"scipy.special"}),  # tails of noises choose it
     ("ledger", "acc.Ledger", {"scipy.special", "sqlalchemy"}),
-    ("ledger show", "import dpselect.cli.ledger.command", {"scipy.special", "sqlalchemy"}),
+    ("ledger show", "import dpselect.cli.ledger", {"scipy.special", "sqlalchemy"}),
     ("a plan", "plan = acc.Accountant().compose(acc.ZCDP(rho=0.1), 3)", {"scipy.special", "sqlalchemy"}),
 ]
 

@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, NamedTuple
 import typer
 
 import dpselect
-from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
-from dpselect.cli.options import Debug
+from dpselect.cli.guard import PLAIN, Debug, GuardedGroup, SectionedCommand
 
 
 class _Verb(NamedTuple):
@@ -28,16 +27,14 @@ _VERBS: Final = {
     "topk": _Verb("dpselect.cli.topk", "topk", "Release the top k of a log, with its price."),
     "quantile": _Verb("dpselect.cli.quantile", "quantile", "Release quantiles of one number per user, with their price."),
     "continual": _Verb("dpselect.cli.continual", "app", "Release the top k every period, for one price in all."),
-    "plan": _Verb("dpselect.cli.plan.command", "plan", "Say which mechanism to use for a budget, before any data are read."),
+    "plan": _Verb("dpselect.cli.plan", "plan", "Say which mechanism to use for a budget, before any data are read."),
     "check": _Verb("dpselect.cli.check", "check", "Say how a log is read and what is doubtful, for whoever may see it."),
     "schema": _Verb("dpselect.cli.schema", "schema", "Print the schema of the configuration file."),
     "demo": _Verb("dpselect.cli.demo", "demo", "The same on a log that is made up first."),
     "mechanisms": _Verb("dpselect.cli.mechanisms", "mechanisms", "What the mechanisms are and guarantee."),
     "verify": _Verb("dpselect.cli.verify", "app", "Check what a log's reading declares, for whoever holds the data."),
     "pate": _Verb("dpselect.cli.pate", "label", "Label items by teachers' votes, resumably."),
-    "ledger": _Verb(
-        "dpselect.cli.ledger.command", "app", "Keep a privacy budget that many processes spend and an auditor can check."
-    ),
+    "ledger": _Verb("dpselect.cli.ledger", "app", "Keep a privacy budget that many processes spend and an auditor can check."),
 }
 
 

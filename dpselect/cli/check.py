@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 from typer import Argument
 
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import printable
 from dpselect.events.log_check import LogCheck
@@ -26,17 +26,17 @@ _TYPES = {"str": "text, compared exactly as written", "int": "integers", "number
 def _check(
     events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
     spec: CheckSpec,
-    json: options.Json = False,
+    json: guard.Json = False,
 ) -> None:
     with out.reading() as progress:
         source = events[0] if len(events) == 1 else tuple(events)
         found = checked(source, spec.reading(), spec.catalogue(), progress=progress)
     doubts = [spelled(words, CheckSpec) for words in found.doubts]
     if json:
-        out.emit(text.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts}) + "\n")
+        out.emit(out.json_text({"private": True, "note": _PRIVATE, **found.as_data(), "doubts": doubts}) + "\n")
         return
     notes = [Text.assemble(("Look at: ", "bold yellow"), printable(words)) for words in doubts]
-    facts = text.facts((name, printable(value)) for name, value in _facts(found))
+    facts = out.facts((name, printable(value)) for name, value in _facts(found))
     private = Text.assemble(("PRIVATE. ", "bold red"), _PRIVATE.removeprefix("Private. "))
     out.emit(Group(private, Text(), facts, Text(), *(notes or [Text("Nothing is doubtful.")])))
 

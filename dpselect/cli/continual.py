@@ -13,7 +13,7 @@ from rich.text import Text
 from typer import Argument
 
 from accounting.page.wording import plain, rounded_up
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
 from dpselect.continual import lifecycle
@@ -32,7 +32,7 @@ app: typer.Typer = typer.Typer(
 )
 
 
-def _start(spec: StartSpec, json: options.Json = False) -> None:
+def _start(spec: StartSpec, json: guard.Json = False) -> None:
     _show(lifecycle.start, spec, json=json)
 
 
@@ -40,23 +40,23 @@ def _close(
     period: Annotated[int, Argument(metavar="PERIOD", help="Number of the period: the first that is not closed.")],
     events: Annotated[str, Argument(metavar="EVENTS", help="The new events of the period: a log, as for topk.")],
     spec: CloseSpec,
-    json: options.Json = False,
+    json: guard.Json = False,
 ) -> None:
     _show(lifecycle.close, spec, period, events, json=json)
 
 
-def _released(spec: ShowSpec, json: options.Json = False) -> None:
+def _released(spec: ShowSpec, json: guard.Json = False) -> None:
     _show(lifecycle.show, spec, json=json)
 
 
-def _recharge(spec: RechargeSpec, json: options.Json = False) -> None:
+def _recharge(spec: RechargeSpec, json: guard.Json = False) -> None:
     _show(lifecycle.recharge, spec, json=json)
 
 
 def _run(
     events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for topk.")],
     spec: ContinualSpec,
-    json: options.Json = False,
+    json: guard.Json = False,
 ) -> None:
     _show(lifecycle.run, spec, events, json=json)
 
@@ -113,7 +113,7 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         period = one["period"] if one["name"] is None else one["name"]
         name = "" if one["name"] is None else f", {one['name']}"
         rows = map(_row, (row for row in told["table"] if row["period"] == period))
-        parts.append(text.section(f"Period {one['period']} of {horizon['periods']}{name}", rows))
+        parts.append(out.section(f"Period {one['period']} of {horizon['periods']}{name}", rows))
     strongest = min((one for one in points if one["epsilon"] is not None), key=lambda one: one["epsilon"], default=None)
     promised = (
         "see --json" if strongest is None else f"{rounded_up(strongest['epsilon'], 6)} at delta {plain(strongest['delta'])}"
@@ -126,4 +126,4 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
     budget = Text.assemble(("Budget: ", "bold"), told["budget"])
-    return text.page(*parts, text.section("What is promised, for the whole horizon", facts), budget)
+    return out.page(*parts, out.section("What is promised, for the whole horizon", facts), budget)

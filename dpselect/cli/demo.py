@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 from rich.text import Text
 from typer import Option, echo
 
+from accounting import Budget
 from accounting.address import masked
 from accounting.files import new_file
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.cli.topk import as_text
 from dpselect.errors import InvalidRequest
 from dpselect.release.answer import Answer
@@ -36,8 +37,8 @@ def demo(
     epsilon: Annotated[float, Option(help="Budget of the whole release, in nats.")] = 1.0,
     delta: Annotated[float, Option(help="The delta that goes with --epsilon.")] = 1e-6,
     keep: Annotated[Path | None, Option(help=f"Keep the log in this folder, as {_FILE}. Default: it is deleted.")] = None,
-    json: options.Json = False,
-    _debug: options.Debug = False,
+    json: guard.Json = False,
+    _debug: guard.Debug = False,
 ) -> None:
     """Make up a log of check-ins and release its top k, just as topk would.
 
@@ -47,7 +48,8 @@ def demo(
         log = folder / _FILE
         made_up = check_ins(users, items)
         made_up.write(log)
-        question = Question.of(log, TopKSpec(user="user_id", item="item_id", k=k, epsilon=epsilon, delta=delta))
+        budget = Budget(epsilon=epsilon, delta=delta)  # both are needed, and a spec's delta is not
+        question = Question.of(log, TopKSpec(user="user_id", item="item_id", k=k, epsilon=budget.epsilon, delta=budget.delta))
         with out.reading() as callback:
             released = run(question, callback)
     if json:
@@ -58,7 +60,7 @@ def demo(
             "true_ranks": [ranking[str(label)] for label in released.selection.labels or ()],
         }
         data = {**released.as_data(), "command": command(released.question), "synthetic": truth}
-        echo(text.json_text(data))
+        echo(out.json_text(data))
     else:
         _print_text(released, made_up, kept=keep is not None)
 
@@ -86,7 +88,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _print_text(released: Answer, made_up: _CheckIns, *, kept: bool) -> None:
-    console = text.screen()
+    console = out.screen()
     console.print(Text("A made-up log of check-ins, one row per visit. The same as:"))
     # Not wrapped: a command that is copied must be one line.
     console.print(Text("  " + command(released.question), style="green"), soft_wrap=True)

@@ -12,8 +12,7 @@ from typer import Option
 
 from accounting.address import masked
 from dpselect.cli import guard
-from dpselect.cli.guard import fields_of
-from dpselect.cli.options import Debug
+from dpselect.cli.guard import Debug, fields_of
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.spec import Spec, typed
 

@@ -12,8 +12,9 @@ import re
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -52,6 +53,27 @@ _ASKED_WRONGLY = (
     OutputRefused,
     RelationMismatch,
 )
+
+
+# -- options that commands have beside the fields of their spec --------------------------------------------------------------
+
+
+def _remember_debug(context: typer.Context, asked: bool) -> bool:
+    if asked:
+        context.meta[DEBUG] = True
+    return asked
+
+
+output = partial(typer.Option, rich_help_panel="Output")
+
+Debug = Annotated[
+    bool,
+    output("--debug", callback=_remember_debug, is_eager=True, help="Show the traceback of an error. It may hold private data."),
+]
+Json = Annotated[bool, output("--json", help="Print one JSON object instead of text.")]
+
+
+# -- help and errors ---------------------------------------------------------------------------------------------------------
 
 
 class Terminated(KeyboardInterrupt):

@@ -12,7 +12,7 @@ from typer import Argument, echo
 
 from accounting.frozen import kind_of
 from dpselect import Sensitivity
-from dpselect.cli import options, text
+from dpselect.cli import guard, out
 from dpselect.errors import InvalidRequest
 from dpselect.mechanisms import Mechanism, members
 from dpselect.plan import TopKRequest
@@ -22,17 +22,17 @@ from dpselect.plan.fit import mechanism_class, supports
 
 def mechanisms(
     kind: Annotated[str | None, Argument(help="One mechanism, by its kind or its class. Default: a list of all.")] = None,
-    json: options.Json = False,
-    _debug: options.Debug = False,
+    json: guard.Json = False,
+    _debug: guard.Debug = False,
 ) -> None:
     """List the mechanisms; of one, say what it takes and what it guarantees."""
     chosen = [describe(member) for member in ([mechanism_class(kind)] if kind else dict(sorted(members().items())).values())]
     if json:
-        echo(text.json_text(chosen))
+        echo(out.json_text(chosen))
         return
-    console = text.screen()
+    console = out.screen()
     if kind is None:
-        console.print(text.facts([(description["kind"], description["summary"]) for description in chosen]))
+        console.print(out.facts([(description["kind"], description["summary"]) for description in chosen]))
         console.print("\ndpselect mechanisms NAME says what one takes and guarantees.")
         return
     for said in chosen:
@@ -42,7 +42,7 @@ def mechanisms(
         for one in said["parameters"]:
             default = "" if one["required"] else f" (default: {one['default'] or 'none'})"
             pairs.append((one["name"], f"{one['description']}{default}"))
-        console.print(text.facts(pairs))
+        console.print(out.facts(pairs))
 
 
 def describe(member: type[Mechanism]) -> dict[str, Any]:

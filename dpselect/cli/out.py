@@ -1,20 +1,26 @@
-"""Where a command may write: new files, none of a ledger's; standard output, whole or with an error; bars on stderr."""
+"""What commands write, and where: headings, facts, tables and JSON; standard output, whole or with an error; new files, none of a
+ledger's; bars on stderr.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Column, Table
 from rich.text import Text
 
 from accounting.address import masked
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
-from dpselect.cli import text
 from dpselect.cli.guard import abandon_standard_output
 from dpselect.errors import InvalidRequest, Note, printable
 
@@ -27,14 +33,82 @@ if TYPE_CHECKING:
 _BESIDE = ("", "-journal", "-wal", "-shm")  # files that SQLite keeps, or would take for its own
 
 
+_NARROWEST = 40  # columns that a table of an answer needs for its items
+
+
 class NotShown(OutputError):
     """Standard output is closed or cannot be written."""
 
 
+# -- as text or JSON -------------------------------------------------------------------------------------------------------
+
+
+def json_text(data: dict[str, Any] | list[dict[str, Any]]) -> str:
+    """JSON text; fails rather than write NaN or Infinity, which are not JSON."""
+    return json.dumps(data, indent=2, allow_nan=False, ensure_ascii=True)
+
+
+def heading(words: str) -> Text:
+    """A line above facts."""
+    return Text(words, style="bold")
+
+
+def note(kind: str, words: str, style: str = "bold yellow") -> Text:
+    """A line that begins with what it is."""
+    return Text.assemble((f"{kind}: ", style), words)
+
+
+def facts(pairs: Iterable[tuple[str, str]]) -> RenderableType:
+    """Names and what they stand for, in two columns."""
+    table = Table.grid(Column(style="cyan", no_wrap=True), Column(overflow="fold"), padding=(0, 2))
+    for name, value in pairs:
+        table.add_row(Text(name), Text(value))
+    return Padding(table, (0, 0, 0, 2))
+
+
+def section(title: str, pairs: Iterable[tuple[str, str]]) -> Group:
+    """Facts under a heading."""
+    return Group(heading(title), facts(pairs))
+
+
+def page(*parts: RenderableType) -> Group:
+    """One part after the other, an empty line between two."""
+    return Group(*[line for part in parts for line in (Text(), part)][1:])
+
+
+def rows(
+    heads: Sequence[str], cells: Iterable[Iterable[str]], *, left: Sequence[str] = (), box: Box | None = SIMPLE_HEAD
+) -> Table:
+    """A table whose columns stand to the right, but for those in `left`."""
+    table = Table(box=box, padding=(0, 2 if box is None else 1, 0, 0), show_edge=False, pad_edge=False)
+    for head in heads:
+        table.add_column(head, justify="left" if head in left else "right", no_wrap=True)
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
+def plain(content: RenderableType) -> str:
+    """As text for a file."""
+    written = io.StringIO()
+    Console(file=written, width=100, highlight=False, no_color=True).print(content)
+    return written.getvalue()
+
+
+def screen(*, highlight: bool = False) -> Console:
+    """Standard output. One of fewer columns, or of none (COLUMNS=0), wraps lines by itself: cells have room for words."""
+    console = Console(highlight=highlight)
+    console.width = max(console.width, _NARROWEST)
+    return console
+
+
+# -- standard output, files and bars -----------------------------------------------------------------------------------------
+
+
 def show(found: Any, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
-    """Print what was found: its plain data, or as text."""
+    """Print what was found: its plain data, or as"""
     data = found if isinstance(found, dict | list) else found.as_data() if json else {}
-    emit(text.json_text(data) + "\n" if json else as_text(found))
+    emit(json_text(data) + "\n" if json else as_text(found))
 
 
 def show_dry_run(found: DryRun, *, json: bool) -> None:
@@ -46,7 +120,7 @@ def emit(content: str | RenderableType) -> None:
     """Write to standard output, all of it, now: what a command prints is not lost in silence."""
     try:
         if not isinstance(content, str):
-            console = text.screen()
+            console = screen()
             with console.capture() as captured:
                 console.print(content)
             content = captured.get()

@@ -15,7 +15,7 @@ from typer import Argument, Exit, echo
 
 from accounting.address import masked, without_password
 from accounting.page.wording import plain, rounded_up
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.cli.from_model import command, spelled
 from dpselect.cli.guard import SPENT, Terminated
 from dpselect.errors import printable
@@ -32,7 +32,7 @@ _Votes = Annotated[
 ]
 
 
-def _label(votes: _Votes, spec: LabelSpec, json: options.Json = False) -> None:
+def _label(votes: _Votes, spec: LabelSpec, json: guard.Json = False) -> None:
     def announce(ballots: Ballots, expected: Outlook) -> None:
         # Two lines before the first charge; on the error stream where the output is JSON.
         lines = f"{ballots.rounds:,} rounds x {ballots.teachers:,} teachers x {ballots.labels:,} labels; {expected}"
@@ -87,7 +87,7 @@ def _shown(told: dict[str, Any]) -> Group:
     start = f"Labelled {rounds['labelled']} of {rounds['asked']} rounds: {rounds['answered']} answered, "
     start += f"{rounds['abstained']} abstained."
     start += f" The labels are in {printable(without_password(told['output']))}." if rounds["labelled"] else ""
-    return text.page(text.heading(start), text.section("Price", _price(told)), text.section("Ledger", _ledger(told)))
+    return out.page(out.heading(start), out.section("Price", _price(told)), out.section("Ledger", _ledger(told)))
 
 
 def _price(told: dict[str, Any]) -> Iterator[tuple[str, str]]:

@@ -10,7 +10,7 @@ from rich.text import Text
 from typer import Argument
 
 from accounting.page.wording import rounded_up
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.cli.from_model import command
 from dpselect.errors import printable
 from dpselect.release.answer import RECORDED, UNRECORDED, AnswerFile, as_json
@@ -21,9 +21,9 @@ from dpselect.spec import QuantileSpec
 def _quantile(
     events: Annotated[str, Argument(metavar="EVENTS", help="The log, as for topk: a file, or postgresql://USER@HOST/NAME.")],
     spec: QuantileSpec,
-    json: options.Json = False,
+    json: guard.Json = False,
 ) -> None:
-    texts = {".json": as_json, ".txt": lambda answer: text.plain(as_text(answer))}
+    texts = {".json": as_json, ".txt": lambda answer: out.plain(as_text(answer))}
     place = AnswerFile.of(spec, texts=texts, tables=False)
     question = Quantiles.of(events, spec)
     out.require_shown(place)
@@ -38,11 +38,11 @@ def as_text(answer: QuantileAnswer) -> RenderableType:
     """The release and its price."""
     values = [(f"{share:g}", f"{value:.15g}") for share, value in answer.values.items()]
     column = str(answer.question.reading.value or "events")
-    return text.page(
-        text.heading(f"Private quantiles of {printable(column)}, one number per user ({answer.question.rule})"),
-        text.facts(values),
-        text.section("What is promised", _promises(answer)),
-        text.note("Warning", UNRECORDED) if answer.charge is None else Text(f"Note: {RECORDED}"),
+    return out.page(
+        out.heading(f"Private quantiles of {printable(column)}, one number per user ({answer.question.rule})"),
+        out.facts(values),
+        out.section("What is promised", _promises(answer)),
+        out.note("Warning", UNRECORDED) if answer.charge is None else Text(f"Note: {RECORDED}"),
     )
 
 

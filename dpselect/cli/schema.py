@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.spec.toml_file import json_schema
 
 
-def schema(_debug: options.Debug = False) -> None:
+def schema(_debug: guard.Debug = False) -> None:
     """Print the JSON Schema of the configuration file, for editors and checks."""
-    out.emit(text.json_text(json_schema()) + "\n")
+    out.emit(out.json_text(json_schema()) + "\n")

@@ -13,7 +13,7 @@ from rich.text import Text
 from typer import Argument, echo
 
 from accounting.page.wording import plain, rounded_up
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.cli.from_model import command
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms.base import Mechanism
@@ -37,14 +37,14 @@ _Events = Annotated[
 ]
 _SpreadsheetSafe = Annotated[
     bool,
-    options.output(
+    guard.output(
         "--spreadsheet-safe",
         help="Put an apostrophe before text in a CSV that begins like a formula (= + - @): for spreadsheets.",
     ),
 ]
 
 
-def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = False, json: options.Json = False) -> None:
+def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = False, json: guard.Json = False) -> None:
     question = Question.of(events[0] if len(events) == 1 else tuple(events), spec)
     place = AnswerFile.of(spec, defused=spreadsheet_safe, texts=ANSWERS)
     if spreadsheet_safe and (place.output is None or place.output.suffix.lower() != ".csv"):
@@ -79,7 +79,7 @@ def _show(series: Series, *, as_json: bool) -> None:
         listed = [{"period": one.name, "state": one.state, "output": str(one.output)} for one in series.releases]
         in_all = series.in_all
         stated = {"periods": in_all.periods, "epsilon": in_all.epsilon, "delta": in_all.delta, "in_words": in_all.words}
-        out.emit(text.json_text({"periods": listed, "in_all": stated}) + "\n")
+        out.emit(out.json_text({"periods": listed, "in_all": stated}) + "\n")
     else:
         table = Table.grid(padding=(0, 2))
         for one in series.releases:
@@ -107,15 +107,15 @@ def as_text(answer: Answer, notes: Mapping[Label, str] | None = None) -> Rendera
     item = " and ".join(map(str, reading.item)) if isinstance(reading.item, tuple) else reading.item
     each = "" if reading.group is None else f" in each {_column(reading.group)}"
     measure = f"distinct {_column(reading.user)}" if reading.value is None else f"the sum of {_column(reading.value)}"
-    last: list[RenderableType] = [text.note("Warning", words) for words in answer.cautions]
-    last += [] if answer.left is None else [text.note("Budget", answer.left, "bold")]
-    last.append(text.note("Warning" if question.spec.ledger is None else "Note", answer.on_record))
-    return text.page(
-        text.heading(f"Private {_asked(question)} of {_column(item)}{each}, by {measure}"),
+    last: list[RenderableType] = [out.note("Warning", words) for words in answer.cautions]
+    last += [] if answer.left is None else [out.note("Budget", answer.left, "bold")]
+    last.append(out.note("Warning" if question.spec.ledger is None else "Note", answer.on_record))
+    return out.page(
+        out.heading(f"Private {_asked(question)} of {_column(item)}{each}, by {measure}"),
         _items(answer, notes, _interval(answer)),
         Text(_outcome(answer)),
-        text.section("What is promised", _promises(stated, question)),
-        text.section("How it was made", _means(answer)),
+        out.section("What is promised", _promises(stated, question)),
+        out.section("How it was made", _means(answer)),
         Group(*last),
     )
 
@@ -279,4 +279,4 @@ def _settings(mechanism: Mechanism) -> str:
     return ", ".join(f"{name}={shown(value)}" for name, value in fields)
 
 
-ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": as_json, ".txt": lambda answer: text.plain(as_text(answer))}
+ANSWERS: Final[dict[str, Callable[[Answer], str]]] = {".json": as_json, ".txt": lambda answer: out.plain(as_text(answer))}

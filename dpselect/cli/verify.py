@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.text import Text
 from typer import Argument, Exit, Typer
 
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.spec import HorizonReplaySpec, ReplaySpec
@@ -27,7 +27,7 @@ def _replay(
     events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
     spec: ReplaySpec,
     config: Path | None,
-    json: options.Json = False,
+    json: guard.Json = False,
 ) -> None:
     asked = spec.fields()
     if config is not None and spec.clip_norm is None:
@@ -43,7 +43,7 @@ def _replay(
 def _horizon(
     events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for continual run.")],
     spec: HorizonReplaySpec,
-    json: options.Json = False,
+    json: guard.Json = False,
 ) -> None:
     with out.counted("replaying users") as progress:
         found = replay_horizon(events, **spec.fields(), progress=progress)
@@ -65,6 +65,6 @@ def _as_text(replayed: LogReplay) -> Group:
     found, said = replayed.found, replayed.declared
     cells = [(name, "any" if most is None else f"{most:.6g}", f"{getattr(found, name):.6g}") for name, most in said.items()]
     who = "users" if replayed.relation == "add_remove" else "pairs of users"
-    table = text.rows(("", "declared", "largest change"), cells, left=("",), box=None)
-    heading = text.heading(f"Replayed {found.users:,} {who} ({replayed.relation})")
-    return text.page(heading, table, Group(Text(replayed.verdict), text.note("Note", PRIVATE)))
+    table = out.rows(("", "declared", "largest change"), cells, left=("",), box=None)
+    heading = out.heading(f"Replayed {found.users:,} {who} ({replayed.relation})")
+    return out.page(heading, table, Group(Text(replayed.verdict), out.note("Note", PRIVATE)))

@@ -33,13 +33,14 @@ _SIZES = (0.2, 0.5, 1.0, 2.0, 5.0)
 _GROUPS = (1, 2, 3, 5, 10)
 _ROUNDS = 200  # of each point
 _PRICED = 17  # points of the price
+_CHARTS: tuple[Key, ...] = ("epsilon", "k", "releases", "groups", "price")
 
 
 def explore(
     plan: TopKPlan,
     profile: Profile,
     *,
-    charts: Sequence[Key] = ("epsilon", "k", "releases", "groups", "price"),
+    charts: Sequence[Key] = _CHARTS,
     mechanisms: int = 4,
     progress: Progress | None = None,
 ) -> tuple[Chart, ...]:
@@ -61,6 +62,8 @@ def explore(
         raise InvalidRequest(
             f"the plan was made for {plan.profile!r} and not for {profile.in_words()!r}: give the profile it was made for"
         )
+    if unknown := [key for key in charts if key not in _CHARTS]:
+        raise InvalidRequest(f"charts={unknown[0]!r} is no chart of such a plan: choose among {', '.join(_CHARTS)}")
     if mechanisms < 1:
         raise InvalidRequest(f"mechanisms={mechanisms!r} must be at least 1: how many of the best are drawn")
     names = [planned.name for planned in plan.ranked[:mechanisms]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, final
@@ -46,6 +46,16 @@ class Section:
     narrow: Sequence[str] = ()
     best_first: bool = False
     notes: Sequence[str] = ()
+
+    def spelled(self, spell: Callable[[str], str]) -> Section:
+        """With fields as `spell` writes them."""
+        return replace(
+            self,
+            facts=[(name, spell(value)) for name, value in self.facts],
+            lines=list(map(spell, self.lines)),
+            rows=[list(map(spell, row)) for row in self.rows],
+            notes=list(map(spell, self.notes)),
+        )
 
 
 @final
@@ -137,23 +147,23 @@ class Plan(ABC):
         table = next((section for section in self.rows() if section.rows), Section())
         return card(self.headline, facts=facts, heads=table.heads, rows=table.rows)
 
-    def page(self, charts: Sequence[Chart] = ()) -> Iterator[str]:
-        """The sections and charts as one HTML page, piece by piece."""
+    def page(self, charts: Sequence[Chart] = (), spell: Callable[[str], str] = str) -> Iterator[str]:
+        """The sections and charts as one HTML page, piece by piece, with fields as `spell` writes them."""
         from accounting.page.templates import asset, template  # jinja2, which a plan without a page does without
 
         return template(__package__, "plan.html").generate(
             headline=self.headline,
             style=asset("accounting.page", "report.css") + asset(__package__, "page.css"),
-            words=list(self.words()),
-            rows=list(self.rows()),
+            words=[section.spelled(spell) for section in self.words()],
+            rows=[section.spelled(spell) for section in self.rows()],
             figures=[figure(chart) for chart in charts],
             bought=[_bought(chart) for chart in charts if chart.key == "releases"],
         )
 
-    def write_page(self, target: Path, charts: Sequence[Chart] = ()) -> None:
+    def write_page(self, target: Path, charts: Sequence[Chart] = (), spell: Callable[[str], str] = str) -> None:
         """Write `page` to a new file."""
         with new_file(target, "the page", encoding="utf-8") as file:
-            file.write("".join(self.page(charts)))
+            file.write("".join(self.page(charts, spell)))
 
 
 def amount(value: float) -> str:

@@ -1,154 +1,122 @@
 """The top k of each group of a log at once: the default with and without a bound on groups, NumPy, and a call for each group.
 
-    python tests/benchmarks/bench_cells.py [--logs quarters home months] [--k 10 50] [--epsilon 0.5 1] [--delta 1e-6] [--draws 6]
+    python tests/benchmarks/bench_cells.py [--logs quarters home months squares] [--k 10 50] [--epsilon 0.5 1] [--delta 1e-6]
+        [--groups 1 3] [--draws 6]
 
 quarters: venues of New York and Tokyo, each city halved at its median latitude; a user is in one or two of four groups. home:
 places of Gowalla, each user in one of four groups by chance. months: films rated in each month of 2013, where a user may be in
-all of seven. Items are unknown and groups are listed. The data are in ../shared/data (see its README) and are not part of the
-project. A figure is the share of each group's true top k, a mean over groups and draws.
+all of seven. squares: venues of both cities by squares of a tenth of a degree, of which those are judged whose first venue has 50
+users. Items are unknown and groups are listed. The data are in ../shared/data (see its README) and are not part of the project.
+A figure is the share of each group's true top k, a mean over groups and draws.
 
 `free` is `dpselect topk --group` as it is; `bound` states max_groups_per_user= as the most groups that a user is in, where these
-are few; both learn anew in each draw. `numpy` clips a user's cells to an l2 norm of 1 over all groups, adds noise and cuts off
-at a threshold: twenty lines. `calls` is one release for each group, of the whole budget where a user is in one group, and of half
-of it where a user is in two.
+are few, or as --groups says; both learn anew in each draw. `numpy` clips a user's cells to an l2 norm of 1 over all groups, adds
+noise and cuts off at a threshold: twenty lines. `calls` is one release for each group, of an equal part of the budget for each
+that a user may be in.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import argparse
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
 import duckdb
 import numpy as np
-from bench_recall import Cell, as_read, learnt, plain
-from harness import Table, options, product
-from numpy.typing import NDArray
-from recall_logs import DATA, Log
+import pyarrow as pa
+from harness import DATA, options, product, show
+from recall import Cell, Log, budget_of, releases
 
 import accounting as acc
-from dpselect.cells import ANY_GROUPS
-from dpselect.plan import TopKRequest
-from dpselect.plan.candidates import Grouping
-from dpselect.plan.learn import Informed
 
-_QUARTERS = """
-    SELECT p.city * 100000 + p.user_id AS u, p.item_id AS i,
-        2 * p.city + CAST(v.lat > median(v.lat) OVER (PARTITION BY p.city) AS INT) AS g
+_VENUES = """
+    SELECT p.city * 100000 + p.user_id AS u, p.city * 1000000 + p.item_id AS i, {g} AS g
     FROM '{0}/foursquare/foursquare_nyc_tky_pairs_reconstructed.parquet' p
         JOIN '{0}/foursquare/foursquare_venues.parquet' v USING (city, item_id)
 """
+_QUARTERS = _VENUES.replace("{g}", "2 * p.city + CAST(v.lat > median(v.lat) OVER (PARTITION BY p.city) AS INT)")
+_SQUARES = _VENUES.replace("{g}", "concat(CAST(floor(v.lat * 10) AS INT), ':', CAST(floor(v.lon * 10) AS INT))")
 _HOME = "SELECT user_id AS u, item_id AS i, hash(user_id) % 4 AS g FROM '{0}/gowalla/gowalla_10core_pairs.parquet'"
 _MONTHS = """
     SELECT "user" AS u, item AS i, month(make_timestamp(time * 1000000)) AS g FROM '{0}/times/movietweetings100k.parquet'
 """
-LOGS = {"quarters": (_QUARTERS, 2), "home": (_HOME, 1), "months": (_MONTHS, None)}
+# How many groups a user may be in, where that is stated, and how many users the first item of a group has that is judged.
+LOGS = {"quarters": (_QUARTERS, 2, 1), "home": (_HOME, 1, 1), "months": (_MONTHS, None, 1), "squares": (_SQUARES, None, 50)}
 
 
-@dataclass(frozen=True)
 class Groups:
-    """A log in groups: as one log of cells, whose items are numbered through all groups, and of each group alone."""
+    """A log in groups: as a table, as one log of cells, and of each group that is judged."""
 
-    name: str
-    users: NDArray[np.int64]
-    groups: NDArray[np.int64]
-    items: NDArray[np.int64]
-    most: int | None
-
-    @classmethod
-    def load(cls, name: str) -> Groups:
-        sql, most = LOGS[name]
+    def __init__(self, name: str) -> None:
+        if not DATA.exists():
+            raise SystemExit(f"{DATA} is absent")
+        sql, self.most, self.least = LOGS[name]
         held = duckdb.sql(f"SELECT DISTINCT u, i, g FROM ({sql.format(DATA)}) WHERE g IS NOT NULL").fetchnumpy()
-        places = {key: np.unique(held[key], return_inverse=True)[1].astype(np.int64) for key in ("u", "g", "i")}
-        return cls(name, places["u"], places["g"], places["i"], most)
-
-    @property
-    def count(self) -> int:
-        return int(self.groups.max()) + 1
+        self.users, self.items, self.groups = (np.unique(held[key], return_inverse=True)[1].astype(np.int64) for key in "uig")
+        self.table = pa.table({"user": self.users, "item": self.items, "group": self.groups})
+        self.count, self.width = int(self.groups.max()) + 1, int(self.items.max()) + 1
 
     @cached_property
-    def table(self) -> Log:
+    def cells(self) -> Log:
         """All cells; items of a group are numbered together, in the order of groups."""
-        return Log(self.name, self.users, self.groups * (int(self.items.max()) + 1) + self.items)
+        return Log("cells", self.users, self.groups * self.width + self.items)
 
     @cached_property
-    def of_cell(self) -> NDArray[np.int64]:
-        """(cells,) the group of each."""
-        return np.unique(self.groups * (int(self.items.max()) + 1) + self.items) // (int(self.items.max()) + 1)
+    def alone(self) -> dict[int, tuple[Log, dict[int, int]]]:
+        """Each group that is judged, and the places of its items."""
+        found = {}
+        for group in range(self.count):
+            mine = self.groups == group
+            log = Log(str(group), self.users[mine], self.items[mine])
+            if log.counts.max() >= self.least:
+                found[group] = log, {item: place for place, item in enumerate(np.unique(self.items[mine]).tolist())}
+        return found
 
-    @cached_property
-    def alone(self) -> list[Log]:
-        """Each group by itself."""
-        return [Log(f"{self.name} {g}", self.users[self.groups == g], self.items[self.groups == g]) for g in range(self.count)]
+    def share(self, shown: dict[int, list[int]], k: int) -> float:
+        """Of the true top k of each group, from what a release shows of it."""
+        return float(np.mean([log.share([at[i] for i in shown.get(g, [])[:k]], k) for g, (log, at) in self.alone.items()]))
 
-    @cached_property
-    def per_user(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """(users,) how many groups each is in, and how many items in each of them on average."""
-        pairs = np.unique(self.users * self.count + self.groups) // self.count
-        many = np.bincount(pairs)
-        return many, np.bincount(self.users) / many
-
-    def recall(self, shown: Any, k: int) -> float:
-        """Of cells, best first."""
-        cells = np.asarray(list(shown), dtype=np.int64)
-        found = []
-        for group, log in enumerate(self.alone):
-            mine = cells[self.of_cell[cells] == group][:k] - int(np.searchsorted(self.of_cell, group))
-            found.append(float(log.right(k)[mine].sum()) / k)
-        return float(np.mean(found))
+    def of_cells(self, cells: Any) -> dict[int, list[int]]:
+        """By group what a ranking of cells shows."""
+        found: dict[int, list[int]] = {}
+        for cell in np.unique(self.groups * self.width + self.items)[list(cells)].tolist():
+            found.setdefault(cell // self.width, []).append(cell % self.width)
+        return found
 
 
-def default(log: Groups, k: int, budget: acc.Budget, most: int, rng: np.random.Generator) -> float:
-    """The recall of one release of the default."""
-    request = TopKRequest(k=k)
-    informed = Informed.of(budget, request, groups=Grouping(most, listed=log.count, tabled=True))
-    assert informed is not None
-    many, items = log.per_user
-    choice = informed.chosen(informed.item.learning.learn(items, informed.declared, groups=many, rng=rng))
-    mechanism: Any = choice.mechanism
-    if choice.cells:
-        inner, read = as_read(Cell(log.table, "unknown", k, budget), choice)
-        return log.recall(inner.mechanism.select(read(), rng=rng).labels or (), k)  # type: ignore[attr-defined]
-    found = []
-    for one in log.alone:
-        scores = as_read(Cell(one, "unknown", k, budget), choice)[1]()
-        labels = mechanism.mechanism.select(scores, rng=rng).labels or ()
-        found.append(float(one.right(k)[list(labels)].sum()) / k)
-    return float(np.mean(found))
+def default(log: Groups, k: int, budget: acc.Budget, most: int | None) -> Callable[[], float]:
+    """The recall of a release of the default."""
+
+    def draw() -> float:
+        with releases(log.table, k, budget, group="group", groups=range(log.count), max_groups_per_user=most) as release:
+            by_group = release().selection.by_group()
+        return log.share({int(group): list(one.labels or ()) for group, one in by_group.items()}, k)
+
+    return draw
 
 
-def calls(log: Groups, k: int, budget: acc.Budget, rng: np.random.Generator) -> float:
+def calls(log: Groups, k: int, budget: acc.Budget, most: int) -> Callable[[], float]:
     """The recall of a release for each group."""
-    assert log.most is not None
-    part = acc.Budget(epsilon=budget.limit / log.most, delta=budget.delta / log.most)
-    ways = [(one, learnt(Cell(one, "unknown", k, part))) for one in log.alone]
-    return float(np.mean([one.right(k)[list(draw(rng))].sum() / k for one, draw in ways]))
+    part = budget_of(budget.limit / most, budget.delta / most)
+    cells = [Cell(one, "unknown", k, part) for one, _ in log.alone.values()]
+    return lambda: float(np.mean([cell.recall(None, 1)[0] for cell in cells]))
 
 
-def figures(log: Groups, k: int, budget: acc.Budget, draws: int) -> list[float]:
+def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What each way finds."""
-    simple = plain(Cell(log.table, "unknown", log.table.size, budget))
-    ways: list[Callable[[np.random.Generator], float]] = [
-        lambda rng: default(log, k, budget, ANY_GROUPS, rng),
-        lambda rng: float("nan") if log.most is None else default(log, k, budget, log.most, rng),
-        lambda rng: log.recall(simple(rng), k),
-        lambda rng: float("nan") if log.most is None else calls(log, k, budget, rng),
-    ]
-    return [float(np.mean([way(np.random.default_rng([3, seed])) for seed in range(draws)])) for way in ways]
-
-
-def main() -> None:
-    """Print the table."""
-    if not DATA.exists():
-        sys.exit(f"{DATA} is absent")
-    asked = options(__doc__, logs=[*LOGS], k=[10, 50], epsilon=[0.5, 1.0], delta=1e-6, draws=6)
-    ways = [(name, ">7.3f") for name in ("free", "bound", "numpy", "calls")]
-    lines = Table(("log", "10"), ("k", ">4"), ("epsilon", ">7g"), *ways)
     for name, k, epsilon in product(asked, "logs", "k", "epsilon"):
-        lines.row(name, k, epsilon, *figures(Groups.load(name), k, acc.Budget(epsilon=epsilon, delta=asked.delta), asked.draws))
+        log, budget = Groups(name), budget_of(epsilon, asked.delta)
+        simple = Cell(log.cells, "unknown", log.cells.size, budget).plain()
+        ways: dict[str, Callable[[], float]] = {"free": default(log, k, budget, None)}
+        for most in asked.groups if log.most is None else [log.most]:
+            ways[f"bound {most}"] = default(log, k, budget, most)
+        ways["numpy"] = lambda log=log, simple=simple, k=k: log.share(log.of_cells(simple()), k)  # type: ignore[misc]
+        if log.most is not None:
+            ways["calls"] = calls(log, k, budget, log.most)
+        found = {way: float(np.mean([draw() for _ in range(asked.draws)])) for way, draw in ways.items()}
+        yield {"log": name, "k": k, "epsilon": epsilon} | found
 
 
 if __name__ == "__main__":
-    main()
+    show(lines(options(__doc__, logs=[*LOGS], k=[10, 50], epsilon=[0.5, 1.0], delta=1e-6, groups=[1, 3], draws=6)))

@@ -4,21 +4,16 @@
         [--releases 30] [--window 7] [--k 10 100] [--epsilon 1] [--delta 1e-6] [--draws 2] [--domain unknown public]
         [--count period window running]
     python tests/benchmarks/bench_continual.py --year 100000
-    python tests/benchmarks/bench_continual.py --scale 1000000 --releases 30
 
 films is in ../shared/data (see its README), which is not part of the project. Periods are of equal length, from the first event
 to the last; a recall is a mean over them, and any item that is tied at rank k is right. `today` charges each release as if every
 user were in every one, on counts clipped to 1; `free` is the same with a `History`; `horizon` is `ContinualTopK` with its
-defaults, and `planned` what `plan_horizon` says of it. --times makes so many users of each. --scale closes periods of so many
-events, users and items that are made up, and says what a period costs beside reading its events as `topk` does.
+defaults, and `planned` what `plan_horizon` says of it. --times makes so many users of each.
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
-import tempfile
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from harness import options, product
+from harness import DATA, options, product, show
 
 import accounting as acc
 import dpselect as dps
@@ -36,7 +31,7 @@ from dpselect.continual.horizon import close
 from dpselect.plan import Arrivals, Profile, TopKRequest, fitted, plan_horizon
 from dpselect.sampling import sampler
 
-FILMS = Path(__file__).resolve().parents[3] / "shared" / "data" / "times" / "movietweetings100k.parquet"
+FILMS = DATA / "times" / "movietweetings100k.parquet"
 KINDS: Any = {"user": "int", "item": "int"}
 MOST_ITEMS = 20  # of a user, in a release that is charged by itself
 
@@ -75,56 +70,35 @@ def found(log: pd.DataFrame, asked: argparse.Namespace, count: Any, k: int, doma
     return np.mean(shares, axis=0)
 
 
-def table(asked: argparse.Namespace) -> Iterator[str]:
-    """The lines of the table, one for each log, domain, count and k."""
-    yield f"{'log':22} {'domain':8} {'count':8} {'k':>4} {'today':>6} {'free':>6} {'horizon':>8} {'planned':>8}"
+def periods(name: str, asked: argparse.Namespace) -> pd.DataFrame:
+    """A log with the number of each event's period."""
+    log = pd.read_parquet(FILMS if name == "films" else name)[[asked.user, asked.item, asked.time]].dropna()
+    log.columns = pd.Index(["user", "item", "time"])
+    log["user"], log["item"] = (pd.factorize(log[column])[0] for column in ("user", "item"))
+    log = pd.concat([log.assign(user=log["user"] + copy * len(log)) for copy in range(asked.times)], ignore_index=True)
+    when = log["time"] if pd.api.types.is_numeric_dtype(log["time"]) else pd.to_datetime(log["time"]).astype("int64")
+    return log.assign(period=(when - when.min()) * asked.releases // (when.max() - when.min() + 1) + 1)
+
+
+def table(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
+    """One line for each log, domain, count and k."""
     errors, budget = [], acc.Budget(epsilon=asked.epsilon, delta=asked.delta)
     for name in asked.logs:
-        log = pd.read_parquet(FILMS if name == "films" else name)[[asked.user, asked.item, asked.time]].dropna()
-        log.columns = pd.Index(["user", "item", "time"])
-        log["user"] = pd.factorize(log["user"])[0]
-        log = pd.concat([log.assign(user=log["user"] + copy * len(log)) for copy in range(asked.times)], ignore_index=True)
-        when = log["time"] if pd.api.types.is_numeric_dtype(log["time"]) else pd.to_datetime(log["time"]).astype("int64")
-        log["period"] = (when - when.min()) * asked.releases // (when.max() - when.min() + 1) + 1
-        numbers = [pd.factorize(log[column])[0].astype(np.int64) for column in ("user", "item")]
-        arrivals = Arrivals(numbers[0], numbers[1], log["period"].to_numpy(dtype=np.int64), asked.releases)
+        log = periods(name, asked)
+        arrivals = Arrivals(*(log[column].to_numpy(dtype=np.int64) for column in ("user", "item", "period")), asked.releases)
         profile = replace(Profile.typical(), description="the log", arrivals=arrivals)
         for domain, count, k in product(asked, "domain", "count", "k"):
             how: Any = {"window": asked.window if count == "window" else None, "clips": [dps.continual.HorizonClip()]}
-            plan = plan_horizon(budget, k, profile, count=count, unknown=domain == "unknown", **how)
-            today, free, horizon = found(log, asked, count, k, domain)
-            errors.append(abs(plan.mean - horizon))
-            shown = f"{today:6.2f} {free:6.2f} {horizon:8.2f} {plan.mean:8.2f}"
-            yield f"{Path(name).stem:22} {domain:8} {count:8} {k:4} {shown}"
+            planned = plan_horizon(budget, k, profile, count=count, unknown=domain == "unknown", **how).mean
+            recalls = dict(zip(("today", "free", "horizon"), found(log, asked, count, k, domain).tolist(), strict=True))
+            errors.append(abs(planned - recalls["horizon"]))
+            yield (
+                {"log": Path(name).stem, "items": f"{domain:<8}", "count": f"{count:<7}", "k": k} | recalls | {"planned": planned}
+            )
     yield f"planned and found differ by {np.mean(errors):.3f} on average, {np.max(errors):.3f} at most"
 
 
-def scale(asked: argparse.Namespace) -> Iterator[str]:
-    """CPU of a period as a multiple of reading its events as topk reads them, peak memory and size of the state."""
-    size, last, rng, closed, read = asked.scale, asked.releases, np.random.default_rng(0), 0.0, 0.0
-    mechanism = dps.ContinualTopK(k=100, periods=last, count="running", scale=6.0, delta=1e-6)
-    with tempfile.TemporaryDirectory() as folder:
-        ledger = acc.Ledger.open(f"sqlite:///{folder}/ledger.db")
-        ledger.create_dataset("log", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
-        opened, path = (
-            dps.Session(ledger, "log").continual(mechanism, state=f"{folder}/state", key="bench"),
-            f"{folder}/e.parquet",
-        )
-        for at in range(1, last + 1):
-            items = np.floor(float(size) ** rng.random(size)).astype(np.int64)  # of popularity 1/rank
-            pd.DataFrame({"u": rng.integers(0, size, size), "i": items}).to_parquet(path)
-            begun = time.process_time()
-            with dps.events.pairs(path, user="u", item="i") as log, log.hold(clip=1.0):
-                read += time.process_time() - begun
-            begun = time.process_time()
-            opened.close(at, path, user="u", item="i")
-            closed += time.process_time() - begun
-        held, peak = (Path(folder) / "state").stat().st_size, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    yield f"{last} periods of {size:,} events: {closed / read:.1f} x reading ({closed / last:.2f} s of CPU each)"
-    yield f"{peak:.2f} GiB, and {held / 2**20:.0f} MiB of state"
-
-
-def year(asked: argparse.Namespace) -> Iterator[str]:
+def year(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
     """What a bound for a whole year costs at the utility of releases that bound a user per day, in Wikimedia's shape: rho .015 a
     day for at most 10 pages of a user, pages public, shown from a noisy 90 users on. The page views are made up.
     """
@@ -137,35 +111,28 @@ def year(asked: argparse.Namespace) -> Iterator[str]:
     true = views.groupby(["p", "i"]).size()
     place, shown = views.groupby("u").cumcount(), true[true >= least]
 
-    def found(counts: pd.Series) -> float:
+    def shown_again(counts: pd.Series) -> float:
         kept = counts.reindex(shown.index, fill_value=0) + noise * rng.standard_normal(len(shown))
         return float((kept >= least).mean())
 
     yield f"{len(views):,} page views of {asked.year:,} users in a year; {len(shown):,} pages of a day have {least} users"
     for visits in (1, 18, days):
         price = best_epsilon(acc.GaussianDP(mu=float(np.sqrt(2 * daily * visits))), asked.delta).value
-        yield f"by day: found {found(true):.2f}; epsilon {price:6.2f} at {asked.delta:g} for who is there on {visits} days"
+        yield {"bound": f"{pages} pages a day, a user of {visits} days", "found": shown_again(true), "epsilon": price}
     for cells in (20, 50, 100, 300, 1000):
         mechanism = dps.ContinualTopK(
             k=1, periods=days, scale=noise / np.sqrt(cells), users=dps.continual.HorizonClip(exponent=0, cells=cells)
         )
         counts = views[place < cells].groupby(["p", "i"]).size()
         price = best_epsilon(mechanism.curve, asked.delta).value
-        yield f"by year, {cells:4} page views of a user: found {found(counts):.2f}; epsilon {price:6.2f} for everybody, all year"
-
-
-def main() -> None:
-    """Print the table."""
-    asked = options(
-        __doc__,
-        **{"logs": ["films"], "user": "user", "item": "item", "time": "time", "releases": 30, "window": 7, "k": [10, 100]},
-        **{"epsilon": 1.0, "delta": 1e-6, "draws": 2, "times": 1, "year": 0, "scale": 0},
-        domain=("unknown", "public"),
-        count=("period", "window", "running"),
-    )
-    for line in (scale if asked.scale else year if asked.year else table)(asked):
-        print(line, flush=True)
+        yield {"bound": f"{cells} page views a year", "found": shown_again(counts), "epsilon": price}
 
 
 if __name__ == "__main__":
-    main()
+    asked = options(
+        __doc__,
+        **{"logs": ["films"], "user": "user", "item": "item", "time": "time", "releases": 30, "window": 7, "k": [10, 100]},
+        **{"epsilon": 1.0, "delta": 1e-6, "draws": 2, "times": 1, "year": 0, "domain": ("unknown", "public")},
+        count=("period", "window", "running"),
+    )
+    show((year if asked.year else table)(asked))

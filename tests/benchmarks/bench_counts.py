@@ -12,84 +12,51 @@ width. `recall` is that of releases with counts, and `without` of those without,
 
 from __future__ import annotations
 
-from functools import partial
+import argparse
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from bench_recall import Cell, as_read
-from harness import Table, options, product
-from recall_logs import LOGS, OVER_TIME, Log, load
+from bench_recall import cells
+from harness import options, show
+from recall import LOGS, OVER_TIME, Cell
 
-import accounting as acc
-import dpselect as dps
-from dpselect.plan.counts import COUNTS_AGAIN, interval
-from dpselect.plan.learn import Informed
-
-NUMBERS = ("holds", "narrow", "width", "short", "recall", "without")
-Found = dict[str, list[float]]
+NUMBERS = ("holds", "narrow", "width", "short")
 
 
-def measured(log: Log, k: int, budget: acc.Budget, draws: int) -> Found:
-    """So many releases with counts, and as many without."""
-    cell, rng = Cell(log, "unknown", k, budget), np.random.default_rng(5)
-    found: Found = {name: [] for name in NUMBERS}
-    right, loads = log.right(k), np.bincount(log.users)
-    counted = cell.request.model_copy(update={"counts": COUNTS_AGAIN, "recounted": True})
-    ways = {request is counted: Informed.of(budget, request) for request in (cell.request, counted)}
-    for _ in range(draws):
-        for with_counts, informed in ways.items():
-            assert informed is not None
-            choice = informed.chosen(informed.item.learning.learn(loads, informed.declared, rng=rng))
-            mechanism, read = as_read(cell, choice)
-            scores = read()
-            if with_counts:
-                scores = scores.with_second(_counting(log, scores.second, mechanism))
-            selection = mechanism.select(scores, rng=rng)
-            items = [int(label) for label in selection.labels or ()]
-            found["recall" if with_counts else "without"].append(float(right[items].sum()) / k)
-            if with_counts and items:
-                _judge(found, mechanism, np.array(selection.values), log.counts[items])
+def measured(cell: Cell, draws: int) -> dict[str, list[float]]:
+    """So many releases with counts."""
+    found: dict[str, list[float]] = {name: [] for name in (*NUMBERS, "recall")}
+    with cell.draws(with_counts=True) as draw:
+        for answer in (draw() for _ in range(draws)):
+            labels, around = list(answer.selection.labels or ()), answer.interval
+            found["recall"].append(cell.log.share(labels, cell.k))
+            if labels and around is not None:
+                values, truth, half = np.array(answer.selection.values), cell.log.counts[labels], around.half_width
+                low, high = values - half <= truth, values + half >= truth
+                of_each = (
+                    low & (high | around.at_least),
+                    low & high,
+                    [2 * half] * len(values),
+                    (truth - values) / (2 * half) + 0.5,
+                )
+                for name, numbers in zip(NUMBERS, of_each, strict=True):
+                    found[name].extend(map(float, numbers))
     return found
 
 
-def _counting(log: Log, second: Any, mechanism: Any) -> dps.SecondLook:
-    """The second look of some scores, which counts as well."""
-    return dps.SecondLook(second.scores, second.sensitivity, partial(log.counted, clip=mechanism.clip), second._weigh)
-
-
-def _judge(found: Found, mechanism: dps.Mechanism, values: Any, truth: Any) -> None:
-    around = interval(mechanism)
-    assert around is not None
-    half = around.half_width
-    low, high = values - half <= truth, values + half >= truth
-    found["holds"].extend((low & (high | around.at_least)).tolist())
-    found["narrow"].extend((low & high).tolist())
-    found["width"].extend([2 * half] * len(values))
-    found["short"].extend(((truth - (values - half)) / (2 * half)).tolist())
-
-
-def main() -> None:
-    """Print a line for each log, k and epsilon."""
-    logs = [*LOGS, *OVER_TIME, "zipf:1.1,5000,20000,100"]
-    asked = options(__doc__, logs=logs, k=[10, 100], epsilon=[0.5, 1.0], delta=1e-6, draws=10)
-    shares = [(name, ">7.3f") for name in ("holds", "narrow")]
-    recalls = [(name, ">8.3f") for name in ("recall", "without")]
-    lines = Table(
-        ("log", "24"),
-        ("k", ">4"),
-        ("epsilon", ">7g"),
-        ("items", ">6,"),
-        *shares,
-        ("width", ">6.0f"),
-        ("short", ">6.2f"),
-        *recalls,
-    )
-    for name, k, epsilon in product(asked, "logs", "k", "epsilon"):
-        found = measured(load(name), k, acc.Budget(epsilon=epsilon, delta=asked.delta), asked.draws)
-        lines.row(
-            name, k, epsilon, len(found["holds"]), *(float(np.mean(held)) if held else float("nan") for held in found.values())
-        )
+def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """One for each log, k and epsilon."""
+    for cell in cells(asked):
+        found = measured(cell, asked.draws)
+        means = {name: float(np.mean(held)) if held else float("nan") for name, held in found.items()}
+        yield cell.named | {"shown": len(found["holds"])} | means | {"without": cell.recall(None, asked.draws)[0]}
 
 
 if __name__ == "__main__":
-    main()
+    asked = options(
+        __doc__,
+        **{"logs": [*LOGS, *OVER_TIME, "zipf:1.1,5000,20000,100"], "user": "user_id", "item": "item_id"},
+        **{"domain": ["unknown"], "k": [10, 100], "epsilon": [0.5, 1.0], "delta": 1e-6, "draws": 10},
+    )
+    show(lines(asked))

@@ -1,27 +1,30 @@
-"""Charges per second, singly and in batches, and reports on many entries. A script; its numbers are printed, never asserted.
+"""Charges per second, singly and in batches, and reports on many entries.
 
-    python tests/benchmarks/bench_ledger.py [sqlite:///FILE | postgresql://...] [--entries 10,10000,1000000] [--processes 1,8]
+    python tests/benchmarks/bench_ledger.py [sqlite:///FILE | postgresql://...] [--entries 10 10000 1000000] [--processes 1 8]
+        [--audits sum report export verify]
 
-The store must be empty. A million entries take a minute or two to fill in, and a gigabyte.
+The store must be empty. A million entries take a minute or two to fill in, and a gigabyte. `own` is this process's own time.
 """
 
 from __future__ import annotations
 
+import argparse
 import io
 import os
-import resource
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from harness import options
-from sqlalchemy import create_engine, func, select
+from harness import options, peak_memory, show
+from sqlalchemy import func, select
 
 import accounting as acc
 from accounting.ledger import Ledger, Terms
-from accounting.ledger.store import checked_url, entries
+from accounting.ledger.store import entries
 from accounting.report import write_report
 
 NAME, BATCH, SECONDS = "clicks", 5_000, 3.0
@@ -40,20 +43,6 @@ def batch(ledger: Ledger, name: str, size: int) -> tuple[float, float]:
     terms = [Terms(relation="add_remove", key=f"{name}-{n}", label=f"job {n % 50}") for n in range(size)]
     clock, own = timed(lambda: ledger.charge_all(NAME, [(CURVES[n % 100], one) for n, one in enumerate(terms)]))
     return size / clock, size / own
-
-
-def inserts(url: str) -> float:
-    """Rows like entries that the store inserts a second, in one transaction of 1,000, without a hash or a check."""
-    engine = create_engine(checked_url(url))
-    row, mark = tuple("x" * size for size in (8, 16, 12, 60, 40, 64, 64)), "?" if engine.dialect.name == "sqlite" else "%s"
-    with engine.connect() as connection:
-        raw = connection.connection.cursor()
-        raw.execute("CREATE TABLE IF NOT EXISTS bench_bare (n INTEGER, a TEXT, b TEXT, c TEXT, d TEXT, e TEXT, f TEXT, g TEXT)")
-        rows = [(n, *row) for n in range(1000)]
-        clock, _ = timed(lambda: raw.executemany(f"INSERT INTO bench_bare VALUES ({', '.join([mark] * 8)})", rows))
-        connection.commit()
-    engine.dispose()
-    return 1000 / clock
 
 
 def rate(url: str, processes: int) -> float:
@@ -91,50 +80,44 @@ class _Nowhere(io.StringIO):
         return len(text)
 
 
-def audits(ledger: Ledger, wanted: list[str]) -> str:
-    """How long a report, an export, a verification, or a sum that no total keeps takes, and the most memory."""
+def add_up(ledger: Ledger) -> None:
+    """A sum that the ledger does not make: it keeps totals."""
     asked = select(func.sum(entries.c.main), func.sum(entries.c.failure)).where(entries.c.dataset_id == 1, entries.c.period == "")
-
-    def add_up() -> None:
-        with ledger._store.reader() as connection:
-            connection.execute(asked).one()
-
-    def verify() -> None:
-        if not ledger.verify().ok:
-            raise SystemExit("the ledger does not verify: it was filled wrongly")
-
-    actions = {"sum": add_up, "report": lambda: write_report(ledger, _Nowhere()), "export": lambda: ledger.export(_Nowhere())}
-    said = []
-    for name, action in (actions | {"verify": verify}).items():
-        if name in wanted:
-            clock, own = timed(action)
-            memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            said.append(f"{name} {clock:.3g} s, {own:.3g} of own time (peak {memory:.0f} MiB)")
-    return ", ".join(said)
+    with ledger._store.reader() as connection:
+        connection.execute(asked).one()
 
 
-def main() -> None:
-    """Measure one store at every size."""
-    asked = options(__doc__, entries="10,10000", processes="1,8", audits="sum,report,export,verify", url=None)
-    with tempfile.TemporaryDirectory() as name:
-        url = asked.url or f"sqlite:///{Path(name) / 'privacy.db'}"
-        print(f"{url.split(':')[0]}; SQLite alone commits {syncs(Path(name)):.0f} one-row transactions a second on this disk")
+def verify(ledger: Ledger) -> None:
+    """All of it."""
+    if not ledger.verify().ok:
+        raise SystemExit("the ledger does not verify: it was filled wrongly")
+
+
+AUDITS: dict[str, Callable[[Ledger], object]] = {
+    "sum": add_up,
+    "report": lambda ledger: write_report(ledger, _Nowhere()),
+    "export": lambda ledger: ledger.export(_Nowhere()),
+    "verify": verify,
+}
+
+
+def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
+    """One store at every size."""
+    with tempfile.TemporaryDirectory() as folder:
+        url = asked.url or f"sqlite:///{Path(folder) / 'privacy.db'}"
+        yield f"{url.split(':')[0]}; SQLite alone commits {syncs(Path(folder)):.0f} one-row transactions a second on this disk"
         with Ledger.open(url) as ledger:
             ledger.create_dataset(NAME, acc.Budget(rho=1e6), "add_remove")
-            for size in map(int, asked.entries.split(",")):
+            for size in asked.entries:
                 while (start := ledger.heads().datasets[NAME].seq) < size:
                     batch(ledger, f"fill-{start}", min(BATCH, size - start))
-                best = [max(rates) for rates in zip(*(batch(ledger, f"{size}-{n}", 1000) for n in range(5)), strict=True)]
-                bare = max(inserts(url) for _ in range(5))
-                print(
-                    f"{size:>9,} entries: batch of 1,000: {best[0]:.0f} charges/s ({best[1]:.0f} of own time); bare INSERT of",
-                    end="",
-                )
-                print(f" such rows {bare:.0f}/s ({bare / best[0]:.1f} times as many)", flush=True)
-                for processes in map(int, asked.processes.split(",")):
-                    print(f"{size:>9,} entries, {processes} process(es): {rate(url, processes):7.0f} charges/s", flush=True)
-                print(f"{size:>9,} entries: {audits(ledger, asked.audits.split(','))}", flush=True)
+                clock, own = map(max, zip(*(batch(ledger, f"{size}-{n}", 1000) for n in range(5)), strict=True))
+                yield {"entries": size, "in a batch of 1,000: charges/s": clock, "own": own}
+                yield from ({"entries": size, "processes": some, "charges/s": rate(url, some)} for some in asked.processes)
+                for name in asked.audits:
+                    clock, own = timed(partial(AUDITS[name], ledger))
+                    yield {"entries": size, "audit": name, "seconds": clock, "own": own, "peak GiB": peak_memory()}
 
 
 if __name__ == "__main__":
-    main()
+    show(lines(options(__doc__, entries=[10, 10_000], processes=[1, 8], audits=tuple(AUDITS), url=None)))

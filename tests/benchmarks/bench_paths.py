@@ -1,4 +1,4 @@
-"""How many files and functions of the two packages one call runs through, counted by `sys.setprofile`. Run it as a script.
+"""How many files and functions of the two packages one call runs through, counted by `sys.setprofile`.
 
     python tests/benchmarks/bench_paths.py [--files]
 
@@ -7,15 +7,19 @@ Every path runs once before it is counted, so that imports and caches are not pa
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import io
 import sys
 import tempfile
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import numpy as np
+from harness import options, show
 from typer.testing import CliRunner
 
 import accounting as acc
@@ -25,12 +29,7 @@ from dpselect.plan import Profile
 from dpselect.plan.asked import plan
 
 ROOT = Path(__file__).resolve().parents[2]
-GOALS = {
-    "dpselect topk log.csv": (42, 400),
-    "planning.plan": (30, None),
-    "session.select": (28, None),
-    "ledger.charge": (18, None),
-}
+GOALS = {"dpselect topk log.csv": "42/400", "planning.plan": "30", "session.select": "28", "ledger.charge": "18"}
 
 
 def passed(path: Callable[[], object]) -> set[tuple[str, str]]:
@@ -53,40 +52,32 @@ def passed(path: Callable[[], object]) -> set[tuple[str, str]]:
 
 def paths(folder: Path) -> dict[str, Callable[[], object]]:
     """The four paths, each of which may be run any number of times."""
-    log = folder / "log.csv"
-    rng = np.random.default_rng(0)
+    log, rng = folder / "log.csv", np.random.default_rng(0)
     rows = (f"{user},{item}\n" for user, item in zip(rng.integers(900, size=9000), rng.zipf(1.5, size=9000), strict=True))
     log.write_text("user,item\n" + "".join(rows))
     ledger = acc.Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
     ledger.create_dataset("log", acc.Budget(epsilon=100.0, delta=1e-3), "add_remove")
-    mechanism = dps.PeelingTopK(k=5, noise="gumbel", scale=2.0)
+    mechanism, session = dps.PeelingTopK(k=5, noise="gumbel", scale=2.0), dps.Session(ledger, "log")
     scores = dps.Scores(np.arange(100), sensitivity=dps.Sensitivity())
-    session = dps.Session(ledger, "log")
     budget, shape = acc.Budget(epsilon=1.0, delta=1e-6), Profile.zipf(1.1, items=1000, users=10_000)
 
     def topk() -> None:
-        command = ("topk", log, "--user", "user", "--item", "item", "--k", 5, "--epsilon", 1, "--delta", 1e-6)
-        done = CliRunner().invoke(app, [str(word) for word in command])
+        done = CliRunner().invoke(app, f"topk {log} --user user --item item --k 5 --epsilon 1 --delta 1e-6")
         assert done.exit_code == 0, done.output
 
-    return {
-        "dpselect topk log.csv": topk,
-        "planning.plan": lambda: plan(k=10, budget=budget, profile=shape),
-        "session.select": lambda: session.select(mechanism, scores),
-        "ledger.charge": lambda: ledger.charge("log", mechanism),
-    }
+    ways = (topk, lambda: plan(k=10, budget=budget, profile=shape), lambda: session.select(mechanism, scores))
+    return dict(zip(GOALS, (*ways, lambda: ledger.charge("log", mechanism)), strict=True))
 
 
-def main() -> None:
+def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
+    """One for each path, with its goal."""
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         for name, path in paths(Path(folder)).items():
             found = passed(path)
-            files = sorted({file for file, _ in found})
-            goal = "/".join(str(number) for number in GOALS[name] if number)
-            print(f"{name:<24}{len(files):>4} files{len(found):>5} functions   goal {goal}")
-            if "--files" in sys.argv:
-                print(*(f"    {sum(file == other for other, _ in found):>4}  {file}" for file in files), sep="\n")
+            files = Counter(file for file, _ in found)
+            yield {"path": name, "files": len(files), "functions": len(found), "goal": GOALS[name]}
+            yield from (f"    {files[file]:>4}  {file}" for file in sorted(files) if asked.files)
 
 
 if __name__ == "__main__":
-    main()
+    show(lines(options(__doc__, files=False)))

@@ -1,13 +1,14 @@
 """What a person waits for before anything happens: whole processes against `python -c pass`, in the same run.
 
-python tests/benchmarks/bench_start.py [--runs 5] [--plan]
+    python tests/benchmarks/bench_start.py [--runs 5] [--plan]
 
 With bytecode, as an installation has it: a first run of each command, which does not count, writes it to a folder of its own.
+--plan adds README's plan, some seconds a run.
 """
 
 from __future__ import annotations
 
-import csv
+import argparse
 import os
 import resource
 import statistics
@@ -15,12 +16,24 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from harness import Table, options
+from harness import options, show
 
-PLAN = "plan --k 10 --releases 30 --epsilon 1 --delta 1e-6 --shape zipf:1.1 --items 50000 --users 100000"
+SHAPE = "--shape zipf:1.1 --items 50000 --users 100000"
+ASKED = "{log} --user user --item item --k 10 --epsilon 1"
+COMMANDS = {  # of dpselect
+    "dpselect --help": "--help",
+    "topk, public list": f"topk {ASKED} --domain {{items}}",
+    "topk, unknown domain": f"topk {ASKED} --delta 1e-6",
+    "public list, --learn 0": f"topk {ASKED} --domain {{items}} --learn 0",
+    "unknown domain, --learn 0": f"topk {ASKED} --delta 1e-6 --learn 0",
+    "ledger show": "ledger show --ledger {url}",
+    "plan, as in the README": f"plan --k 10 --releases 30 --epsilon 1 --delta 1e-6 {SHAPE}",
+}
 
 
 def spent(command: list[str], runs: int, environment: dict[str, str]) -> tuple[float, float]:
@@ -35,53 +48,39 @@ def spent(command: list[str], runs: int, environment: dict[str, str]) -> tuple[f
     return statistics.median(wall[min(1, runs) :]), statistics.median(cpu[min(1, runs) :])
 
 
-def small_log(folder: Path) -> tuple[Path, Path]:
-    """20,000 users with five visits each to 2,000 items, and the public list of the items."""
-    rng, log, items = np.random.default_rng(0), folder / "log.csv", folder / "items.csv"
-    visited = np.minimum(rng.zipf(1.3, 100_000), 2_000)
-    with log.open("w", newline="") as file:
-        csv.writer(file).writerows(
-            [("user", "item"), *zip(np.repeat(np.arange(20_000), 5).tolist(), visited.tolist(), strict=True)]
-        )
-    items.write_text("\n".join(["item", *map(str, range(1, 2_001))]))
-    return log, items
+def small_log(folder: Path) -> dict[str, str]:
+    """20,000 users with five visits each to 2,000 items, the public list of the items, and a ledger."""
+    rng, names = np.random.default_rng(0), {"log": f"{folder}/log.csv", "items": f"{folder}/items.csv"}
+    visits = zip(np.repeat(np.arange(20_000), 5).tolist(), np.minimum(rng.zipf(1.3, 100_000), 2_000).tolist(), strict=True)
+    Path(names["log"]).write_text("user,item\n" + "".join(f"{user},{item}\n" for user, item in visits))
+    Path(names["items"]).write_text("\n".join(["item", *map(str, range(1, 2_001))]))
+    return names | {"url": f"sqlite:///{folder}/ledger.db"}
 
 
-def main() -> None:
-    asked_for = options(__doc__, runs=5, plan=False)  # README's plan too, some seconds a run
-    with tempfile.TemporaryDirectory() as name:
-        log, items = map(str, small_log(Path(name)))
-        url = f"sqlite:///{name}/ledger.db"
-        cli = [sys.executable, "-m", "dpselect"]
-        asked = [*cli, "topk", log, "--user", "user", "--item", "item", "--k", "10", "--epsilon", "1"]
-        subprocess.run(
-            [*cli, "ledger", "init", "--ledger", url, "--dataset", "d", "--epsilon", "1"], check=True, capture_output=True
-        )
-        rows = {
-            "python -c pass": [sys.executable, "-c", "pass"],
-            "import numpy": [sys.executable, "-c", "import numpy"],
-            "import accounting, dpselect": [sys.executable, "-c", "import accounting, dpselect"],
-            "dpselect --help": [*cli, "--help"],
-            "topk, public list": [*asked, "--domain", items],
-            "topk, unknown domain": [*asked, "--delta", "1e-6"],
-            "public list, --learn 0": [*asked, "--domain", items, "--learn", "0"],
-            "unknown domain, --learn 0": [*asked, "--delta", "1e-6", "--learn", "0"],
-            "ledger show": [*cli, "ledger", "show", "--ledger", url],
-        }
-        if asked_for.plan:
-            rows["plan, as in the README"] = [*cli, *PLAN.split()]
+def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
+    """One for each process, and what learning takes."""
+    with tempfile.TemporaryDirectory() as folder:
+        names, cli = small_log(Path(folder)), [sys.executable, "-m", "dpselect"]
+        made = f"ledger init --ledger {names['url']} --dataset d --epsilon 1".split()
+        subprocess.run([*cli, *made], check=True, capture_output=True)
+        code = {"python -c pass": "pass", "import numpy": "import numpy", "both packages": "import accounting, dpselect"}
+        rows = {name: [sys.executable, "-c", words] for name, words in code.items()}
+        rows |= {name: [*cli, *words.format(**names).split()] for name, words in COMMANDS.items()}
+        if not asked.plan:
+            del rows["plan, as in the README"]
         written = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
-        environment = {**written, "PYTHONPYCACHEPREFIX": f"{name}/bytecode"}
-        table = Table(("process", "<30"), ("wall s", ">8.2f"), ("cpu s", ">8.2f"), ("cpu / pass", ">12.1f"))
-        base, found = 0.0, dict[str, float]()
-        for row, command in rows.items():
-            wall, cpu = spent(command, asked_for.runs, environment)
-            base = base or cpu
-            found[row] = cpu
-            table.row(row, wall, cpu, cpu / base)
-        for row in ("public list", "unknown domain"):
-            print(f"learning on 10^5 events, {row}: {found[f'topk, {row}'] - found[f'{row}, --learn 0']:+.2f} s of CPU")
+        found = dict[str, float]()
+        for name, command in rows.items():
+            wall, found[name] = spent(command, asked.runs, {**written, "PYTHONPYCACHEPREFIX": f"{folder}/bytecode"})
+            yield {
+                "process": f"{name:<26}",
+                "wall s": wall,
+                "CPU s": found[name],
+                "CPU / pass": found[name] / found["python -c pass"],
+            }
+    for name in ("public list", "unknown domain"):
+        yield f"learning on 10^5 events, {name}: {found[f'topk, {name}'] - found[f'{name}, --learn 0']:+.2f} s of CPU"
 
 
 if __name__ == "__main__":
-    main()
+    show(lines(options(__doc__, runs=5, plan=False)))

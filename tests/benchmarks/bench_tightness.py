@@ -1,6 +1,6 @@
 """Every public curve and every mechanism: epsilon at delta 1e-6 claimed, and reached by some pair that was searched for.
 
-python tests/benchmarks/bench_tightness.py [--write]
+    python tests/benchmarks/bench_tightness.py [--write]
 
 "Reached" is exact for the pair found, so a lower bound on any sound claim; "slack" is what the claim exceeds it by. Rows above
 5 % have their reason in docs/tightness.md. The previous table is docs/_static/tightness.csv: rows that moved against it say from
@@ -9,6 +9,7 @@ where, and --write puts the new one in its place.
 
 from __future__ import annotations
 
+import argparse
 import csv
 import functools
 import itertools
@@ -18,27 +19,47 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import dp_accounting
 import numpy as np
-from harness import Table, options
+from dp_accounting.pld import PLDAccountant
+from harness import options, show
 from scipy.special import gammaln, ndtr
 from scipy.stats import binom
 
 import accounting as acc
 import dpselect as dps
-from accounting.convert.pld import compose
-from accounting.convert.pld.compose import pld_epsilon
 from accounting.convert.pld.hull import Hull
-from accounting.convert.pld.loss import Banded, Losses
-from accounting.convert.renyi import invert_profile, rdp_to_epsilon
+from accounting.convert.renyi import invert_profile
 from dpselect import pate, ranking, verify
 from dpselect.mechanisms.base import settings_of
 from dpselect.verify import divergences
 
 DELTA = 1e-6
-TEN = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=1.0)
-Row = tuple[str, float, float]
-"""What is claimed, the epsilon of the claim at DELTA, and that of the worst pair found."""
-GAPS = np.concatenate([np.linspace(-1.5, 0.5, 41), -np.geomspace(2, 50, 20)])
+RELATIONS: tuple[acc.arguments.Relation, acc.arguments.Relation] = ("add_remove", "replace_one")
+Law = Mapping[Any, float]
+Pair = tuple[Law, Law]
+Reached = float | acc.Curve
+"""The epsilon of a pair at DELTA, or the curve whose profile is that of a pair (tests/laws/test_delta_side.py)."""
+
+
+# -- pairs -----------------------------------------------------------------------------------------------------------------
+
+
+def of_profile(curve: acc.Curve) -> float:
+    """The epsilon of the pair that `curve` is the profile of."""
+    return invert_profile(lambda epsilon: curve.profile(epsilon) or 0.0, DELTA)
+
+
+def exact(first: Mapping[Any, float], second: Mapping[Any, float], groups: int) -> float:
+    """The epsilon at DELTA of two laws, each drawn from once for every group."""
+    p, q = (np.array([law.get(outcome, 0.0) for outcome in {**first, **second}]) for law in (first, second))
+    p, q = (functools.reduce(np.multiply.outer, [law] * groups).ravel() for law in (p, q))
+    return invert_profile(lambda epsilon: float(np.maximum(0.0, p - math.exp(min(epsilon, 700.0)) * q).sum()), DELTA)
+
+
+def reached(pair: Pair, times: int = 1) -> float:
+    """The larger epsilon of both directions."""
+    return max(exact(*pair, times), exact(*pair[::-1], times))
 
 
 def repeated(p: float, q: float, times: int) -> float:
@@ -56,7 +77,8 @@ def repeated(p: float, q: float, times: int) -> float:
 def one_of_two(mechanism: dps.Mechanism, times: int) -> float:
     """The worst of two candidates `gap` apart, one of which a user moves by the whole range, the same in every round."""
     worst = 0.0
-    for gap in GAPS * mechanism.covers.range:
+    gaps = np.concatenate([np.linspace(-1.5, 0.5, 41), -np.geomspace(2, 50, 20)])
+    for gap in gaps * mechanism.covers.range:
         laws = [
             mechanism.probabilities(dps.Scores([gap + move, 0.0], sensitivity=mechanism.covers, kind="utilities"))
             for move in (0.0, mechanism.covers.range)
@@ -84,71 +106,7 @@ def ranges_after(mu: float, width: float, times: int, delta: float) -> float:
     return h * float(np.flatnonzero(after > delta)[-1])
 
 
-def noisy_maxima() -> Iterator[Row]:
-    for times, e in ((1, 1.0), (10, 0.3), (100, 0.1)):
-        mechanism = dps.PermuteAndFlip(epsilon=e)
-        yield f"permute-and-flip {e}, {times} times", (times * mechanism.curve).epsilon(DELTA), one_of_two(mechanism, times)
-    laplace = dps.ReportNoisyMax(noise="laplace", scale=10.0)
-    yield "noisy max, laplace 10, 100 times", (100 * laplace.curve).epsilon(DELTA), one_of_two(laplace, 100)
-    gumbel = acc.BoundedRange(epsilon=0.1)
-    yield "exponential mechanism 0.1, 100 times", (100 * gumbel).epsilon(DELTA), ranges_after(0.0, 0.1, 100, DELTA)
-    stable = 600 * dps.StableTopK(rho=2e-5, kbar=10, failure_delta=1e-10).curve
-    found = ranges_after(math.sqrt(600 * 2e-5), 2 * math.sqrt(2e-5), 600, DELTA - stable.delta0)
-    yield "stable top-k, 600 times", stable.epsilon(DELTA), found
-    gauss = dps.ReportNoisyMax(noise="gaussian", scale=10.0, candidates=2)
-    yield "noisy max, gaussian 10 of 2, 10 times", (10 * gauss.curve).epsilon(DELTA), one_of_two(gauss, 10)
-
-
-def sparse() -> Iterator[Row]:
-    for c, e1, e2 in ((10, 0.1, 1.0), (1000, 0.04, 4.0)):
-        curve = acc.curves.SparseVectorDP(epsilon1=e1, epsilon2=e2, positives=c)
-        yield f"sparse vector {e1} + {e2}, c = {c}", curve.epsilon(DELTA), _runs(e2 / c, c)
-
-
-def _runs(shift: float, c: int) -> float:
-    """c answers above a known threshold, each beside one below: as many bits with probabilities 1/2 and that of the shift."""
-    moved = math.exp(-shift) / 2
-    return max(repeated(0.5, moved, c), repeated(moved, 0.5, c), repeated(0.5, 1 - moved, c))
-
-
-def single_curves() -> list[tuple[str, acc.Curve, Callable[[], float]]]:
-    """One of every kind of curve, with the epsilon of its own pair, or of a mechanism that has the curve."""
-    gauss, pure, laplace = acc.GaussianDP(mu=0.3), acc.PureDP(epsilon=1.0), acc.LaplaceDP(epsilon=1.0)
-    table = acc.curves.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0))
-    orders = 1 + np.geomspace(1e-2, 1e3, 400)
-    renyi_table = acc.RenyiTable(orders=orders.tolist(), values=gauss.rdp(orders).tolist())
-    sampled = acc.SampledGaussianDP(mu=1.0, rate=0.01)
-    sampled_laplace = acc.curves.SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1)
-    best = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.5), distribution=TEN)
-    one_relation = acc.curves.ProvedFor(curve=laplace, relation="add_remove")
-    chosen = acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=(gauss, acc.PureDP(epsilon=0.5)))
-    # fmt: off
-    return [
-        ("PureDP 1", pure, lambda: _inverse(pure)),
-        ("BoundedRange 1", acc.BoundedRange(epsilon=1.0), lambda: _inverse(acc.BoundedRange(epsilon=1.0))),
-        ("LaplaceDP 1", laplace, lambda: _inverse(laplace)),
-        ("GaussianDP 0.3", gauss, lambda: _inverse(gauss)),
-        ("ZCDP 0.045 (Gaussian of it)", acc.ZCDP(rho=0.045), lambda: _inverse(gauss)),
-        ("RenyiTable of that Gaussian", renyi_table, lambda: _inverse(gauss)),
-        ("ApproxDP 0.5, 1e-7", acc.ApproxDP(epsilon=0.5, delta=1e-7), lambda: _inverse(acc.PureDP(epsilon=0.5), 1e-7)),
-        ("Approximate LaplaceDP 1, 5e-7", acc.Approximate(curve=laplace, delta0=5e-7), lambda: _inverse(laplace, 5e-7)),
-        ("ProfileTable of two points", table, lambda: _inverse(table)),
-        ("Tighter of Gaussian 0.3, LaplaceDP 1", acc.tighter(gauss, laplace), lambda: _hull(gauss, laplace)),
-        ("ProvedFor add_remove: LaplaceDP 1", one_relation, lambda: _inverse(laplace)),
-        ("GaussianMax 0.2 of 100", acc.curves.GaussianMax(mu=0.2, candidates=100), lambda: _some_of_many(0.2, 100)),
-        ("SparseVectorDP 0.5 + 0.5", acc.curves.SparseVectorDP(epsilon1=0.5, epsilon2=0.5), lambda: _pinned(0.5, 0.5)),
-        ("SampledGaussianDP 1, rate 0.01", sampled, lambda: _training_step(1.0, 0.01)),
-        ("SampledNoiseDP of Laplace 0.5, rate 0.1", sampled_laplace, lambda: _sampled_laplace(0.5, 0.1)),
-        ("RepeatAndSelectDP of PureDP 0.5, 10 runs", best, lambda: _best_of(0.5, TEN)),
-        ("ChosenAfter PureDP 0.1: Gaussian 0.3 or PureDP 0.5", chosen, lambda: max(_after(0.1, each) for each in chosen.options)),
-        ("Composed of 10 Gaussian 0.1", 10 * acc.GaussianDP(mu=0.1), lambda: _inverse(acc.GaussianDP(mu=math.sqrt(0.1)))),
-    ]
-    # fmt: on
-
-
-def _inverse(curve: acc.Curve, failing: float = 0.0) -> float:
-    """The epsilon of the pair that `curve` is the profile of, mixed with one that shows everything."""
-    return invert_profile(lambda epsilon: failing + (1 - failing) * (curve.profile(epsilon) or 0.0), DELTA)
+# -- curves, alone and in sums ---------------------------------------------------------------------------------------------
 
 
 def _after(epsilon: float, then: acc.Curve) -> float:
@@ -190,19 +148,6 @@ def _some_of_many(mu: float, candidates: int) -> float:
     return max(max(repeated(p, q, 1), repeated(1 - q, 1 - p, 1)) for p, q in pairs if 1e-12 < q < p < 1 - 1e-12)
 
 
-def _pinned(epsilon1: float, epsilon2: float) -> float:
-    """Answers that stay below pin the threshold, and one is found above: all move one way, against it."""
-    mechanism = dps.AboveThreshold(threshold=0.0, scale=1 / epsilon1, answer_scale=1 / epsilon2)
-    worst = 0.0
-    for below, height, last in itertools.product((1, 4, 16), (-4.0, 0.0, 4.0), (-4.0, 0.0, 4.0)):
-        laws = [
-            mechanism.probabilities(dps.Scores([height + move] * below + [last], sensitivity=mechanism.covers, kind="utilities"))
-            for move in (1.0, 0.0)
-        ]
-        worst = max(worst, exact(laws[0], laws[1], 1), exact(laws[1], laws[0], 1))
-    return worst
-
-
 def _best_of(epsilon: float, runs: acc.TruncatedNegativeBinomial) -> float:
     """The best of geometrically many runs with three results, of which the middle one is less likely for the neighbour."""
 
@@ -216,57 +161,120 @@ def _best_of(epsilon: float, runs: acc.TruncatedNegativeBinomial) -> float:
     return max(reached((law(t, m), law(t * up, m / up))) for t, m in chances)
 
 
-def _training_step(mu: float, rate: float) -> float:
-    """The larger of the two directions, in closed form: ln of a sampled Gaussian's ratio is monotone in its outcome."""
-
-    def profile(epsilon: float) -> float:
-        cut = math.log(math.expm1(epsilon) / rate + 1) / mu + mu / 2 if epsilon > 0 else mu / 2
-        mixed = (1 - rate) * ndtr(-cut) + rate * ndtr(mu - cut)
-        return float(mixed - math.exp(epsilon) * ndtr(-cut))
-
-    return invert_profile(profile, DELTA)
+def winning(k: int, epsilon: float) -> float:
+    """One-shot Laplace sets: k equal candidates that all rise, among others that do not, told apart by how many of them win."""
+    worst = 0.0
+    for others, lead in itertools.product((k, 4 * k, 40 * k), (-4.0, -2.0, 0.0, 2.0, 4.0)):
+        laws = [_winning(k, others, lead / k + move * epsilon) for move in (0, 1)]
+        worst = max(worst, reached((laws[0], laws[1])))
+    return worst
 
 
-def _sampled_laplace(shift: float, rate: float) -> float:
-    """A sampled user's removal, in closed form: the ratio of the densities rises with the outcome between 0 and the shift."""
+def _winning(k: int, others: int, lead: float) -> dict[int, float]:
+    """How many of k candidates, `lead` above `others` equal ones in units of the noise, are among the best k of all.
 
-    def profile(epsilon: float) -> float:
-        cut = (math.log(math.expm1(epsilon) / rate + 1) + shift) / 2
-        if cut >= shift:
-            return 0.0
-        above, above_shifted = math.exp(-cut) / 2, 1 - math.exp(cut - shift) / 2
-        return (1 - rate) * above + rate * above_shifted - math.exp(epsilon) * above
+    At least j: the j-th best of the former exceeds the (k - j + 1)-th best of the latter. Both by their binomial tails.
+    """
+    x = np.concatenate([-np.geomspace(40, 1e-3, 1500), np.geomspace(1e-3, 60, 2500)])
+    above = np.where(x > 0, np.exp(-np.abs(x)) / 2, 1 - np.exp(-np.abs(x)) / 2)
+    shifted = np.where(x > lead, np.exp(-np.abs(x - lead)) / 2, 1 - np.exp(-np.abs(x - lead)) / 2)
+    middle = np.sqrt(shifted[1:] * shifted[:-1])
+    tails = [1.0]
+    for j in range(1, k + 1):
+        # P[fewer than k - j + 1 of the others exceed x], its steps weighed by P[at least j of the k exceed x].
+        tails.append(float(np.diff(binom.cdf(k - j, others, above)) @ binom.sf(j - 1, k, middle)))
+    return {j: tails[j] - (tails[j + 1] if j < k else 0.0) for j in range(k + 1)}
 
-    return invert_profile(profile, DELTA)
+
+TEN = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=1.0)
+ORDERS = 1 + np.geomspace(1e-2, 1e3, 400)
 
 
-def plans() -> Iterator[Row]:
-    laplaces = 100 * acc.LaplaceDP(epsilon=0.1)
-    widths = np.linspace(0.02, 0.06, 365)
-    many = acc.curves.Composed.of([(1, acc.LaplaceDP(epsilon=float(w))) for w in widths])
-    each = Losses(tuple((1, Banded.laplace(float(w))) for w in widths))
-    allowed, compose.MOST_STEPS = compose.MOST_STEPS, 400
-    found = pld_epsilon(each, DELTA)
-    compose.MOST_STEPS = allowed
-    yield "365 different Laplace", many.epsilon(DELTA), found
+def curves() -> dict[str, tuple[acc.Curve, Reached | Callable[[], float]]]:
+    """One of every kind, with a pair of its own, or of a mechanism that has the curve; and some in sums."""
+    gauss, pure, laplace = acc.GaussianDP(mu=0.3), acc.PureDP(epsilon=1.0), acc.LaplaceDP(epsilon=1.0)
+    table = acc.curves.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0))
+    half, then = acc.PureDP(epsilon=0.5), (gauss, acc.PureDP(epsilon=0.5))
+    best = acc.RepeatAndSelectDP(base=half, distribution=TEN)
+    own: dict[str, acc.Curve] = {
+        "PureDP 1": pure,
+        "BoundedRange 1": acc.BoundedRange(epsilon=1.0),
+        "LaplaceDP 1": laplace,
+        "GaussianDP 0.3": gauss,
+        "ApproxDP 0.5, 1e-7": acc.ApproxDP(epsilon=0.5, delta=1e-7),
+        "Approximate LaplaceDP 1, 5e-7": acc.Approximate(curve=laplace, delta0=5e-7),
+        "ProfileTable of two points": table,
+        "ProvedFor add_remove: LaplaceDP 1": acc.curves.ProvedFor(curve=laplace, relation="add_remove"),
+        "SparseVectorDP 0.5 + 0.5": acc.curves.SparseVectorDP(epsilon1=0.5, epsilon2=0.5),
+        "SampledGaussianDP 1, rate 0.01": acc.SampledGaussianDP(mu=1.0, rate=0.01),
+        "SampledNoiseDP of Laplace 0.5, rate 0.1": acc.curves.SampledNoiseDP(noise="laplace", shift=0.5, rate=0.1),
+    }
+    found: dict[str, tuple[acc.Curve, Reached | Callable[[], float]]] = {name: (curve, curve) for name, curve in own.items()}
+    found |= {
+        "ZCDP 0.045 (Gaussian of it)": (acc.ZCDP(rho=0.045), gauss),
+        "RenyiTable of that Gaussian": (acc.RenyiTable(orders=ORDERS.tolist(), values=gauss.rdp(ORDERS).tolist()), gauss),
+        "GaussianMax 0.2 of 100": (acc.curves.GaussianMax(mu=0.2, candidates=100), lambda: _some_of_many(0.2, 100)),
+        "RepeatAndSelectDP of PureDP 0.5, 10 runs": (best, lambda: _best_of(0.5, TEN)),
+        "ChosenAfter PureDP 0.1: Gaussian 0.3 or PureDP 0.5": (
+            acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=then),
+            lambda: max(_after(0.1, each) for each in then),
+        ),
+        "Tighter of Gaussian 0.3, LaplaceDP 1": (acc.tighter(gauss, laplace), lambda: _hull(gauss, laplace)),
+        "Composed of 10 Gaussian 0.1": (10 * acc.GaussianDP(mu=0.1), acc.GaussianDP(mu=math.sqrt(0.1))),
+    }
+    for times, e in ((1, 1.0), (10, 0.3), (100, 0.1)):
+        flip = dps.PermuteAndFlip(epsilon=e)
+        found[f"permute-and-flip {e}, {times} times"] = times * flip.curve, functools.partial(one_of_two, flip, times)
+    noisy, wide = dps.ReportNoisyMax(noise="laplace", scale=10.0), dps.ReportNoisyMax(noise="gaussian", scale=10.0, candidates=2)
+    bit, tenth = acc.PureDP(epsilon=0.1), 100 * acc.LaplaceDP(epsilon=0.1)
+    stable = 600 * dps.StableTopK(rho=2e-5, kbar=10, failure_delta=1e-10).curve
+    found |= {
+        "noisy max, laplace 10, 100 times": (100 * noisy.curve, lambda: one_of_two(noisy, 100)),
+        "noisy max, gaussian 10 of 2, 10 times": (10 * wide.curve, lambda: one_of_two(wide, 10)),
+        "exponential mechanism 0.1, 100 times": (100 * acc.BoundedRange(epsilon=0.1), lambda: ranges_after(0.0, 0.1, 100, DELTA)),
+        "stable top-k, 600 times": (
+            stable,
+            lambda: ranges_after(math.sqrt(600 * 2e-5), 2 * math.sqrt(2e-5), 600, DELTA - stable.delta0),
+        ),
+    }
+    for c, e1, e2 in ((10, 0.1, 1.0), (1000, 0.04, 4.0)):
+        # c answers above a known threshold, each beside one below: as many bits, with probabilities 1/2 and that of the shift.
+        p, q = 0.5, math.exp(-e2 / c) / 2
+        bits = max(repeated(p, q, c), repeated(q, p, c), repeated(p, 1 - q, c))
+        found[f"sparse vector {e1} + {e2}, c = {c}"] = acc.curves.SparseVectorDP(epsilon1=e1, epsilon2=e2, positives=c), bits
     for name, part, like in (
         ("ZCDP 0.001", acc.ZCDP(rho=0.001), acc.GaussianDP(mu=math.sqrt(0.002))),
         ("sparse vector 0.05 + 0.05", acc.curves.SparseVectorDP(epsilon1=0.05, epsilon2=0.05), acc.LaplaceDP(epsilon=0.05)),
-        ("a table", acc.curves.ProfileTable(epsilons=(0.1, 0.5), deltas=(1e-3, 0.0)), acc.zero()),
+        ("a table", table, acc.zero()),
     ):
-        yield f"100 Laplace 0.1 and {name}", (laplaces + part).epsilon(DELTA), (laplaces + like).epsilon(DELTA)
-    import dp_accounting
-    from dp_accounting.pld import PLDAccountant
-
+        found[f"100 Laplace 0.1 and {name}"] = tenth + part, (tenth + like).epsilon(DELTA)
     step = dp_accounting.PoissonSampledDpEvent(0.01, dp_accounting.GaussianDpEvent(1.0))
-    theirs = PLDAccountant().compose(step, 1000).get_epsilon(DELTA)
-    yield "DP-SGD, 1000 steps, rate 0.01", (1000 * acc.SampledGaussianDP(mu=1.0, rate=0.01)).epsilon(DELTA), theirs
+    steps = 1000 * acc.SampledGaussianDP(mu=1.0, rate=0.01)
+    found["DP-SGD, 1000 steps, rate 0.01"] = steps, lambda: PLDAccountant().compose(step, 1000).get_epsilon(DELTA)
+    for law, name in ((TEN, "geometric"), (acc.curves.PoissonRuns(mean=10.0), "Poisson")):
+        # Ratios that alternate finely reach what one run costs (W4 (vi)).
+        many = 100 * acc.RepeatAndSelectDP(base=bit, distribution=law)
+        found[f"best of 10 ({name}) of PureDP 0.1, 100 times"] = many, (100 * bit).epsilon(DELTA)
+    for k, e in ((5, 0.2), (10, 0.1), (20, 0.05)):
+        oneshot = dps.OneshotTopK(k=k, noise="laplace", scale=1 / e)
+        found[f"OneshotTopK laplace, sets of {k}"] = oneshot.curve, functools.partial(winning, k, e)
+    for (count, window), relation in itertools.product((("period", None), ("running", None), ("window", 7)), RELATIONS):
+        settings: Any = {"count": count, "window": window, "relation": relation, "users": dps.continual.HorizonClip(cells=1)}
+        horizon = dps.ContinualTopK(k=2, periods=30, scale=20.0, delta=None, **settings)
+        # A public item that one user touches in the first period: all of its noisy measurements can be read off the estimates.
+        width = window or {"period": 1, "running": 30}[count]
+        moved = math.hypot(*(math.comb(2 * j, j) * 2**20 // 4**j / 2**20 for j in range(width)))  # as they are stored
+        moved *= 1 if relation == "add_remove" else math.sqrt(2)  # another item that gains as much
+        name = f"ContinualTopK {count}, 30 periods" + (", replaced" if relation == "replace_one" else "")
+        found[name] = horizon.curve, acc.GaussianDP(mu=moved / 20.0)
+    return found
+
+
+# -- mechanisms ------------------------------------------------------------------------------------------------------------
 
 
 GAP, FAILS = {"epsilon": 1.0, "delta": 5e-7}, {"failure_delta": 5e-7}
 ONE = dps.Sensitivity(l0=1)
-RELATIONS: tuple[acc.arguments.Relation, acc.arguments.Relation] = ("add_remove", "replace_one")
-
 # Of every mechanism one that costs about a nat, the number of candidates and the greatest count of the inputs that are searched.
 MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
     (dps.AboveThreshold(threshold=5.0, scale=2.0), 3, 40),
@@ -309,15 +317,6 @@ MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
 ]  # fmt: skip
 
 
-Law = Mapping[Any, float]
-Pair = tuple[Law, Law]
-
-
-def reached(pair: Pair, times: int = 1) -> float:
-    """The larger epsilon of both directions."""
-    return max(exact(*pair, times), exact(*pair[::-1], times))
-
-
 def searched(mechanism: dps.Mechanism, candidates: int, highest: int, one_user: bool = False, score: Any = reached) -> Pair:
     """The worst neighbouring pair found: a coarse grid of inputs, then the best one's surroundings.
 
@@ -351,179 +350,25 @@ def searched(mechanism: dps.Mechanism, candidates: int, highest: int, one_user: 
     return worst(best)[2]
 
 
-def replaced() -> Iterator[Row]:
-    """What is proved for add_remove, replaced: two steps, at the price of groups of two."""
-    small = {"epsilon": 1.0, "delta": 1e-7}
-    for mechanism, step in ((dps.LimitedDomain(k=1, kbar=2, l0=1, **small), 1), (dps.TopStable(k=1, kbar=2, **small), 12)):
-        heights, worst = [*range(4), *range(4, 100, step)], 0.0
-        for low, lead in itertools.product(heights, (0, 1, 2, 4, 8, step * 4)):
-            laws = [
-                mechanism.probabilities(dps.Scores([low + move, low + 1 + lead - move], sensitivity=mechanism.covers))
-                for move in (0, 1)
-            ]
-            worst = max(worst, reached((laws[0], laws[1])))
-        yield f"{type(mechanism).__name__}, two steps", acc.group_privacy(mechanism.curve, 2).epsilon(DELTA), worst
-
-
-def permuted() -> Iterator[Row]:
-    """Renyi divergence of permute-and-flip, worst of two candidates: what a filter of one order charges. Nats, not epsilon."""
-    for epsilon, order in ((1.0, 2.0), (1.0, 8.0), (0.1, 32.0)):
-        lead = np.linspace(0, 20, 4001)
-        low, high = np.exp(-lead) / 2, np.exp(-np.abs(lead - epsilon)) / 2
-        high = np.where(lead < epsilon, 1 - high, high)
-        pairs = [(low, high), (high, low)]
-        moments = [p**order * q ** (1 - order) + (1 - p) ** order * (1 - q) ** (1 - order) for p, q in pairs]
-        claimed = float(dps.PermuteAndFlip(epsilon=epsilon).curve.rdp(order))
-        yield f"permute-and-flip {epsilon}, order {order:g}", claimed, math.log(np.max(moments)) / (order - 1)
-
-
-def best_of_many() -> Iterator[Row]:
-    """The best of ten at small orders and in sums: ratios that alternate finely reach what one run costs (W4 (vi))."""
-    for runs, name in ((TEN, "geometric"), (acc.curves.PoissonRuns(mean=10.0), "Poisson")):
-        best, one = acc.RepeatAndSelectDP(base=acc.PureDP(epsilon=0.1), distribution=runs), acc.PureDP(epsilon=0.1)
-        yield f"best of 10 ({name}) of PureDP 0.1, order 2", float(best.rdp(2.0)), float(one.rdp(2.0))
-        yield f"best of 10 ({name}) of PureDP 0.1, 100 times", (100 * best).epsilon(DELTA), (100 * one).epsilon(DELTA)
-        alone = rdp_to_epsilon((100 * best).rdp, DELTA, best.table_orders).value
-        yield f"best of 10 ({name}) of PureDP 0.1, 100 times, Renyi alone", alone, (100 * one).epsilon(DELTA)
-
-
-def _renyi(first: Law, second: Law, order: float) -> float:
-    """Over the outcomes that both sides have."""
-    p, q = (
-        np.array([law[outcome] for outcome in first if first[outcome] * second.get(outcome, 0.0) > 0]) for law in (first, second)
-    )
-    return math.log(float((p**order * q ** (1 - order)).sum())) / (order - 1)
-
-
-def composed(parts: list[tuple[Pair, int]]) -> float:
-    """The epsilon of independent pairs, each so many times: losses rounded down to a grid, so never above the exact one."""
-    step, size = 2e-4, 2**19
-    spectrum, kept = np.ones(size // 2 + 1, dtype=complex), 1.0
-    for (first, second), times in parts:
-        mass = np.zeros(size)
-        finite = [outcome for outcome in first if first[outcome] * second.get(outcome, 0.0) > 0]
-        for outcome in finite:
-            mass[math.floor(math.log(first[outcome] / second[outcome]) / step) % size] += first[outcome]
-        spectrum *= np.fft.rfft(mass) ** times
-        kept *= sum(first[outcome] for outcome in finite) ** times
-    total = np.maximum(np.fft.irfft(spectrum, size), 0.0)
-    losses = step * np.fft.fftfreq(size, 1 / size)
-    return invert_profile(lambda e: 1 - kept + float(total @ np.maximum(0.0, -np.expm1(np.minimum(0.0, e - losses)))), DELTA)
-
-
-SUMMED = [
-    dps.CanonicalTopK(k=2, epsilon=0.2, gamma=1.0), dps.ExponentialMechanism(epsilon=0.2), dps.JointTopK(k=1, epsilon=0.2),
-    dps.LimitedDomain(k=1, kbar=2, l0=1, epsilon=0.2, delta=1e-9), dps.OneshotTopK(k=2, noise="gumbel", scale=10.0),
-    dps.PermuteAndFlip(epsilon=0.2), dps.SparseHistogram(k=1, scale=20.0, delta=1e-9, sensitivity=dps.Sensitivity(l0=1)),
-    dps.StableTopK(rho=0.005, kbar=2, failure_delta=1e-9),
-    pate.GNMax(sigma=10.0, labels=2, relation="add_remove", unit="teacher"),
-]  # fmt: skip
-
-
-def sums() -> Iterator[Row]:
-    """Three releases of each of nine mechanisms, of scores that one user changes at once: a product of their worst pairs."""
-    claimed, forwards, backwards = acc.zero(), [], []
-    for mechanism in SUMMED:
-        claimed = claimed + 3 * mechanism.curve
-        candidates = 3 if mechanism.kind in ("canonical_top_k", "stable_top_k", "oneshot_top_k") else 2
-        for direction, parts in ((1, forwards), (-1, backwards)):
-            pair = searched(mechanism, candidates, 100, one_user=True, score=lambda p, d=direction: _renyi(*p[::d], 3.0))
-            parts.append((pair[::direction], 3))
-    yield "three each of nine mechanisms", claimed.epsilon(DELTA), max(composed(forwards), composed(backwards))
-
-
-def sets() -> Iterator[Row]:
-    """One-shot Laplace sets: k equal candidates that all rise, among others that do not, told apart by how many of them win."""
-    for k, epsilon in ((5, 0.2), (10, 0.1), (20, 0.05)):
-        claimed = dps.OneshotTopK(k=k, noise="laplace", scale=1 / epsilon).curve
-        worst = 0.0
-        for others, lead in itertools.product((k, 4 * k, 40 * k), (-4.0, -2.0, 0.0, 2.0, 4.0)):
-            laws = [_winning(k, others, lead / k + move * epsilon) for move in (0, 1)]
-            worst = max(worst, reached((laws[0], laws[1])))
-        yield f"OneshotTopK laplace, sets of {k}", claimed.epsilon(DELTA), worst
-
-
-def _winning(k: int, others: int, lead: float) -> dict[int, float]:
-    """How many of k candidates, `lead` above `others` equal ones in units of the noise, are among the best k of all.
-
-    At least j: the j-th best of the former exceeds the (k - j + 1)-th best of the latter. Both by their binomial tails.
-    """
-    x = np.concatenate([-np.geomspace(40, 1e-3, 1500), np.geomspace(1e-3, 60, 2500)])
-    above = np.where(x > 0, np.exp(-np.abs(x)) / 2, 1 - np.exp(-np.abs(x)) / 2)
-    shifted = np.where(x > lead, np.exp(-np.abs(x - lead)) / 2, 1 - np.exp(-np.abs(x - lead)) / 2)
-    middle = np.sqrt(shifted[1:] * shifted[:-1])
-    tails = [1.0]
-    for j in range(1, k + 1):
-        # P[fewer than k - j + 1 of the others exceed x], its steps weighed by P[at least j of the k exceed x].
-        tails.append(float(np.diff(binom.cdf(k - j, others, above)) @ binom.sf(j - 1, k, middle)))
-    return {j: tails[j] - (tails[j + 1] if j < k else 0.0) for j in range(k + 1)}
-
-
-def quantiles() -> Iterator[Row]:
-    """The median on a long grid, where many users have one number."""
-    median = dps.mechanisms.Quantile(q=0.5, low=0, high=39, step=1)
-    for member in (dps.ExponentialMechanism, dps.PermuteAndFlip):
-        mechanism, worst = member(epsilon=1.0, sensitivity=median.sensitivity), 0.0
-        for here, there, place in itertools.product((0, 1, 2, 5, 10, 20), (0, 1, 2, 5, 10, 20), (1, 5, 20, 38)):
-            for ends in ([0] * here + [39] * there, [0] * here + [place] * there):
-                laws = [mechanism.probabilities(median.scores(data)) for data in (ends, [*ends, 0], [*ends, place], [*ends, 39])]
-                worst = max(worst, *(reached((laws[0], other)) for other in laws[1:]))
-        yield f"Quantile, {member.__name__}", mechanism.curve.epsilon(DELTA), worst
-
-
-SHARED = dps.Sensitivity.of_counts("replace_one", 2)
-GROUPED: list[tuple[dps.Mechanism, int, int]] = [
-    (dps.ExponentialMechanism(epsilon=1.0, sensitivity=SHARED), 2, 20),
-    (dps.ReportNoisyMax(noise="gaussian", scale=5.0, candidates=2, sensitivity=SHARED), 2, 40),
-    (dps.PeelingTopK(k=1, noise="gaussian", scale=5.0, candidates=2, sensitivity=SHARED), 2, 40),
-    (dps.OneshotTopK(k=1, noise="laplace", scale=2.0, candidates=2, sensitivity=SHARED), 2, 20),
-    (dps.WithValues(mechanism=dps.PermuteAndFlip(epsilon=0.5, sensitivity=SHARED), noise="laplace", scale=4.0), 2, 6),
-    (dps.DiscoverThenSelect(discovery=dps.SparseHistogram(k=2, scale=8.0, delta=1e-7, sensitivity=SHARED),
-        selection=dps.ExponentialMechanism(epsilon=0.4, sensitivity=SHARED), candidates=2), 2, 60),
-    (dps.StabilityTest(k=1, scale=10.0, failure_delta=2e-7, relation="replace_one"), 2, 60),
-]  # fmt: skip
-
-
-def grouped() -> Iterator[Row]:
-    """Groups under replace_one, G = 1: one that sees both users, or two that see one each."""
-    for mechanism, candidates, highest in GROUPED:
-        apart = searched(mechanism, candidates, highest, one_user=True)
-        both = searched(mechanism, candidates, highest)
-        claimed = dps.PerGroup(mechanism=mechanism, max_groups_per_user=1, uniform=True).curve
-        twice = max(composed([(pair, 1), (pair[::d], 1)]) for pair in (apart, apart[::-1]) for d in (1, -1))
-        name = f"PerGroup of {type(mechanism).__name__} {getattr(mechanism, 'noise', '')}".strip()
-        yield f"{name}, replaced", claimed.epsilon(DELTA), max(reached(both), twice)
-
-
-def exact(first: Mapping[Any, float], second: Mapping[Any, float], groups: int) -> float:
-    """The epsilon at DELTA of two laws, each drawn from once for every group."""
-    p, q = (np.array([law.get(outcome, 0.0) for outcome in {**first, **second}]) for law in (first, second))
-    p, q = (functools.reduce(np.multiply.outer, [law] * groups).ravel() for law in (p, q))
-    return invert_profile(lambda epsilon: float(np.maximum(0.0, p - math.exp(min(epsilon, 700.0)) * q).sum()), DELTA)
-
-
 def long_pair(mechanism: dps.Mechanism) -> tuple[list[int], list[int]] | None:
     """Counts of many candidates and a neighbour's change, where the worst of few leaves something: found by search, per kind."""
     alone, down = mechanism.relation == "add_remove", 0 if mechanism.relation == "add_remove" else -1
-    match mechanism.kind:
-        case "limited_domain" if getattr(mechanism, "kbar_least", None):  # the second item is the end for two of four sizes
-            return [28, 23, 21, 23, 24], [1, 1, 0, 1, 1]
-        case "above_threshold":  # answers that stay below pin the threshold
-            return [5] * 17, [1] * 16 + [down]
-        case "first_stable":
-            return [59] * 40, [1] * 39 + [-1]
-        case "online_stable_queries":
-            return [47] * 13, [1] * 12 + [-1]
-        case "top_stable":  # from the last gap up, every second one pins it
-            gaps = [50, *([69, 1] * 10)[:19], 69]
-            return np.cumsum(gaps)[::-1].tolist(), [0, 1] * 10 + [0]
-        case "joint_top_k":  # many near-ties outweigh the best sequence
-            return ([18] + [0] * 102, [0, 1] + [0] * 100 + [1]) if alone else ([4] + [1] * 102, [-1, -1] + [1] * 101)
-        case "report_noisy_max" | "oneshot_top_k" if getattr(mechanism, "noise", None) == "laplace":
-            return [5] * 61, [down] * 60 + [1]
-        case "joint_quantiles":
-            return [1, 0, 2, 0], [0, 0, 0, 1]
-    return None
+    gaps = [50, *([69, 1] * 10)[:19], 69]
+    equals = [5] * 61, [down] * 60 + [1]
+    pairs = {
+        # The second item is the end for two of four sizes.
+        "limited_domain": ([28, 23, 21, 23, 24], [1, 1, 0, 1, 1]) if getattr(mechanism, "kbar_least", None) else None,
+        "above_threshold": ([5] * 17, [1] * 16 + [down]),  # answers that stay below pin the threshold
+        "first_stable": ([59] * 40, [1] * 39 + [-1]),
+        "online_stable_queries": ([47] * 13, [1] * 12 + [-1]),
+        "top_stable": (np.cumsum(gaps)[::-1].tolist(), [0, 1] * 10 + [0]),  # from the last gap up, every second one pins it
+        # Many near-ties outweigh the best sequence.
+        "joint_top_k": ([18] + [0] * 102, [0, 1] + [0] * 100 + [1]) if alone else ([4] + [1] * 102, [-1, -1] + [1] * 101),
+        "report_noisy_max": equals if getattr(mechanism, "noise", None) == "laplace" else None,
+        "oneshot_top_k": equals if getattr(mechanism, "noise", None) == "laplace" else None,
+        "joint_quantiles": ([1, 0, 2, 0], [0, 0, 0, 1]),
+    }
+    return pairs.get(mechanism.kind)
 
 
 def crowded(mechanism: dps.Mechanism) -> float:
@@ -580,7 +425,8 @@ def otherwise(mechanism: dps.Mechanism) -> dps.Mechanism | None:
     return other if other.relation == relation else None
 
 
-def mechanisms() -> Iterator[Row]:
+def mechanisms() -> Iterator[tuple[str, acc.Curve, float]]:
+    """Each of the list, under both relations where both are proved."""
     for one, candidates, highest in MECHANISMS:
         for mechanism in filter(None, (one, otherwise(one))):
             name = f"{type(mechanism).__name__} {getattr(mechanism, 'noise', '')}".strip()
@@ -590,42 +436,11 @@ def mechanisms() -> Iterator[Row]:
             name += ", teacher" if getattr(mechanism, "unit", None) == "teacher" else ""
             groups = getattr(mechanism, "max_groups_per_user", 1)
             pair = searched(mechanism, candidates, highest, score=functools.partial(reached, times=groups))
-            yield name, mechanism.curve.epsilon(DELTA), max(reached(pair, groups), crowded(mechanism))
+            yield name, mechanism.curve, max(reached(pair, groups), crowded(mechanism))
 
 
-def continual() -> Iterator[Row]:
-    """A public item that one user touches in the first period: all of its noisy measurements can be read off the estimates."""
-    for (count, window), relation in itertools.product((("period", None), ("running", None), ("window", 7)), RELATIONS):
-        one = dps.continual.HorizonClip(cells=1)
-        mechanism = dps.ContinualTopK(
-            k=2, periods=30, count=count, window=window, scale=20.0, delta=None, relation=relation, users=one
-        )
-        width = {"period": 1, "running": 30}.get(count, window)
-        column = [math.comb(2 * j, j) * 2**20 // 4**j / 2**20 for j in range(width)]  # as they are stored
-        moved = math.hypot(*column) * (1 if relation == "add_remove" else math.sqrt(2))  # another item that gains as much
-        name = f"ContinualTopK {count}, 30 periods" + (", replaced" if relation == "replace_one" else "")
-        yield name, mechanism.curve.epsilon(DELTA), _inverse(acc.GaussianDP(mu=moved / 20.0))
+# -- the table -------------------------------------------------------------------------------------------------------------
 
-
-def single() -> Iterator[Row]:
-    yield from ((name, curve.epsilon(DELTA), found()) for name, curve, found in single_curves())
-
-
-PARTS = (
-    single,
-    noisy_maxima,
-    sparse,
-    plans,
-    permuted,
-    best_of_many,
-    sums,
-    sets,
-    quantiles,
-    mechanisms,
-    continual,
-    replaced,
-    grouped,
-)
 PAGE = Path(__file__).parents[2] / "docs" / "tightness.md"
 TABLE = PAGE.parent / "_static" / "tightness.csv"
 
@@ -642,26 +457,32 @@ def previous() -> dict[str, tuple[float, float]]:
     return {name: (float(claimed), float(reached)) for name, claimed, reached, _ in rows}
 
 
-def moved(before: tuple[float, float] | None, claimed: float, found: float) -> str:
-    """Against the previous table, where one of both changed by half a percent."""
-    if before is None:
-        return "new"
-    return "" if np.allclose(before, (claimed, found), rtol=5e-3, atol=1e-4) else f"was {before[0]:.4f}, {before[1]:.4f}"
+def measured() -> Iterator[tuple[str, float, float]]:
+    """Every row: its name, the epsilon of the claim, and that of the worst pair found."""
+    for name, (curve, pair) in curves().items():
+        found = of_profile(pair) if isinstance(pair, acc.Curve) else pair
+        yield name, curve.epsilon(DELTA), found() if callable(found) else found
+    for name, curve, found in mechanisms():
+        yield name, curve.epsilon(DELTA), found
 
 
-def main() -> None:
-    asked, before, rows = options(__doc__, write=False), previous(), [("epsilon at 1e-6 of", "claimed", "reached", "slack")]
-    table = Table((rows[0][0], "52"), ("claimed", ">8.4f"), ("reached", ">8.4f"), ("slack", ">7.1%"), ("", ""))
-    for name, claimed, found in itertools.chain.from_iterable(part() for part in PARTS):
-        slack = max(0.0, claimed / found - 1)
-        note = "" if slack <= 0.05 or explained(name) else ", and the page lacks a reason"
-        table.row(name, claimed, found, slack, moved(before.pop(name, None), claimed, found) + note)
+def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any] | str]:
+    """The table, and what moved against the previous one by half a percent."""
+    before, rows = previous(), [("epsilon at 1e-6 of", "claimed", "reached", "slack")]
+    for name, claimed, found in measured():
+        slack, earlier = max(0.0, claimed / found - 1), before.pop(name, None)
+        notes = ["new"] if earlier is None else []
+        if earlier is not None and not np.allclose(earlier, (claimed, found), rtol=5e-3, atol=1e-4):
+            notes.append(f"was {earlier[0]:.4f}, {earlier[1]:.4f}")
+        if slack > 0.05 and not explained(name):
+            notes.append("and the page lacks a reason")
         rows.append((name, f"{claimed:.4f}", f"{found:.4f}", f"{slack:.1%}"))
-    print(*(f"gone: {name}" for name in before), sep="\n")
+        yield {**dict(zip(rows[0], (f"{name:<50}", *rows[-1][1:]), strict=True)), "": ", ".join(notes)}
+    yield from (f"gone: {name}" for name in before)
     if asked.write:
         with TABLE.open("w", newline="") as file:
             csv.writer(file, lineterminator="\n").writerows(rows)
 
 
 if __name__ == "__main__":
-    main()
+    show(lines(options(__doc__, write=False)))

@@ -1,4 +1,4 @@
-"""What every benchmark shares: options, tables, the fastest of several runs, and the cost of a process of its own."""
+"""What every benchmark shares: options, tables, the fastest of several runs, and what a process of its own costs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ import multiprocessing
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+import tracemalloc
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "support"))  # the tests' oracles
+
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+"""Logs that are not part of the project: see its README."""
 
 
 def options(doc: str | None, **given: Any) -> argparse.Namespace:
@@ -22,19 +26,18 @@ def options(doc: str | None, **given: Any) -> argparse.Namespace:
     """
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name, default in given.items():
-        flag = f"--{name.replace('_', '-')}"
+        flag, settings = f"--{name.replace('_', '-')}", dict[str, Any](type=type(default), default=default)
         if default is None:
-            parser.add_argument(name, nargs="?")
+            flag, settings = name, {"nargs": "?"}
         elif default is False:
-            parser.add_argument(flag, action="store_true")
+            settings = {"action": "store_true"}
         elif isinstance(default, type):
-            parser.add_argument(flag, type=default)
+            settings = {"type": default}
         elif isinstance(default, tuple):
-            parser.add_argument(flag, nargs="+", choices=default, default=list(default))
+            settings = {"nargs": "+", "choices": default, "default": list(default)}
         elif isinstance(default, list):
-            parser.add_argument(flag, type=type(default[0]), nargs="*", default=default)
-        else:
-            parser.add_argument(flag, type=type(default), default=default)
+            settings = {"type": type(default[0]), "nargs": "*", "default": default}
+        parser.add_argument(flag, **settings)
     return parser.parse_args()
 
 
@@ -43,22 +46,27 @@ def product(asked: argparse.Namespace, *names: str) -> Iterator[tuple[Any, ...]]
     return itertools.product(*(getattr(asked, name) for name in names))
 
 
-class Table:
-    """Rows under their heads, as they come: each column's head with its format, such as `("recall", ">9.3f")`."""
+def show(*tables: Iterable[Mapping[str, object] | str]) -> None:
+    """Print rows as they come, under their heads wherever these change; a text is a line of its own."""
+    widths: dict[str, int] = {}
+    for row in itertools.chain.from_iterable(tables):
+        if isinstance(row, str):
+            print(row, flush=True)
+            continue
+        if widths.keys() != row.keys():
+            widths = {head: max(len(head), len(_cell(value)) + 6 * isinstance(value, str)) for head, value in row.items()}
+            print(*(f"{head:{_side(row[head])}{width}}" for head, width in widths.items()), sep="  ")
+        print(*(f"{_cell(row[head]):{_side(row[head])}{width}}" for head, width in widths.items()), sep="  ", flush=True)
 
-    def __init__(self, *columns: tuple[str, str]) -> None:
-        self._formats = [form for _, form in columns]
-        print(*(f"{head:{self._width(form)}}" for head, form in columns))
 
-    def row(self, *values: object) -> None:
-        """Print one row; texts in a column of numbers have its width, and columns without a value are left out."""
-        pairs = zip(values, self._formats, strict=False)
-        print(*(f"{value:{self._width(form) if isinstance(value, str) else form}}" for value, form in pairs), flush=True)
+def _cell(value: object) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
 
-    @staticmethod
-    def _width(form: str) -> str:
-        """Where a text is put, and within how many letters."""
-        return form if form[-1:].isdigit() else form.rstrip("efg%").partition(".")[0].rstrip(",")
+
+def _side(value: object) -> str:
+    return "<" if isinstance(value, str) else ">"
 
 
 def best_time(run: Callable[[], object], runs: int = 5, clock: Callable[[], float] = time.perf_counter) -> float:
@@ -69,6 +77,15 @@ def best_time(run: Callable[[], object], runs: int = 5, clock: Callable[[], floa
         run()
         times.append(clock() - start)
     return min(times)
+
+
+def peak_of(run: Callable[[], Any]) -> tuple[int, Any]:
+    """Bytes that a call holds at its peak beyond what was there, and what it answers."""
+    tracemalloc.start()
+    answer = run()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak, answer
 
 
 class Cost(NamedTuple):
@@ -95,10 +112,10 @@ def _child(work: Callable[..., Any], arguments: tuple[Any, ...], sender: Any) ->
     start = time.perf_counter()
     answer = work(*arguments)
     wall, used = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
-    sender.send(Cost(used.ru_utime + used.ru_stime, wall, _peak(), answer))
+    sender.send(Cost(used.ru_utime + used.ru_stime, wall, peak_memory(), answer))
 
 
-def _peak() -> float:
+def peak_memory() -> float:
     """GiB of this process alone: what `getrusage` says begins with what its parent held."""
     status = Path("/proc/self/status")
     if not status.exists():

@@ -15,23 +15,27 @@ from dpselect.mechanisms import members
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+TINY = "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 2"
 SMALL = {
-    "counts": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 2",
-    "continual": "--scale 2000 --releases 2",
-    "accounting": "--calibration --rounds 20 --runs 1",
+    "accounting": "--most 100 --runs 1",
+    "accounting, calibrated": "--calibration --rounds 20 --runs 1",
+    "continual": "--year 2000",
+    "counts": TINY,
     "events": "--events 20000 --items 1000 --tasks clipped --group-events 10000 --groups 20 --group-items 50",
-    "forecast": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
-    "held": "--events 2000 --items 2000 --implied 100000 --no-spark",
+    "forecast": TINY,
+    "held": "--events 2000 --items 2000 --no-spark",
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
-    "pate": "--rounds 500 --labels 10 --teachers 50 --runs 1 --most 1000",
-    "not_built": "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 4",
+    "not_built": TINY,
+    "pate": "--draws 1",
     "paths": "",
+    "recall": f"{TINY} --domain unknown",
+    "recall, rounds": f"{TINY} --domain unknown --rounds",
+    "recall, vary": f"{TINY} --domain unknown --vary",
     "sampling": "--sizes 1e4 --runs 1 --rows",
-    "recall": "--logs zipf:1.1,300,2000,10 --domain unknown --k 5 --epsilon 1 --draws 4",
     "start": "--runs 0",
 }
 # These have one size, or need data that lie beside the repository.
-ONE_SIZE = {"cells", "groups", "tightness"}
+ONE_SIZE = {"cells", "tightness"}
 
 
 def test_every_quoted_benchmark_is_there() -> None:
@@ -40,7 +44,7 @@ def test_every_quoted_benchmark_is_there() -> None:
     quoted = {name for page in pages for name in re.findall(r"bench_(\w+)\.py", page.read_text())}
     written = {path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")}
     assert quoted <= written
-    assert written == SMALL.keys() | ONE_SIZE
+    assert written == {name.partition(",")[0] for name in SMALL} | ONE_SIZE
 
 
 def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +55,7 @@ def test_every_curve_and_every_mechanism_is_in_the_table_of_tightness(monkeypatc
     # alone, and tests/laws has attained pairs of these.
     told_elsewhere = {"repeat_and_select", "continual_top_k", "two_round_histogram", "top_of_groups"}
     assert {mechanism.kind for mechanism, *_ in table.MECHANISMS} | told_elsewhere == members().keys()
-    assert {curve.kind for _, curve, _ in table.single_curves()} == CURVES.members().keys()
+    assert {curve.kind for curve, _ in table.curves().values()} >= CURVES.members().keys()
 
 
 def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +63,7 @@ def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(monkeypa
     monkeypatch.syspath_prepend(str(HERE))
     table = importlib.import_module("bench_tightness")
     rows = table.previous()
-    assert len(rows) > 100
+    assert len(rows) > 90
     for name, (claimed, reached) in rows.items():
         assert claimed >= reached * (1 - 1e-3)
         assert claimed <= 1.0505 * reached or table.explained(name)
@@ -70,7 +74,7 @@ def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(monkeypa
 def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
     """Status 0 and a table."""
     done = fresh(
-        HERE / f"bench_{name}.py",
+        HERE / f"bench_{name.partition(',')[0]}.py",
         *SMALL[name].format(folder=tmp_path).split(),
         PYTHONPATH=os.pathsep.join([str(HOME), str(HERE)]),
     )

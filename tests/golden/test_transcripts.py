@@ -97,3 +97,12 @@ def test_commands_print_what_the_transcript_says(
     if pytestconfig.getoption("golden"):
         path.write_text(found)
     assert found == path.read_text()
+
+
+@pytest.mark.parametrize("path", [path for path in TRANSCRIPTS if path.stem.endswith("_refusals")], ids=lambda path: path.stem)
+def test_a_refusal_is_one_line_and_a_status(path: Path) -> None:
+    """Nothing on standard output and no traceback: one error, and the status of what was asked wrongly or could not be read."""
+    for told in path.read_text().split("\n\n"):
+        _, said, status = told.splitlines()
+        assert said.startswith("error: "), said
+        assert status in ("[status 1]", "[status 2]")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -29,7 +30,7 @@ TIMEOUT = 300.0
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        *("dpselect.cli.ledger.command", "dpselect.cli.topk", "dpselect.cli.plan.command", "dpselect.release.run"),
+        *("dpselect.cli.ledger", "dpselect.cli.topk", "dpselect.cli.plan", "dpselect.release.run"),
         *("dpselect.release.session", "accounting.ledger", "pytest", "duckdb", "scipy.special", "scipy.optimize", "flint"),
         *("sqlalchemy.dialects.sqlite", "cryptography.hazmat.primitives.ciphers"),
     ]
@@ -186,8 +187,11 @@ def _status(code: str) -> int:
     return status
 
 
-def in_child(action: Callable[[], object], meanwhile: Callable[[], None] = lambda: None) -> str:
-    """What `action` raises in a forked process, as text, "" if it raises nothing; `meanwhile` runs here at the same time."""
+def in_child(action: Callable[[], object], meanwhile: Callable[[], None] = lambda: None, timeout: float = TIMEOUT) -> str:
+    """What `action` raises in a forked process, as text, "" if it raises nothing; `meanwhile` runs here at the same time.
+
+    What does not end is killed, and `TimeoutError` is raised.
+    """
     read, write = os.pipe()
     child = os.fork()
     if child == 0:
@@ -203,6 +207,11 @@ def in_child(action: Callable[[], object], meanwhile: Callable[[], None] = lambd
         meanwhile()
     finally:
         with os.fdopen(read) as pipe:
+            ended, _, _ = select.select([pipe], [], [], timeout)
+            if not ended:
+                os.kill(child, signal.SIGKILL)
             message = pipe.read()
         os.waitpid(child, 0)
+    if not ended:
+        raise TimeoutError(f"still running after {timeout} s")
     return message

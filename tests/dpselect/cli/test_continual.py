@@ -246,18 +246,6 @@ def test_a_plan(tmp_path: Path) -> None:
     assert "--public" in CliRunner().invoke(app, [*PLAN, *log]).output
 
 
-def test_what_cannot_be_planned() -> None:
-    """Options that do not go together are refused in the words of the command."""
-    for asked, words in (
-        ([*PLAN, *MADE_UP, "--releases", "3"], "--releases"),
-        ([*PLAN, *MADE_UP, "--user", "u"], "--user does not go with a made-up law"),
-        ([*PLAN, *MADE_UP, "--shape", "log.csv"], "--time"),
-        (["plan", "--k", "5", "--epsilon", "1", "--count", "running", *MADE_UP[:6]], "--periods"),
-    ):
-        result = CliRunner().invoke(app, asked)
-        assert (result.exit_code, words in result.output) == (2, True), result.output
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("counted", [["period"], ["window", "--window", "2"]])
 def test_the_measurements_are_held_against_the_price(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counted: list[str]) -> None:

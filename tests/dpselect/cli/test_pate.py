@@ -146,56 +146,6 @@ def test_resuming(label: Run, votes: Path, tmp_path: Path) -> None:
     assert json.loads(resumed.stdout)["ledger"]["rounds_left"] == 0
 
 
-@pytest.mark.parametrize(
-    ("flags", "words"),
-    [
-        (("gnmax",), "state either --sigma"),
-        (("gnmax", "--sigma", 1, "--epsilon", 1), "state either --sigma"),
-        (("gnmax", "--sigma", 0), "--sigma=0.0 is refused"),
-        (("tau", "--sigma", -1, "--tau", 1), "--sigma=-1.0 is refused"),
-        (("gnmax", "--sigma", 1, "--tau", 2), "--tau is not a setting"),
-        (("gnmax", "--rho", 1), "state either --sigma"),
-        (("confident", "--sigma", 1, "--sigma-threshold", 1), "needs --threshold"),
-        (("confident", "--sigma", 1, "--threshold", 10), "--sigma-threshold is missing"),
-        (("tau", "--sigma", 1), "needs --tau"),
-        (("stable", "--rho", 1), "--failure-delta is missing"),
-        (("stable", "--rho", 0.1, "--failure-delta", 0.9), "7 rounds that .* --failure-delta"),
-        (("stable", "--rho", 0.1, "--failure-delta", 2), "--failure-delta=2.0 is refused"),
-        (("stable", "--epsilon", 1), "delta"),
-        (("gnmax", "--epsilon", 0, "--delta", 1e-6), "--epsilon=0"),
-        (("gnmax", "--sigma", 1, "--delta", 2), "--delta=2"),
-        (("gnmax", "--sigma", 1, "--ledger", "sqlite:///l.db"), "--dataset"),
-        (("gnmax", "--sigma", 1, "--period", "2024"), "--ledger"),
-        (("gnmax", "--sigma", 1, "--batch-size", 0), "--batch-size=0"),
-        (("gnmax", "--sigma", 1, "--teachers", TEACHERS + 1), "--teachers=51"),
-        (("gnmax", "--sigma", 1, "--salt", "s"), "--salt decides"),
-        (("gnmax", "--sigma", 1, "--dry-run", "--resume"), "--dry-run prices"),
-        (("gnmax", "--sigma", 1, "--pay-for-what-came-out", "--ledger", "u", "--dataset", "d"), "--pay-for-what-came-out is for"),
-        (("gnmax", "--sigma", 1, "--output", "o.txt"), ".jsonl"),
-        (("lnmax", "--sigma", 1), "lnmax"),
-    ],
-    ids=str,
-)
-def test_what_is_refused_is_named_as_it_was_typed(
-    run: Run, votes: Path, tmp_path: Path, flags: tuple[object, ...], words: str
-) -> None:
-    """Options that are missing, too many, out of range or without effect end with status 2; no job is begun."""
-    result = run("pate", votes, "--output", tmp_path / "o.csv", "--mechanism", *flags)
-    assert result.exit_code == 2
-    assert re.search(words, " ".join(result.stderr.split()))
-    assert not (tmp_path / "o.csv.job").exists()
-
-
-def test_a_file_without_votes_is_refused(label: Run, tmp_path: Path) -> None:
-    """Status 2 and one line that names the file; no job is begun."""
-    np.savez(tmp_path / "bad.npz", other=BALLOTS)
-    for name in ("missing.npz", "bad.npz"):
-        result = label(tmp_path / name)
-        assert result.exit_code == 2
-        assert re.fullmatch(rf"error: .*{name}.*\n", result.stderr)
-    assert not (tmp_path / "labels.jsonl.job").exists()
-
-
 def test_a_dataset_of_records_that_come_and_go_pays_for_a_split_by_identifier(label: Run, votes: Path, tmp_path: Path) -> None:
     """Under add_remove the command demands --split identifier before it charges, and then pays the price of a changed ballot."""
     paid_by = ("--ledger", url := _ledger(tmp_path, acc.Budget(rho=100.0), relation="add_remove"), "--dataset", "teachers")

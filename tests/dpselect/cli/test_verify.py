@@ -107,24 +107,6 @@ def test_a_table_of_groups_is_replayed_by_its_cells(visits: Path) -> None:
         assert "groups" not in replayed.declared
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--max-groups-per-user", 1), "--group: name it"),
-        (("--group", "town", "--domain", "places.csv"), "--group needs --max-groups-per-user"),
-        (("--domain-column", "x"), "give --domain too"),
-        (("--clip-norm", "linf", "--clip", 1), "'--clip-norm': Value error, 'linf'"),
-        (("--relation", "replace_one", "--n-users", 1), "at least 2"),
-    ],
-)
-def test_wrong_questions_are_refused(run: Any, visits: Path, arguments: tuple[object, ...], words: str) -> None:
-    """One line each, without data."""
-    result = asked(run, visits, *arguments)
-    assert result.exit_code in (1, 2)
-    assert words in result.stderr
-    assert result.stdout == ""
-
-
 @pytest.mark.slow
 def test_a_configuration_says_how_the_log_is_read(run: Any, visits: Path) -> None:
     """The file of topk, its planned mechanism's norm included, and the command line above it."""

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from accounting.ledger import Ledger
-from dpselect.cli.ledger.command import app
+from dpselect.cli.ledger import app
 
 PURE = acc.PureDP(epsilon=0.4).to_json()
 BARE = ("--curve", PURE, "--relation", "add_remove")

@@ -13,7 +13,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect.cells import ANY_GROUPS
 from dpselect.cli.continual import _as_text
-from dpselect.cli.text import plain
+from dpselect.cli.out import plain
 from dpselect.plan.candidates import Candidates, Grouping
 from dpselect.plan.profile import Profile
 from dpselect.plan.request import TopKRequest

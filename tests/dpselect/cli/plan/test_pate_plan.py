@@ -48,29 +48,6 @@ def test_numbers_text_and_page_say_the_same(run: Run, tmp_path: Path) -> None:
     assert bold == ["Mechanisms that spend the budget, best F1 first"]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("plan", "--pate", "--epsilon", 1, "--delta", 1e-6), "plan with --pate needs --teachers, --labels"),
-        ((*ASKED, "--k", 3), "--k does not go with --pate"),
-        ((*ASKED, "--users", 3), "--users does not go with --pate"),
-        (("plan", "--teachers", 3, "--k", 2), "--teachers belongs to plan with --pate"),
-        ((*ASKED[:-2],), "delta"),
-        ((*ASKED, "--agreement", 1.5), "--agreement=1.5"),
-        ((*ASKED, "--votes-per-item", 9), "--votes-per-item=9"),
-        ((*ASKED, "--votes", "votes.npz"), "leave them out"),
-        (("plan", "--pate", "--votes", "missing.npz", "--public-votes", *BUDGET), "missing.npz"),
-        (("plan", "--pate", "--votes", "missing.npz", *BUDGET), "declare it with --public-votes"),
-        ((*ASKED, "--public-votes"), "name a file, --votes"),
-    ],
-)
-def test_what_is_missing_or_foreign_is_named(run: Run, arguments: tuple[object, ...], words: str) -> None:
-    """Every refusal is one line with the option in it, and status 2."""
-    result = run(*arguments)
-    assert result.exit_code == 2
-    assert words in " ".join(result.stderr.split())
-
-
 @pytest.mark.slow
 def test_a_plan_by_votes_is_what_is_released(run: Run, tmp_path: Path) -> None:
     """From votes on public items and their truth: the F1 that labels of these items have, within .03, and labels an item."""

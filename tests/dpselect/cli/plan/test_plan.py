@@ -7,7 +7,6 @@ import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -264,43 +263,6 @@ def test_what_a_made_up_plan_keeps_is_its_forecast(run: Run, tmp_path: Path) -> 
     assert "profiles that fit what is stated" in page.read_text()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--shape", "pareto"), "is not a shape"),
-        (("--shape", "zipf:x", "--items", 9, "--users", 9), "comes the exponent"),
-        (("--shape", "zipf:-1", "--items", 9, "--users", 9), "exponent=-1.0"),
-        (("--shape", "zipf:1", "--items", 9), "needs --items and --users"),
-        (("--shape", "uniform:3", "--items", 9, "--users", 9), "nothing after a colon"),
-        (("--shape", "zipf:1", "--items", 4, "--users", 9), "k=5 items cannot come out"),
-        ((), "no shape is stated"),
-        ((*MADE_UP, "--schedule", "3x4"), "leave --releases out"),
-        ((*MADE_UP, "--mechanism", "permute_and_flip"), "one item"),
-        ((*MADE_UP, "--mechanism", "magic"), "magic"),
-        ((*MADE_UP, "--rank-by", "in_place"), "ask for --order"),
-        ((*MADE_UP, "--level", 1.5), "--level=1.5"),
-        ((*MADE_UP, "--config", "absent.toml"), "cannot be read"),
-        (("--shape", "absent.csv", "--i-declare-public"), "cannot be read"),
-        (("--shape", "x.csv", "--users", 3), "--users does not go with a file"),
-        (("--shape", "ZIPF:1.1", "--items", 9, "--users", 9), "is not a shape"),
-        (("--shape", "zipf:1", "--items", 9, "--users", 10**17), "users=100000000000000000 is more than"),
-        ((*MADE_UP, "--choose", "joint_top_k"), "give --write FILE too"),
-        ((*MADE_UP, "--choose", "joint_top_k", "--recall", 0.9), "give --write FILE too"),
-        ((*MADE_UP, "--releases", 10**17), "releases=100000000000000000 is more than"),
-        ((*MADE_UP, "--schedule", "3,4"), "--schedule="),
-        ((*MADE_UP, "--recall", 0.9), "leave one of them out"),
-        (("--shape", "counts.csv", "--recall", 0.9), "for --shape=zipf:EXPONENT or --shape=uniform"),
-        ((*MADE_UP, *ONE, "--html", "absent/plan.html"), "cannot be written"),
-    ],
-)
-def test_what_cannot_be_planned_is_one_line(run: Run, arguments: tuple[Any, ...], words: str) -> None:
-    """The error is one line that names the option, the rule and the remedy; status 2."""
-    done = run(*ASKED, *arguments)
-    assert done.exit_code == 2
-    assert words in done.stderr
-    assert len(done.stderr.splitlines()) == 1
-
-
 @pytest.mark.slow
 def test_a_schedule(run: Run) -> None:
     """Several sizes share the budget; a file holds one mechanism and refuses them."""
@@ -334,7 +296,7 @@ def test_nothing_is_planned_if_it_cannot_be_written(run: Run, tmp_path: Path, mo
         done = run(*ASKED, *MADE_UP, "--write", target, "--html", page)
         assert done.exit_code == 2
         assert re.search(f"--html '{page}' (cannot be written|exists)", done.stderr)
-    monkeypatch.setattr("dpselect.cli.plan.command.find_spec", lambda _: None)
+    monkeypatch.setattr("dpselect.cli.plan.find_spec", lambda _: None)
     done = run(*ASKED, *MADE_UP, "--write", target, "--figures", tmp_path / "figures")
     assert ".[plot]" in done.stderr
     other.write_text("precious = true\n")

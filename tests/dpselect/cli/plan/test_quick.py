@@ -76,23 +76,3 @@ def test_learnt_numbers_take_the_place_of_declared_ones(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, [*ASKED, *words, "--learned", "--users", "9"])
     assert refused.exit_code != 0
     assert "leave --users" in refused.stderr
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--items", "300", "--rounds", "500"], "--rounds does not go with --quick"),
-        (["--items", "300", "--curves"], "--curves does not go with --quick"),
-        (["--items", "300", "--seed", "0"], "--seed does not go with --quick"),
-        (["--items", "300", "--shape", "zipf:1"], "does not go with --quick: give --users"),
-        ([], "needs --items"),
-        (["--items", "300", "--unknown-domain"], "not both"),
-        (["--items", "30"], "cannot come out of a catalogue of 30"),
-        (["--items", "300", "--items-per-user", "0.5"], "--items-per-user=0.5"),
-    ],
-)
-def test_what_cannot_be_planned_quickly_is_refused(words: list[str], said: str) -> None:
-    """By the option's name, and with what to do."""
-    found = CliRunner().invoke(app, [*ASKED, *words], env={"COLUMNS": "200"})
-    assert found.exit_code != 0
-    assert said in " ".join(found.stderr.split())

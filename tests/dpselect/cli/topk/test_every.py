@@ -210,33 +210,6 @@ def test_other_ways_to_count_go_with_it(every: Every, tmp_path: Path) -> None:
     assert states(done) == ["released"] * 2
 
 
-def test_what_every_needs(every: Every, tmp_path: Path) -> None:
-    """Each is named before anything is read or charged."""
-    for changed, words in (
-        ({"time": "", "since": "", "until": ""}, "--every needs --time, --since, --until"),
-        ({"key": ""}, "--every needs --key"),
-        ({"output": ""}, "--every needs --output"),
-        ({"output": "top.json"}, "--every needs --output"),
-        ({"output": "top-{period}.txt"}, "--every needs --output"),
-        ({"period": "2024-05-01"}, "leave it out"),
-        ({"engine": "duckdb"}, "leave out --engine=duckdb"),
-        (
-            {"dataset": "whole"},
-            "has one budget for all rows: declare one with `dpselect ledger init --window day`, or add --horizon",
-        ),
-        ({"every": "month"}, "not where a month starts"),
-        ({"since": "2024-05-01T12:00"}, "not where a day starts"),
-        ({"ledger": "", "dataset": ""}, "--ledger and --dataset go together"),
-    ):
-        result = every(**changed)
-        assert result.exit_code in (1, 2)
-        assert words in result.stderr
-    refused = every("--spreadsheet-safe")
-    assert (refused.exit_code, "--spreadsheet-safe changes the text of a CSV" in refused.stderr) == (2, True)
-    assert spent(tmp_path) == {}
-    assert list(tmp_path.glob("top*")) == []
-
-
 def test_a_horizon_takes_no_spreadsheet_for_a_calculator(every: Every, tmp_path: Path) -> None:
     """The table of a horizon is as safe as any other, where that is asked for."""
     for name in ("log.csv", "items.csv"):

@@ -126,7 +126,7 @@ def test_a_table_has_groups_and_its_key_pays_once(per_town: Any, towns: Path, ru
     [(5, 1, None, 1.0), (2, 3, None, 1.0), (1, 1, None, None), (1, 4, 60, None), (5, 1, 60, None)],
 )
 def test_the_default_clips_where_that_finds_more(k: int, most: int, candidates: int | None, clip: float | None) -> None:
-    """As bench_groups.py measures it; the noise spends the budget, and a declared number of items moves the rule."""
+    """The noise spends the budget, and a declared number of items moves the rule."""
     budget, request = acc.Budget(epsilon=1.0, delta=1e-6), TopKRequest(k=k, candidates=candidates)
     groups = Grouping(most, None if candidates is None else 9)
     chosen = default_choice(budget, request, groups=groups)
@@ -173,33 +173,6 @@ def test_the_text_names_groups_and_bounds(per_town: Any, towns: Path) -> None:
     assert "Released 6 in 3 groups" in text
     assert "at most 2 groups, and in each of these 3 items, of each user, chosen with salt 'pepper'" in text
     assert "Hideaway" not in result.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (("--k", 2, "--epsilon", 1, "--delta", 1e-6, "--with-counts"), "--max-groups-per-user is missing"),
-        (("--k", 2, "--epsilon", 1, "--delta", 1e-6, "--mechanism", "limited_domain"), "--max-groups-per-user is missing"),
-        (("--k", 2, "--epsilon", 1, "--delta", 1e-6, "--clip", 1), "--clip without a catalogue needs"),
-        (("--max-groups-per-user", 2, "--k", 2, "--epsilon", 1), "--delta is missing"),
-        ((*CERTAIN, "--groups-column", "town"), "give --groups too"),
-        ((*CERTAIN, "--groups", "towns.csv"), "does not exist"),
-        ((*CERTAIN, "--mechanism", "large_gap"), "which"),
-    ],
-)
-def test_wrong_questions_are_refused(per_town: Any, arguments: tuple[object, ...], words: str) -> None:
-    """One line on stderr, before anything is read."""
-    result = per_town(*arguments)
-    assert result.exit_code in (1, 2)
-    assert words in result.stderr
-    assert "Hideaway" not in result.stderr
-
-
-def test_groups_without_a_column_are_refused(ask: Any, towns: Path) -> None:
-    """What is said about groups needs --group."""
-    result = ask("--k", 2, "--epsilon", 1, "--max-groups-per-user", 2)
-    assert result.exit_code == 2
-    assert "--group: name it" in result.stderr
 
 
 @pytest.mark.slow

@@ -98,24 +98,6 @@ def test_a_log_that_cannot_be_read_costs_nothing(run: Any, log: Path, url: str) 
         assert not [entry for entry in ledger.entries("visits") if entry.curve]
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        ("--mechanism", "limited_domain"),
-        ("--clip", 1, "--max-items-per-user", 9),
-        ("--engine", "duckdb"),
-        ("--pay-for-what-came-out",),
-        ("--learn", 1.5),
-    ],
-    ids=str,
-)
-def test_what_does_not_go_with_learning(run: Any, log: Path, more: tuple[object, ...]) -> None:
-    """Refused by name where a share is stated, before the log is read."""
-    refused = run("topk", log, *ASK, *([] if "--learn" in more else ["--learn", 0.03]), *more)
-    assert refused.exit_code != 0
-    assert "--learn" in refused.stderr or "--ledger" in refused.stderr
-
-
 def test_a_set_may_find_more(run: Any, log: Path, tmp_path: Path) -> None:
     """--set considers mechanisms whose order is not released."""
     (tmp_path / "items.csv").write_text("item\n" + "\n".join(["hit", "fair", *(f"i{n}" for n in range(50))]) + "\n")

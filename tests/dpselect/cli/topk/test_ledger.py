@@ -103,14 +103,6 @@ def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("options", [["--ledger", "sqlite:///x.db"], ["--dataset", "log"], ["--key", "k"]])
-def test_half_a_ledger_is_refused(topk: list[str], options: list[str]) -> None:
-    """--ledger and --dataset go together, and the rest needs both."""
-    refused = CliRunner().invoke(app, [*topk[:-4], *options])
-    assert refused.exit_code == 2
-    assert "--ledger" in refused.stderr
-
-
 def test_the_relation_must_be_the_datasets(topk: list[str]) -> None:
     """A release under another relation than the dataset's is refused before the log is read."""
     refused = CliRunner().invoke(app, [*topk, "--relation", "replace_one"])

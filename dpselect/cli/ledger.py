@@ -7,10 +7,13 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from textwrap import shorten
 from typing import Annotated, Any, Literal
 
+from rich.console import Console
 from rich.text import Text
 from typer import Argument, Exit, Typer, echo
 
@@ -20,15 +23,17 @@ from accounting.arguments import Relation
 from accounting.curves.base import CURVES
 from accounting.errors import InvalidBudget
 from accounting.files import PRIVATE, new_file, read_text
-from accounting.ledger import Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey
+from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Total, Verification
 from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
-from accounting.remaining import Remaining
-from dpselect.cli import options, out, text
+from accounting.page.spent import HEADS, account_cells, budget_in_words, main_up, percent_up, unit_of, units_in_words
+from accounting.page.wording import in_words, rounded_down
+from accounting.price import unit_in_words
+from accounting.remaining import Remaining, stated
+from dpselect.cli import guard, out
 from dpselect.cli.from_model import command
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
-from dpselect.cli.ledger import view
-from dpselect.errors import InvalidRequest
+from dpselect.errors import InvalidRequest, printable
 from dpselect.release.answer import told
 from dpselect.spec import Spec
 from dpselect.spec.ledger_spec import (
@@ -101,8 +106,8 @@ def _quota(
     with Ledger.open(spec.ledger, create=False) as ledger:
         quotas = ledger.quotas(spec.dataset)
         if action == "list":
-            lines = list(view.quotas(ledger, spec.dataset)) or [Text("no quota is declared")]
-            text.screen(highlight=True).print(*lines, sep="\n", highlight=False)
+            lines = list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")]
+            out.screen(highlight=True).print(*lines, sep="\n", highlight=False)
             return
         if spec.name is None:
             raise InvalidRequest("name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are")
@@ -127,18 +132,18 @@ def _follow(spec: CommitSpec) -> None:
     _echo_receipt(receipt)
 
 
-def _show(spec: StandingSpec, json: options.Json = False) -> None:
+def _show(spec: StandingSpec, json: guard.Json = False) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         names = [known.name for known in ledger.datasets()] if spec.dataset is None else [spec.dataset]
         if json:
             heads = jsonlib.loads(ledger.heads().to_json())
-            data = {"heads": heads, "datasets": [view.as_data(ledger, name, spec.limit) for name in names]}
-            out.emit(text.json_text(data) + "\n")
+            data = {"heads": heads, "datasets": [_as_data(ledger, name, spec.limit) for name in names]}
+            out.emit(out.json_text(data) + "\n")
         else:
-            view.show(ledger, names, spec.limit, text.screen(highlight=True), details=spec.details)
+            _show_datasets(ledger, names, spec.limit, out.screen(highlight=True), details=spec.details)
 
 
-def _affordable(spec: AffordableSpec, config: Path | None, json: options.Json = False) -> None:
+def _affordable(spec: AffordableSpec, config: Path | None, json: guard.Json = False) -> None:
     from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
     from dpselect.release.run import Payer
 
@@ -172,15 +177,15 @@ def _keygen(spec: KeygenSpec) -> None:
     echo(key.public)
 
 
-def _verify(spec: AuditSpec, json: options.Json = False) -> None:
+def _verify(spec: AuditSpec, json: guard.Json = False) -> None:
     known = _kept(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
         found = ledger.verify(known, spec.trust)
     if json:
-        out.emit(text.json_text(view.findings(found)) + "\n")
+        out.emit(out.json_text(_findings(found)) + "\n")
     else:
-        signer = view.signer_in_words(known, spec.trust)
-        view.show_findings(found, text.screen(highlight=True), against_head=known is not None, signer=signer)
+        signer = _signer_in_words(known, spec.trust)
+        _show_findings(found, out.screen(highlight=True), against_head=known is not None, signer=signer)
     if not found.ok:
         raise Exit(FAILED)
 
@@ -398,8 +403,165 @@ def _words(found: dict[str, Any]) -> str:
             f"  runs out first: {first}",
             f"  why: {found['reason']}",
             f"  for more: {found['remedy']}",
-            f"  as one plan that is fixed now: {found['as_one_plan']:,} (Session.schedule, Session.select_many). It differs: "
-            "a plan is priced as a whole, and may take all there is; releases one by one may depend on earlier answers, and "
-            "each is priced in the filter's own unit",
+            f"  as one plan that is fixed now: {found['as_one_plan']:,}, charged at once by `dpselect ledger charge --count`. It "
+            "differs: a plan is priced as a whole, and may take all there is; releases one by one may depend on earlier answers, "
+            "and each is priced in the filter's own unit",
         ]
     )
+
+
+# -- a ledger as tables for a terminal, and as data for machines -------------------------------------------------------------
+
+
+_FULLEST = 5  # accounts of a quota that are listed
+_PERIODS = 12  # of a dataset with a window, the latest
+_RECENT = 100  # entries among which the last charge is looked for
+
+
+def _show_datasets(ledger: Ledger, names: Iterable[str], limit: int, console: Console, *, details: bool) -> None:
+    """Where every dataset stands, and its latest entries: in shares, or with `details` in the accountant's units."""
+    for name in names:
+        dataset = ledger.dataset(name)
+        if details:
+            table = out.rows(HEADS, map(account_cells, _totals(ledger, name)), left=HEADS[:1])
+            table.title, table.title_justify, table.caption_justify = Text(printable(name), style="bold"), "left", "left"
+            table.caption = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}")
+            console.print(table)
+            console.print(units_in_words(dataset.budget), highlight=False)
+        else:
+            console.print(*_in_figures(ledger, name), sep="\n", highlight=False)
+        console.print(*_quotas(ledger, name, details=details), sep="\n", highlight=False)
+        if limit:
+            lines = _latest(ledger.latest(name, limit), dataset.budget, details=details)
+            console.print(Text("Latest entries"), *lines, sep="\n", soft_wrap=False)
+        console.print()
+
+
+def _totals(ledger: Ledger, name: str) -> list[Total]:
+    totals = ledger.totals(name)
+    return totals if totals or ledger.dataset(name).window != "whole" else [ledger.total(name)]
+
+
+def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
+    """The declaration, and for each of the latest periods what is spent so far and how many more like the last release fit."""
+    dataset, totals = ledger.dataset(name), _totals(ledger, name)
+    yield Text(printable(name), style="bold")
+    _, _, kind = budget_in_words(dataset.budget).replace("\u00a0", " ").partition(", for ")
+    yield Text(printable(f"{dataset.relation}, unit: {dataset.unit}{kind and f', for {kind}'}"))
+    yield Text(f"budget: {stated(dataset.budget)}" + ("" if dataset.window == "whole" else f" for each {dataset.window}"))
+    if len(totals) > _PERIODS:
+        yield Text(f"{len(totals) - _PERIODS} earlier periods: see --details")
+    # A charge that costs nothing, a mark of a horizon's period for example, says nothing of how many more fit.
+    opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.price) > 0), None)
+    curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
+    for total in totals[-_PERIODS:]:
+        _, *figures = replace(total.remaining, curve=curve).figures.items()
+        words = "; ".join(f"{figure}: {said}" for figure, said in figures).replace("like this one", "like the last one")
+        yield Text(f"{total.period + ': ' if total.period else ''}{words}")
+    if not totals:
+        yield Text("spent so far: nothing")
+
+
+def _by_quota(ledger: Ledger, name: str, most: int | None = None) -> Iterator[tuple[Quota, list[Total]]]:
+    """The quotas in force, each with its accounts, all or the fullest."""
+    found = ledger.quotas(name)
+    standing = found.standing(most)
+    for quota in found.all():
+        yield quota, [one for one in standing if one.quota == quota]
+
+
+def _quotas(ledger: Ledger, name: str, *, details: bool = False) -> Iterator[Text]:
+    """A line for each quota and one for each of its fullest accounts."""
+    for quota, accounts in _by_quota(ledger, name, _FULLEST):
+        assert quota.limit is not None
+        limit = repr(quota.limit) if details else stated(quota.limit)
+        yield Text(printable(f"Quota {quota.name} {quota.in_words}: {limit}"))
+        for one in accounts:
+            left = one.remaining
+            used = f"spent so far: {left.figures['spent so far']}; left: {left.left_in_words()}"
+            if details:
+                used = f"{main_up(one.spent.main)} spent, {rounded_down(left.main)} {unit_in_words(left.measure)} left"
+            yield Text(printable(f"       {one.period}: {used}"))
+
+
+def _latest(entries: Iterable[Entry], budget: Budget, *, details: bool) -> Iterator[Text]:
+    """Two or three lines for each entry, which are not broken into columns on a narrow terminal."""
+    for entry in entries:
+        runs = f", {entry.count:,} run{'s' if entry.count > 1 else ''}" if entry.count else ""
+        cost = _cost(entry, budget, details=details)
+        place = entry.period and f", {printable(entry.period)}"
+        at = printable(entry.at[:19].replace("T", " "))
+        yield Text(f"{entry.seq:>5}  {at} UTC  {entry.action}{runs}{cost}{place}")
+        what = in_words(entry.mechanism or entry.curve).replace("\u00a0", " ")
+        # What a release learnt of its users is recorded as JSON, which is for programs.
+        label = entry.label if details else shorten(entry.label or "", 80, placeholder=" ...")
+        for line in (what, f"by {entry.actor}" + (f": {label}" if label else "")):
+            if line:
+                yield Text(f"       {printable(line)}")
+
+
+def _cost(entry: Entry, budget: Budget, *, details: bool) -> str:
+    if details:
+        unit = unit_of(budget.measure) if budget.measure in ("mu^2", "release") else "nats"
+        return f", {main_up(entry.main)} {unit}" if entry.main else ""
+    if min(entry.price) < 0:
+        return f", {percent_up(max(Remaining(budget, entry.price.times(-1)).used))} given back"
+    return f", {percent_up(max(Remaining(budget, entry.price).used))} of the budget" if max(entry.price) else ""
+
+
+def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
+    """A dataset as plain data: prices in whole units (10^-12 nats, 10^-18 of failure probability)."""
+    dataset = ledger.dataset(name)
+    return {
+        **{part: getattr(dataset, part) for part in ("name", "relation", "unit", "window", "data_period")},
+        "budget": dataset.budget.model_dump(),
+        "capacity": dataset.budget.capacity._asdict(),
+        "periods": [{"period": total.period or None, **_account(total)} for total in _totals(ledger, name)],
+        "quotas": [
+            quota.model_dump(mode="json") | {"accounts": [{"account": one.period, **_account(one)} for one in accounts]}
+            for quota, accounts in _by_quota(ledger, name)
+        ],
+        "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
+    }
+
+
+def _account(total: Total) -> dict[str, Any]:
+    """Where an account stands: the three figures, and what is left in its own units, as epsilon and as mu."""
+    left = total.remaining
+    units = {"main": left.main, "failure": left.failure, "measure": left.measure}
+    remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
+    return {"spent": total.spent._asdict(), "figures": left.as_data(), "remaining": remaining}
+
+
+def _show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:
+    """What verify found, one line each."""
+    checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
+    console.print(f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else None, highlight=False)
+    for problem in found.problems:
+        where = "" if problem.seq is None else f", entry {problem.seq}"
+        console.print(Text.assemble((printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}"))
+    if found.covered is not None:
+        later = found.entries - found.covered
+        console.print(f"the heads vouch for {found.covered:,} of them, and not for the {later:,} later ones", highlight=False)
+    if signer is not None:
+        console.print(signer, highlight=False)
+    if found.ok and not against_head:
+        console.print("A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger heads`.")
+
+
+def _signer_in_words(heads: Heads | None, trusted: str | None) -> str | None:
+    """What was found out about who signed, for people; None without heads."""
+    if heads is None or trusted is not None:
+        return None if heads is None else "the heads were held against the trusted key"
+    if heads.signature is None:
+        return "the heads are not signed: they are worth what the place is worth where they were kept"
+    return (
+        f"the signature was not checked (it names key {heads.signature.key[:16]}...): give the public key that you trust with "
+        "--trust"
+    )
+
+
+def _findings(found: Verification) -> dict[str, Any]:
+    """What verify found as plain data."""
+    problems = [{"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message} for p in found.problems]
+    return {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "covered": found.covered, "problems": problems}

@@ -14,7 +14,7 @@ from rich.text import Text
 import dpselect
 from accounting.address import masked
 from accounting.errors import OutputError, OutputRefused, missing_extra
-from dpselect.cli import options, out, text
+from dpselect.cli import guard, out
 from dpselect.cli.from_model import command, spelled
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms import TopOfGroups
@@ -27,16 +27,16 @@ from dpselect.spec import PlanSpec
 if TYPE_CHECKING:
     from dpselect.spec.toml_file import Config
 
-_All = Annotated[bool, options.output("--all", help="Also show the question, every mechanism, and why others are not planned.")]
+_All = Annotated[bool, guard.output("--all", help="Also show the question, every mechanism, and why others are not planned.")]
 _Curves = Annotated[
-    bool, options.output("--curves", help="Also show quality against epsilon, k and the number of releases, and the price.")
+    bool, guard.output("--curves", help="Also show quality against epsilon, k and the number of releases, and the price.")
 ]
-_Figures = Annotated[Path | None, options.output(metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")]
-_Html = Annotated[Path | None, options.output(help="Write the plan and those curves as one page that needs no network.")]
+_Figures = Annotated[Path | None, guard.output(metavar="DIR", help="Draw those curves into this folder, as PNG and SVG.")]
+_Html = Annotated[Path | None, guard.output(help="Write the plan and those curves as one page that needs no network.")]
 _Write = Annotated[
-    Path | None, options.output(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
+    Path | None, guard.output(help="Write the settings and the best mechanism to this TOML file, for topk --config.")
 ]
-_Choose = Annotated[str | None, options.output(metavar="NAME", help="Write this mechanism instead of the best.")]
+_Choose = Annotated[str | None, guard.output(metavar="NAME", help="Write this mechanism instead of the best.")]
 
 _WIDE = 118  # columns
 
@@ -64,7 +64,7 @@ def _plan(
     curves: _Curves = False,
     figures: _Figures = None,
     html: _Html = None,
-    json: options.Json = False,
+    json: guard.Json = False,
 ) -> None:
     shown = _Shown(config, write, choose, everything, curves, figures, html, json)
     if spec.way == "releases":
@@ -168,7 +168,7 @@ def _write_all(plan: Plan, charts: Iterable[Chart], *, figures: Path | None, htm
             for chart in charts:
                 save(chart, figures)
         if html is not None:
-            plan.write_page(html, tuple(charts))
+            plan.write_page(html, tuple(charts), _spelled)
     except OSError as error:
         raise OutputError(f"the plan cannot be written ({error.strerror}): name another file or folder") from None
 
@@ -194,29 +194,33 @@ def _next_step(plan: TopKPlan, planned: PlannedMechanism, spec: PlanSpec, target
     yield Section(lines=lines)
 
 
+def _spelled(words: str) -> str:
+    return spelled(words, PlanSpec)
+
+
 def _show(found: dict[str, Any] | list[Section], first: str = "") -> None:
     """Print data, or sections with an empty line between two, below a first line."""
     if isinstance(found, dict):
-        out.emit(text.json_text(found) + "\n")
+        out.emit(out.json_text(found) + "\n")
         return
-    console = text.screen()
+    console = out.screen()
     with console.capture() as captured:
         if first:
-            console.print(text.heading(first))
-        for place, section in enumerate(found):
+            console.print(out.heading(first))
+        for place, section in enumerate(section.spelled(_spelled) for section in found):
             if place:
                 console.print()
             if section.title:
-                console.print(text.heading(printable(section.title)))
+                console.print(out.heading(printable(section.title)))
             if section.facts:
-                console.print(text.facts((name, printable(spelled(value, PlanSpec))) for name, value in section.facts))
+                console.print(out.facts((name, printable(value)) for name, value in section.facts))
             for line in section.lines:
                 typed = line.startswith(" ")
                 console.print(Text(printable(line), style="green" if typed else ""), soft_wrap=typed)
             if section.rows:
                 kept = section.heads if console.width >= _WIDE or not section.narrow else section.narrow
                 rows = [[cell for head, cell in zip(section.heads, row, strict=True) if head in kept] for row in section.rows]
-                console.print(text.rows(kept, rows, left=section.left))
+                console.print(out.rows(kept, rows, left=section.left))
             for line in section.notes:
                 console.print(Text(line, style="dim"))
     out.emit(captured.get())
