@@ -15,18 +15,7 @@ import accounting as acc
 from accounting.budget import NOTHING, Budget, Price
 from accounting.convert.bounds import best_epsilon
 from accounting.convert.renyi import rdp_to_epsilon
-from accounting.curves import (
-    ZCDP,
-    ApproxDP,
-    Approximate,
-    BoundedRange,
-    Curve,
-    GaussianDP,
-    LaplaceDP,
-    PureDP,
-    RenyiTable,
-    zero,
-)
+from accounting.curves import ZCDP, ApproxDP, Approximate, BoundedRange, Curve, GaussianDP, LaplaceDP, PureDP, RenyiTable, zero
 from accounting.errors import InvalidBudget, Unaffordable
 from accounting.remaining import shortfall
 
@@ -43,14 +32,6 @@ CURVES = [PureDP(epsilon=0.1), BoundedRange(epsilon=0.2), GaussianDP(mu=0.05), L
 DECIMALS = st.decimals(min_value="0.000000000001", max_value=100, places=12)
 
 
-def spent_by(budget: Budget, curve: Curve, count: int) -> Price:
-    """The price of `count` separate charges, added one by one."""
-    total = NOTHING
-    for _ in range(count):
-        total = total.plus(budget.price(curve))
-    return total
-
-
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
 def test_json_round_trip(budget: Budget) -> None:
     """A budget read back from JSON is equal, with the same hash, capacity and order."""
@@ -58,13 +39,8 @@ def test_json_round_trip(budget: Budget) -> None:
     assert again == budget
     assert hash(again) == hash(budget)
     assert again.capacity == budget.capacity
-
-
-def test_defaults_are_stored() -> None:
-    """The JSON of an (epsilon, delta) budget states its order and failure, so that no later default can replace them."""
-    data = Budget(epsilon=1, delta=1e-6).model_dump()
-    assert data["failure"] == 5e-7
-    assert data["order"] == 23.26
+    data = Budget(epsilon=1, delta=1e-6).model_dump()  # with its defaults, so that no later ones can replace them
+    assert (data["failure"], data["order"]) == (5e-7, 23.26)
     assert Budget(epsilon=1, delta=1e-6, order=data["order"], failure=5e-7) == Budget(epsilon=1, delta=1e-6)
 
 
@@ -91,9 +67,9 @@ def test_decimals_do_what_people_expect(units: Decimal, count: int, slack: int) 
 
 def test_three_tenths() -> None:
     """Three charges of 0.1 fit into 0.3, a fourth does not; 0.30000000000000004 does not fit either."""
-    budget = Budget(epsilon=0.3)
+    budget, tenth = Budget(epsilon=0.3), Budget(epsilon=0.3).price(PureDP(epsilon=0.1))
     assert budget.how_many(PureDP(epsilon=0.1)) == 3
-    assert not budget.can_afford(spent_by(budget, PureDP(epsilon=0.1), 3), PureDP(epsilon=1e-300))
+    assert not budget.can_afford(tenth.plus(tenth).plus(tenth), PureDP(epsilon=1e-300))
     assert not budget.can_afford(NOTHING, PureDP(epsilon=0.1 + 0.2))
 
 
@@ -113,16 +89,18 @@ def test_exactly_the_budget_fits_and_more_does_not(value: float) -> None:
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-def test_capacity_implies_the_guarantee(budget: Budget) -> None:
-    """As many separate charges as fit, composed as one plan, are admitted by the budget: a fixed plan is a special case."""
+def test_what_fits_is_admitted_and_what_is_admitted_fits_alone(budget: Budget) -> None:
+    """As many separate charges as fit are admitted as one plan, one more does not fit; a plan costs at most its parts."""
     for curve in CURVES:
-        if not budget.can_afford(NOTHING, curve):
-            continue
-        count = budget.how_many(curve)
-        plan = count * curve
-        assert count >= 1
-        assert budget.admits(plan)
-        assert not budget.fits(spent_by(budget, curve, min(count, 50)), budget.price(curve).times(count + 1 - min(count, 50)))
+        for count in (1, 5, 100):
+            assert budget.admits(count * curve) == budget.can_afford(NOTHING, count * curve)
+        if budget.can_afford(NOTHING, curve):
+            price, count = budget.price(curve), budget.how_many(curve)
+            assert count >= 1
+            assert budget.admits(count * curve)
+            assert not budget.fits(price.times(count), price)
+            if budget.fits(NOTHING, price.times(9)):
+                assert all(whole <= parts for whole, parts in zip(budget.price(9 * curve), price.times(9), strict=True))
 
 
 @pytest.mark.slow
@@ -195,34 +173,20 @@ def test_more_failures_than_certain_ones_do_not_fit() -> None:
     assert acc.Approximate(curve=likely, delta0=0.05).delta0 == pytest.approx(0.95)
 
 
-def test_fixed_plan_takes_the_whole_budget() -> None:
-    """A plan that only a tighter route proves costs the whole capacity: it fits alone, not after or before another."""
-    budget = Budget(epsilon=1.0, delta=1e-6)
-    plan = PureDP(epsilon=1.0)
-    assert float(plan.rdp(float(budget.order or 0))) > budget.capacity.main * 1e-12
-    assert budget.price(plan) == budget.capacity
+def test_a_fixed_plan_takes_the_whole_budget() -> None:
+    """A plan that only a tighter route proves costs the whole capacity, up to the edge, and fits alone."""
+    budget, low, high = Budget(epsilon=1.0, delta=1e-6), 0.01, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if best_epsilon(GaussianDP(mu=middle), 1e-6).value <= 1.0 else (low, middle)
+    assert not budget.can_afford(NOTHING, GaussianDP(mu=high * 1.000001))
     least = budget.price(PureDP(epsilon=1e-9))
-    assert not budget.fits(least, budget.price(plan))
-    assert not budget.fits(budget.price(plan), least)
-    assert budget.fits(budget.price(plan), budget.price(zero()))
-
-
-@pytest.mark.parametrize("budget", BUDGETS, ids=repr)
-def test_what_is_admitted_can_be_charged_first(budget: Budget) -> None:
-    """Every plan that the budget admits fits while nothing is spent, and every curve that fits is admitted."""
-    for curve in CURVES:
-        for count in (1, 5, 100):
-            assert budget.admits(count * curve) == budget.can_afford(NOTHING, count * curve)
-
-
-def test_a_plan_is_charged_at_its_composed_curve() -> None:
-    """A composition charged as one item never costs more than its parts charged one by one."""
-    for budget in BUDGETS:
-        for curve in CURVES:
-            if budget.can_afford(NOTHING, curve) and budget.fits(NOTHING, budget.price(curve).times(9)):
-                whole, parts = budget.price(9 * curve), budget.price(curve).times(9)
-                assert whole.main <= parts.main
-                assert whole.failure <= parts.failure
+    for plan in (PureDP(epsilon=1.0), GaussianDP(mu=low)):
+        assert float(plan.rdp(float(budget.order or 0))) > budget.capacity.main * 1e-12
+        assert budget.price(plan) == budget.capacity
+        assert not budget.fits(least, budget.price(plan))
+        assert not budget.fits(budget.price(plan), least)
+        assert budget.fits(budget.price(plan), budget.price(zero()))
 
 
 def test_for_workload_beats_the_default_order() -> None:
@@ -234,6 +198,8 @@ def test_for_workload_beats_the_default_order() -> None:
         gains.append(chosen.how_many(curve) - Budget(epsilon=2.0, delta=1e-6).how_many(curve))
     assert min(gains) >= 0
     assert max(gains) > 0
+    table = RenyiTable(orders=[2, 8, 32], values=[0.1, 0.2, 0.5])  # charged at one of its own orders
+    assert Budget.for_workload(epsilon=3, delta=1e-6, curve=table).order in (2, 8, 32)
 
 
 def test_for_workload_is_near_the_fixed_plan() -> None:
@@ -242,12 +208,6 @@ def test_for_workload_is_near_the_fixed_plan() -> None:
     count = budget.how_many(STABLE)
     best = next(n for n in range(count, 10**6) if rdp_to_epsilon((n * STABLE).rdp, 1e-6 - n * 1e-9).value > 2.0)
     assert best - 1 <= 1.01 * count + 1
-
-
-def test_for_workload_reads_tables_at_their_orders() -> None:
-    """A tabulated curve is charged at one of its own orders."""
-    table = RenyiTable(orders=[2, 8, 32], values=[0.1, 0.2, 0.5])
-    assert Budget.for_workload(epsilon=3, delta=1e-6, curve=table).order in (2, 8, 32)
 
 
 def test_default_orders_over_the_whole_domain() -> None:
@@ -269,17 +229,6 @@ def _capacity(budget: Budget, order: float) -> int:
         return 0
 
 
-def test_whole_budget_price_matches_admits_at_the_edge() -> None:
-    """At the very end of what admits allows a plan is charged the whole budget, and one part in 10^6 more is refused."""
-    budget = Budget(epsilon=1.0, delta=1e-6)
-    low, high = 0.01, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if best_epsilon(GaussianDP(mu=middle), 1e-6).value <= 1.0 else (low, middle)
-    assert budget.price(GaussianDP(mu=low)) == budget.capacity
-    assert not budget.can_afford(NOTHING, GaussianDP(mu=high * 1.000001))
-
-
 def test_a_refusal_says_which_part_is_short_and_by_how_much() -> None:
     """The part that does not fit is named with its remedy, and amounts that differ in the tenth digit do not print alike."""
     close = acc.PrivacyFilter(acc.Budget(epsilon=1.0))
@@ -292,15 +241,10 @@ def test_a_refusal_says_which_part_is_short_and_by_how_much() -> None:
     assert "of failure probability (delta0) is needed and 1e-06 is left" in shortfall(
         Budget(rho=5.0, delta=1e-6), NOTHING, Price(1, 2 * 10**12)
     )
-
-
-def test_a_refusal_speaks_in_shares_of_the_budget() -> None:
-    """A share of what the budget adds up is never called one of epsilon; what is needed and what is left never print alike."""
     budget = Budget(epsilon=1.0, delta=1e-6)
-    spent = budget.price(acc.GaussianDP(mu=0.1))
-    words = shortfall(budget, spent, budget.price(acc.GaussianDP(mu=0.3)))
+    words = shortfall(budget, budget.price(GaussianDP(mu=0.1)), budget.price(GaussianDP(mu=0.3)))
     assert "% of the budget is needed" in words
-    assert "epsilon" not in words
+    assert "epsilon" not in words  # a share of what is added up is none of epsilon
     spent_pure = shortfall(Budget(epsilon=1.0), Budget(epsilon=1.0).capacity, Price(1, 0))
     assert "1e-10 % of the budget is needed and 0 % is left" in spent_pure
 

@@ -79,20 +79,22 @@ def cells(step: int, scale: float, noise: str) -> Law:
 @pytest.mark.parametrize("epsilon", [0.05, 0.4])
 def test_closed_forms_hold_on_paths(size: int, epsilon: float) -> None:
     """The group's curve bounds the exact divergence between inputs that many steps apart, for each curve that scales."""
-    bounds_the_pair(
-        group_privacy(BoundedRange(epsilon=2 * epsilon), size), *(exponential_mechanism(i, epsilon) for i in (0, size))
-    )
-    bounds_the_pair(group_privacy(PureDP(epsilon=2 * epsilon), size), *(exponential_mechanism(i, epsilon) for i in (0, size)))
-    bounds_the_pair(group_privacy(LaplaceDP(epsilon=epsilon), size), *(cells(i, 1 / epsilon, "laplace") for i in (0, size)))
-    bounds_the_pair(group_privacy(GaussianDP(mu=epsilon), size), *(cells(i, 1 / epsilon, "gaussian") for i in (0, size)))
-    bounds_the_pair(group_privacy(ZCDP(rho=epsilon**2 / 2), size), *(cells(i, 1 / epsilon, "gaussian") for i in (0, size)))
+    picks = tuple(exponential_mechanism(i, epsilon) for i in (0, size))
+    normal, double = (tuple(cells(i, 1 / epsilon, noise) for i in (0, size)) for noise in ("gaussian", "laplace"))
+    for curve, laws in (
+        (BoundedRange(epsilon=2 * epsilon), picks),
+        (PureDP(epsilon=2 * epsilon), picks),
+        (LaplaceDP(epsilon=epsilon), double),
+        (GaussianDP(mu=epsilon), normal),
+        (ZCDP(rho=epsilon**2 / 2), normal),
+    ):
+        bounds_the_pair(group_privacy(curve, size), *laws)
 
 
 def test_scaling_is_exact_and_decimal() -> None:
     """Groups of k multiply the parameter by k (rho by k squared), as decimals; a group of one is the curve itself."""
-    assert group_privacy(PureDP(epsilon=0.1), 3) == PureDP(epsilon=0.3)
-    assert group_privacy(BoundedRange(epsilon=0.1), 3) == BoundedRange(epsilon=0.3)
-    assert group_privacy(LaplaceDP(epsilon=0.1), 3) == LaplaceDP(epsilon=0.3)
+    for kind in (PureDP, BoundedRange, LaplaceDP):
+        assert group_privacy(kind(epsilon=0.1), 3) == kind(epsilon=0.3)
     assert group_privacy(GaussianDP(mu=0.1), 3) == GaussianDP(mu=0.3)
     assert group_privacy(ZCDP(rho=0.1), 3) == ZCDP(rho=0.9)
     assert group_privacy(zero(), 5) == zero()
@@ -201,6 +203,8 @@ def test_what_is_proved_for_one_relation_is_so_for_groups(curve: Curve, size: in
     """No table and no closed form of a group forgets it, and it is added up with others of its relation."""
     grown = group_privacy(curve, size)
     assert grown.proved_for == "add_remove"
+    if isinstance(grown, ProvedFor):  # which changes no number
+        assert (3 * grown).epsilon(1e-5) == (3 * grown.curve).epsilon(1e-5)
     assert Curve.from_json(grown.to_json()) == grown
     with pytest.raises(RelationMismatch, match="'add_remove' only"):
         Guarantee(grown, "replace_one")
@@ -228,12 +232,8 @@ def test_a_sampled_group_costs_no_more_than_one_that_is_in_every_sample(noise: N
         assert again.epsilon(1e-6) == grown.epsilon(1e-6)
 
 
-def test_a_stated_relation_changes_no_number() -> None:
-    """A group of twenty costs what the better of its bounds does, and a relation other than the curve's own is refused."""
-    grown = group_privacy(SAMPLED, 20)
-    assert isinstance(grown, ProvedFor)
-    assert grown.epsilon(1e-5) == grown.curve.epsilon(1e-5)
-    assert (3 * grown).epsilon(1e-5) == (3 * grown.curve).epsilon(1e-5)
+def test_a_relation_other_than_the_curves_own_is_refused() -> None:
+    """A curve that is proved for one relation is not stated for the other; one of none stays as it is."""
     assert group_privacy(PureDP(epsilon=0.1), 20) == PureDP(epsilon=2.0)
     with pytest.raises(InvalidCurve, match="proved for 'add_remove'"):
         ProvedFor(curve=SAMPLED, relation="replace_one")
