@@ -30,7 +30,7 @@ def entry(ledger: Ledger, name: str) -> str:
     slug = "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in dataset.name.lower()).strip("-")
     each = f" of each {window} (days begin in {dataset.time_zone})" if window else " as a whole"
     fullest = fullest_of(ledger.totals(dataset.name))
-    spent = "nothing" if fullest is None else fullest.remaining.figures["spent so far"]
+    spent = "nothing" if fullest is None else fullest.figures["spent so far"]
     measure = budget.measure
     summed = _SUMMED[measure] if isinstance(measure, str) else f"Renyi divergences of order {measure:g}"
     over = f"; the rows of each {window} have a budget of their own" if window else ""

@@ -28,7 +28,7 @@ from accounting.errors import AccountingError, InvalidArgument
 from accounting.files import PRIVATE, write_text
 from accounting.ledger.ledger import Ledger
 from accounting.ledger.model import ACTIONS, Dataset, Entry, package_version
-from accounting.ledger.quota import Quota, Total
+from accounting.ledger.quota import Quota
 from accounting.ledger.stored_text import read_json
 from accounting.ledger.summary import Summary
 from accounting.ledger.verification import Verification
@@ -134,7 +134,7 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
     summary, entries = ledger.summary(name), ledger.latest(name, latest)
     dataset, budget, windowed = summary.dataset, summary.dataset.budget, summary.dataset.window != "whole"
     totals = list(summary.totals or ([] if windowed else [ledger.total(name)]))
-    shown, fullest = totals[: -MOST_PERIODS - 1 : -1], fullest_of(totals) or Total(name, "", budget, NOTHING)
+    shown, fullest = totals[: -MOST_PERIODS - 1 : -1], fullest_of(totals) or Remaining(budget, NOTHING)
     shares = summary.shares if len(summary.shares) > 1 else ()
     # The budget itself has something to say at its delta, or above it where all of it may go to failures.
     own = budget.delta if budget.epsilon is not None else 2 * budget.delta
@@ -145,14 +145,13 @@ def _section(ledger: Ledger, name: str, deltas: Sequence[float], latest: int, pr
         "window": dataset.window,
         "windowed": windowed,
         "tiles": _tiles(dataset, fullest, entries),
-        "risk": Risk.of(fullest.remaining.guarantee).in_words(dataset.relation),
+        "risk": Risk.of(fullest.guarantee).in_words(dataset.relation),
         "figure": _figure(summary),
-        "periods": [(one.period, _bar(one), at_most(one.remaining.so_far[0])) for one in shown] if windowed else [],
+        "periods": [(one.account, _bar(one), at_most(one.so_far[0])) for one in shown] if windowed else [],
         "all_periods": len(totals),
         "quotas": [
-            (f"{quota.name}: {quota.in_words}", budget_in_words(one.budget), one.period, percent_up(max(one.remaining.used)))
-            for one in ledger.quotas(name).standing(_MOST_ACCOUNTS)
-            if (quota := one.quota) is not None
+            (f"{quota.name}: {quota.in_words}", budget_in_words(one.budget), one.account, percent_up(max(one.used)))
+            for quota, one in ledger.quotas(name).standing(_MOST_ACCOUNTS)
         ],
         "account_heads": HEADS,
         "accounts": [tuple(account_cells(one)) for one in shown],
@@ -205,37 +204,37 @@ def _facts(dataset: Dataset, summary: Summary) -> Iterator[tuple[str, str]]:
     yield "Head", f"entry {summary.entries:,}, {summary.head}"
 
 
-def fullest_of(totals: Iterable[Total]) -> Total | None:
+def fullest_of(totals: Iterable[Remaining]) -> Remaining | None:
     """The account of which most is spent."""
-    return max(totals, key=lambda one: max(one.remaining.used), default=None)
+    return max(totals, key=lambda one: max(one.used), default=None)
 
 
-def _tiles(dataset: Dataset, fullest: Total, latest: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
+def _tiles(dataset: Dataset, fullest: Remaining, latest: Sequence[Entry]) -> Iterator[tuple[str, str, str]]:
     """The three figures, of the fullest period where there are several."""
     last = next((entry for entry in latest if entry.opens and max(entry.price) > 0), None)
-    left = replace(fullest.remaining, curve=None if last is None else last.count * Curve.from_json(last.curve or ""))
-    where = [f"in the fullest {dataset.window}, {fullest.period}"] if fullest.period else []
+    left = replace(fullest, curve=None if last is None else last.count * Curve.from_json(last.curve or ""))
+    where = [f"in the fullest {dataset.window}, {fullest.account}"] if fullest.account else []
     first = ["failure probability runs out first"] if left.runs_out == "failure" else []
     units = f"for each {dataset.window}" if dataset.window != "whole" else "", ", ".join(where), ", ".join(where + first)
     for (name, words), unit in zip(left.figures.items(), units, strict=True):
         yield name.capitalize(), words.replace("like this one", "like the last one"), unit
 
 
-def _bar(total: Total) -> dict[str, Any]:
+def _bar(total: Remaining) -> dict[str, Any]:
     """A bar that is filled to what is spent; its text says the same."""
-    share = max(total.remaining.used)
+    share = max(total.used)
     level = "full" if share >= 0.9 else "high" if share >= 0.7 else "low"
-    return {"level": level, "width": round(100 * share, 2), "percent": percent_up(share), "name": total.period}
+    return {"level": level, "width": round(100 * share, 2), "percent": percent_up(share), "name": total.account}
 
 
-def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Total]]) -> str:
+def standings(title: str, datasets: Callable[[], list[Dataset]], totals: Callable[[str], list[Remaining]]) -> str:
     """Every dataset, its budget, and what is spent of it, in the period that is nearest its end: a ledger in a notebook."""
     rows = []
     try:
         for dataset in datasets():
-            most = fullest_of(totals(dataset.name)) or Total(dataset.name, "", dataset.budget, NOTHING)
+            most = fullest_of(totals(dataset.name)) or Remaining(dataset.budget, NOTHING)
             window = "" if dataset.window == "whole" else f", for each {dataset.window}"
-            spent = percent_up(max(most.remaining.used)), most.period
+            spent = percent_up(max(most.used)), most.account
             rows.append((dataset.name, dataset.relation, budget_in_words(dataset.budget) + window, *spent))
     except AccountingError as error:
         return card(title, note=str(error))
@@ -257,7 +256,7 @@ def _figure(summary: Summary) -> dict[str, Any] | None:
     x = _LEFT + (times - times[0]) / (span or 1.0) * (_WIDTH - _LEFT - _RIGHT)
     dots = [(f"{place:.1f}", f"{_y(max(top)):.1f}") for place, top in zip(x, used, strict=True)] if windowed else []
     if windowed:
-        used[-1] = np.max([used[-1], *(total.remaining.used for total in summary.totals)], axis=0)
+        used[-1] = np.max([used[-1], *(total.used for total in summary.totals)], axis=0)
         used = np.maximum.accumulate(used)
     title = f"Spending on {summary.dataset.name} over time"
     whose = f"the fullest {summary.dataset.window}'s budget" if windowed else "the budget"

@@ -26,7 +26,6 @@ from .model import Receipt as Receipt
 from .model import State as State
 from .quota import Quota as Quota
 from .quota import Scope as Scope
-from .quota import Total as Total
 from .stored_text import Window as Window
 from .summary import LabelCost as LabelCost
 from .summary import Summary as Summary

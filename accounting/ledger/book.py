@@ -20,7 +20,7 @@ from accounting.curves import Curve
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
 from accounting.ledger.item import TWICE, Request
 from accounting.ledger.model import ENTRY_FIELDS, Action, Dataset, Entry, Origin, Receipt, State, Who, returned
-from accounting.ledger.quota import Place, Revision, Total, in_force
+from accounting.ledger.quota import Place, Revision, in_force
 from accounting.ledger.store import (
     STORED,
     Declared,
@@ -37,7 +37,7 @@ from accounting.ledger.store import (
     totals,
 )
 from accounting.ledger.stored_text import canonical_json, checked_name, digest, read_json
-from accounting.remaining import BudgetExceeded, in_all_in_words, over_periods, refusal, stated
+from accounting.remaining import BudgetExceeded, Remaining, in_all_in_words, over_periods, refusal, stated
 
 Step = Literal["commit", "release", "void"]
 
@@ -154,11 +154,13 @@ class Book:
     def _quotas(self) -> list[Revision]:
         return in_force(self.connection, self.declared.id)
 
-    def accounts(self, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Place, Total]]:
-        """Where everything stands that a charge is held against: its periods, then its accounts of quotas."""
-        name = self.dataset.name
+    def accounts(self, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Place, str, Remaining]]:
+        """Where everything stands that a charge is held against, and as what: its periods, then its accounts of quotas."""
+        where = f"dataset={self.dataset.name!r}"
         for place, spent in self.spent(0, periods).items():
-            yield place, Total(name, place[1], self.dataset.budget, spent)
+            _, period = place
+            left = Remaining(self.dataset.budget, spent, account=period)
+            yield place, where + (f", period={period!r}" if period else ""), left
         for revision in self._quotas:
             quota = revision.quota
             if quota.by is not None and quota.of is None and getattr(who, quota.by) is None:
@@ -173,7 +175,9 @@ class Book:
                 )
             names = quota.accounts(self.dataset.window, who, periods)
             for place, spent in self.spent(revision.seq, names).items():
-                yield place, Total(name, quota.account_in_words(place[1]), revision.limit, spent, quota)
+                words = quota.account_in_words(place[1])
+                left = Remaining(revision.limit, spent, account=f"quota {quota.name} ({words})")
+                yield place, f"{where}, quota={quota.name!r} ({words})", left
 
     # -- charges ------------------------------------------------------------------------------------------------------
 
@@ -222,10 +226,10 @@ class Book:
                 "nothing may be released."
             )
         after = {}
-        for place, total in self.accounts(periods, due.who):
-            price = due.price(total.budget)
-            require_fit(total, price, due)
-            after[place] = total.spent.plus(price)
+        for place, where, left in self.accounts(periods, due.who):
+            price = due.price(left.budget)
+            require_fit(left, price, due, where)
+            after[place] = left.spent.plus(price)
         if dataset.most_in_all is not None:
             self.in_all(due.price(dataset.budget), periods)
         return after
@@ -395,13 +399,10 @@ def state_of(steps: Sequence[Entry]) -> State:
     return _AFTER[steps[-1].action]
 
 
-def require_fit(total: Total, price: Price, due: Request) -> None:
-    """BudgetExceeded if an account cannot pay a price."""
-    if total.budget.fits(total.spent, price):
-        return
-    part = f", period={total.period!r}" if total.period else ""
-    part = part if total.quota is None else f", quota={total.quota.name!r} ({total.period})"
-    raise refusal(replace(total.remaining, curve=due.curve), due.said["count"], f"dataset={total.dataset!r}{part}")
+def require_fit(left: Remaining, price: Price, due: Request, where: str) -> None:
+    """BudgetExceeded if an account cannot pay a price; `where` is how messages call it."""
+    if not left.budget.fits(left.spent, price):
+        raise refusal(replace(left, curve=due.curve), due.said["count"], where)
 
 
 @lru_cache(maxsize=1024)

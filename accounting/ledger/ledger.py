@@ -26,7 +26,7 @@ from accounting.ledger.export import export_lines, import_lines
 from accounting.ledger.heads import Head, Heads, SigningKey
 from accounting.ledger.item import Chargeable, Opening, Request, Terms, json_of
 from accounting.ledger.model import Clock, Dataset, Entry, Receipt, origin, utc_now
-from accounting.ledger.quota import Accounts, Quota, Revision, Total, in_force, revisions
+from accounting.ledger.quota import Accounts, Quota, Revision, in_force, revisions
 from accounting.ledger.store import (
     Store,
     all_datasets,
@@ -240,17 +240,16 @@ class Ledger:
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
-    def total(self, dataset: str, period: str | None = None) -> Total:
+    def total(self, dataset: str, period: str | None = None) -> Remaining:
         """What a dataset, or one period of it where it has a window, has spent and what is left."""
         with reading(self._store, dataset) as book:
             (account,) = checked_periods(book.dataset.window, period)
-            return Total(book.dataset.name, account, book.dataset.budget, book.spent(0, [account])[0, account])
+            return Remaining(book.dataset.budget, book.spent(0, [account])[0, account], account=account)
 
-    def totals(self, dataset: str) -> list[Total]:
+    def totals(self, dataset: str) -> list[Remaining]:
         """Where every period stands that was charged, in order."""
         with reading(self._store, dataset) as book:
-            name, budget = book.dataset.name, book.dataset.budget
-            return [Total(name, period, budget, spent) for period, spent in book.totals().items()]
+            return [Remaining(book.dataset.budget, spent, account=period) for period, spent in book.totals().items()]
 
     def in_all(self, dataset: str, item: Curve | Chargeable | None = None, periods: Iterable[str] = ()) -> tuple[float, float]:
         """(epsilon, delta) that somebody faces whose rows lie in every period that was charged, or is about to be: each of
@@ -288,7 +287,7 @@ class Ledger:
         request = Request.read("charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock())
         with reading(self._store, dataset) as book:
             due, periods = request.due(book.dataset)
-            return [replace(total.remaining, curve=due.curve) for _, total in book.accounts(periods, due.who)]
+            return [replace(left, curve=due.curve) for _, _, left in book.accounts(periods, due.who)]
 
     def affordable(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> Remaining:
         """How many more releases like `item` fit, charged one by one on these terms, and what runs out first: as the account
@@ -386,7 +385,7 @@ class Quotas:
         >>> _ = quotas.declare(acc.ledger.Quota(name="interns", limit=acc.Budget(epsilon=0.2), by="team", of="interns"))
         >>> curve = acc.PureDP(epsilon=0.2)
         >>> _ = ledger.charge("visits", curve, relation="add_remove", team="interns")
-        >>> [(one.period, one.remaining.main) for one in quotas.standing()]
+        >>> [(left.account, left.main) for _, left in quotas.standing()]
         [('interns', 0.0)]
     """
 
@@ -435,14 +434,14 @@ class Quotas:
         with reading(self._store, self._dataset) as book:
             return [one.quota for one in in_force(book.connection, book.declared.id)]
 
-    def standing(self, most: int | None = None) -> list[Total]:
+    def standing(self, most: int | None = None) -> list[tuple[Quota, Remaining]]:
         """Every account of the quotas in force that was charged; with `most`, each quota's fullest ones only."""
         with reading(self._store, self._dataset) as book:
             known, held = in_force(book.connection, book.declared.id), all_held(book.connection, book.declared.id)
-        found: list[Total] = []
+        found: list[tuple[Quota, Remaining]] = []
         for one in known:
             accounts = sorted((name, spent) for (of, name), spent in held.items() if of == one.seq)
             fullest = sorted(accounts, key=lambda account: account[1], reverse=True)[:most]
             for name, spent in sorted(fullest):
-                found.append(Total(book.dataset.name, one.quota.account_in_words(name), one.limit, spent, one.quota))
+                found.append((one.quota, Remaining(one.limit, spent, account=one.quota.account_in_words(name))))
         return found

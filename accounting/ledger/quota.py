@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
 
@@ -24,7 +23,6 @@ from accounting.ledger.errors import InvalidEntry
 from accounting.ledger.model import Dataset, Entry, Who, doubt, price_in, returned
 from accounting.ledger.store import Declared, entries, stream
 from accounting.ledger.stored_text import WHOLE, Window, checked_name, first_day, period_of, stretch
-from accounting.remaining import Remaining
 
 Scope = Literal["actor", "team", "purpose"]
 Place = tuple[int, str]
@@ -141,30 +139,6 @@ class Quota(Frozen):
             place = f"{self.rolling} periods from {place}"
         shown = [] if self.by is None else [name if name is not None else f"no {self.by}"]
         return ", ".join([*shown, *([place] if place else [])]) or "all rows"
-
-
-@dataclass(frozen=True)
-class Total:
-    """Where an account stands: a period of a dataset ("" where one budget covers all rows), or one account of a quota.
-
-    `period` of a quota's account says whose and which rows, in words; `budget` is the quota's limit then.
-    """
-
-    dataset: str
-    period: str
-    budget: Budget
-    spent: Price
-    quota: Quota | None = None
-
-    @property
-    def remaining(self) -> Remaining:
-        """Where the account stands; `replace(remaining, curve=...)` says it in releases."""
-        return Remaining(self.budget, self.spent, account=self.place)
-
-    @property
-    def place(self) -> str:
-        """The account in words: a period, or a quota and its account; "" for all rows of a dataset without a window."""
-        return self.period if self.quota is None else f"quota {self.quota.name} ({self.period})"
 
 
 # Written out, as in the index of the quotas: SQLite takes that for no parameter.

@@ -10,9 +10,9 @@ from sqlalchemy import Connection, Float, and_, bindparam, cast, func, or_, sele
 from accounting.budget import Price
 from accounting.curves import Composed, Curve
 from accounting.ledger.model import OPENS, Dataset
-from accounting.ledger.quota import Total
 from accounting.ledger.store import Declared, all_totals, entries
 from accounting.price import FAILURE_UNIT, MAIN_UNIT
+from accounting.remaining import Remaining
 
 MOST_CURVES, MOST_POINTS, MOST_LABELS = 5_000, 240, 12  # that a summary lists
 
@@ -50,7 +50,7 @@ class Summary:
     dataset: Dataset
     entries: int
     head: str
-    totals: tuple[Total, ...]
+    totals: tuple[Remaining, ...]
     curves: dict[str, Curve] | None
     points: tuple[_SpendingPoint, ...]
     shares: tuple[LabelCost, ...]
@@ -58,9 +58,9 @@ class Summary:
     @classmethod
     def of(cls, connection: Connection, declared: Declared) -> Self:
         """The summary of one dataset, from one state of the store."""
-        budget, name = declared.dataset.budget, declared.dataset.name
-        totals = tuple(Total(name, period, budget, spent) for period, spent in all_totals(connection, declared.id).items())
-        curves = _curves(connection, declared, [total.period for total in totals])
+        spent = all_totals(connection, declared.id)
+        totals = tuple(Remaining(declared.dataset.budget, price, account=period) for period, price in spent.items())
+        curves = _curves(connection, declared, list(spent))
         points, shares = _points(connection, declared), _shares(connection, declared)
         return cls(declared.dataset, declared.seq, declared.head, totals, curves, points, shares)
 

@@ -6,16 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from decimal import Decimal
-from typing import TYPE_CHECKING
 
 from accounting.budget import NOTHING, Budget
 from accounting.decimal_sum import of_unit
 from accounting.page.wording import in_words, plain, rounded_down, rounded_up
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Measure, unit_in_words
 from accounting.remaining import Remaining
-
-if TYPE_CHECKING:
-    from accounting.ledger.quota import Total
 
 
 def unit_of(measure: Measure) -> str:
@@ -63,14 +59,13 @@ HEADS = ("Period", "Spent", "Left", "Part", "δ₀ used/of", "ε so far", "ε le
 """Of the table of accounts in the units that a budget adds up, which `units_in_words` explains."""
 
 
-def account_cells(total: Total) -> Iterator[str]:
+def account_cells(left: Remaining) -> Iterator[str]:
     """An account's row under `HEADS`: what is spent rounded up, what is left rounded down."""
-    left = total.remaining
-    yield total.period or "all rows"
-    yield main_up(total.spent.main)
+    yield left.account or "all rows"
+    yield main_up(left.spent.main)
     yield rounded_down(left.main)
     yield percent_up(left.used[0])
-    yield f"{failure_up(total.spent.failure)}/{failure_up(total.budget.capacity.failure)}"
+    yield f"{failure_up(left.spent.failure)}/{failure_up(left.budget.capacity.failure)}"
     yield "-" if left.epsilon is None else rounded_up(left.epsilon)
     yield "-" if left.epsilon_left is None else rounded_down(left.epsilon_left)
     yield "-" if left.mu_left is None else rounded_down(left.mu_left)

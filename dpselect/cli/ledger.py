@@ -23,7 +23,7 @@ from accounting.arguments import Relation
 from accounting.curves.base import CURVES
 from accounting.errors import InvalidBudget
 from accounting.files import PRIVATE, new_file, read_text
-from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Total, Verification
+from accounting.ledger import Entry, Heads, InvalidEntry, Ledger, Quota, Receipt, SigningKey, Verification
 from accounting.ledger.item import Terms, require_known
 from accounting.ledger.stored_text import read_json
 from accounting.page.spent import HEADS, account_cells, budget_in_words, main_up, percent_up, unit_of, units_in_words
@@ -437,7 +437,7 @@ def _show_datasets(ledger: Ledger, names: Iterable[str], limit: int, console: Co
         console.print()
 
 
-def _totals(ledger: Ledger, name: str) -> list[Total]:
+def _totals(ledger: Ledger, name: str) -> list[Remaining]:
     totals = ledger.totals(name)
     return totals if totals or ledger.dataset(name).window != "whole" else [ledger.total(name)]
 
@@ -455,19 +455,19 @@ def _in_figures(ledger: Ledger, name: str) -> Iterator[Text]:
     opening = next((entry for entry in ledger.latest(name, _RECENT) if entry.opens and max(entry.price) > 0), None)
     curve = None if opening is None else opening.count * Curve.from_json(opening.curve or "")
     for total in totals[-_PERIODS:]:
-        _, *figures = replace(total.remaining, curve=curve).figures.items()
+        _, *figures = replace(total, curve=curve).figures.items()
         words = "; ".join(f"{figure}: {said}" for figure, said in figures).replace("like this one", "like the last one")
-        yield Text(f"{total.period + ': ' if total.period else ''}{words}")
+        yield Text(f"{total.account + ': ' if total.account else ''}{words}")
     if not totals:
         yield Text("spent so far: nothing")
 
 
-def _by_quota(ledger: Ledger, name: str, most: int | None = None) -> Iterator[tuple[Quota, list[Total]]]:
+def _by_quota(ledger: Ledger, name: str, most: int | None = None) -> Iterator[tuple[Quota, list[Remaining]]]:
     """The quotas in force, each with its accounts, all or the fullest."""
     found = ledger.quotas(name)
     standing = found.standing(most)
     for quota in found.all():
-        yield quota, [one for one in standing if one.quota == quota]
+        yield quota, [left for of, left in standing if of == quota]
 
 
 def _quotas(ledger: Ledger, name: str, *, details: bool = False) -> Iterator[Text]:
@@ -476,12 +476,11 @@ def _quotas(ledger: Ledger, name: str, *, details: bool = False) -> Iterator[Tex
         assert quota.limit is not None
         limit = repr(quota.limit) if details else stated(quota.limit)
         yield Text(printable(f"Quota {quota.name} {quota.in_words}: {limit}"))
-        for one in accounts:
-            left = one.remaining
+        for left in accounts:
             used = f"spent so far: {left.figures['spent so far']}; left: {left.left_in_words()}"
             if details:
-                used = f"{main_up(one.spent.main)} spent, {rounded_down(left.main)} {unit_in_words(left.measure)} left"
-            yield Text(printable(f"       {one.period}: {used}"))
+                used = f"{main_up(left.spent.main)} spent, {rounded_down(left.main)} {unit_in_words(left.measure)} left"
+            yield Text(printable(f"       {left.account}: {used}"))
 
 
 def _latest(entries: Iterable[Entry], budget: Budget, *, details: bool) -> Iterator[Text]:
@@ -516,21 +515,20 @@ def _as_data(ledger: Ledger, name: str, limit: int) -> dict[str, Any]:
         **{part: getattr(dataset, part) for part in ("name", "relation", "unit", "window", "data_period")},
         "budget": dataset.budget.model_dump(),
         "capacity": dataset.budget.capacity._asdict(),
-        "periods": [{"period": total.period or None, **_account(total)} for total in _totals(ledger, name)],
+        "periods": [{"period": left.account or None, **_account(left)} for left in _totals(ledger, name)],
         "quotas": [
-            quota.model_dump(mode="json") | {"accounts": [{"account": one.period, **_account(one)} for one in accounts]}
+            quota.model_dump(mode="json") | {"accounts": [{"account": left.account, **_account(left)} for left in accounts]}
             for quota, accounts in _by_quota(ledger, name)
         ],
         "latest": [entry.to_dict() for entry in ledger.latest(name, limit)],
     }
 
 
-def _account(total: Total) -> dict[str, Any]:
+def _account(left: Remaining) -> dict[str, Any]:
     """Where an account stands: the three figures, and what is left in its own units, as epsilon and as mu."""
-    left = total.remaining
     units = {"main": left.main, "failure": left.failure, "measure": left.measure}
     remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
-    return {"spent": total.spent._asdict(), "figures": left.as_data(), "remaining": remaining}
+    return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}
 
 
 def _show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:

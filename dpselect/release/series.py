@@ -109,7 +109,7 @@ class InAll:
             BudgetExceeded: the dataset declares less (`ledger init --most-in-all`).
         """
         epsilon, delta = ledger.in_all(dataset.name, item, todo)
-        many = len({total.period for total in ledger.totals(dataset.name)} | set(todo))
+        many = len({total.account for total in ledger.totals(dataset.name)} | set(todo))
         words = in_all_in_words(epsilon, delta, many, dataset.window)
         return cls(many, epsilon, delta, words) if math.isfinite(epsilon) else cls(many, None, None, words)
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from accounting import Curve
 from accounting.curves import Composed
 from accounting.guarantee import Guarantee
-from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms, Total
+from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms
 from accounting.ledger.item import Chargeable, require_known
 from accounting.process_state import ProcessState
 from accounting.remaining import Remaining
@@ -139,7 +139,7 @@ class Session:
         """On whose behalf, and for which periods, everything is charged: as `Ledger.charge` takes it."""
         return self._behalf
 
-    def totals(self) -> list[Total]:
+    def totals(self) -> list[Remaining]:
         """What is spent and what is left of each of the session's periods; of the dataset, if it has no window."""
         periods = [self._period] if self._period is None or isinstance(self._period, str) else list(self._period)
         return [self._ledger.total(self._dataset.name, period) for period in periods]

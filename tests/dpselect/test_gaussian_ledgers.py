@@ -79,9 +79,9 @@ def test_histograms_and_horizons_pay_mu_squared(ledger: Ledger, tmp_path: Path) 
     total, least = ledger.total("visits"), mu_squared(HISTOGRAM.curve) + mu_squared(HORIZON.curve)
     assert 0 <= total.spent.main - least <= 2
     assert total.spent.failure == 11 * 10**9
-    (quota,) = ledger.quotas("visits").standing()
+    ((_, quota),) = ledger.quotas("visits").standing()
     assert quota.spent == total.spent
-    assert total.remaining.mu_left == pytest.approx((total.budget.capacity.main - least) ** 0.5 * 1e-6, rel=1e-9)
+    assert total.mu_left == pytest.approx((total.budget.capacity.main - least) ** 0.5 * 1e-6, rel=1e-9)
 
 
 @pytest.mark.slow
@@ -95,7 +95,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger
     whole, part = (budget.price(acc.Approximate(curve=n * acc.BoundedRange(epsilon=0.06), delta0=1e-9)) for n in (3, 2))
     assert whole.main > part.main >= settled.main > 0
     assert settled == budget.price(PICKS.spent(picked))
-    (quota,) = ledger.quotas("visits").standing()
+    ((_, quota),) = ledger.quotas("visits").standing()
     assert quota.spent == settled
     fits = session.affordable(HISTOGRAM, one_by_one=True)
     assert (fits.releases, fits.runs_out) == (quota.quota.limit.how_many(HISTOGRAM, settled), "divergence")
@@ -103,7 +103,7 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger
     with pytest.raises(acc.BudgetExceeded, match=r"quota='each' \(ada\).*of the budget is needed"):
         ledger.charge("visits", HISTOGRAM, actor="ada")
     ledger.charge("visits", HISTOGRAM, actor="bo")
-    so_far = ledger.total("visits").remaining
+    so_far = ledger.total("visits")
     assert so_far.epsilon is not None
     assert 0.5 < so_far.epsilon < 1.0
     assert ledger.verify().ok
@@ -130,7 +130,7 @@ def test_a_quota_from_a_shell_counts_as_its_dataset_does(tmp_path: Path) -> None
             limit = ["--name", "half", "--epsilon", 0.5, "--delta", "1e-6"]
             told("ledger", "quota", "--ledger", url, "--dataset", name, *limit)
             ledger.charge(name, VECTOR)
-            (quota,) = ledger.quotas(name).standing()
+            ((_, quota),) = ledger.quotas(name).standing()
             assert quota.quota.limit.measure == budget.measure
             fit = quota.quota.limit.how_many(VECTOR)
             assert quota.quota.limit.admits(fit * VECTOR.curve)

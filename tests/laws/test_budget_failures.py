@@ -177,7 +177,7 @@ CHARGED: dict[str, Way] = {
     **dict.fromkeys(("Budget.price", "Budget.fits", "Budget.capacity"), by_rule(_fits)),
     "Budget.can_afford": by_rule(_can_afford),
     "Budget.how_many": by_rule(_how_many),
-    **dict.fromkeys(("Remaining", "ledger.Total"), by_rule(_remaining)),
+    "Remaining": by_rule(_remaining),
     "Budget.failure_of_each": by_rule(_of_each),
     "Budget.cost_of_each": by_rule(lambda budget, curve, count: budget.cost_of_each(curve, count) <= budget.limit),
     "calibrate": by_rule(_calibrated),

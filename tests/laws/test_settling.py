@@ -37,7 +37,7 @@ def left(tmp_path: Path) -> Iterator[Callable[[acc.Budget, dps.LimitedDomain], L
                 ledger.commit(name, "first")
                 selection = dps.Selection(indices=tuple(range(items)), ordered=True, requested=mechanism.k, complete=done)
                 ledger.release(name, "first", spent=mechanism.spent(selection))
-                return ledger.total(name).remaining.main
+                return ledger.total(name).main
 
             return lambda items: after_so_many(len(items))
 

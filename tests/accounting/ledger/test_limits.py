@@ -109,7 +109,7 @@ def test_a_name_that_is_not_listed_is_refused(url: str) -> None:
             ledger.charge("clicks", LARGE, relation="add_remove", team="maps")
         quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "sales")))
         ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
-        assert [one.period for one in quotas.standing()] == ["maps", "sales"]
+        assert [left.account for _, left in quotas.standing()] == ["maps", "sales"]
         assert ledger.verify().ok
 
 

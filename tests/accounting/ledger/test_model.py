@@ -493,10 +493,10 @@ class Machine(RuleBasedStateMachine):
             return
         kept, entries = self.model.datasets[name], list(self.ledger.entries(name))
         periods = {period for one in kept.charges.values() for period in one.periods}
-        totals = {total.period: total.spent for total in self.ledger.totals(name)}
+        totals = {total.account: total.spent for total in self.ledger.totals(name)}
         assert totals == {period: kept.spent(period) for period in periods}
         assert len(entries) == kept.entries
-        standing = sorted((one.quota.name, one.spent) for one in self.ledger.quotas(name).standing())
+        standing = sorted((quota.name, left.spent) for quota, left in self.ledger.quotas(name).standing())
         in_force = [quota for quota in kept.quotas.values() if quota.limit is not None]
         assert standing == sorted((quota.name, spent) for quota in in_force for spent in kept.standing(quota).values())
         states = {entry.key: state_of([entry]) for entry in entries if entry.action != "quota"}

@@ -178,7 +178,7 @@ def test_a_quota_over_time_pays_the_exchange(monthly: Ledger) -> None:
     monthly.create_dataset("days", acc.Budget(epsilon=4.0), "add_remove", window="day")
     monthly.quotas("days").declare(Quota(name="month", limit=acc.Budget(epsilon=2.0), window="month"))
     monthly.charge("days", PICK, period=["2024-01-31", "2024-02-01"])
-    assert [one.spent.main for one in monthly.quotas("days").standing()] == 2 * [2 * 10**12]
+    assert [left.spent.main for _, left in monthly.quotas("days").standing()] == 2 * [2 * 10**12]
 
 
 def test_the_days_of_two_time_zones_are_not_charged_to_one_dataset(monthly: Ledger, tmp_path: Path) -> None:

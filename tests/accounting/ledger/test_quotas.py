@@ -33,7 +33,7 @@ def charge(ledger: Ledger, dataset: str = "clicks", curve: acc.Curve = TENTH, **
 
 def spent(ledger: Ledger, dataset: str = "clicks") -> dict[tuple[str, str], float]:
     """Where every account of every quota stands, in tenths of a nat."""
-    return {(one.quota.name, one.period): one.spent.main / 10**11 for one in ledger.quotas(dataset).standing()}
+    return {(quota.name, left.account): left.spent.main / 10**11 for quota, left in ledger.quotas(dataset).standing()}
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_every_thirty_days_hold_their_limit(daily: Ledger) -> None:
     charge(daily, "visits", HALF, period="2024-05-05")  # 30 days after 04-05, which the window before ends at
     with pytest.raises(acc.BudgetExceeded, match="30 periods from 2024-04-05"):
         charge(daily, "visits", acc.PureDP(epsilon=0.6), period="2024-05-04")
-    fullest = {one.period: one.spent.main for one in daily.quotas("visits").standing(most=1)}
+    fullest = {left.account: left.spent.main for _, left in daily.quotas("visits").standing(most=1)}
     assert list(fullest.values()) == [10**12]
     assert daily.verify().ok
 
@@ -100,7 +100,7 @@ def test_a_quota_is_a_filter_of_its_own(sqlite_url: str) -> None:
         ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove")
         ledger.quotas("clicks").declare(Quota(name="rho", limit=acc.Budget(rho=0.02)))
         charge(ledger)
-        (one,) = ledger.quotas("clicks").standing()
+        ((_, one),) = ledger.quotas("clicks").standing()
         assert one.spent == acc.Budget(rho=0.02).price(TENTH)
         ledger.quotas("clicks").declare(limited("pure", 1.0))
         with pytest.raises(acc.errors.Unaffordable):
@@ -121,7 +121,7 @@ def test_a_whole_plan_does_not_hide_in_a_window(url: str) -> None:
         ledger.quotas("visits").declare(wide)
         charge(ledger, "visits", plan, period="2024-01-01")
         assert wide.limit is not None
-        assert {one.spent for one in ledger.quotas("visits").standing()} == {wide.limit.price(plan)}
+        assert {left.spent for _, left in ledger.quotas("visits").standing()} == {wide.limit.price(plan)}
 
 
 @pytest.mark.parametrize(

@@ -205,7 +205,7 @@ def test_three_figures_say_what_is_spent_and_how_many_more_fit(sqlite_url: str, 
             ledger.charge("clicks", curve, relation="add_remove")
         text = page(ledger)
         tiles = re.findall(r'<div class="tile"><h3>(.*?)</h3><p class="number">(.*?)</p><p class="unit">(.*?)</p>', text)
-        figures = replace(ledger.total("clicks").remaining, curve=curve).figures
+        figures = replace(ledger.total("clicks"), curve=curve).figures
         assert [name for name, _, _ in tiles[:3]] == ["Budget", "Spent so far", "Left"]
         assert [words.replace("the last one", "this one") for _, words, _ in tiles[:3]] == list(figures.values())
         assert (tiles[2][1].split()[0], tiles[2][2]) == (str(more), first)
@@ -223,7 +223,7 @@ def test_three_figures_say_what_is_spent_and_how_many_more_fit(sqlite_url: str, 
 def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) -> None:
     """The page never says that less was spent, or that more is left, than the accountant knows."""
     total = filled.total("check-ins")
-    also = total.remaining
+    also = total
     *_, so_far, left, _ = account_cells(total)
     assert also.epsilon is not None
     assert also.epsilon_left is not None

@@ -120,7 +120,7 @@ def test_quotas_and_periods_get_theirs_back(ledger: Ledger, folder: Path) -> Non
     reserved(ledger, "days", "a", period=["2024-05-01", "2024-05-02"], team="ours")
     ledger.release("days", "a", spent=picks(2))
     assert [total.spent for total in ledger.totals("days")] == 2 * [BUDGETS[0].price(picks(2))]
-    assert [one.spent for one in ledger.quotas("days").standing()] == [quota.price(picks(2))]
+    assert [left.spent for _, left in ledger.quotas("days").standing()] == [quota.price(picks(2))]
     (share,) = ledger.summary("days").shares
     assert share.main == pytest.approx(2e-12 * BUDGETS[0].price(picks(2)).main)
     ledger.export(folder / "days.jsonl")
@@ -180,7 +180,7 @@ def test_an_interrupted_release_keeps_the_whole(ledger: Ledger, monkeypatch: pyt
         with pytest.raises(LedgerUnavailable):
             ledger.release("views", "a", spent=picks(3))
     assert ledger.total("views").spent == BUDGETS[0].price(WHOLE)
-    assert [one.spent for one in ledger.quotas("views").standing()] == [quota.price(WHOLE)]
+    assert [left.spent for _, left in ledger.quotas("views").standing()] == [quota.price(WHOLE)]
     assert ledger.verify().ok
     ledger.release("views", "a", spent=picks(3))
     assert ledger.total("views").spent == BUDGETS[0].price(picks(3))
@@ -247,5 +247,5 @@ def test_prices_that_another_processor_rounds_are_no_problem(
     price_in.cache_clear()
     assert ledger.verify().problems == ()
     ledger.charge("views", PICK, relation="add_remove", key="c")
-    (account,) = ledger.quotas("views").standing()
+    ((_, account),) = ledger.quotas("views").standing()
     assert account.spent.main >= 2 * acc.Budget(rho=1.0).price(PICK).main - 2000

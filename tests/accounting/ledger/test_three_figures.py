@@ -53,7 +53,7 @@ def test_the_three_figures_are_the_same_wherever_they_stand(
         curve = acc.Curve.from_json(opening.curve or "")
         found = ledger.affordable("d", curve, relation="add_remove")
         assert str(found) == f"budget: epsilon 9, delta 1e-05; spent so far: {so_far}; left: {left} more releases like this one"
-        assert found.so_far == ledger.total("d").remaining.so_far
+        assert found.so_far == ledger.total("d").so_far
         shown = _said("ledger", "show", "--ledger", url)
         assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far}; left:" in shown
         if opening.count == 1:

@@ -37,7 +37,7 @@ def session(ledger: Ledger) -> Session:
 
 def left(session: Session) -> float:
     """Epsilon that is left."""
-    return session.totals()[0].remaining.main
+    return session.totals()[0].main
 
 
 def actions(session: Session) -> list[str]:
@@ -146,7 +146,7 @@ def test_a_period_is_charged_where_there_is_a_window(ledger: Ledger) -> None:
     session = Session(ledger, "visits", period=["2024-01", "2024-02"])
     session.require(MECHANISM)
     session.select(MECHANISM, SCORES)
-    assert [total.remaining.main for total in session.totals()] == [0.0, 0.0]
+    assert [total.main for total in session.totals()] == [0.0, 0.0]
     Session(ledger, "visits", period="2024-03").select(MECHANISM, SCORES)
     assert ledger.verify().ok
 

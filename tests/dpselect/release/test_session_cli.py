@@ -196,7 +196,7 @@ def test_show_fits_a_terminal_of_80_columns(shell: Shell, monkeypatch: pytest.Mo
         ledger.create_dataset("months", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove", window="month")
         curve = acc.Approximate(curve=acc.BoundedRange(epsilon=0.1), delta0=1e-8)
         ledger.charge("months", curve, relation="add_remove", period="2024-01", label="best places of the week, by district")
-        left = ledger.total("months", "2024-01").remaining
+        left = ledger.total("months", "2024-01")
     lines = shell.run("show", "--details", "--dataset", "months").splitlines()
     assert max(len(line) for line in lines) <= 80
     assert any(
