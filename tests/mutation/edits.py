@@ -221,7 +221,7 @@ accounting/ledger/book.py
         asked = (due.action, due.said["count"], periods,
         => asked = (due.action, due.said["count"], tuple(entry.period for entry in opening),
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
-            require_fit(total, price, due) =>     pass
+            require_fit(left, price, due, where) =>     pass
     accounting/ledger/test_quotas.py::test_who_is_limited_is_named
          and getattr(who, quota.by) is None =>  and False
     accounting/ledger/test_quotas.py::test_a_reservation_lapses_and_makes_room
@@ -352,7 +352,7 @@ accounting/page/spent.py
         else rounded_up(left.epsilon) => else rounded_down(left.epsilon)
     accounting/ledger/test_report.py::test_three_figures_say_what_is_spent_and_how_many_more_fit
         yield percent_up(left.used[0]) => yield percent_up(left.used[1])
-        {failure_up(total.spent.failure)}/ => {failure_up(total.spent.failure * 19 // 20)}/
+        {failure_up(left.spent.failure)}/ => {failure_up(left.spent.failure * 19 // 20)}/
 accounting/page/wording.py
     accounting/ledger/test_report.py::test_what_is_spent_rounds_up_and_what_is_left_down
         rounding=ROUND_CEILING => rounding="ROUND_HALF_EVEN"
