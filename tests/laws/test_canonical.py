@@ -83,18 +83,14 @@ def test_log_binomial_matches_forty_digits(n: int, r: int) -> None:
 
 
 @pytest.mark.parametrize("gamma", [0.5, 1.0])
-def test_class_sizes_add_up_to_all_sets(gamma: float) -> None:
-    """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-8 in the logarithm."""
+def test_sizes_of_classes_and_blocks(gamma: float) -> None:
+    """The classes of n = 10^6, k = 1000 hold C(n, k) sets between them, to 1e-8 in the logarithm; the closed form of a run of
+    classes is the sum over its classes, near the top and far down."""
     classes = Classes(Ranked(counts(np.zeros(10**6))), 1000, gamma, "tied")
     rows = np.arange(classes.rows)
     ends = classes.log_mass(rows, np.full(len(rows), classes.first), np.full(len(rows), 10**6 + 1))
     low, high = (np.logaddexp(logsumexp(parts), 0.0) if classes.separate_top else logsumexp(parts) for parts in ends)
     assert low < float(log_binomial(10**6, 1000)) < high < low * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("gamma", [0.5, 1.0])
-def test_block_sizes_are_sums_of_class_sizes(gamma: float) -> None:
-    """The closed form of a run of classes is the sum over its classes, near the top and far down."""
     classes = Classes(Ranked(counts(np.zeros(200_000))), 60, gamma, "tied")
     for row in range(0, classes.rows, 29):
         for start, stop in ((classes.first, classes.first + 9), (5_000, 5_300), (199_000, 200_001)):
@@ -108,13 +104,17 @@ def test_block_sizes_are_sums_of_class_sizes(gamma: float) -> None:
 @pytest.mark.parametrize("noise", ["gumbel", *OTHERS])
 @pytest.mark.parametrize("top_set", ["tied", "gap"])
 def test_classes_agree_with_enumeration(noise: str, top_set: str) -> None:
-    """The probability of a set from the classes equals report-noisy-max over all sets one by one."""
+    """The probability of a set from the classes equals report-noisy-max over all sets one by one; a subset of another size, with
+    repeats or out of range has none."""
     for values, k in (([5, 3, 3, 2, 0], 2), ([2.5, 1, 7, 7, 3], 3), ([4, 1, 1], 3), ([2, 9], 1), ([3, -1, -5, -2], 2)):
         for gamma in (0.5, 0.7, 1.0):
             mechanism = CanonicalTopK(k=k, epsilon=0.8, gamma=gamma, noise=noise, top_set=top_set)
             law = mechanism.probabilities(counts(values))
             found = [mechanism.set_probability(counts(values), subset) for subset in law]
             assert found == pytest.approx(list(law.values()), rel=1e-9, abs=1e-13)
+    for subset in ([0], [0, 0], [0, 7], [0, 1, 2]):
+        with pytest.raises(dps.errors.InvalidRequest):
+            CanonicalTopK(k=2, epsilon=1.0, noise=noise).set_probability(counts([1, 2, 3]), subset)
 
 
 @pytest.mark.slow
@@ -172,24 +172,17 @@ def test_noise_of_many_draws(noise: str) -> None:
 
 
 def test_one_of_k_is_the_exponential_mechanism() -> None:
-    """For k = 1 and gamma = 1 canonical top-k, and for k = 1 joint top-k, have the exponential mechanism's law."""
+    """For k = 1 and gamma = 1 canonical top-k, and for k = 1 joint top-k, have the exponential mechanism's law. Scoring the true
+    top set by its real gap never lowers its probability."""
     scores = counts([3, 0, 1, 1, 5])
     law = dps.ExponentialMechanism(epsilon=0.7).probabilities(scores)
     canonical = CanonicalTopK(k=1, epsilon=0.7, gamma=1.0).probabilities(scores)
     joint = JointTopK(k=1, epsilon=0.7).probabilities(scores)
     assert [canonical[frozenset({i})] for i in law] == pytest.approx(list(law.values()))
     assert [joint[(i,)] for i in law] == pytest.approx(list(law.values()))
-
-
-def test_real_gap_is_never_less_accurate() -> None:
-    """Scoring the true top set by its real gap never lowers its probability."""
-    rng = np.random.default_rng(2)
-    for _ in range(50):
-        values = rng.integers(0, 9, 12)
+    for values in np.random.default_rng(2).integers(0, 9, (50, 12)):
         best = Ranked(counts(values)).positions(np.arange(1, 5)).tolist()
-        tied, gap = (
-            CanonicalTopK(k=4, epsilon=1.0, top_set=top_set).set_probability(counts(values), best) for top_set in ("tied", "gap")
-        )
+        tied, gap = (CanonicalTopK(k=4, epsilon=1.0, top_set=t).set_probability(counts(values), best) for t in ("tied", "gap"))
         assert gap >= tied * (1 - 1e-12)
 
 
@@ -213,32 +206,22 @@ def test_joint_loss_has_its_law_at_a_thousand_candidates(beta: float | None) -> 
     assert misfit(losses.tolist(), law) > FALSE_ALARM
 
 
-@pytest.mark.parametrize("values", [[1e308, -1e308, 0.0], [1e308, -1e308, -1e308], [0.0, 0.0, -1.7e308]])
-def test_the_joint_law_of_scores_whose_differences_no_float_holds(values: list[float]) -> None:
-    """What is that far behind has no chance, and sequences of the same scores share all there is: no chance is NaN."""
-    law = JointTopK(k=2, epsilon=50.0).probabilities(counts(values))
-    best = [chance for order, chance in law.items() if [values[i] for i in order] == sorted(values)[:0:-1]]
-    assert best == pytest.approx([1 / len(best)] * len(best))
-
-
 def test_joint_cut_is_public_and_rarely_met() -> None:
-    """The cut depends on the number of candidates only, and losses reach it with probability at most beta."""
+    """The cut depends on the number of candidates only, and losses reach it with probability at most beta. Of scores whose
+    differences no float holds, what is that far behind has no chance, and sequences of the same scores share all there is."""
     mechanism = JointTopK(k=2, epsilon=2.0, beta=0.1)
     assert mechanism.cut(5) == pytest.approx((math.log(20) + math.log(10)) / mechanism.rate)
     for values in ([100, 50, 3, 0, 0], [9, 9, 0, 0, 0], [0, 0, 0, 0, 0]):
         law, best = mechanism.probabilities(counts(values)), sorted(values, reverse=True)
         far = sum(p for s, p in law.items() if max(b - values[i] for b, i in zip(best, s, strict=False)) >= mechanism.cut(5))
         assert far <= 0.1
+    for values in ([1e308, -1e308, 0.0], [1e308, -1e308, -1e308], [0.0, 0.0, -1.7e308]):
+        law = JointTopK(k=2, epsilon=50.0).probabilities(counts(values))
+        alike = [chance for order, chance in law.items() if [values[i] for i in order] == sorted(values)[:0:-1]]
+        assert alike == pytest.approx([1 / len(alike)] * len(alike))
 
 
 # -- refusals -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_set_probability_needs_k_positions() -> None:
-    """A subset of another size, with repeats or out of range is refused."""
-    for subset in ([0], [0, 0], [0, 7], [0, 1, 2]):
-        with pytest.raises(dps.errors.InvalidRequest):
-            CanonicalTopK(k=2, epsilon=1.0).set_probability(counts([1, 2, 3]), subset)
 
 
 COUNTS = dps.Sensitivity()
@@ -294,6 +277,9 @@ def test_one_point_is_pure_or_approximate(epsilon: float) -> None:
         assert curve.profile(epsilon / 3) == pytest.approx(reference.profile(epsilon / 3), rel=1e-11)
         assert curve.pld().get_epsilon_for_delta(1e-4) == pytest.approx(reference.pld().get_epsilon_for_delta(1e-4), abs=1e-6)
         assert acc.Curve.from_json(curve.to_json()) == curve
+    for points in (((0.1, 0.1), (0.2, 0.1)), ((0.2, 0.1), (0.2, 0.1)), ((0.1,), (0.2, 0.1)), ((0.1,), (1.0,)), ((), ())):
+        with pytest.raises(acc.InvalidCurve):  # not strictly ordered, or no pairs
+            ProfileTable(epsilons=points[0], deltas=points[1])
 
 
 def test_many_points_cover_the_curve_they_come_from() -> None:
@@ -316,23 +302,13 @@ def test_many_points_cover_the_curve_they_come_from() -> None:
     assert [fat.profile(e) for e in (0, 0.3, 0.9)] == pytest.approx([lean.profile(e) for e in (0, 0.3, 0.9)], rel=1e-11)
 
 
-@pytest.mark.parametrize(
-    "points", [((0.1, 0.1), (0.2, 0.1)), ((0.2, 0.1), (0.2, 0.1)), ((0.1,), (0.2, 0.1)), ((0.1,), (1.0,)), ((), ())]
-)
-def test_what_is_no_profile_is_refused(points: tuple[tuple[float, ...], tuple[float, ...]]) -> None:
-    """Points that are not strictly ordered, or do not pair up, raise InvalidCurve."""
-    with pytest.raises(acc.InvalidCurve):
-        ProfileTable(epsilons=points[0], deltas=points[1])
-
-
 def test_utility_bound_is_below_the_exact_probability() -> None:
     """With gaps of D between neighbours in rank, the true set comes out at least as often as Theorem 2.3 says."""
+    mechanism = OneshotTopK(k=2, noise="laplace", scale=1.7)
     for gap in (0.5, 3.0, 10.0, 25.0):
-        mechanism = OneshotTopK(k=2, noise="laplace", scale=1.7)
         law = mechanism.probabilities(counts(gap * np.arange(5)))
-        bound = mechanism.true_set_bound(gap, 5)
-        assert bound <= law[3, 4] + law[4, 3]
-    assert bound > 0.999
+        assert mechanism.true_set_bound(gap, 5) <= law[3, 4] + law[4, 3]
+    assert mechanism.true_set_bound(25.0, 5) > 0.999
     with pytest.raises(dps.errors.InvalidRequest):
         OneshotTopK(k=2, noise="gumbel", scale=1.7).true_set_bound(1.0, 5)
 

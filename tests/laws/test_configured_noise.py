@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
 from functools import partial
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import pytest
@@ -18,7 +19,6 @@ from scipy import stats
 import accounting as acc
 import dpselect as dps
 from dpselect.mechanisms import canonical, joint
-from dpselect.mechanisms.canonical import Classes, draw_class, draw_rows
 from dpselect.mechanisms.joint import AllowedRanks
 from dpselect.mechanisms.ranks import Ranked
 from dpselect.noise import LipschitzNoise
@@ -137,22 +137,32 @@ def test_the_number_of_competitors_is_a_softmax() -> None:
 
 Patch = pytest.MonkeyPatch
 WIDE = dps.Sensitivity(linf=0.3, monotone=False)
-ASKED = ("top_k", "top_k_rows", "top_k_grouped", "peel", "ranking", "exceeds")
 
 
 def recorded(patch: Patch) -> list[tuple[str, float, Any]]:
-    """What the sampler is asked for from now on: the noise's name, its scale, the values."""
+    """What a draw is asked for from now on: the noise's name, its scale, and the numbers that it is added to or compared with.
+
+    Of canonical classes gamma, of joint levels their rate and cut: their draws are exact (test_exact_draws.py).
+    """
     calls: list[tuple[str, float, Any]] = []
 
-    def noted(real: Callable[..., Any], at: int) -> Callable[..., Any]:
-        def ask(self: Sampler, *given: Any, **named: Any) -> Any:
-            calls.append((given[at].name, given[at + 1], np.array(given[0])))
-            return real(self, *given, **named)
+    def noted(owner: Any, name: str, read: Callable[..., tuple[Any, ...]]) -> None:
+        real = getattr(owner, name)
 
-        return ask
+        def ask(*given: Any, **named: Any) -> Any:
+            noise, scale, *numbers = read(*given)
+            calls.append((getattr(noise, "name", noise), scale, np.concatenate([np.ravel(one) for one in numbers])))
+            return real(*given, **named)
 
-    for name in ASKED:
-        patch.setattr(Sampler, name, noted(getattr(Sampler, name), 2 if name == "top_k_grouped" else 1))
+        patch.setattr(owner, name, ask)
+
+    for name in ("top_k", "top_k_rows", "peel", "ranking"):
+        noted(Sampler, name, lambda _, values, noise, scale, *__: (noise, scale, values))
+    noted(Sampler, "top_k_grouped", lambda _, values, __, noise, scale, *___: (noise, scale, values))
+    noted(Sampler, "exceeds", lambda _, values, noise, scale, level: (noise, scale, values, level))
+    noted(canonical, "draw_class", lambda classes, noise, scale, _: (noise, scale, classes.gamma))
+    noted(canonical, "draw_rows", lambda _, asked, __: (asked.noise, asked.scale, asked.gamma))
+    noted(joint, "AllowedRanks", lambda _, __, rate, cut: ("levels", rate, cut))
     return calls
 
 
@@ -166,113 +176,88 @@ def drawn(mechanism: dps.Mechanism, values: list[int]) -> None:
     mechanism._select_many(np.array([values, values]), ExactSampler(np.random.default_rng(1)))
 
 
-DRAWN = [
+class Asked(NamedTuple):
+    """A mechanism, the noise and scale that a draw from some values is asked for with, and all numbers that occur."""
+
+    mechanism: Any
+    noise: str
+    scale: float
+    numbers: tuple[float, ...]
+    values: tuple[int, ...] = (4, 2, 1)
+
+
+def margin(touched: int) -> float:
+    """The threshold of Theorem C11."""
+    return 1 + math.log(touched * 0.99 / 0.01) / 0.8
+
+
+def limited(**given: Any) -> dps.LimitedDomain:
+    """One item of at most two."""
+    return dps.LimitedDomain(**{"k": 1, "kbar": 2, "epsilon": 0.8, "delta": 0.01, **given})
+
+
+ASKED = [
     *(
-        kind(noise=noise, scale=0.7, candidates=3)
+        Asked(kind(noise=noise, scale=0.7, candidates=3), noise, 0.7, (4, 2, 1))
         for noise in NOISE_LAWS
         for kind in (dps.ReportNoisyMax, partial(dps.OneshotTopK, k=2), partial(dps.PeelingTopK, k=2))
     ),
-    dps.OneshotTopK(k=2, noise="laplace", scale=0.7, candidates=3, value_scale=0.7),
-    dps.OneshotTopK(k=2, noise="gaussian", scale=0.7, candidates=3, values=True),
+    Asked(dps.OneshotTopK(k=2, noise="laplace", scale=0.7, candidates=3, value_scale=0.7), "laplace", 0.7, (4, 2, 1)),
+    Asked(dps.OneshotTopK(k=2, noise="gaussian", scale=0.7, candidates=3, values=True), "gaussian", 0.7, (4, 2, 1)),
+    # What the gap exceeds g by, and the quantile.
+    *(
+        Asked(
+            dps.StabilityTest(k=1, noise=noise, scale=2.5, failure_delta=0.01, relation=relation),  # type: ignore[arg-type]
+            noise,
+            2.5,
+            (5.0 - g, 2.5 * NOISE_LAWS[noise].scipy.isf(0.01)),
+            (7, 2),
+        )
+        for noise in ("gaussian", "laplace")
+        for relation, g in (("add_remove", 1), ("replace_one", 2))
+    ),
+    # The counts above the third, and the threshold; with `kbar_least` the number of competitors is chosen first.
+    *(Asked(limited(l0=l0), "gumbel", 1 / 0.8, (5, 3, margin(n)), (6, 4, 1)) for l0, n in ((None, 2), (1, 1))),
+    Asked(limited(kbar_least=1), "gumbel", 1 / 0.8, (), (6, 4, 1)),
+    *(
+        Asked(dps.CanonicalTopK(k=2, epsilon=0.9, gamma=0.8, noise=noise, sensitivity=covers), noise, covers.range / 0.9, (0.8,))
+        for noise in LIPSCHITZ
+        for covers in (dps.Sensitivity(), WIDE)
+    ),
+    *(
+        Asked(dps.JointTopK(k=2, epsilon=1.4, beta=beta, sensitivity=dps.Sensitivity(linf=0.5)), "levels", 1.4, (cut,))
+        for beta, cut in ((None, math.inf), (0.1, math.log(6 / 0.1) / 1.4))
+    ),
 ]
 
 
-@pytest.mark.parametrize("mechanism", DRAWN, ids=lambda m: f"{m.kind}, {m.noise}, {m.releases_values}")
-def test_a_draw_is_asked_for_with_the_configured_noise(mechanism: Any, monkeypatch: Patch) -> None:
-    """The sampler, whose rankings are exact (tests/dpselect/sampling), gets the scores, the noise and its scale as they are."""
-    calls = recorded(monkeypatch)
+@pytest.mark.parametrize("case", ASKED, ids=lambda case: f"{case.mechanism!r}")
+def test_a_draw_is_asked_for_with_the_configured_noise(case: Asked, monkeypatch: Patch) -> None:
+    """The sampler, whose rankings are exact (tests/dpselect/sampling), gets the scores or what is made of them, the noise and its
+    scale as they are; likewise canonical classes and joint levels."""
+    calls, mechanism = recorded(monkeypatch), case.mechanism
     if mechanism.releases_values:
-        mechanism._select(dps.Scores([4, 2, 1], sensitivity=mechanism.covers), ExactSampler(np.random.default_rng(1)))
+        mechanism._select(dps.Scores(case.values, sensitivity=mechanism.covers), ExactSampler(np.random.default_rng(1)))
     else:
-        drawn(mechanism, [4, 2, 1])
-    assert calls
-    for noise, scale, values in calls:
-        assert (noise, scale) == (mechanism.noise, 0.7)
-        assert set(values.ravel().tolist()) <= {4, 2, 1}
-
-
-@pytest.mark.parametrize("noise", ["gaussian", "laplace"])
-@pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
-def test_a_gap_is_tested_with_the_configured_noise(noise: Any, relation: Any, monkeypatch: Patch) -> None:
-    """What the gap exceeds g by, the noise, its scale and the quantile reach the sampler as they are."""
-    calls, levels = recorded(monkeypatch), []
-    real = Sampler.exceeds
-
-    def noted(self: Sampler, values: Any, law: Any, scale: float, level: float) -> Any:
-        levels.append(level)
-        return real(self, values, law, scale, level)
-
-    monkeypatch.setattr(Sampler, "exceeds", noted)
-    drawn(dps.StabilityTest(k=1, noise=noise, scale=2.5, failure_delta=0.01, relation=relation), [7, 2])
-    assert len(calls) == len(levels) == 2
-    assert all((law, scale) == (noise, 2.5) for law, scale, _ in calls)
-    assert all(set(values.tolist()) == {4.0 if relation == "add_remove" else 3.0} for *_, values in calls)
-    assert levels == pytest.approx([2.5 * NOISE_LAWS[noise].scipy.isf(0.01)] * 2, rel=1e-13)
-
-
-@pytest.mark.parametrize(("l0", "touched"), [(None, 2), (1, 1)])
-def test_limited_domain_is_asked_for_with_its_noise(l0: int | None, touched: int, monkeypatch: Patch) -> None:
-    """Gumbel noise of scale 1/epsilon on the counts above the third and on the threshold of Theorem C11; the number of
-    competitors is chosen with noise of the same scale."""
-    for least, calls_at_least in ((None, 2), (1, 4)):
-        with monkeypatch.context() as patch:
-            calls = recorded(patch)
-            drawn(dps.LimitedDomain(k=1, kbar=2, kbar_least=least, epsilon=0.8, delta=0.01, l0=l0), [6, 4, 1])
-        assert len(calls) >= calls_at_least
-        assert {(noise, scale) for noise, scale, _ in calls} == {("gumbel", 1 / 0.8)}
-        for *_, values in calls if least is None else ():
-            assert values[0] == pytest.approx([5, 3, 1 + math.log(touched * 0.99 / 0.01) / 0.8], rel=1e-13)
+        drawn(mechanism, list(case.values))
+    assert len(calls) >= (1 if mechanism.releases_values else 2)
+    for noise, scale, numbers in calls:
+        assert (noise, scale) == (case.noise, pytest.approx(case.scale, rel=1e-14))
+        known = [np.isclose(number, case.numbers, rtol=1e-13, atol=0).any() for number in numbers]
+        assert all(known) or not case.numbers
 
 
 def test_limited_domain_draws_above_the_floor_it_chose(monkeypatch: Patch) -> None:
     """Of one competitor, heights are above the second count; of two, above the third: 6 - 4, or 6 - 1 and 4 - 1."""
-    mechanism = dps.LimitedDomain(k=1, kbar=2, kbar_least=1, epsilon=0.8, delta=0.01)
-    margins = [1 + math.log(size * 0.99 / 0.01) / 0.8 for size in (1, 2)]
-    for place, heights in enumerate(([2, margins[0]], [5, 3, margins[1]])):
+    for place, heights in enumerate(([2, margin(1)], [5, 3, margin(2)])):
         with monkeypatch.context() as patch:
             patch.setattr(dps.LimitedDomain, "_choose", lambda _, floors, *__, at=place: np.full(len(floors), at))
             calls = recorded(patch)
-            drawn(mechanism, [6, 4, 1])
+            drawn(limited(kbar_least=1), [6, 4, 1])
         assert len(calls) >= 2
         for _, _, values in calls:
-            for row in np.atleast_2d(values):
+            for row in values.reshape(-1, len(heights)):
                 assert row == pytest.approx(heights, rel=1e-13)
-
-
-@pytest.mark.parametrize("noise", LIPSCHITZ)
-@pytest.mark.parametrize("sensitivity", [dps.Sensitivity(), WIDE], ids=["counts", "both ways"])
-def test_canonical_classes_are_drawn_with_the_configured_noise(noise: Any, sensitivity: Any, monkeypatch: Patch) -> None:
-    """Both draws, which are exact (test_exact_draws.py), get noise of scale R/epsilon and the weight gamma."""
-    seen: list[tuple[str, float, float]] = []
-
-    def noted(classes: Classes, law: Any, scale: float, source: Sampler) -> Any:
-        seen.append((law.name, scale, classes.gamma))
-        return draw_class(classes, law, scale, source)
-
-    def noted_rows(matrix: Any, asked: Any, source: Sampler) -> Any:
-        seen.append((asked.noise, asked.scale, asked.gamma))
-        return draw_rows(matrix, asked, source)
-
-    monkeypatch.setattr(canonical, "draw_class", noted)
-    monkeypatch.setattr(canonical, "draw_rows", noted_rows)
-    drawn(dps.CanonicalTopK(k=2, epsilon=0.9, gamma=0.8, noise=noise, sensitivity=sensitivity), [4, 2, 1])
-    assert [(name, gamma) for name, _, gamma in seen] == [(noise, 0.8)] * 2
-    assert [scale for _, scale, _ in seen] == pytest.approx([sensitivity.range / 0.9] * 2, rel=1e-15)
-
-
-@pytest.mark.parametrize("beta", [None, 0.1])
-def test_joint_levels_are_drawn_at_the_configured_rate(beta: float | None, monkeypatch: Patch) -> None:
-    """The levels, which are exact (test_exact_draws.py), fall by epsilon/(2 R) and are cut where FastJoint cuts."""
-    seen: list[tuple[float, float]] = []
-
-    def noted(ranked: Any, k: int, rate: float, cut: float) -> AllowedRanks:
-        seen.append((rate, cut))
-        return AllowedRanks(ranked, k, rate, cut)
-
-    monkeypatch.setattr(joint, "AllowedRanks", noted)
-    drawn(dps.JointTopK(k=2, epsilon=1.4, beta=beta, sensitivity=dps.Sensitivity(linf=0.5)), [4, 2, 1])
-    cut = math.inf if beta is None else math.log(6 / 0.1) / 1.4
-    assert seen == [pytest.approx((1.4, cut), rel=1e-14)] * 2
 
 
 @pytest.mark.parametrize(("behind", "first"), [(1.98, 1), (2.02, 0)])
@@ -296,27 +281,26 @@ def test_joint_levels_fall_at_the_rate_within_their_cell(rate: float) -> None:
     assert width.max() * 2 * rate > 0.1
 
 
-def charged(noise: Any, sensitivity: dps.Sensitivity, share: float) -> list[tuple[dps.Mechanism, int]]:
-    """Mechanisms of one noise of scale .7 among six candidates, and how many ranges over scales they are charged for."""
-    given: dict[str, Any] = {"noise": noise, "scale": 0.7 * share, "sensitivity": sensitivity, "candidates": 6}
-    symmetric = noise in ("laplace", "logistic")
-    return [
-        (dps.ReportNoisyMax(**given), 1),
-        (dps.PeelingTopK(k=3, **given), 3),
-        *((dps.OneshotTopK(k=k, **given), min(k, 6 - k) if symmetric else k) for k in (2, 4)),
-    ]
+def priced(kind: Any, k: int, scale: float, **given: Any) -> dps.Mechanism:
+    """A mechanism among six candidates."""
+    mechanism: dps.Mechanism = kind(scale=scale, candidates=6, **({"k": k} if k else {}), **given)
+    return mechanism
 
 
 @pytest.mark.parametrize("sensitivity", [dps.Sensitivity(), WIDE], ids=["counts", "both ways"])
 @pytest.mark.parametrize("noise", LIPSCHITZ)
 def test_a_price_is_the_range_over_the_scale(noise: Any, sensitivity: dps.Sensitivity) -> None:
     """Each round of noisy max, peeling and one shot costs R/b as a rational, rounded up by a few units in the last place."""
-    ulps = Fraction(1, 10**15)
-    for mechanism, rounds in charged(noise, sensitivity, 1.0):
+    ulps, symmetric = Fraction(1, 10**15), noise in ("laplace", "logistic")
+    for kind, k, rounds in (
+        (dps.ReportNoisyMax, 0, 1),
+        (dps.PeelingTopK, 3, 3),
+        *((dps.OneshotTopK, k, min(k, 6 - k) if symmetric else k) for k in (2, 4)),
+    ):
+        full, less = (priced(kind, k, scale, noise=noise, sensitivity=sensitivity) for scale in (0.7, 0.7 / CUT))
         exact = rounds * Fraction(sensitivity.range) / Fraction(0.7)
-        assert exact * (1 - ulps / 10) <= Fraction(mechanism.curve.core_epsilon) <= exact * (1 + ulps)
-    for mechanism, rounds in charged(noise, sensitivity, 1 / CUT):
-        assert mechanism.curve.core_epsilon < 0.96 * rounds * sensitivity.range / 0.7
+        assert exact * (1 - ulps / 10) <= Fraction(full.curve.core_epsilon) <= exact * (1 + ulps)
+        assert less.curve.core_epsilon < 0.96 * exact
 
 
 def gaussian_rdp(order: float, sensitivity: dps.Sensitivity, scale: float, *, winner: bool) -> float:
@@ -367,11 +351,10 @@ def test_a_gaussian_price_is_its_closed_form(sensitivity: dps.Sensitivity, scale
     """Gaussian noisy max, peeling and one shot cost what the two theorems say, at orders where either of them is the smaller."""
     for order in (1.5, 8.0, 200.0):
         one, whole = (gaussian_rdp(order, sensitivity, scale, winner=winner) for winner in (True, False))
-        given: dict[str, Any] = {"noise": "gaussian", "sensitivity": sensitivity, "candidates": 6}
         for kind, k, exact in ((dps.ReportNoisyMax, 0, one), (dps.PeelingTopK, 3, 3 * one), (dps.OneshotTopK, 3, whole)):
-            asked = {**given, **({"k": k} if k else {})}
-            assert float(kind(scale=scale, **asked).curve.rdp(order)) == pytest.approx(exact, rel=1e-12)
-            assert float(kind(scale=scale / CUT, **asked).curve.rdp(order)) < 0.97 * exact
+            full, less = (priced(kind, k, b, noise="gaussian", sensitivity=sensitivity) for b in (scale, scale / CUT))
+            assert float(full.curve.rdp(order)) == pytest.approx(exact, rel=1e-12)
+            assert float(less.curve.rdp(order)) < 0.97 * exact
 
 
 @pytest.mark.parametrize("noise", [*LIPSCHITZ, "gaussian"])
@@ -415,29 +398,20 @@ SPENT: dict[str, dps.Mechanism] = {
 }
 
 
-def ratios(mechanism: dps.Mechanism, before: Any, moved: Any) -> Any:
-    """(outcomes,) logarithms of the chances of the neighbours' outcomes, subtracted."""
-    pair = [
-        np.log(list(mechanism.probabilities(dps.Scores(np.array(v), sensitivity=mechanism.covers)).values()))
-        for v in (before, np.add(before, moved))
-    ]
-    return pair[1] - pair[0]
-
-
 @pytest.mark.parametrize("name", SPENT)
 def test_some_pair_attains_the_price(name: str) -> None:
     """Of rankings with a wide gap some neighbours differ by more than 96 % of the epsilon, and none by more than all of it.
 
     For one draw of a whole set or sequence under Gumbel noise what is promised is the range of the log-ratios.
     """
-    mechanism = SPENT[name]
-    by_range = name in ("joint", "canonical, gumbel")
-    found = [
-        ratios(mechanism, [0, 0, *after], moved)
-        for after in ((0, 60), (60, 60))
-        for moved in ((1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 1), (0, 0, 1, 0))
-    ]
-    most = max(np.ptp(logs) if by_range else np.abs(logs).max() for logs in found)
+    mechanism, by_range = SPENT[name], name in ("joint", "canonical, gumbel")
+    most = 0.0
+    for after, moved in itertools.product(
+        ((0, 60), (60, 60)), ((1, 0, 0, 0), (0, 0, 0, 1), (0, 0, 1, 1), (0, 1, 0, 1), (0, 1, 1, 1), (0, 0, 1, 0))
+    ):
+        before = np.array([0, 0, *after])
+        logs = np.subtract(*(np.log([*law_of(mechanism, v).values()]) for v in (before + moved, before)))
+        most = max(most, np.ptp(logs) if by_range else np.abs(logs).max())
     whole = mechanism.curve.core_epsilon
     assert 0.96 * whole < most <= whole * (1 + EXACT)
 
@@ -446,23 +420,18 @@ def test_some_pair_attains_the_price(name: str) -> None:
 @pytest.mark.parametrize("kind", [dps.ReportNoisyMax, dps.OneshotTopK, dps.StabilityTest])
 def test_a_gaussian_comparison_attains_the_price(kind: Any, relation: Any) -> None:
     """One yes or no by Gaussian noise is as telling as the whole noise at one epsilon, where delta is attained."""
-    covers = dps.Sensitivity(relation=relation)
+    moved = 1 if relation == "add_remove" else 2
     if kind is dps.StabilityTest:
-        test = dps.StabilityTest(k=1, scale=2.0, failure_delta=0.01, relation=relation)
-        core = cast(acc.Approximate, test.curve).curve
-        moved, spread, level = (1 if relation == "add_remove" else 2), 2.0, 2.0 * float(stats.norm.isf(0.01))
-        chances = [
-            sum(p for o, p in test.probabilities(dps.Scores([n + moved, 0], sensitivity=covers)).items() if o) for n in (0, moved)
-        ]
+        mechanism: Any = dps.StabilityTest(k=1, scale=2.0, failure_delta=0.01, relation=relation)
+        core, spread, level = mechanism.curve.curve, 2.0, 2.0 * float(stats.norm.isf(0.01))
+        chances = [sum(p for o, p in law_of(mechanism, [n + moved, 0]).items() if o) for n in (0, moved)]
     else:
+        covers = dps.Sensitivity(relation=relation)
         k = {"k": 1} if kind is dps.OneshotTopK else {}
         mechanism = kind(noise="gaussian", scale=2.0, candidates=2, sensitivity=covers, **k)
-        core, moved, spread, level = mechanism.curve, int(covers.range), 2.0 * math.sqrt(2), 3.0
-        step = (1, 0) if relation == "add_remove" else (1, -1)
-        chances = [
-            next(iter(mechanism.probabilities(dps.Scores(v, sensitivity=covers, kind="utilities")).values()))
-            for v in ([0.0, level], [step[0], level + step[1]])
-        ]
+        core, spread, level = mechanism.curve, 2.0 * math.sqrt(2), 3.0
+        pair = [0.0, level], [1.0, level + 1.0 - moved]
+        chances = [next(iter(law_of(mechanism, v, kind="utilities").values())) for v in pair]
     epsilon = (2 * level * moved - moved**2) / (2 * spread**2)
     delta = chances[1] - math.exp(epsilon) * chances[0]
     assert delta == pytest.approx(acc.GaussianDP(mu=moved / spread).profile(epsilon), rel=EXACT)

@@ -63,17 +63,14 @@ def test_scores_are_what_the_definition_says() -> None:
     assert quantile.scores([]).dense().tolist() == [0] * 5
 
 
+@pytest.mark.filterwarnings("error")
 def test_a_number_belongs_to_the_last_point_that_is_not_above_it() -> None:
-    """Neither the nearest point nor the next one: between two points all numbers score as the lower of them, by hand."""
+    """Neither the nearest point nor the next one: between two points all numbers score as the lower of them, by hand. A range
+    beyond the floats puts the largest numbers at the last point: a warning would tell of a user."""
     quantile = dps.mechanisms.Quantile(q=0.5, low=0.0, high=4.0, step=1.0)
     lowest = quantile.scores([1.0, 1.0, 3.0]).dense().tolist()
     assert quantile.scores([1.01, 1.99, 3.75]).dense().tolist() == lowest == [-3, 0, -1, -1, -3]
     assert quantile.scores([0.99, 1.99, 3.75]).dense().tolist() != lowest
-
-
-@pytest.mark.filterwarnings("error")
-def test_numbers_near_the_largest_float_are_mapped_in_silence() -> None:
-    """A range beyond the floats puts the largest numbers at the last point: a warning would tell of a user."""
     wide = dps.mechanisms.Quantile(q=0.5, low=-1.7e308, high=1.7e308, step=1e307)
     assert wide.scores([1.7e308]).ranked(1)[0].tolist() == [wide.points - 1]
 
@@ -186,12 +183,16 @@ def test_it_is_drawn_as_its_law_says(quantiles: Any) -> None:
 
 @pytest.mark.slow
 def test_balls_decide_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where logarithms decide nothing, ball arithmetic draws from the same law (false alarm 1e-9)."""
+    """Where logarithms decide nothing, ball arithmetic draws from the same law (false alarm 1e-9); at the largest epsilon the one
+    best tuple is drawn."""
+    largest = joint((0.5, 0.75), epsilon=1e6)
+    scores = largest.scores([0] * 5 + [1] * 3 + [2] * 4 + [3])
+    law: Any = largest.probabilities(scores)
+    assert largest.select(scores).indices == max(law, key=law.__getitem__)
     monkeypatch.setattr(tuples_module, "_ROUNDING", 0.3)
-    mechanism = joint((0.3, 0.6), epsilon=4.0)
+    mechanism, rng = joint((0.3, 0.6), epsilon=4.0), np.random.default_rng(6)
     scores = mechanism.scores([0, 1, 1, 3])
-    law: Any = mechanism.probabilities(scores)
-    rng = np.random.default_rng(6)
+    law = mechanism.probabilities(scores)
     assert misfit([mechanism.select(scores, rng=rng).indices for _ in range(250)], law) > 1e-9
 
 
@@ -223,14 +224,6 @@ def test_many_points_and_users_are_near_the_true_quantiles() -> None:
         assert (low < near).all()
         assert (near < high).all()
     assert list(found) == sorted(found)
-
-
-def test_the_largest_epsilon_is_still_drawn() -> None:
-    """Where logarithms overflow nothing but decide nothing either: the one best tuple is drawn."""
-    mechanism = joint((0.5, 0.75), epsilon=1e6)
-    scores = mechanism.scores([0] * 5 + [1] * 3 + [2] * 4 + [3])
-    law = mechanism.probabilities(scores)
-    assert mechanism.select(scores).indices == max(law, key=law.__getitem__)
 
 
 def test_a_number_that_many_have_is_released() -> None:

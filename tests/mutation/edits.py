@@ -574,7 +574,7 @@ dpselect/mechanisms/canonical.py
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
         return @ratio_up(self.sensitivity.range, self.epsilon)
         epsilon_curve(self.noise, @self.epsilon)
-    laws/test_configured_noise.py::test_canonical_classes_are_drawn_with_the_configured_noise
+    laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         self.top_set), by_name(self.noise), @self.scale, source)
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         argmax_probabilities(by_name(self.noise), @self.scale, utility)
@@ -593,7 +593,7 @@ dpselect/mechanisms/joint.py
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
         span = @self.sensitivity.range
         BoundedRange(epsilon=@self.epsilon)
-    laws/test_configured_noise.py::test_joint_levels_are_drawn_at_the_configured_rate
+    laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         return @(sequences - math.log(self.beta)) / self.rate
         AllowedRanks(ranked, self.k, @self.rate
     laws/test_exact_draws.py::test_joint_levels_are_decided_by_all_bits
@@ -610,14 +610,14 @@ dpselect/mechanisms/limited_domain.py
         competitors if self.l0 is None else min(self.l0, competitors) => competitors
     laws/test_configured_noise.py::test_limited_domain_draws_above_the_floor_it_chose
         (above[:size] - floors[size - self._least]) => (above[:size] + floors[size - self._least])
-    laws/test_configured_noise.py::test_limited_domain_is_asked_for_with_its_noise
+    laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         return @ratio_up(1.0, self.epsilon)
         by_name("gumbel"), @self._scale, min(
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
         return 1 + @sum(parts) / self.epsilon
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
         curve=times * BoundedRange(epsilon=@self.epsilon)
-    laws/test_configured_noise.py::test_limited_domain_is_asked_for_with_its_noise
+    laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         by_name("gumbel"), @self._scale, 1)
     laws/test_configured_noise.py::test_the_number_of_competitors_is_a_softmax
         gumbel_softmax(self._preferences(floors), @1 / self.epsilon
@@ -715,7 +715,7 @@ dpselect/mechanisms/stable_top_k.py
         most.rdp(_ORDERS) * _UP => most.rdp(_ORDERS) * 0.95
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
         step = @ratio_up(gap_shift(self.relation), self.scale)
-    laws/test_configured_noise.py::test_a_gap_is_tested_with_the_configured_noise
+    laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         by_name(self.noise), @self.scale, math.nextafter
         math.nextafter(@self.scale * self.threshold
     laws/test_configured_noise.py::test_a_law_is_that_of_the_configured_noise
