@@ -7,6 +7,7 @@ new one without a case fails.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Literal, NamedTuple, get_args, get_type_hints
@@ -214,17 +215,19 @@ def test_every_way_has_a_case() -> None:
         for name in module.__all__:
             made = getattr(module, name)
             members = {name: made} | ({} if not inspect.isclass(made) else {f"{name}.{at}": it for at, it in vars(made).items()})
-            found |= {start + label for label, member in members.items() if "._" not in label and _takes_a_budget(member)}
+            found |= {start + label for label, member in members.items() if "._" not in label and takes_a_budget(member)}
     ways = {*CHARGED, *PLANNED, *_ELSEWHERE}
     assert found - ways == set()
 
 
-def _takes_a_budget(member: object) -> bool:
+def takes_a_budget(member: Any, words: frozenset[str] = frozenset(), kinds: tuple[str, ...] = ("Budget",)) -> bool:
+    """Whether something callable has a parameter of such a name, or of such a type."""
     member = getattr(member, "__func__", member)
     try:
-        return callable(member) and any("Budget" in str(one.annotation) for one in inspect.signature(member).parameters.values())
-    except ValueError:
+        told = inspect.signature(member).parameters.values() if callable(member) else ()
+    except (TypeError, ValueError):
         return False
+    return any(one.name in words or any(kind in str(one.annotation) for kind in kinds) for one in told)
 
 
 NAMED = pytest.mark.parametrize("case", CASES.values(), ids=["-".join(map(str, kind)) for kind in CASES])
@@ -265,6 +268,10 @@ def test_the_failure_is_there_to_the_unit(case: Case) -> None:
             assert case.budget.admits(acc.Approximate(curve=acc.PureDP(epsilon=1e-5), delta0=delta)) is fits
     curve = case.part(case.failure)
     assert case.budget.unused(10 * curve, 3 * curve).failure == 0
+    if units and case.budget.release is None:
+        costs = [case.budget.cost_of_each(curve, count) for count in (PARTS, PARTS + 1)]
+        assert costs == [pytest.approx(costs[0]), math.inf]
+        assert math.isfinite(costs[0])
 
 
 def test_a_budget_for_a_workload_pays_for_its_failures() -> None:

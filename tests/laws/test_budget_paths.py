@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import typer
+from test_budget_failures import takes_a_budget
 from typer.testing import CliRunner
 
 import accounting as acc
@@ -329,7 +330,9 @@ _NO_PATH = {
     "pate.label",
     *(f"Schedule.{name}" for name in ("key", "left", "select", "void")),
 }
-_WORDS = {"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "learn", "charge", "failure", "price"}
+_WORDS = frozenset(
+    {"epsilon", "delta", "rho", "budget", "ledger", "dataset", "session", "share", "learn", "charge", "failure", "price"}
+)
 
 
 def _public() -> Iterator[tuple[str, object]]:
@@ -355,19 +358,9 @@ def _members(label: str, kind: type) -> Iterator[tuple[str, object]]:
     return ((f"{label}.{name}", member) for name, member in vars(kind).items() if not name.startswith("_"))
 
 
-def _takes_a_budget(member: Any) -> bool:
-    if not callable(getattr(member, "__func__", member)):
-        return False
-    try:
-        told = inspect.signature(getattr(member, "__func__", member)).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(one.name in _WORDS or any(kind in str(one.annotation) for kind in ("Budget", "Ledger", "Session")) for one in told)
-
-
 def test_every_path_has_a_case() -> None:
     """All that a session, a schedule and a horizon do, and every public function and method that takes what could be spent."""
-    found = {label for label, member in _public() if _takes_a_budget(member)}
+    found = {label for label, member in _public() if takes_a_budget(member, _WORDS, ("Budget", "Ledger", "Session"))}
     for label, kind in {"Session": dps.Session, "Schedule": Schedule, "continual.Horizon": Horizon}.items():
         found |= {name for name, _ in _members(label, kind)}
     paths = {name.split(" ")[0] for name in (*CHARGED, *FITTED) if not name.startswith("dpselect ")} | _ASKED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -372,36 +373,25 @@ def test_measurements_are_the_exact_gaussian_on_the_grid(weight: int) -> None:
     assert abs(noise.std() - 1) < 5 / math.sqrt(80_000)
 
 
-def test_measurements_do_not_overflow() -> None:
-    """T5: a count of 2^40 users is measured exactly; one limb of 64 bits would wrap at 2^23."""
-    mechanism = of("running", None, scale=1.0)
+def test_sums_are_exact_and_estimates_say_how_far_floats_may_be_off() -> None:
+    """T5: a count of 2^40 users is measured exactly, where one limb of 64 bits would wrap at 2^23. T4: the estimate of large
+    counts differs from the exact sum by less than the error that it states. T1: equal measurements have equal sums to the last
+    bit, wherever they stand among the items: numbers of items tell when these first existed."""
+    mechanism, rng = of("running", None, scale=1.0), np.random.default_rng(3)
     weights = np.array([2**60, 2**60 - 1])
     whole, rest = true_measurements(mechanism, 2, 2, [Increment(1, np.arange(2), weights)])
-    steps = int(public_grid(1.0) * 2**40)
-    factor = int(mechanism.strategy.measured[1])
+    steps, factor = int(public_grid(1.0) * 2**40), int(mechanism.strategy.measured[1])
     assert [int(w) * steps + int(r) for w, r in zip(whole, rest, strict=True)] == [factor * int(weight) for weight in weights]
-
-
-def test_estimates_say_how_far_floats_may_be_off() -> None:
-    """T4: the estimate of large counts differs from the exact sum by less than the error that it states."""
-    from fractions import Fraction
-
-    mechanism, rng = of("running", None, periods=40), np.random.default_rng(3)
-    rows = rng.integers(-(2**50), 2**50, (40, 5))
+    mechanism, rows = of("running", None, periods=40), rng.integers(-(2**50), 2**50, (40, 5))
     for column in (mechanism.strategy.estimator, -3 * mechanism.strategy.estimator):
         found, off = estimate(mechanism, column, rows.astype(float))
         for item in range(5):
             exact = sum(Fraction(weight) * int(value) for weight, value in zip(column[::-1].tolist(), rows[:, item], strict=True))
             assert abs(Fraction(found[item].item()) - exact * Fraction(public_grid(1.0))) <= Fraction(off[item].item())
             assert off[item] < 1e-12 * np.abs(rows).max()
-
-
-def test_equal_measurements_have_equal_sums() -> None:
-    """T1: to the last bit, wherever they stand among the items: numbers of items tell when these first existed."""
-    rng = np.random.default_rng(4)
-    rows, columns = np.repeat(rng.integers(-(2**30), 2**30, (30, 1)), 1003, axis=1).astype(float), rng.random((8, 30))
-    assert (np.ptp(weighted(columns, rows), axis=1) == 0).all()
-    np.testing.assert_allclose(weighted(columns, rows), columns @ rows, rtol=1e-9)
+    alike, columns = np.repeat(rng.integers(-(2**30), 2**30, (30, 1)), 1003, axis=1).astype(float), rng.random((8, 30))
+    assert (np.ptp(weighted(columns, alike), axis=1) == 0).all()
+    np.testing.assert_allclose(weighted(columns, alike), columns @ alike, rtol=1e-9)
 
 
 # What the state does

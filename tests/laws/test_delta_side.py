@@ -198,19 +198,16 @@ def test_a_tested_release_pays_for_the_release_and_the_labels() -> None:
 @pytest.mark.parametrize("failure", [0.0, 1e-3, 0.4])
 @pytest.mark.parametrize("count", [1, 3])
 def test_the_programme_gives_responses_their_epsilon(failure: float, count: int) -> None:
-    """Randomised response, whose composition is a binomial, failures added: the grid has its atoms."""
+    """Randomised response, whose composition is a binomial, failures added: the grid has its atoms. Bad events that are certain,
+    and more, leave nothing that is proved."""
     steps = [(acc.Approximate(curve=acc.PureDP(epsilon=0.8), delta0=failure / count), count)]
     k, p = np.arange(count + 1), 1 / (1 + math.exp(-0.8))
     losses = (2 * k - count) * 0.8
     for level in (0.1, 0.4, 0.75):
         exact = float(np.sum(binom.pmf(k, count, p) * np.maximum(0, -np.expm1(level - losses)))) + failure
         assert level * (1 - 1e-9) <= adaptive_composition(steps, exact) <= 1.001 * level
-
-
-def test_certain_failure_has_no_epsilon() -> None:
-    """Bad events that are certain, and more, leave nothing that is proved."""
-    steps = [(acc.Approximate(curve=acc.PureDP(epsilon=3.0), delta0=0.9), 2)]
-    assert adaptive_composition(steps, 0.99) == math.inf
+    certain = [(acc.Approximate(curve=acc.PureDP(epsilon=3.0), delta0=0.9), 2)]
+    assert adaptive_composition(certain, 0.99) == math.inf
 
 
 @pytest.mark.parametrize(("rho", "failure", "delta"), [(0.05, 1e-7, 1e-5), (0.3, 0.0, 1e-3), (0.05, 2e-6, 1e-4)])

@@ -161,7 +161,7 @@ CHEAP: list[tuple[Any, ...]] = [
 ]
 
 
-@pytest.mark.fast(14)
+@pytest.mark.fast(12)
 @pytest.mark.parametrize("case", CHEAP, ids=lambda case: f"{case[0]!r}-{case[3:]}".replace(" ", ""))
 def test_noise_that_is_not_paid_for_is_caught(case: tuple[Any, ...]) -> None:
     """A law of less noise exceeds the curve on some neighbouring pair of a small box, that of all of it does not."""
@@ -251,14 +251,14 @@ HONEST: list[tuple[Any, Any, Where]] = [
 ]
 
 
-@pytest.mark.fast(14)
+@pytest.mark.fast(10)
 @pytest.mark.parametrize("name", CLAIMS)
 def test_a_false_claim_is_caught(name: str) -> None:
     """A guarantee that is too good for what runs is exceeded by some neighbouring pair of a small box."""
     assert caught(*CLAIMS[name])
 
 
-@pytest.mark.fast(5)
+@pytest.mark.fast(4)
 @pytest.mark.parametrize("claim", HONEST, ids=lambda claim: f"{claim[1]}")
 def test_the_honest_claim_is_not_caught(claim: tuple[Any, acc.Curve, Where]) -> None:
     """The same check, wrapped the same way, passes for what the mechanism really promises."""

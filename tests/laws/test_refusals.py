@@ -124,55 +124,57 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("build", "words"), REFUSED)
-def test_what_no_proof_covers_cannot_be_configured(build: Callable[[], object], words: str) -> None:
-    """A configuration outside the theorem raises InvalidMechanism, and the message names the field and the rule."""
-    with pytest.raises(dps.errors.InvalidMechanism, match=words):
-        build()
+LARGE = r"\.(k|kbar)=\d+ is refused: .*10000000.*10,000,000"
+TOO_LARGE: list[Callable[[], object]] = [
+    lambda: LargeGap(epsilon=1.0, kbar=10**7 + 1),
+    lambda: GaussianGap(scale=1.0, kbar=10**11),
+    lambda: StabilityTest(k=10**11, scale=1.0, failure_delta=0.1),
+    lambda: StableTopK(rho=1.0, failure_delta=0.1, kbar=10**11),
+    lambda: StableTopKFixed(k=1, rho=1.0, failure_delta=0.1, penalty=0.0, kbar=10**11),
+    lambda: TopStable(k=1, kbar=10**11, epsilon=1.0, delta=0.1),
+    lambda: dps.LimitedDomain(k=1, kbar=10**11, epsilon=1.0, delta=0.1),
+]
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        lambda: LargeGap(epsilon=1.0, kbar=10**7 + 1),
-        lambda: GaussianGap(scale=1.0, kbar=10**11),
-        lambda: StabilityTest(k=10**11, scale=1.0, failure_delta=0.1),
-        lambda: StableTopK(rho=1.0, failure_delta=0.1, kbar=10**11),
-        lambda: StableTopKFixed(k=1, rho=1.0, failure_delta=0.1, penalty=0.0, kbar=10**11),
-        lambda: TopStable(k=1, kbar=10**11, epsilon=1.0, delta=0.1),
-        lambda: dps.LimitedDomain(k=1, kbar=10**11, epsilon=1.0, delta=0.1),
-    ],
-)
-def test_sizes_beyond_memory_are_refused(build: Callable[[], object]) -> None:
-    """A k or kbar above 10,000,000 is refused when it is configured, by name and with the rule."""
-    with pytest.raises(dps.errors.InvalidMechanism, match=r"\.(k|kbar)=\d+ is refused: .*10000000.*10,000,000"):
-        build()
+def one_quantile(**given: Any) -> object:
+    return dps.mechanisms.Quantile(**{"q": 0.5, "low": 0, "high": 3, "step": 1, **given})
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [{"q": 0.0}, {"q": 1.0}, {"q": 0.1234567}, {"low": 3}, {"high": np.inf}, {"step": 0}, {"step": 1e-300}, {"relation": "swap"}],
-)
-def test_a_quantile_that_is_none_is_refused(fields: dict[str, Any]) -> None:
-    """Numbers outside their domain raise InvalidRequest."""
-    with pytest.raises(dps.errors.InvalidRequest):
-        dps.mechanisms.Quantile(**{"q": 0.5, "low": 0, "high": 3, "step": 1, **fields})
-
-
-@pytest.mark.parametrize(
-    ("fields", "words"),
-    [
-        ({"relation": None}, "relation is missing"),
-        ({"base": PF, "relation": "replace_one"}, "not that of base"),
-        ({"base": 0.5}, "a curve, or a mechanism"),
-        ({"distribution": {"kind": "poisson", "mean": 0}}, "mean"),
-        ({"distribution": {"kind": "truncated_negative_binomial", "eta": -1.0, "gamma": 0.1}}, "eta"),
-        ({"distribution": {"kind": "truncated_negative_binomial", "gamma": 1e-9}}, "more than a million runs"),
-        ({"distribution": {"kind": "truncated_negative_binomial", "gamma": 1.0}}, "gamma"),
-    ],
-)
-def test_runs_that_have_no_price_are_refused(fields: dict[str, Any], words: str) -> None:
-    """Of the best of many runs errors name the field and the rule."""
+def runs(**given: Any) -> object:
     few = TruncatedNegativeBinomial.of_mean(4.0, eta=0.5)
-    with pytest.raises(acc.AccountingError, match=words):
-        dps.RepeatAndSelect(**{"base": acc.PureDP(epsilon=1.0), "distribution": few, "relation": "add_remove", **fields})
+    return dps.RepeatAndSelect(**{"base": acc.PureDP(epsilon=1.0), "distribution": few, "relation": "add_remove", **given})
+
+
+def number_of(**given: Any) -> object:
+    return runs(distribution={"kind": "truncated_negative_binomial", **given})
+
+
+OTHERS: list[tuple[Callable[[], object], str]] = [
+    *((lambda q=q: one_quantile(q=q), "q") for q in (0.0, 1.0, 0.1234567)),
+    (lambda: one_quantile(low=3), "low"),
+    (lambda: one_quantile(high=np.inf), "high"),
+    *((lambda step=step: one_quantile(step=step), "step") for step in (0, 1e-300)),
+    (lambda: one_quantile(relation="swap"), "relation"),
+    (lambda: runs(relation=None), "relation is missing"),
+    (lambda: runs(base=PF, relation="replace_one"), "not that of base"),
+    (lambda: runs(base=0.5), "a curve, or a mechanism"),
+    (lambda: runs(distribution={"kind": "poisson", "mean": 0}), "mean"),
+    (lambda: number_of(eta=-1.0, gamma=0.1), "eta"),
+    (lambda: number_of(gamma=1e-9), "more than a million runs"),
+    (lambda: number_of(gamma=1.0), "gamma"),
+]
+
+
+@pytest.mark.parametrize(
+    ("build", "words", "error"),
+    [
+        *((*row, dps.errors.InvalidMechanism) for row in REFUSED),
+        *((build, LARGE, dps.errors.InvalidMechanism) for build in TOO_LARGE),
+        *((*row, acc.AccountingError) for row in OTHERS),
+    ],
+)
+def test_what_no_proof_covers_cannot_be_configured(build: Callable[[], object], words: str, error: type[Exception]) -> None:
+    """A configuration outside the theorem, and a k or kbar beyond memory, raises when it is configured, and the message names the
+    field and the rule."""
+    with pytest.raises(error, match=words):
+        build()

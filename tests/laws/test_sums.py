@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sums_oracle import contribution, kept
+from event_oracle import kept
+from sums_oracle import contribution
 
 import dpselect as dps
 

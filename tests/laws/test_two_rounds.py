@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from event_oracle import kept
 from exact import stated, worst
 from mechanism_laws import misfit
 from numpy.typing import NDArray
@@ -38,15 +38,6 @@ def spent(items: Sequence[int], numbers: dict[int, int], norm: float) -> dict[in
     assert sum(weight**2 for weight in weights.values()) <= squares  # no user spends more than the norm
     assert max(weights.values(), default=0) <= UNIT
     return weights
-
-
-def kept(users: dict[str, set[str]], limit: int, salt: str) -> list[set[str]]:
-    """Of every user the `limit` items with the smallest hash of user, item and salt: theorem H7."""
-
-    def rank(user: str, item: str) -> tuple[str, str]:
-        return hashlib.sha256(f"{len(user)}:{user}:{len(item)}:{item}:{salt}".encode()).hexdigest()[:16], item
-
-    return [set(sorted(items, key=lambda item: rank(user, item))[:limit]) for user, items in users.items()]
 
 
 def weighed(log: Log, numbers: dict[int, int], norm: float) -> dict[int, int]:
@@ -273,7 +264,7 @@ def test_the_engine_weighs_as_the_definition_says(limit: int | None, text: bool)
     log = PAIRS if text else PAIRS.apply(lambda column: column.str[1:].astype(int))
     look: dict[str, Any] = {} if limit is None else {"max_items_per_user": limit, "salt": "s"}
     whole = {str(user): {str(item) for item in rows} for user, rows in log.groupby("who")["what"]}
-    mine = list(whole.values()) if limit is None else kept(whole, limit, "s")
+    mine = list(whole.values()) if limit is None else [set(kept(user, items, limit, "s")) for user, items in whole.items()]
     with events.pairs(log, user="who", item="what") as pairs:
         asked = list(pairs.read(**look).labels)[::2]
         numbers = np.array([1 + (place * 390_001) % UNIT for place in range(len(asked))], dtype=np.int64)

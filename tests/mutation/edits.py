@@ -43,6 +43,7 @@ accounting/budget.py
     laws/test_budget_failures.py::test_fifty_fiftieths_are_charged_and_not_one_more
         total.failure <= @@self.capacity.failure
         rounded_down(exact(failure or 0.0) => rounded_down(exact(1.05 * (failure or 0.0))
+    laws/test_budget_failures.py::test_the_failure_is_there_to_the_unit
         total.failure > @@self.capacity.failure
     laws/test_exact_constants.py::test_waiting_for_all_moments_costs_its_closed_form
         return _PRECISE.subtract(_GUARD, price) => return _PRECISE.subtract(_GUARD, price) * Decimal('0.95')

@@ -49,15 +49,18 @@ def rank(user: Label, item: Label, salt: str) -> str:
     return hashlib.sha256(f"{len(str(user))}:{user}:{len(str(item))}:{item}:{salt}".encode()).hexdigest()[:16]
 
 
+def kept(user: Any, items: Iterable[Any], limit: int, salt: str) -> list[Any]:
+    """The items of a user that a bound keeps, in their order."""
+    return sorted(items, key=lambda item: (rank(user, item, salt), item))[:limit]
+
+
 def bounded(events: Iterable[Event], limit: int, salt: str) -> list[Event]:
     """At most `limit` items of every user."""
     items: defaultdict[Label, set[Label]] = defaultdict(set)
     for user, item in events:
         if user is not None and item is not None:
             items[user].add(item)
-    return [
-        (user, item) for user, own in items.items() for item in sorted(own, key=lambda i, u=user: (rank(u, i, salt), i))[:limit]
-    ]
+    return [(user, item) for user, own in items.items() for item in kept(user, own, limit, salt)]
 
 
 def arrow(events: Sequence[Sequence[Any]], names: Sequence[str] = NAMES) -> pa.Table:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
+
+from event_oracle import kept
 
 Event = tuple[object, object, float]
 
@@ -28,16 +29,6 @@ def contribution(events: Iterable[tuple[object, float]], low: float, high: float
         sums[item] += _nearest_even(min(most, max(-most, Fraction(value))) / fine)
     ends = math.ceil(Fraction(low) / unit), math.floor(Fraction(high) / unit)
     return {item: min(ends[1], max(ends[0], _nearest_away(Fraction(total, 2**16)))) * unit for item, total in sums.items()}
-
-
-def kept(user: object, items: Iterable[object], limit: int, salt: str) -> set[object]:
-    """The items that a bound keeps of a user's."""
-
-    def rank(item: object) -> tuple[str, object]:
-        text = f"{len(str(user))}:{user}:{len(str(item))}:{item}:{salt}"
-        return hashlib.sha256(text.encode()).hexdigest(), item
-
-    return set(sorted(items, key=rank)[:limit])  # type: ignore[type-var,arg-type]
 
 
 def sums(log: Sequence[Event], low: float, high: float, limit: int | None = None, salt: str = "s") -> dict[object, Fraction]:
