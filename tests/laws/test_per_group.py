@@ -351,7 +351,7 @@ def test_groups_that_no_proof_covers_or_that_are_none_are_refused() -> None:
         *(({"a": one}, most) for most in (0, True)),
     ]
     made = dps.mechanisms.GroupedScores
-    refused += [(dps.errors.InvalidScores, "", lambda g=g, n=n: made(g, max_groups_per_user=n)) for g, n in wrong]
+    refused += [(dps.errors.InvalidScores, ".", lambda g=g, n=n: made(g, max_groups_per_user=n)) for g, n in wrong]
     for error, words, asked in refused:
         with pytest.raises(error, match=words):
             asked()
