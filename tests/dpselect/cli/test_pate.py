@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 from typer.testing import Result
 
 import accounting as acc
 import dpselect as dps
-from dpselect.cli.pate import labelling
 from dpselect.pate.labelling import Labelling
 
 Run = Callable[..., Result]
@@ -121,20 +119,6 @@ def test_formats_of_labels(label: Run, run: Run, tmp_path: Path) -> None:
         assert file["labels"].tolist() == [[-1]] * 7
 
 
-def test_a_ledger_pays(label: Run, votes: Path, tmp_path: Path) -> None:
-    """The dataset of a ledger is charged; the text tells what is left and how many rounds it buys, and no vote."""
-    url = _ledger(tmp_path, acc.Budget(rho=12.5 * CURVE.rho))
-    result = label(votes, "--ledger", url, "--dataset", "teachers", "--key", "k", "--batch-size", 3)
-    text = " ".join(result.stdout.split())
-    assert result.exit_code == 0
-    assert "7 answered, 0 abstained" in text
-    assert "left: 5 more releases like this one" in text
-    assert not re.search(r"(?<![\w-])48(?!\d)", text)  # but in the name of pytest's folder, which counts its runs
-    with acc.Ledger.open(url) as ledger:
-        assert [entry.key for entry in ledger.entries("teachers") if entry.action == "charge"] == ["k/0", "k/1", "k/2"]
-        assert ledger.verify().ok
-
-
 def test_resuming(label: Run, votes: Path, tmp_path: Path) -> None:
     """A finished job is resumed without a further charge, and writes its labels again where they are gone."""
     assert label(votes).exit_code == 0
@@ -194,17 +178,6 @@ def test_a_job_worse_than_a_constant_is_refused_by_a_profile(run: Run, votes: Pa
         assert run(*asked, *wrong, "--anyway").exit_code == 2
     assert run(*asked, *numbers, "--anyway").exit_code == 0
     assert run(*asked, *missing, "--resume").exit_code == 2
-
-
-def test_the_bar_counts_rounds() -> None:
-    """On a terminal a bar shows rounds done and asked for, and nothing else; elsewhere there is none."""
-    with labelling(Console(force_terminal=False)) as callback:
-        assert callback is None
-    console = Console(force_terminal=True, record=True, width=100)
-    with labelling(console) as callback:
-        assert callback is not None
-        callback(300, 700)
-    assert "300/700" in console.export_text()
 
 
 def test_a_job_whose_ledger_is_gone_is_not_resumed(label: Run, votes: Path, tmp_path: Path) -> None:
@@ -267,17 +240,6 @@ def test_resealed_files_are_refused(label: Run, votes: Path, tmp_path: Path) -> 
         assert name in result.stderr or "were changed" in result.stderr
         path.write_bytes(intact)
     assert label(votes, "--resume").exit_code == 0
-
-
-def test_axes_and_chances_come_before_the_charge(label: Run, votes: Path, tmp_path: Path) -> None:
-    """Two lines: how much is labelled, and what the noise does; as text and, under the same numbers, as JSON."""
-    first, second = label(votes).stdout.splitlines()[:2]
-    assert first == "7 rounds x 50 teachers x 4 labels; noise of 1 votes"
-    assert second.startswith("a unanimous label is released with probability 1, one without votes with ")
-    (tmp_path / "labels.jsonl").unlink()
-    told = json.loads(label(votes, "--resume", "--json").stdout)["outlook"]
-    assert told["unanimous_label"] == pytest.approx(1.0)
-    assert told["works"] is True
 
 
 @pytest.mark.parametrize(
@@ -358,19 +320,13 @@ def test_a_signal_to_terminate_explains_resume(label: Run, votes: Path, monkeypa
     assert label(votes, "--batch-size", 3, "--resume").exit_code == 0
 
 
-def test_a_dry_run_says_the_price_and_begins_no_job(label: Run, votes: Path, tmp_path: Path) -> None:
-    """What all rounds would cost, from votes that were read: no folder, no labels, no charge."""
-    said = label(votes, "--dry-run")
-    assert said.exit_code == 0, said.stderr
-    assert "GNMax" in said.stdout
-    assert list(tmp_path.iterdir()) == [votes]
-
-
 def test_python_labels_as_the_command_does(label: Run, votes: Path, tmp_path: Path) -> None:
     """`pate.label` takes the fields of the spec, writes the same file and states the same price."""
     asked: dict[str, Any] = {"mechanism": "gnmax", "sigma": 1.0}
     dry = dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked, dry_run=True)
     assert (dry.mechanisms[0].sigma, dry.left) == (1.0, ())
+    assert "GNMax" in label(votes, "--dry-run").stdout
+    assert list(tmp_path.iterdir()) == [votes]  # no folder, no labels, no charge
     found = dps.pate.label(votes, output=tmp_path / "python.jsonl", **asked)
     told = json.loads(label(votes, "--json").stdout)
     assert _labels(tmp_path / "python.jsonl") == _labels(tmp_path / "labels.jsonl") == WINNERS

@@ -83,33 +83,6 @@ def planned(planned_once: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_user_who_knows_no_formula_gets_a_recommendation(run: Run) -> None:
-    """The command of the README says what to use, what to expect, what it costs and how far to trust it, in words."""
-    asked = ("plan", "--k", 10, "--releases", 30, "--epsilon", 1, "--delta", 1e-6)
-    done = run(*asked, "--shape", "zipf:1.1", "--items", 50_000, "--users", 100_000)
-    assert done.exit_code == 0, done.output
-    first, *lines = done.output.splitlines()
-    assert first == "Recommended for 30 releases of the top 10: oneshot_top_k, gaussian"
-    assert [line.split()[0] for line in lines if line[:3] == "  " + line[2:3] and line[2:3].strip()] == [
-        *("use", "expect", "cost", "risk", "if", "instead"),
-    ]
-    assert "{" not in done.output
-    assert "Not planned" not in done.output
-
-
-@pytest.mark.slow
-def test_all_and_json_hold_the_whole_plan(run: Run) -> None:
-    """--all adds the question, the ranking and why others are not planned; --json is a plan that reads back."""
-    asked = (*ASKED, *MADE_UP, *ONE, "--mechanism", "permute_and_flip")
-    shown = run(*asked, "--all").output
-    assert all(words in shown for words in ("What was asked", "best first", "releases one item"))
-    data = json.loads(run(*asked, "--json").stdout)
-    plan = TopKPlan.from_json(json.dumps(data["plan"]))
-    assert dps.Mechanism.from_json(json.dumps(data["recommended"]["mechanisms"][0])) == plan.mechanism
-    assert data["charts"] == []
-
-
-@pytest.mark.slow
 def test_one_story_with_one_file(run: Run, folder: Path) -> None:
     """plan --write, ledger init, three releases by topk, a fourth that is refused, and the report: all from one file."""
     file = folder / "release.toml"

@@ -225,40 +225,11 @@ def test_an_ordinary_error_is_not_talked_over(words: list[str]) -> None:
 def test_a_charge_on_the_command_line_is_told(words: list[str], tmp_path: Path) -> None:
     """`ledger charge` whose receipt cannot be printed names entry and key on standard error."""
     url = f"sqlite:///{tmp_path}/p.db"
-    given = [
-        "ledger",
-        "charge",
-        "--ledger",
-        url,
-        "--dataset",
-        "log",
-        "--curve",
-        '{"kind": "pure_dp", "epsilon": 0.5}',
-        "--relation",
-        "add_remove",
-    ]
+    paid = ["--ledger", url, "--dataset", "log", "--relation", "add_remove"]
+    given = ["ledger", "charge", *paid, "--curve", '{"kind": "pure_dp", "epsilon": 0.5}']
     status, said = child(given, _full)
     assert status == 1
     assert re.search(r"entry 1, key [0-9a-f]{32}: committed", said)
-
-
-def test_values_that_were_paid_for_are_shown(words: list[str], tmp_path: Path) -> None:
-    """A mechanism that releases noisy counts shows them beside the items, in text and in JSON."""
-    mechanism = dps.OneshotTopK(
-        k=2, noise="laplace", scale=1.0, value_scale=50.0, candidates=3, sensitivity=dps.Sensitivity(monotone=True)
-    )
-    curve = mechanism.curve
-    file = Config(release=ReleaseTable(k=2, mechanism=mechanism), budget=acc.Budget(epsilon=curve.epsilon(1e-9), delta=1e-9))
-    file.write(tmp_path / "planned.toml")
-    given = [word for word in words[: words.index("--key")] if word not in ("--k", "1", "--epsilon")]
-    done = CliRunner().invoke(app, [*given, "--config", str(tmp_path / "planned.toml"), "--json"])
-    assert done.exit_code == 0, done.stderr
-    told = json.loads(done.stdout)["selection"]
-    assert len(told["values"]) == len(told["labels"]) == 2
-    assert all(isinstance(value, float) for value in told["values"])
-    shown = CliRunner().invoke(app, [*given, "--config", str(tmp_path / "planned.toml")])
-    assert re.search(r"item\s+users \(noisy\)\s+95 % interval", shown.stdout)
-    assert re.search(r"-\s+[abc]\s+-?[\d,.]+", shown.stdout)
 
 
 @pytest.mark.slow

@@ -153,29 +153,6 @@ def test_the_default_reads_the_log_as_it_clips(per_town: Any, towns: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_text_names_groups_and_bounds(per_town: Any, towns: Path) -> None:
-    """Towns beside their items, once each; what is bounded and by which salt; nothing of the town that was not listed."""
-    result = per_town(
-        *CERTAIN,
-        "--groups",
-        towns.parent / "towns.csv",
-        "--max-items-per-user",
-        3,
-        "--mechanism",
-        "limited_domain",
-        "--salt",
-        "pepper",
-    )
-    assert result.exit_code == 0, result.stderr
-    text = " ".join(result.stdout.split())
-    assert "Private top 2 of shop in each town, by distinct person" in text
-    assert "Oslo 1 fair 2 hit Rome 1 hit 2 fair Bern 1 rare 2 hit" in " ".join(line for line in text.split("│"))
-    assert "Released 6 in 3 groups" in text
-    assert "at most 2 groups, and in each of these 3 items, of each user, chosen with salt 'pepper'" in text
-    assert "Hideaway" not in result.stdout
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("most", [1, 3, 7])
 @pytest.mark.parametrize(
     "budget",

@@ -41,20 +41,8 @@ def url(tmp_path: Path) -> str:
 @pytest.mark.slow
 def test_one_entry_pays_for_both(run: Any, log: Path, url: str, tmp_path: Path) -> None:
     """One curve for the learnt numbers and the answer; both are in the file; a retry shows it and draws nothing."""
-    words = (
-        "topk",
-        log,
-        *ASK,
-        "--ledger",
-        url,
-        "--dataset",
-        "visits",
-        "--key",
-        "may",
-        "--output",
-        tmp_path / "may.json",
-        "--json",
-    )
+    paid = ("--ledger", url, "--dataset", "visits", "--key", "may", "--output", tmp_path / "may.json")
+    words = ("topk", log, *ASK, *paid, "--json")
     first = run(*words)
     assert first.exit_code == 0, first.stderr
     told = json.loads(first.stdout)
@@ -87,22 +75,6 @@ def test_declared_numbers_are_not_learnt(run: Any, log: Path) -> None:
     one = json.loads(run("topk", log, *ASK, "--users", 900, "--json").stdout)
     assert one["learnt"]["declared"] == ["users"]
     assert one["learnt"]["users"] == 900
-
-
-def test_a_log_that_cannot_be_read_costs_nothing(run: Any, log: Path, url: str) -> None:
-    """It is read before the charge."""
-    log.write_text("user,item\nu1,hit\nu2\n")
-    failed = run("topk", log, *ASK, "--ledger", url, "--dataset", "visits")
-    assert failed.exit_code != 0
-    with acc.Ledger.open(url) as ledger:
-        assert not [entry for entry in ledger.entries("visits") if entry.curve]
-
-
-def test_a_set_may_find_more(run: Any, log: Path, tmp_path: Path) -> None:
-    """--set considers mechanisms whose order is not released."""
-    (tmp_path / "items.csv").write_text("item\n" + "\n".join(["hit", "fair", *(f"i{n}" for n in range(50))]) + "\n")
-    shown = json.loads(run("topk", log, *ASK[:-2], "--domain", tmp_path / "items.csv", "--set", "--json").stdout)
-    assert set(shown["selection"]["labels"]) == {"hit", "fair"}
 
 
 @pytest.mark.slow

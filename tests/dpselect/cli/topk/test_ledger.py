@@ -25,21 +25,6 @@ def topk(tmp_path: Path) -> list[str]:
     return [*words.split(), "--ledger", f"sqlite:///{tmp_path}/p.db", "--dataset", "log"]
 
 
-def test_releases_are_charged_until_the_budget_is_spent(topk: list[str], tmp_path: Path) -> None:
-    """Two releases of epsilon 1 fit into epsilon 2 and are on record; the third is refused and nothing is printed."""
-    for number in range(2):
-        done = CliRunner().invoke(app, [*topk, "--json"])
-        assert done.exit_code == 0
-        told = json.loads(done.stdout)["ledger"]
-        assert (told["dataset"], told["period"], told["entry"]) == ("log", [], 1 + 2 * number)
-    refused = CliRunner().invoke(app, topk)
-    assert refused.exit_code != 0
-    assert refused.stdout == ""
-    assert "left" in refused.stderr
-    with acc.Ledger.open(f"sqlite:///{tmp_path}/p.db") as ledger:
-        assert ledger.verify().ok
-
-
 def test_a_retry_gives_the_kept_answer(topk: list[str], tmp_path: Path) -> None:
     """With --key and the --output of before the recorded answer is printed again, as text or JSON: nothing is charged or drawn.
 
@@ -101,13 +86,6 @@ def test_a_retry_records_a_release_that_was_interrupted(topk: list[str], tmp_pat
 
 def _interrupted(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
-
-
-def test_the_relation_must_be_the_datasets(topk: list[str]) -> None:
-    """A release under another relation than the dataset's is refused before the log is read."""
-    refused = CliRunner().invoke(app, [*topk, "--relation", "replace_one"])
-    assert refused.exit_code != 0
-    assert "relation" in refused.stderr
 
 
 @pytest.mark.slow
