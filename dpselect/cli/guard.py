@@ -221,11 +221,8 @@ def _explained(error: BaseException) -> tuple[str, int]:
     if isinstance(error, AccountingError):
         from accounting import BudgetExceeded  # help, which fails at nothing, does without the curves that it brings
 
-        if isinstance(error, BudgetExceeded):
-            return printable(str(error)), SPENT
-        if isinstance(error, HorizonError):
-            return printable(str(error)), HORIZON
-        return printable(str(error)), USAGE if isinstance(error, _ASKED_WRONGLY) else FAILED
+        statuses = ((BudgetExceeded, SPENT), (HorizonError, HORIZON), (_ASKED_WRONGLY, USAGE), (AccountingError, FAILED))
+        return printable(str(error)), next(status for kind, status in statuses if isinstance(error, kind))
     if is_memory_fault(error):
         return NO_MEMORY, FAILED
     kind = type(error).__name__

@@ -31,29 +31,11 @@ from accounting.page.wording import in_words, rounded_down
 from accounting.price import unit_in_words
 from accounting.remaining import Remaining, stated
 from dpselect.cli import guard, out
-from dpselect.cli.from_model import command
+from dpselect.cli.from_model import command, spelled
 from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
 from dpselect.errors import InvalidRequest, printable
 from dpselect.release.answer import told
-from dpselect.spec import Spec
-from dpselect.spec.ledger_spec import (
-    HEADS_KEY,
-    AffordableSpec,
-    AuditSpec,
-    ChargeSpec,
-    CommitSpec,
-    ExportSpec,
-    HeadsSpec,
-    ImportSpec,
-    InitSpec,
-    KeygenSpec,
-    QuotaSpec,
-    ReleaseSpec,
-    ReportSpec,
-    SignedFields,
-    StandingSpec,
-    VoidSpec,
-)
+from dpselect.spec import Spec, ledger_spec
 
 app: Typer = Typer(
     name="ledger",
@@ -64,7 +46,7 @@ app: Typer = Typer(
 )
 
 
-def _init(spec: InitSpec) -> None:
+def _init(spec: ledger_spec.InitSpec) -> None:
     budget = None if spec.dataset is None else _in_unit(spec)
     delta = spec.most_per_release_delta
     per_release = None if spec.most_per_release is None else Budget(epsilon=spec.most_per_release, delta=delta)
@@ -75,7 +57,7 @@ def _init(spec: InitSpec) -> None:
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 
 
-def _charge(spec: ChargeSpec) -> None:
+def _charge(spec: ledger_spec.ChargeSpec) -> None:
     common: Any = {name: getattr(spec, name) for name in _TERMS} | {"period": spec.periods or None}
     if spec.batch is not None:
         _charge_all(spec.ledger, spec.dataset, Path(spec.batch), common)
@@ -100,7 +82,7 @@ _TERMS = ("relation", "period", "label", "actor", "team", "purpose", "fingerprin
 
 
 def _quota(
-    spec: QuotaSpec,
+    spec: ledger_spec.QuotaSpec,
     action: Annotated[Literal["list"] | None, Argument(help="list: what is declared, and where each account stands.")] = None,
 ) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
@@ -122,17 +104,17 @@ def _quota(
     echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
 
 
-def _follow(spec: CommitSpec) -> None:
+def _follow(spec: ledger_spec.CommitSpec) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
-        if isinstance(spec, VoidSpec):
+        if isinstance(spec, ledger_spec.VoidSpec):
             receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
         else:
-            step = ledger.release if isinstance(spec, ReleaseSpec) else ledger.commit
+            step = ledger.release if isinstance(spec, ledger_spec.ReleaseSpec) else ledger.commit
             receipt = step(spec.dataset, spec.key)
     _echo_receipt(receipt)
 
 
-def _show(spec: StandingSpec, json: guard.Json = False) -> None:
+def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         names = [known.name for known in ledger.datasets()] if spec.dataset is None else [spec.dataset]
         if json:
@@ -143,32 +125,44 @@ def _show(spec: StandingSpec, json: guard.Json = False) -> None:
             _show_datasets(ledger, names, spec.limit, out.screen(highlight=True), details=spec.details)
 
 
-def _affordable(spec: AffordableSpec, config: Path | None, json: guard.Json = False) -> None:
+def _affordable(spec: ledger_spec.AffordableSpec, config: Path | None, json: guard.Json = False) -> None:
     from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
     from dpselect.release.run import Payer
 
     session = Payer.of(spec, "", time_zone=spec.time_zone).session
     assert session is not None, "the spec names who pays"
     if spec.elsewhere:
-        _show_affordable(session, _charged(spec, session.dataset.relation), json=json)
+        release = _charged(spec, session.dataset.relation)
+    else:
+        asked = spec if config is not None else spec.model_copy(update={"relation": session.dataset.relation})
+        try:
+            question = Question.of("", asked)
+        except InvalidBudget as error:
+            raise InvalidBudget(
+                f"{error}. It is the budget of one release, or of as many as releases= says; with releases= alone it is the "
+                "dataset's"
+            ) from None
+        release = asked.planned or choose(question, session.dataset.budget).mechanism
+    left, dataset, kind = session.affordable(release, one_by_one=True), session.dataset.name, type(release).__name__
+    as_plan, remedy = session.affordable(release), spelled(left.remedy, ledger_spec.AffordableSpec)
+    if json:
+        figures = {"figures": left.as_data(), "one_by_one": left.releases, "runs_out": left.runs_out}
+        about = {"dataset": dataset, "account": left.account or None, "release": kind}
+        words = {"reason": left.reason, "remedy": remedy, "as_one_plan": as_plan, "in_words": left.figures}
+        echo(jsonlib.dumps({**about, **figures, **words}, indent=2))
         return
-    asked = spec if config is not None else spec.model_copy(update={"relation": session.dataset.relation})
-    try:
-        question = Question.of("", asked)
-    except InvalidBudget as error:
-        raise InvalidBudget(
-            f"{error}. It is the budget of one release, or of as many as releases= says; with releases= alone it is the dataset's"
-        ) from None
-    release = asked.planned or choose(question, session.dataset.budget).mechanism
-    _show_affordable(session, release, json=json)
+    first = {"divergence": "divergence", "failure": "failure probability (delta0)", None: "neither part"}[left.runs_out]
+    echo(f"{dataset}{left.account and f', {left.account}'}, for releases by {kind} that are charged one by one")
+    for name, said in {**left.figures, "runs out first": first, "why": left.reason, "for more": remedy}.items():
+        echo(f"  {name}: {said}")
+    echo(
+        f"  as one plan that is fixed now: {as_plan:,}, charged at once by `dpselect ledger charge --count`. It differs: a plan "
+        "is priced as a whole, and may take all there is; releases one by one may depend on earlier answers, and each is priced "
+        "in the filter's own unit"
+    )
 
 
-def _show_affordable(session: dps.Session, release: dps.Mechanism | Curve, *, json: bool) -> None:
-    found = _found(session, release)
-    echo(jsonlib.dumps(found, indent=2) if json else _words(found))
-
-
-def _keygen(spec: KeygenSpec) -> None:
+def _keygen(spec: ledger_spec.KeygenSpec) -> None:
     output = Path(spec.output)
     out.require_targets({"--output": output}, None)
     key = SigningKey.new()
@@ -177,7 +171,7 @@ def _keygen(spec: KeygenSpec) -> None:
     echo(key.public)
 
 
-def _verify(spec: AuditSpec, json: guard.Json = False) -> None:
+def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
     known = _kept(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
         found = ledger.verify(known, spec.trust)
@@ -190,7 +184,7 @@ def _verify(spec: AuditSpec, json: guard.Json = False) -> None:
         raise Exit(FAILED)
 
 
-def _heads(spec: HeadsSpec) -> None:
+def _heads(spec: ledger_spec.HeadsSpec) -> None:
     output, key = _signed(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
         found = (ledger.heads() if key is None else key.sign(ledger.heads())).to_json() + "\n"
@@ -201,7 +195,7 @@ def _heads(spec: HeadsSpec) -> None:
         file.write(found)
 
 
-def _export(spec: ExportSpec) -> None:
+def _export(spec: ledger_spec.ExportSpec) -> None:
     output, key = _signed(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
         if output is not None:
@@ -213,13 +207,13 @@ def _export(spec: ExportSpec) -> None:
         out.emit("")
 
 
-def _import(source: Annotated[Path, Argument(help="What export wrote.")], spec: ImportSpec) -> None:
+def _import(source: Annotated[Path, Argument(help="What export wrote.")], spec: ledger_spec.ImportSpec) -> None:
     with Ledger.open(spec.ledger) as ledger:
         signer = "" if spec.trust is None else "; the trusted key signed them"
         echo(f"{ledger.import_(source, spec.trust)} entries imported and verified{signer}")
 
 
-def _report(spec: ReportSpec) -> None:
+def _report(spec: ledger_spec.ReportSpec) -> None:
     from accounting import registry_entry
     from accounting.report import DELTAS, cited_by, write_report  # the other verbs need no template engine, and no mechanisms
     from dpselect.mechanisms import members
@@ -238,20 +232,20 @@ def _report(spec: ReportSpec) -> None:
 
 
 _COMMANDS: dict[str, tuple[type[Spec], Callable[..., None]]] = {
-    "init": (InitSpec, _init),
-    "charge": (ChargeSpec, _charge),
-    "show": (StandingSpec, _show),
-    "affordable": (AffordableSpec, _affordable),
-    "quota": (QuotaSpec, _quota),
-    "commit": (CommitSpec, _follow),
-    "release": (ReleaseSpec, _follow),
-    "void": (VoidSpec, _follow),
-    "keygen": (KeygenSpec, _keygen),
-    "verify": (AuditSpec, _verify),
-    "heads": (HeadsSpec, _heads),
-    "export": (ExportSpec, _export),
-    "import": (ImportSpec, _import),
-    "report": (ReportSpec, _report),
+    "init": (ledger_spec.InitSpec, _init),
+    "charge": (ledger_spec.ChargeSpec, _charge),
+    "show": (ledger_spec.StandingSpec, _show),
+    "affordable": (ledger_spec.AffordableSpec, _affordable),
+    "quota": (ledger_spec.QuotaSpec, _quota),
+    "commit": (ledger_spec.CommitSpec, _follow),
+    "release": (ledger_spec.ReleaseSpec, _follow),
+    "void": (ledger_spec.VoidSpec, _follow),
+    "keygen": (ledger_spec.KeygenSpec, _keygen),
+    "verify": (ledger_spec.AuditSpec, _verify),
+    "heads": (ledger_spec.HeadsSpec, _heads),
+    "export": (ledger_spec.ExportSpec, _export),
+    "import": (ledger_spec.ImportSpec, _import),
+    "report": (ledger_spec.ReportSpec, _report),
 }
 for _name, (_spec, _run) in _COMMANDS.items():
     app.command(_name, cls=SectionedCommand)(command(_spec, _run, configured=_name in ("init", "affordable", "report")))
@@ -260,20 +254,20 @@ for _name, (_spec, _run) in _COMMANDS.items():
 # -- what is read: keys, heads, curves, permissions --------------------------------------------------------------------------
 
 
-def _kept(spec: SignedFields) -> Heads | None:
+def _kept(spec: ledger_spec.SignedFields) -> Heads | None:
     """The earlier heads, if there are any."""
     return None if spec.heads is None else Heads.from_json(read_text(Path(spec.heads), InvalidEntry))
 
 
-def _signed(spec: HeadsSpec) -> tuple[Path | None, SigningKey | None]:
+def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None]:
     """Where to write, and the key in a file, or else in the environment."""
     output = None if spec.output is None else Path(spec.output)
     out.require_targets({"--output": output}, spec.ledger)
-    held = os.environ.get(HEADS_KEY) if spec.sign is None else read_text(Path(spec.sign), InvalidEntry, "the key")
+    held = os.environ.get(ledger_spec.HEADS_KEY) if spec.sign is None else read_text(Path(spec.sign), InvalidEntry, "the key")
     return output, SigningKey.from_pem(held) if held else None
 
 
-def _in_unit(spec: InitSpec) -> Budget:
+def _in_unit(spec: ledger_spec.InitSpec) -> Budget:
     """The (epsilon, delta) that is stated, adding up what order=, mostly= or only= says."""
     budget, order, mostly, only = spec.budget, spec.order, spec.mostly, spec.only
     stated = {"epsilon": budget.epsilon, "delta": budget.delta, "rho": budget.rho}
@@ -360,9 +354,9 @@ def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
             raise InvalidEntry(f"line {number} of the batch: {error}. Nothing was charged") from None
 
 
-def _charged(spec: ChargeSpec | AffordableSpec, relation: Relation | None) -> Any:
+def _charged(spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation: Relation | None) -> Any:
     """What the options say runs elsewhere; an event is priced under this relation."""
-    stated = {"--curve": spec.curve, "--mechanism": spec.mechanism if isinstance(spec, ChargeSpec) else None}
+    stated = {"--curve": spec.curve, "--mechanism": spec.mechanism if isinstance(spec, ledger_spec.ChargeSpec) else None}
     for option, argument in stated.items():
         if argument is not None:
             return _stated(option, argument)
@@ -375,39 +369,6 @@ def _charged(spec: ChargeSpec | AffordableSpec, relation: Relation | None) -> An
     assert spec.sampling_rate is not None
     assert spec.steps is not None
     return dp_events.from_dp_event(dp_events.dp_sgd(spec.noise_multiplier, spec.sampling_rate, spec.steps), relation)
-
-
-def _found(session: dps.Session, release: dps.Mechanism | Curve) -> dict[str, Any]:
-    left = session.affordable(release, one_by_one=True)
-    return {
-        "dataset": session.dataset.name,
-        "account": left.account or None,
-        "release": type(release).__name__,
-        "figures": left.as_data(),
-        "one_by_one": left.releases,
-        "runs_out": left.runs_out,
-        "reason": left.reason,
-        "remedy": left.remedy,
-        "as_one_plan": session.affordable(release),
-        "in_words": left.figures,
-    }
-
-
-def _words(found: dict[str, Any]) -> str:
-    first = {"divergence": "divergence", "failure": "failure probability (delta0)", None: "neither part"}[found["runs_out"]]
-    where = f"{found['dataset']}, {found['account']}" if found["account"] else found["dataset"]
-    return "\n".join(
-        [
-            f"{where}, for releases by {found['release']} that are charged one by one",
-            *(f"  {name}: {words}" for name, words in found["in_words"].items()),
-            f"  runs out first: {first}",
-            f"  why: {found['reason']}",
-            f"  for more: {found['remedy']}",
-            f"  as one plan that is fixed now: {found['as_one_plan']:,}, charged at once by `dpselect ledger charge --count`. It "
-            "differs: a plan is priced as a whole, and may take all there is; releases one by one may depend on earlier answers, "
-            "and each is priced in the filter's own unit",
-        ]
-    )
 
 
 # -- a ledger as tables for a terminal, and as data for machines -------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,20 +40,6 @@ _Choose = Annotated[str | None, guard.output(metavar="NAME", help="Write this me
 _WIDE = 118  # columns
 
 
-@dataclass(frozen=True)
-class _Shown:
-    """What of a plan goes where."""
-
-    config: Path | None
-    write: Path | None
-    choose: str | None
-    everything: bool
-    curves: bool
-    figures: Path | None
-    html: Path | None
-    json: bool
-
-
 def _plan(
     spec: PlanSpec,
     config: Path | None,
@@ -66,25 +51,33 @@ def _plan(
     html: _Html = None,
     json: guard.Json = False,
 ) -> None:
-    shown = _Shown(config, write, choose, everything, curves, figures, html, json)
     if spec.way == "releases":
-        _plan_releases(spec, shown)
+        _require_targets(config, write, choose, figures, html)
+        _plan_releases(spec, config, write, choose, everything, curves, figures, html, json)
         return
-    for field in fields(shown):
-        if getattr(shown, field.name) not in (None, False) and field.name not in ("config", "json", "html"):
-            name = "all" if field.name == "everything" else field.name
-            raise InvalidRequest(f"--{name} does not go with {spec.way}=: leave one of them out")
+    for option, value in {"write": write, "choose": choose, "all": everything, "curves": curves, "figures": figures}.items():
+        if value not in (None, False):
+            raise InvalidRequest(f"--{option} does not go with {spec.way}=: leave one of them out")
     out.require_targets({"--html": html})
     found = answered(spec)
-    _write_all(found, getattr(found, "charts", ()), figures=None, html=html)
+    _write_all(found, getattr(found, "charts", ()), None, html)
     _show(found.as_data() if json else [*found.words(), *found.rows()])
 
 
 plan = command(PlanSpec, _plan)
 
 
-def _plan_releases(spec: PlanSpec, shown: _Shown) -> None:
-    _require_targets(shown)
+def _plan_releases(
+    spec: PlanSpec,
+    config: Path | None,
+    write: Path | None,
+    choose: str | None,
+    everything: bool,
+    curves: bool,
+    figures: Path | None,
+    html: Path | None,
+    json: bool,
+) -> None:
     wanted = None if spec.recall is None else ("users" if spec.epsilon or spec.rho else "epsilon")
     if wanted is not None:
         with out.counted("searching"):
@@ -92,43 +85,44 @@ def _plan_releases(spec: PlanSpec, shown: _Shown) -> None:
     profile = profile_of(spec)
     with out.counted("planning") as callback:
         found = plan_releases(spec, profile, progress=callback)
-    planned = found.recommended if shown.choose is None else found.named(shown.choose)
-    kept = None if shown.write is None else _file(spec, found, planned, shown.config)
+    planned = found.recommended if choose is None else found.named(choose)
+    kept = None if write is None else _file(spec, found, planned, config)
     charts: tuple[Chart, ...] = ()
-    if shown.curves or shown.figures is not None or shown.html is not None:
+    if curves or figures is not None or html is not None:
         with out.counted("curves") as callback:
             charts = explore(found, profile, progress=callback)
-    _write_all(found, charts, figures=shown.figures, html=shown.html)
-    if kept is not None and shown.write is not None:
-        kept.write(shown.write, over=shown.config)
-    if shown.json:
+    _write_all(found, charts, figures, html)
+    if kept is not None and write is not None:
+        kept.write(write, over=config)
+    if json:
         needed = {} if wanted is None else {"needed": {wanted: getattr(spec, wanted)}}
         drawn = {"charts": [chart.model_dump(mode="json") for chart in charts]}
         _show({"dpselect": dpselect.__version__, **found.as_data(), **drawn, **needed})
         return
-    sections = [*found.words(planned), *(found.rows() if shown.everything else ())]
-    sections += [chart.section for chart in charts] if shown.curves else []
+    sections = [*found.words(planned), *(found.rows() if everything else ())]
+    sections += [chart.section for chart in charts] if curves else []
     first = ""
     if wanted is not None:
         first = (
             f"{wanted} {getattr(spec, wanted):,.6g} finds {share(spec.recall or 0.0)} of the true items, about; less does not."
         )
-    _show([*sections, *_next_step(found, planned, spec, shown.write)], first)
+    _show([*sections, *_next_step(found, planned, spec, write)], first)
 
 
-def _require_targets(shown: _Shown) -> None:
+def _require_targets(
+    source: Path | None, target: Path | None, choose: str | None, figures: Path | None, html: Path | None
+) -> None:
     """Said before a plan is worked out, and not after."""
-    target, source = shown.write, shown.config
-    if target is None and shown.choose is not None:
-        raise InvalidRequest(f"--choose={shown.choose!r} is what --write writes: give --write FILE too")
+    if target is None and choose is not None:
+        raise InvalidRequest(f"--choose={choose!r} is what --write writes: give --write FILE too")
     own = target is not None and target.exists() and source is not None and target.samefile(source)
     if target is not None and target.exists() and not own:
         raise InvalidRequest(
             f"--write={masked(target)} exists and is not the file given with --config, so it is not written over: name another, "
             "or give it with --config too"
         )
-    out.require_targets({"--write": None if own else target, "--html": shown.html})
-    if (figures := shown.figures) is None:
+    out.require_targets({"--write": None if own else target, "--html": html})
+    if figures is None:
         return
     try:
         earlier = [path.name for path in figures.iterdir() if path.match("plan-*.png") or path.match("plan-*.svg")]
@@ -160,7 +154,7 @@ def _file(spec: PlanSpec, found: TopKPlan, planned: PlannedMechanism, over: Path
     return whole.model_copy(update={"data": whole.data.model_copy(update=bounds)})
 
 
-def _write_all(plan: Plan, charts: Iterable[Chart], *, figures: Path | None, html: Path | None) -> None:
+def _write_all(plan: Plan, charts: Iterable[Chart], figures: Path | None, html: Path | None) -> None:
     """Write what was asked for."""
     try:
         if figures is not None:
