@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NoReturn, Self, final
 
 import numpy as np
@@ -122,11 +123,10 @@ class Scores:
 
     def with_values(self, values: Numbers) -> Self:
         """The same listed candidates, declared alike, with other values, one each, which are taken over."""
-        scores, numbers = object.__new__(type(self)), _numbers(values, self.kind, owned=True)
+        numbers = _numbers(values, self.kind, owned=True)
         if self._multiplicities is not None or len(numbers) != len(self._values):
             raise InvalidScores("values must have one number per candidate, and the candidates be listed one by one")
-        scores._set(**{name: getattr(self, name) for name in self.__slots__} | {"_values": numbers, "second": None})
-        return scores
+        return self._with(_values=numbers, second=None)
 
     def with_second(self, second: SecondLook) -> Self:
         """The same scores with this second look.
@@ -135,9 +135,7 @@ class Scores:
             InvalidScores: the candidates have no labels.
         """
         _require_looked_up(second, self.labels)
-        scores = object.__new__(type(self))
-        scores._set(**{name: getattr(self, name) for name in self.__slots__} | {"second": second})
-        return scores
+        return self._with(second=second)
 
     @property
     def values(self) -> Numbers:
@@ -179,10 +177,8 @@ class Scores:
             InvalidRequest: count is not an integer >= 1.
             InvalidScores: as for `dense`.
         """
-        values, count = (
-            self.dense(),
-            checked_integer("count", count, "how many of the highest scores are wanted", error=InvalidRequest),
-        )
+        values = self.dense()
+        count = checked_integer("count", count, "how many of the highest scores are wanted", error=InvalidRequest)
         kept = _highest(values, count, self._tie_rank)
         return kept, values[kept]
 
@@ -198,6 +194,11 @@ class Scores:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("Scores hold private data and are not pickled: pass the source they are read from instead")
+
+    def _with(self, **fields: object) -> Self:
+        scores = object.__new__(type(self))
+        scores._set(**{name: getattr(self, name) for name in self.__slots__} | fields)
+        return scores
 
     def _set(self, **fields: object) -> None:
         for name, value in fields.items():
@@ -217,6 +218,7 @@ def _of(labels: Sequence[Label], found: Scores) -> Scores:
 
 
 @final
+@dataclass(frozen=True, eq=False, repr=False)
 class SecondLook:
     """A second look at the data behind some scores, for released candidates only. Immutable; holds a way to them, no data.
 
@@ -241,36 +243,14 @@ class SecondLook:
         2
     """
 
-    __slots__ = ("_count", "_score", "_weigh", "sensitivity")
-
-    _score: Callable[[Sequence[Label]], Scores]
-    _count: Callable[[Sequence[Label]], tuple[Scores, float]] | None
-    _weigh: Weigh | None
+    score: Callable[[Sequence[Label]], Scores]
     sensitivity: Sensitivity
+    count: Callable[[Sequence[Label]], tuple[Scores, float]] | None = None
+    weigh: Weigh | None = None
 
-    def __init__(
-        self,
-        score: Callable[[Sequence[Label]], Scores],
-        sensitivity: Sensitivity,
-        count: Callable[[Sequence[Label]], tuple[Scores, float]] | None = None,
-        weigh: Weigh | None = None,
-    ) -> None:
-        if not callable(score) or not isinstance(sensitivity, Sensitivity):
+    def __post_init__(self) -> None:
+        if not callable(self.score) or not isinstance(self.sensitivity, Sensitivity):
             raise InvalidScores("a SecondLook takes a function from labels to Scores, and a dpselect.Sensitivity")
-        object.__setattr__(self, "_score", score)
-        object.__setattr__(self, "_count", count)
-        object.__setattr__(self, "_weigh", weigh)
-        object.__setattr__(self, "sensitivity", sensitivity)
-
-    @property
-    def counts(self) -> bool:
-        """Whether released candidates can be counted anew."""
-        return self._count is not None
-
-    @property
-    def weighs(self) -> bool:
-        """Whether candidates can be weighed anew, before any is released."""
-        return self._weigh is not None
 
     def scores(self, labels: Sequence[Label]) -> Scores:
         """The scores of these candidates.
@@ -279,7 +259,7 @@ class SecondLook:
             InvalidScores: they are not for these labels in a public domain.
             SensitivityMismatch: they declare more than was said beforehand.
         """
-        found = _of(labels, self._score(list(labels)))
+        found = _of(labels, self.score(list(labels)))
         self.sensitivity.require(found.sensitivity)
         return found
 
@@ -293,9 +273,9 @@ class SecondLook:
             InvalidScores: no such look can be taken, or it was not at these candidates.
             SensitivityMismatch: the scores declare more than that.
         """
-        if self._count is None:
+        if self.count is None:
             raise InvalidScores("this second look cannot count: give SecondLook(..., count=)")
-        found, lost = self._count(list(labels))
+        found, lost = self.count(list(labels))
         sensitivity.require(_of(labels, found).sensitivity)
         if not 0 <= lost < math.inf:
             raise InvalidScores("the second look returned no number >= 0 for what the clip takes away")
@@ -307,17 +287,14 @@ class SecondLook:
         Raises:
             InvalidScores: no such look can be taken, or it returned no sums of these candidates.
         """
-        if self._weigh is None:
+        if self.weigh is None:
             raise InvalidScores("this second look cannot weigh: give SecondLook(..., weigh=)")
         if len(labels) == 0:
             return np.zeros(0)
-        units = np.asarray(self._weigh(list(labels), numbers, norm))
+        units = np.asarray(self.weigh(list(labels), numbers, norm))
         if units.shape != (len(labels),) or units.dtype != np.int64 or units.min() < 0 or units.max() >= MOST_EXACT:
             raise InvalidScores("the second look returned no whole sums >= 0 and below 2^53, one for each candidate")
         return units / WEIGHT_UNIT
-
-    def __setattr__(self, name: str, value: object) -> NoReturn:
-        raise AttributeError(f"a SecondLook is immutable: {name!r} cannot be set")
 
     def __repr__(self) -> str:
         return f"SecondLook(<hidden>, {self.sensitivity!r})"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -203,32 +204,16 @@ class Selection(Frozen):
         }
 
     def to_arrow(self, margin: float | None = None, *, at_least: bool = False) -> pyarrow.Table:
-        """`columns` as a pyarrow Table: rank int64; item (and group) int64, uint64 or text; value, low and high float64.
-
-        Raises:
-            MissingExtra: pyarrow is not installed.
-            InvalidRequest: as `columns`; or items are integers and text, of which two would be written alike.
-        """
-        return table(self.columns(margin, at_least=at_least))
+        """`columns` as a pyarrow Table, as `Tabled.to_arrow` makes it."""
+        return _arrow(self.columns(margin, at_least=at_least))
 
     def to_pandas(self, margin: float | None = None, *, at_least: bool = False) -> pandas.DataFrame:
-        """`to_arrow` as a pandas DataFrame.
-
-        Raises:
-            MissingExtra: pandas or pyarrow is not installed.
-            InvalidRequest: as `to_arrow`.
-        """
-        needed("pandas", "pandas")
-        return self.to_arrow(margin, at_least=at_least).to_pandas()
+        """`to_arrow` as a pandas DataFrame."""
+        return _pandas(self.columns(margin, at_least=at_least))
 
     def to_polars(self, margin: float | None = None, *, at_least: bool = False) -> polars.DataFrame:
-        """`to_arrow` as a Polars DataFrame.
-
-        Raises:
-            MissingExtra: Polars or pyarrow is not installed.
-            InvalidRequest: as `to_arrow`.
-        """
-        return needed("polars", "polars").from_arrow(self.to_arrow(margin, at_least=at_least))
+        """`to_arrow` as a Polars DataFrame."""
+        return _polars(self.columns(margin, at_least=at_least))
 
     def _repr_html_(self) -> str:
         from accounting.page.templates import card  # notebooks only
@@ -313,9 +298,42 @@ class Selections(Sequence[Selection]):
         return f"Selections(rounds={len(self)}, requested={self._requested}, ordered={self._ordered})"
 
 
-def table(held: dict[str, tuple[Any, ...]]) -> Any:
-    """A pyarrow Table of columns. See `Selection.to_arrow`."""
-    arrow = needed("pyarrow", "arrow")
+class Tabled(ABC):
+    """What has columns of one row for each item, as a table."""
+
+    @abstractmethod
+    def columns(self) -> dict[str, tuple[Any, ...]]:
+        """The columns, by their names."""
+
+    def to_arrow(self) -> pyarrow.Table:
+        """`columns` as a pyarrow Table: rank int64; items and groups int64, uint64 or text; numbers float64.
+
+        Raises:
+            MissingExtra: pyarrow, or what else is asked for, is not installed.
+            InvalidRequest: items are integers and text, of which two would be written alike.
+        """
+        return _arrow(self.columns())
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The same as a pandas DataFrame."""
+        return _pandas(self.columns())
+
+    def to_polars(self) -> polars.DataFrame:
+        """The same as a Polars DataFrame."""
+        return _polars(self.columns())
+
+
+def _pandas(held: dict[str, tuple[Any, ...]]) -> Any:
+    _needed("pandas", "pandas")
+    return _arrow(held).to_pandas()
+
+
+def _polars(held: dict[str, tuple[Any, ...]]) -> Any:
+    return _needed("polars", "polars").from_arrow(_arrow(held))
+
+
+def _arrow(held: dict[str, tuple[Any, ...]]) -> Any:
+    arrow = _needed("pyarrow", "arrow")
     types = {"rank": arrow.int64()} | dict.fromkeys(("value", "users", "score", "low", "high"), arrow.float64())
     return arrow.table(
         [arrow.array(cells, types[name]) if name in types else _typed(arrow, cells, name) for name, cells in held.items()],
@@ -323,7 +341,7 @@ def table(held: dict[str, tuple[Any, ...]]) -> Any:
     )
 
 
-def needed(module: str, extra: str) -> Any:
+def _needed(module: str, extra: str) -> Any:
     """A library, or MissingExtra, which names the extra that brings it."""
     try:
         return importlib.import_module(module)

@@ -123,24 +123,25 @@ class Sensitivity(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _implied(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("relation") == "replace_one":
-            if data.get("monotone", False) is not False:
-                raise ValueError(
-                    "monotone=True cannot hold under relation='replace_one': a replaced user raises some scores and lowers "
-                    "others, so leave monotone out; the range is then 2 * linf"
-                )
-            data = {**data, "monotone": False}
-        return _with_linf(data) if isinstance(data, Mapping) else data
+        if not isinstance(data, Mapping):
+            return data
+        held = dict(data)
+        if held.get("relation") == "replace_one":
+            held.setdefault("monotone", False)
+        norms = [held[name] for name in ("l1", "l2") if held.get(name) is not None]
+        stated = [*norms, held["linf"]] if "linf" in held else norms
+        # No score changes by more than l1 or l2. What is not a number > 0 is left for its own field to refuse.
+        if norms and all(isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0 for value in stated):
+            held["linf"] = min(stated)
+        return held
 
     @model_validator(mode="after")
-    def _never_monotone_when_replaced(self) -> Self:
-        # Whatever form the input had: the rule above sees mappings only.
+    def _can_hold(self) -> Self:
         if self.monotone and self.relation == "replace_one":
-            raise ValueError("monotone=True cannot hold under relation='replace_one': leave monotone out")
-        return self
-
-    @model_validator(mode="after")
-    def _twice_one_users(self) -> Self:
+            raise ValueError(
+                "monotone=True cannot hold under relation='replace_one': a replaced user raises some scores and lowers others: "
+                "leave monotone out, and the range is 2 * linf"
+            )
         # An odd l0 is that of a caller who counted the scores that can change, and half of it fewer items than a user may have.
         if self._halved and self.l0 is not None and self.l0 % 2:
             raise ValueError(
@@ -234,15 +235,6 @@ class Sensitivity(Frozen):
                 f"the scores declare {scores!r}, wider in {', '.join(wider)} than the {self!r} that the mechanism is proved for: "
                 "configure the mechanism with the scores' sensitivity, or bound the users' contributions first"
             )
-
-
-def _with_linf(data: Mapping[str, Any]) -> Mapping[str, Any]:
-    """No score changes by more than l1 or l2. What is not a number > 0 is left for its own field to refuse."""
-    norms = [data[name] for name in ("l1", "l2") if data.get(name) is not None]
-    stated = [*norms, data["linf"]] if "linf" in data else norms
-    if not norms or not all(isinstance(value, Real) and not isinstance(value, bool) and float(value) > 0 for value in stated):
-        return data
-    return {**data, "linf": min(stated)}
 
 
 def _end(field: str, value: object) -> Fraction:

@@ -234,7 +234,7 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
 
     def again(self, scores: Scores, positions: list[int], first: Floats) -> Floats:
         """(n,) what users weigh in the second round, score units, of items that passed at these positions."""
-        if scores.second is not None and scores.second.weighs and scores.labels is not None:
+        if scores.second is not None and scores.second.weigh is not None and scores.labels is not None:
             labels = [scores.labels[place] for place in positions]
             return scores.second.weighed(labels, self.demands(first), self.norm)
         return np.asarray(scores.dense()[positions] * self._used_again, dtype=np.float64)
@@ -297,7 +297,7 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
 
     def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
         # Of scores before they are rounded to their grids: of the order a millionth off at most, of the values a thousandth.
-        looked = scores.second is not None and scores.second.weighs and scores.labels is not None
+        looked = scores.second is not None and scores.second.weigh is not None and scores.labels is not None
         if looked and self.taper is not None:
             raise NoClosedForm(
                 "weights that taper depend on the first scores in ways that no closed form covers: leave taper out"

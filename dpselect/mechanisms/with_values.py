@@ -151,7 +151,7 @@ class WithValues(Around, ShowsValues):
 
     def _check_scores(self, scores: Scores) -> None:
         super()._check_scores(scores)
-        if self.clip is None or (scores.second is not None and scores.second.counts):
+        if self.clip is None or (scores.second is not None and scores.second.count is not None):
             return
         one, of = scores.sensitivity, Sensitivity.l2_of if self.norm == "l2" else Sensitivity.l1_of
         within = of(one, self._most) <= of(self.counted, self._most)
@@ -167,7 +167,7 @@ class WithValues(Around, ShowsValues):
 
     def valued(self, selection: Selection, scores: Scores, source: Sampler) -> Selection:
         """What `mechanism` selected of scores that are checked, with values."""
-        if self.clip is None or scores.second is None or not scores.second.counts:
+        if self.clip is None or scores.second is None or scores.second.count is None:
             return with_values(selection, scores, self.noise, self.scale, source)
         if len(selection) == 0:
             return selection.model_copy(update={"values": ()})

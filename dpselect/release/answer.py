@@ -39,7 +39,7 @@ from dpselect.plan.counts import Interval, interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
 from dpselect.release.question import Question, learns_about, request_of
-from dpselect.selection import Label, Selection
+from dpselect.selection import Label, Selection, Tabled
 from dpselect.spec import LedgerFields
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class PaidCharge:
 
 @final
 @dataclass(frozen=True, repr=False, eq=False)
-class Answer:
+class Answer(Tabled):
     """A release with everything that is public about it.
 
     Attributes:
@@ -310,20 +310,9 @@ class Answer:
 
         A value is called users, or score where a clip has cut it and it counts nothing; a group as its column in the log.
         """
-        return {self.names.get(name, name): held for name, held in self.selection.columns(**self._ends()).items()}
-
-    def to_arrow(self) -> Any:
-        """A pyarrow Table of `columns`, one row per item."""
-        found = self.selection.to_arrow(**self._ends())
-        return found.rename_columns([self.names.get(name, name) for name in found.column_names])
-
-    def to_pandas(self) -> Any:
-        """The same as a pandas DataFrame."""
-        return self.selection.to_pandas(**self._ends()).rename(columns=self.names)
-
-    def to_polars(self) -> Any:
-        """The same as a Polars DataFrame."""
-        return self.selection.to_polars(**self._ends()).rename(self.names, strict=False)
+        around = None if self.values is None else self.interval
+        ends: Any = {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
+        return {self.names.get(name, name): held for name, held in self.selection.columns(**ends).items()}
 
     def lines(self) -> list[str]:
         """What is promised and what it cost, in words, and what to beware of."""
@@ -357,10 +346,6 @@ class Answer:
         around = interval(self.mechanism)
         summed = self.question.reading.value is not None
         return replace(around, at_least=False) if around is not None and summed else around
-
-    def _ends(self) -> dict[str, Any]:
-        around = None if self.values is None else self.interval
-        return {} if around is None else {"margin": around.half_width, "at_least": around.at_least}
 
     def as_data(self) -> dict[str, Any]:
         """The release and its price as plain data, what was asked included; no guarantee is None."""

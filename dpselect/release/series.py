@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ from dpselect.plan.candidates import Choice
 from dpselect.release.answer import TABLES, Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
 from dpselect.release.question import Question
 from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
-from dpselect.selection import Label, needed, table
+from dpselect.selection import Label, Tabled
 from dpselect.spec import ReleaseFields
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ Named = Sequence[tuple[str, datetime, datetime]]
 # -- what was released ---------------------------------------------------------------------------------------------------
 
 
-class _OfPeriods(ABC):
+class _OfPeriods(Tabled):
     """Releases of several periods as one table."""
 
     @property
@@ -70,18 +70,6 @@ class _OfPeriods(ABC):
         """`rows` by their columns; items as text, since they may be integers and text."""
         rows = [{**row, "item": str(row["item"])} for row in self.rows]
         return {name: tuple(row[name] for row in rows) for name in self.heads}
-
-    def to_arrow(self) -> Any:
-        """`columns` as a pyarrow Table."""
-        return table(self.columns())
-
-    def to_pandas(self) -> Any:
-        """The same as a pandas DataFrame."""
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """The same as a Polars DataFrame."""
-        return needed("polars", "polars").from_arrow(self.to_arrow())
 
 
 @final
@@ -388,24 +376,24 @@ class ByPeriod:
             )
         self._cut = partial(split, question.source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
-        self._answers: dict[str, Answer | None] = {}  # None where the answer is lost
+        self._done: dict[str, PeriodRelease] = {}
         self._plans: dict[int | None, Planned] = {}
         self._memories: dict[dps.Mechanism, tuple[Choice, History | None]] = {}
         for name, start, end in named:
             alone = question.reading.model_copy(update={"since": _written(start), "until": _written(end)})
             of_period = spec.model_copy(update={"period": (name,), "key": f"{spec.key}:{name}", "ledger": ledger})
             asked = replace(question, reading=alone, spec=of_period)
-            own = replace(place, output=output.with_name(output.name.replace(PLACE, name)))
+            file = output.with_name(output.name.replace(PLACE, name))
+            own = replace(place, output=file)
             self._asked[name] = asked, own
             if ledger.find(self._dataset.name, str(of_period.key)) is not None:
                 # Finding an answer restores its table and its record, and a dry run writes nothing.
                 found = None if spec.dry_run else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
-                self._answers[name] = found
-        self._before = dict(self._answers)
+                self._done[name] = PeriodRelease(name, "lost" if found is None else "recorded", file, found)
 
     @property
     def _left(self) -> list[str]:
-        return [name for name in self._asked if name not in self._answers]
+        return [name for name in self._asked if name not in self._done]
 
     def released(self, progress: ProgressCallback | None = None) -> Series:
         """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand."""
@@ -424,12 +412,7 @@ class ByPeriod:
                     if progress is not None:
                         progress(number, len(pending))
                     self._release(name, parts[name])
-        made = []
-        for name, (_, place) in self._asked.items():
-            state: State = "released" if name not in self._before else "lost" if self._before[name] is None else "recorded"
-            assert place.output is not None
-            made.append(PeriodRelease(name, state, place.output, self._answers[name]))
-        return Series(tuple(made), InAll.of(self._ledger, self._dataset))
+        return Series(tuple(self._done[name] for name in self._asked), InAll.of(self._ledger, self._dataset))
 
     def _release(self, name: str, events: PeriodEvents) -> None:
         question, place = self._asked[name]
@@ -438,14 +421,15 @@ class ByPeriod:
             InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
             answer = run(question, keep=place.keep, planned=planned, staged=events)
         except acc.AccountingError as error:
-            if done := [one for one in self._answers if one not in self._before]:
+            if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
             raise
         if place.failure is not None:
             if self._unkept is not None:
                 self._unkept(place, answer)
             raise OutputError(f"{place.failure}; {rescued(answer)}")
-        self._answers[name] = answer
+        assert place.output is not None
+        self._done[name] = PeriodRelease(name, "released", place.output, answer)
 
     def priced(self) -> DryRun:
         """What `released` would charge to each period that is not released yet; see `Payer.dry_run`."""
@@ -491,7 +475,7 @@ class ByPeriod:
         if choice.mechanism not in self._memories:
             whole, memory = self._on_all_items(choice), None
             if whole is not None:
-                answers = [one for one in self._answers.values() if one is not None]
+                answers = [one.answer for one in self._done.values() if one.answer is not None]
                 shown = {one.charge.entry: one.shown for one in answers if one.charge is not None and one.shown is not None}
                 in_order = [shown[entry] for entry in sorted(shown)]  # of the releases, which need not be that of the periods
                 labels = [set(one.labels or ()) for one in in_order]

@@ -272,7 +272,7 @@ def _run(pipeline: Pipeline, log: Any) -> _Run:
         raise InvalidRequest(
             f"pipeline must return dpselect.Scores, which declare their sensitivity, not {type(scores).__name__}"
         )
-    weighs = isinstance(scores, Scores) and scores.second is not None and scores.second.weighs
+    weighs = isinstance(scores, Scores) and scores.second is not None and scores.second.weigh is not None
     return _Run(scores, tuple(_weighed(scores, *each) for each in _ROUNDS) if weighs else ())  # type: ignore[arg-type]
 
 

@@ -173,7 +173,7 @@ def test_a_look_that_weighs_returns_whole_sums_of_what_was_asked(units: list[flo
     with pytest.raises(dps.errors.InvalidScores, match="no whole sums"):
         look.weighed(*asked)
     whole = dps.SecondLook(lambda _: pytest.fail("asked"), one, weigh=lambda *_: np.array([2**20, 3]))
-    assert look.weighs
+    assert look.weigh is not None
     assert whole.weighed(*asked).tolist() == [1.0, 3 * 2.0**-20]
     with pytest.raises(dps.errors.InvalidScores, match="cannot weigh"):
         dps.SecondLook(lambda _: pytest.fail("asked"), one).weighed(*asked)

@@ -86,7 +86,7 @@ def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Conf
     narrowed = {TopKSpec: ("every", "horizon", *dry), PlanSpec: ("k", "releases", "quick", "periods", "pate")}
     asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, QuantileSpec, LabelSpec)
     specs = narrowed | dict.fromkeys(asked, dry) | dict.fromkeys((ReplaySpec, HorizonReplaySpec), ())
-    file, made = Path(dps.__file__).parent / "spec" / "keyword_types.py", keyword_types.module(specs)
+    file, made = Path(dps.__file__).parent / "spec" / "keyword_types.pyi", keyword_types.module(specs)
     if pytestconfig.getoption("golden"):
         file.write_text(made)
     assert ast.unparse(_classes(file.read_text())) == ast.unparse(_classes(made))

@@ -936,7 +936,7 @@ dpselect/sampling/plain.py
 dpselect/scores.py
     laws/test_histograms.py::test_stages_that_do_not_fit_are_refused_before_a_draw
                 self.sensitivity.require(found.sensitivity)¶ =>
-        not callable(score) or => score is None and
+        not callable(self.score) or => self.score is None and
 dpselect/sensitivity.py
     laws/test_sums.py::test_one_user_changes_what_the_sensitivity_says
         cls(linf=@fraction_up(most),

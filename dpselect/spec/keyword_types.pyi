@@ -25,7 +25,6 @@ from dpselect.spec.label_spec import Voting
 from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
 from dpselect.spec.topk_spec import EngineName, Over
 
-
 class SharedFileOptions(TypedDict, total=False):
     format: Format
     header: bool | None
@@ -38,10 +37,8 @@ class SharedFileOptions(TypedDict, total=False):
     table: str | None
     query: str | None
 
-
 class SharedBudget(TypedDict, total=False):
     delta: Real | None
-
 
 class SharedPayer(TypedDict, total=False):
     team: str | None
@@ -49,40 +46,32 @@ class SharedPayer(TypedDict, total=False):
     actor: str | None
     label: str | None
 
-
 class SharedLedger(SharedPayer, total=False):
     period: str | Sequence[str] | None
-
 
 class SharedFile(SharedFileOptions, total=False):
     buckets: int | None
     memory_limit: str | None
 
-
 class SharedSource(SharedFile, total=False):
     user: Required[Column]
     where: str | Sequence[str]
 
-
 class SharedItem(SharedSource, total=False):
     item: Required[Column | Sequence[Column]]
-
 
 class SharedCatalogue(TypedDict, total=False):
     domain: Sequence[Label] | str | PathLike[str] | None
     domain_column: str | None
-
 
 class SharedGroup(TypedDict, total=False):
     group: Column | None
     groups: Sequence[Label] | str | PathLike[str] | None
     groups_column: str | None
 
-
 class SharedTime(TypedDict, total=False):
     time_zone: str
     time_unit: Unit | None
-
 
 class SharedLog(SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=False):
     max_items_per_user: int | None
@@ -93,7 +82,6 @@ class SharedLog(SharedItem, SharedCatalogue, SharedGroup, SharedTime, total=Fals
     value_clip: float | tuple[float, float] | str | None
     relation: Relation
 
-
 class SharedKept(SharedPayer, total=False):
     state: Required[str | PathLike[str] | None]
     ledger: Required[str | Ledger | None]
@@ -101,13 +89,11 @@ class SharedKept(SharedPayer, total=False):
     key: Required[str | None]
     output: str | PathLike[str] | None
 
-
 class SharedWeight(TypedDict, total=False):
     count: Over
     window: Count | None
     exponent: Real
     cells: Count
-
 
 class SharedHorizonBudget(SharedWeight, total=False):
     with_counts: Flag
@@ -117,19 +103,16 @@ class SharedHorizonBudget(SharedWeight, total=False):
     delta: Required[Real]
     relation: Relation
 
-
 class SharedHorizonTime(SharedTime, total=False):
     every: Required[Every | None]
     time: Required[Column | None]
     since: Required[Any]
     until: Required[Any]
 
-
 class SharedReplay(TypedDict, total=False):
     n_users: Count | None
     seed: Seed
     name_salt: str | None
-
 
 class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     epsilon: Real | None
@@ -160,7 +143,6 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     pay_for_what_came_out: Flag
     use_everything: Flag
     output: str | PathLike[str] | None
-
 
 class PlanKeywords(SharedBudget, SharedFile, total=False):
     epsilon: Real | None
@@ -211,23 +193,19 @@ class PlanKeywords(SharedBudget, SharedFile, total=False):
     max_items_per_user: Count | None
     max_groups_per_user: Count | None
 
-
 class StartKeywords(SharedFileOptions, SharedCatalogue, SharedKept, SharedHorizonBudget, total=False):
     periods: Required[Count]
     grouped: Flag
     groups: Sequence[Label] | str | PathLike[str] | None
 
-
 class CloseKeywords(SharedItem, SharedKept, total=False):
     group: Column | None
-
 
 class ContinualKeywords(
     SharedItem, SharedCatalogue, SharedGroup, SharedKept, SharedHorizonBudget, SharedHorizonTime, total=False
 ):
     periods: Count | None
     partial_last: Flag
-
 
 class QuantileKeywords(SharedLedger, SharedSource, total=False):
     ledger: str | Ledger | None
@@ -243,7 +221,6 @@ class QuantileKeywords(SharedLedger, SharedSource, total=False):
     salt: str | None
     relation: Relation
     output: str | PathLike[str] | None
-
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None
@@ -278,14 +255,12 @@ class LabelKeywords(SharedLedger, total=False):
     pay_for_what_came_out: Flag
     resume: Flag
 
-
 class ReplayKeywords(SharedLog, SharedReplay, total=False):
     time: Column | None
     since: Any
     until: Any
     relation: Relation
     clip_norm: Norm | None
-
 
 class HorizonReplayKeywords(SharedItem, SharedWeight, SharedHorizonTime, SharedReplay, total=False):
     relation: Relation
