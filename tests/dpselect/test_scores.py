@@ -64,21 +64,19 @@ def test_an_error_shows_no_score() -> None:
     assert "987654321" not in str(error.value)
 
 
-def test_utilities_may_be_negative() -> None:
-    """Scores that are not counts may be any finite numbers."""
-    assert dps.Scores([-1.5, 2], sensitivity=S, kind="utilities").size == 2
-
-
-def test_the_repr_shows_no_private_number() -> None:
-    """Neither values nor, for observed candidates, their number appear in the repr."""
-    observed = dps.Scores([123456] * 7, sensitivity=S, domain="observed")
+def test_scores_show_nothing() -> None:
+    """Neither values nor, of observed candidates, their number appear in the repr; nor do they slip into a pickle or a copy."""
+    observed = dps.Scores([-123456] * 7, sensitivity=S, kind="utilities", domain="observed")
     assert "123456" not in repr(observed)
     assert "7" not in repr(observed)
     assert "candidates=7" in repr(dps.Scores([123456] * 7, sensitivity=S))
+    for leak in (pickle.dumps, copy.deepcopy):
+        with pytest.raises(TypeError, match="private data"):
+            leak(observed)
 
 
 def test_scores_cannot_be_changed() -> None:
-    """Neither the attributes nor the arrays of Scores can be written, and the caller's array stays apart."""
+    """Neither attributes nor arrays can be written, nor made writable again by a flag, and the caller's array stays apart."""
     source = np.array([1.0, 2.0])
     scores = dps.Scores(source, sensitivity=S)
     source[0] = 9
@@ -90,10 +88,6 @@ def test_scores_cannot_be_changed() -> None:
     grouped = dps.Scores.grouped([3, 1], [2, 5], sensitivity=S)
     with pytest.raises(ValueError, match="read-only"):
         grouped.multiplicities[0] = 10**9  # type: ignore[index]
-
-
-def test_no_flag_makes_scores_writable() -> None:
-    """What a Scores holds is behind a read-only buffer: neither it nor its base can be made writable again."""
     for scores in (dps.Scores([1, 2], sensitivity=S), dps.Scores(np.array([1.0, 2.0]), sensitivity=S, owned=True)):
         with pytest.raises(ValueError, match="WRITEABLE"):
             scores.values.setflags(write=True)
@@ -115,17 +109,14 @@ def test_read_only_and_owned_arrays_are_held_without_a_copy(dtype: type) -> None
     assert dps.Scores(source[::2], sensitivity=S).values.tolist() == source[::2].tolist()
 
 
-def test_scores_are_not_pickled() -> None:
-    """Private data do not slip into a pickle or a deep copy."""
-    scores = dps.Scores([1, 2], sensitivity=S)
-    for leak in (pickle.dumps, copy.deepcopy):
-        with pytest.raises(TypeError, match="private data"):
-            leak(scores)
-
-
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 31), st.randoms())
 def test_ranking_breaks_ties_by_position_or_label(values: list[int], count: int, random: object) -> None:
-    """`ranked` sorts by score, ties by position in a public domain and by label in an observed one, whatever the row order."""
+    """`ranked` sorts by score, ties by position in a public domain and by label in an observed one, whatever the row order.
+
+    Mixed labels have one fixed order: numbers by value, then strings.
+    """
+    mixed = dps.Scores([1, 1, 1, 1], sensitivity=S, labels=["b", 10, "a", 9], domain="observed")
+    assert [(mixed.labels or ())[i] for i in mixed.ranked(4)[0]] == [9, 10, "a", "b"]
     labels = [f"item{i:02}" for i in range(len(values))]
     expected = sorted(range(len(values)), key=lambda i: (-values[i], i))[:count]
     assert dps.Scores(values, sensitivity=S).ranked(count)[0].tolist() == expected
@@ -133,12 +124,6 @@ def test_ranking_breaks_ties_by_position_or_label(values: list[int], count: int,
     random.shuffle(rows)  # type: ignore[attr-defined]
     observed = dps.Scores([values[i] for i in rows], sensitivity=S, labels=[labels[i] for i in rows], domain="observed")
     assert [observed.labels[i] for i in observed.ranked(count)[0]] == [labels[i] for i in expected]
-
-
-def test_numbers_sort_before_strings() -> None:
-    """Mixed labels have one fixed order: numbers by value, then strings."""
-    scores = dps.Scores([1, 1, 1, 1], sensitivity=S, labels=["b", 10, "a", 9], domain="observed")
-    assert [scores.labels[i] for i in scores.ranked(4)[0]] == [9, 10, "a", "b"]
 
 
 def test_large_integers_keep_their_gaps() -> None:

@@ -59,22 +59,14 @@ def _run(*words: str) -> Any:
     return CliRunner().invoke(app, words), seen
 
 
-def test_a_field_more_is_an_option() -> None:
-    """A field of a subclass is in the help of its command with its words, and is stated there."""
+def test_a_field_more_is_an_option_a_key_and_a_keyword() -> None:
+    """A field of a subclass is in the help of its command with its words, in a table of a file and its schema, and in Python."""
     assert "--favourite WORD" in _run("--help")[0].stdout
     result, (spec,) = _run("--user", "u", "--item", "i", "--k", "3", "--favourite", "tea")
     assert (result.exit_code, spec.favourite) == (0, "tea")
-
-
-def test_a_field_more_is_a_key_of_the_file() -> None:
-    """A field of a subclass is a key of the table of a file and of its schema."""
     made = table(Longer)
     assert made(favourite="tea").favourite == "tea"  # type: ignore[attr-defined]
     assert made.model_json_schema()["properties"]["favourite"]["description"] == "A field that somebody has added."
-
-
-def test_a_field_more_is_a_keyword() -> None:
-    """A field of a subclass is a keyword of a function made of it, with its type, and is in the stub."""
     (one,) = [keyword for keyword in keywords(Longer) if keyword.name == "favourite"]
     assert (one.default, one.annotation) == (None, str | None)
     assert Longer(**ASKED, favourite="tea").favourite == "tea"
@@ -114,12 +106,11 @@ def test_every_field_says_what_it_is(spec: Any) -> None:
 
 
 def test_messages_name_a_field_as_the_surface_does() -> None:
-    """A refusal says max_items_per_user= in Python and --max-items-per-user at the command."""
-    with pytest.raises(dps.errors.InvalidRequest, match="max_items_per_user="):
-        TopKSpec(**ASKED, value="v", value_clip=1.0)
-    with pytest.raises(dps.errors.InvalidRequest) as refused:
+    """A refusal says max_items_per_user= in Python and --max-items-per-user at the command, and of what is off --no-verify."""
+    with pytest.raises(dps.errors.InvalidRequest, match="max_items_per_user=") as refused:
         TopKSpec(**ASKED, value="v", value_clip=1.0)
     assert "needs --max-items-per-user:" in from_model.spelled(str(refused.value), TopKSpec)
+    assert from_model.spelled("check=False checks nothing", ReportSpec) == "--no-verify checks nothing"
 
 
 CONTRADICTIONS = [
@@ -171,6 +162,7 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
         ({"periods": 4, "rounds": 200}, "rounds= does not go with periods="),
         ({"quick": True, "periods": 4}, "periods= does not go with quick="),
         ({"pate": True}, "k= does not go with pate="),
+        ({"pate": True, "k": None, "shape": None, "items": None, "users": None, "relation": "add_remove"}, "relation= does not"),
     ):
         with pytest.raises(dps.errors.InvalidRequest, match=words):
             PlanSpec(**{**asked, **more})
@@ -178,24 +170,10 @@ def test_ways_of_a_plan_take_what_they_use() -> None:
 
 def test_a_spec_reads_a_log_as_the_library_does() -> None:
     """Fields of a log make a reading, and what a spec calls by the same name is left out."""
-    reading = ContinualSpec(
-        **{"ledger": "l.db", "dataset": "d", "key": "k", "state": "s", "user": "u", "item": "i", "k": 1, "epsilon": 1.0},
-        **{
-            "delta": 1e-6,
-            "time": "t",
-            "every": "day",
-            "since": "2024-01-01",
-            "until": "2024-02-01",
-            "delimiter": ";",
-            "cells": 7,
-        },
-    ).reading()
+    kept: Any = {"ledger": "l.db", "dataset": "d", "key": "k", "state": "s", "user": "u", "item": "i", "k": 1, "epsilon": 1.0}
+    when: Any = {"delta": 1e-6, "time": "t", "every": "day", "since": "2024-01-01", "until": "2024-02-01"}
+    reading = ContinualSpec(**kept, **when, delimiter=";", cells=7).reading()
     assert (reading.delimiter, reading.time, reading.cells) == (";", "t", False)
-
-
-def test_what_is_off_is_spelled_by_the_option_that_turns_it_off() -> None:
-    """A refusal that names check=False says --no-verify at the command."""
-    assert from_model.spelled("check=False checks nothing", ReportSpec) == "--no-verify checks nothing"
 
 
 @pytest.mark.parametrize(

@@ -38,19 +38,17 @@ def test_every_library_gets_the_same_table() -> None:
 
 
 def test_what_was_not_released_is_null() -> None:
-    """A set has no ranks, a selection without values neither values nor intervals, and positions stand for missing labels."""
+    """A set has no ranks, a selection without values neither values nor intervals, and positions stand for missing labels.
+
+    Of groups the group comes first, and a rank is that within it.
+    """
+    assert list(GROUPS.columns())[:3] == ["group", "rank", "item"]
+    assert GROUPS.columns()["rank"] == (1, 1, 2)
     assert SET.to_arrow().to_pydict() == {
         "rank": [None] * 2,
         "item": [0, 2],
         **{name: [None] * 2 for name in ("value", "low", "high")},
     }
-
-
-def test_ranks_start_anew_in_every_group() -> None:
-    """The group comes first, and a place is that within it."""
-    held = GROUPS.columns()
-    assert list(held)[:3] == ["group", "rank", "item"]
-    assert held["rank"] == (1, 1, 2)
 
 
 @pytest.mark.parametrize(
@@ -68,10 +66,6 @@ def test_items_keep_their_names(labels: tuple[int | str, ...], kind: Any) -> Non
     items = dps.Selection(ordered=True, labels=labels).to_arrow()["item"]
     assert items.type == kind
     assert [str(item) for item in items.to_pylist()] == [str(label) for label in labels]
-
-
-def test_two_items_that_would_be_one_are_refused() -> None:
-    """7 and "7" are two items, and a column of text would make them one."""
     with pytest.raises(dps.errors.InvalidRequest, match="to_json"):
         dps.Selection(ordered=True, labels=(7, "7")).to_arrow()
 
@@ -83,13 +77,6 @@ def test_a_margin_is_a_width(margin: Any) -> None:
         RANKED.to_arrow(margin=margin)
     with pytest.raises(dps.errors.InvalidRequest, match="has none"):
         SET.to_arrow(margin=1.0)
-
-
-def test_positions_that_are_private_make_no_table() -> None:
-    """A selection of observed candidates without labels does not exist; one with labels shows these and no position."""
-    scores = dps.Scores([50, 3], sensitivity=dps.Sensitivity(), labels=["b", "c"], domain="observed")
-    selection = dps.LimitedDomain(k=1, kbar=2, epsilon=20, delta=0.01).select(scores)
-    assert selection.to_arrow()["item"].to_pylist() == ["b"]
 
 
 @pytest.mark.parametrize(("module", "method"), [("pyarrow", "to_arrow"), ("pandas", "to_pandas"), ("polars", "to_polars")])
@@ -128,15 +115,11 @@ def test_a_card_states_prices_rounded_up() -> None:
     assert true <= shown <= 1.001 * true
 
 
-def test_a_long_list_is_cut() -> None:
-    """A card shows sixty rows and says how many more there are."""
+def test_a_card_of_much_and_of_nothing(tmp_path: Any) -> None:
+    """Sixty rows, and how many more there are; of a ledger that cannot be read the reason."""
     card = dps.Selection(ordered=True, labels=tuple(range(1000)))._repr_html_()
     assert card.count("<tr>") == 61
     assert "940 more rows" in card
-
-
-def test_a_ledger_that_is_gone_says_so(tmp_path: Any) -> None:
-    """A card of a ledger that cannot be read holds the reason and raises nothing."""
     path = tmp_path / "l.db"
     ledger = acc.Ledger.open(f"sqlite:///{path}")
     ledger.close()

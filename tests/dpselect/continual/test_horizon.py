@@ -632,6 +632,19 @@ def test_groups_are_stated_twice() -> None:
         assert "grouped" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("delta", "lists", "words"),
+    [(1e-9, {"groups": ["Uk"]}, "groups= .*'Uk', .*'uk'"), (None, {"groups": ["uk"], "domain": ["C"]}, "domain= .*'C', .*'c'")],
+)
+def test_lists_are_written_as_the_events_are(start: Any, delta: float | None, lists: dict[str, Any], words: str) -> None:
+    """A reading whose normalize= writes a public list otherwise is refused: its events would count for nothing in silence."""
+    made = start(GROUPED.model_copy(update={"delta": delta}), **lists)
+    for call in (made.rehearse, made.close):
+        with pytest.raises(dps.errors.InvalidRequest, match=words):
+            call(1, CITIES, **IN_GROUPS, normalize="casefold")
+    assert made.periods_left == 3
+
+
 def test_too_many_cells_of_a_user_are_refused_with_what_fits() -> None:
     """Counting 30 items of each user in each of 52 weeks is more than 1000 cells: the error says how many are not."""
     with pytest.raises(dps.errors.InvalidMechanism, match="count 19 in each"):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -140,41 +141,43 @@ def test_a_dry_run_costs_nothing_and_says_the_price(place: Path, asked: dict[str
 
 
 @pytest.mark.slow
-def test_a_dry_run_of_the_command_says_so(place: Path) -> None:
-    """As text and as JSON; without a ledger nothing would be charged."""
-    asked = {**BASE, "learn": 0, "domain": "shops.csv", "max_items_per_user": 5}
-    text = command({**asked, "dry_run": True})
+@pytest.mark.usefixtures("place")
+def test_a_dry_run_of_the_command_says_so() -> None:
+    """As text and as JSON, with all mechanisms that may be chosen where users are learnt first; nothing is shown of the log."""
+    asked = {**BASE, "dry_run": True, "learn": 0, "domain": "shops.csv", "max_items_per_user": 5}
+    text = command(asked)
     assert text.exit_code == 0, text.stderr
     assert "no ledger is named" in " ".join(text.stdout.split())
     assert "may itself be private" in " ".join(text.stdout.split())
-    told = json.loads(command({**asked, "dry_run": True, "json": True}).stdout)
-    assert told["dry_run"] is True
-    assert len(told["mechanisms"]) == 1
-    shops = (place / "log.csv").read_text()
-    assert not any(f'"s{number}"' in json.dumps(told) for number in range(1, 12)), shops[:9]
+    told = json.loads(command({**asked, "json": True}).stdout)
+    assert (told["dry_run"], len(told["mechanisms"])) == (True, 1)
+    assert not any(f'"s{number}"' in json.dumps(told) for number in range(1, 12))
+    dry = dps.topk("log.csv", **{**BASE, "salt": None}, dry_run=True)
+    assert len(dry.mechanisms) > 1
+    assert "chosen once numbers of users are learnt" in repr(dry)
 
 
 @pytest.mark.fast(1)
 @pytest.mark.parametrize(
-    ("fault", "changed"),
+    ("log", "changed", "error"),
     [
-        ("a column that is not there", {"item": "shoop"}),
-        ("a time that is none, outside the window", {"since": "2024-05-01", "until": "2024-05-02", "time": "at"}),
+        ("log.csv", {"item": "shoop"}, dps.errors.EventLogError),  # a column that is not there
+        ("log.csv", {"since": "2024-05-01", "until": "2024-05-02", "time": "at"}, dps.errors.EventLogError),  # no time, outside
+        ("no such log", {"epsilon": 40.0}, acc.BudgetExceeded),
+        ("no such log", {"epsilon": 40.0, "learn": None}, acc.BudgetExceeded),
     ],
 )
-def test_a_dry_run_refuses_what_a_run_refuses(place: Path, fault: str, changed: dict[str, Any]) -> None:
-    """With the same words, and neither charges anything."""
-    url = made("bad")
-    if "time" in changed:
-        with (place / "log.csv").open("a") as log:
-            log.write("u9,s1,york,soon,1\n")
+def test_a_dry_run_refuses_what_a_run_refuses(place: Path, log: str, changed: dict[str, Any], error: type[Exception]) -> None:
+    """With the same words, of the budget before a log is read, and neither charges anything."""
+    url, said = made("bad"), list[str]()
+    with (place / "log.csv").open("a") as rows:
+        rows.write("u9,s1,york,soon,1\n")
     asked: dict[str, Any] = {**BASE, "salt": None, "learn": 0.0, **changed, "ledger": url, "dataset": "log", "key": "one"}
-    said = []
     for dry in (False, True):
-        with pytest.raises(dps.errors.EventLogError) as refused:
-            dps.topk("log.csv", **asked, dry_run=dry)
+        with pytest.raises(error) as refused:
+            dps.topk(log, **asked, dry_run=dry)
         said.append(str(refused.value))
-    assert said[0] == said[1], fault
+    assert said[0] == said[1]
     assert recorded(url, "log") == []
 
 
@@ -189,16 +192,6 @@ def test_a_dry_run_does_not_tell_whether_somebody_is_in_a_window(place: Path, le
     ]
     assert told[0] == told[1]
     assert dps.topk("log.csv", **asked, since="2031-01-01", until="2031-01-02").items == ()
-
-
-@pytest.mark.slow
-def test_a_dry_run_of_a_budget_that_does_not_pay_is_refused(place: Path) -> None:
-    """As a run is, before a log is read."""
-    url = made("poor")
-    asked: dict[str, Any] = {**BASE, "ledger": url, "dataset": "log", "epsilon": 40.0, "salt": None}
-    for learn in (None, 0.0):
-        with pytest.raises(acc.BudgetExceeded):
-            dps.topk("no such log", **asked, learn=learn, dry_run=True)
 
 
 @pytest.mark.slow
@@ -227,8 +220,28 @@ def test_a_series_learns_once(place: Path) -> None:
     assert "learn_then_select" not in kinds[1:]
 
 
+@pytest.mark.fast(1)
+@pytest.mark.usefixtures("place")
+def test_a_series_goes_on_after_runs_that_do_not_know_each_other() -> None:
+    """Of two runs of one key over different periods the later shows other items: the next one remembers that one alone."""
+    rows = [(f"u{day}-{n}", "ab"[day > 1], f"2024-05-0{day}T10:00:00") for day in (1, 2, 3) for n in range(300)]
+    asked: dict[str, Any] = {**EVERY, "item": "where", "delta": 1e-4, "mechanism": "sparse_histogram", "ledger": made("series")}
+    found: Any = None
+    for since, until in ((1, 2), (2, 3), (1, 4)):
+        when = {"since": f"2024-05-0{since}", "until": f"2024-05-0{until}", "output": "{period}.json"}
+        found = dps.topk(pd.DataFrame(rows, columns=["who", "where", "at"]), **{**asked, **when})
+    assert [(one.state, one.answer.items) for one in found.releases] == [
+        ("recorded", ("a",)),
+        ("recorded", ("b",)),
+        ("released", ("b",)),
+    ]
+
+
 def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is read for learning is read before; a draw that fails after the charge leaves it, and a retry draws nothing."""
+    """What is read for learning is read before; a draw that fails after the charge leaves it, and a retry draws nothing.
+
+    It reads nothing either: its plan is the plan that was charged, since it is made again by the same public numbers.
+    """
     url = made("fails")
     asked: dict[str, Any] = {**BASE, "salt": None, "ledger": url, "dataset": "log", "key": "one"}
     with pytest.raises(dps.errors.EventLogError):
@@ -240,27 +253,10 @@ def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monk
     assert "is charged and stays charged (committed)" in str(failed.value.__notes__)
     monkeypatch.undo()
     monkeypatch.chdir(place)
-    with pytest.raises(acc.ledger.AlreadyCharged):
-        dps.topk("log.csv", **asked)
-    assert [entry[1] for entry in recorded(url, "log")] == ["charge"]
-
-
-def test_a_used_key_is_refused_before_the_log_is_read(place: Path) -> None:
-    """Learning too: the plan of a retry is the plan that was charged, since it is made again by the same public numbers."""
-    url = made("used")
-    asked: dict[str, Any] = {**BASE, "salt": None, "ledger": url, "dataset": "log", "key": "one"}
-    dps.topk("log.csv", **asked)
     with pytest.raises(acc.ledger.AlreadyCharged) as refused:
         dps.topk("missing.csv", **asked)
     assert refused.value.__notes__ == ["no answer of it is stored in a file that output=FILE.json names"]
-
-
-@pytest.mark.slow
-def test_a_plan_lists_what_it_may_choose(place: Path) -> None:
-    """All mechanisms whose curves are charged for, where users are learnt first."""
-    dry = dps.topk("log.csv", **{**BASE, "salt": None}, dry_run=True)
-    assert len(dry.mechanisms) > 1
-    assert "chosen once numbers of users are learnt" in repr(dry)
+    assert [entry[1] for entry in recorded(url, "log")] == ["charge"]
 
 
 @pytest.mark.slow

@@ -5,14 +5,25 @@ from __future__ import annotations
 import os
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import accounting as acc
 import dpselect as dps
-from accounting.ledger import AlreadyCharged, ClaimConflict, InvalidTransition, Ledger, LedgerUnavailable, UnknownDataset
+from accounting.ledger import (
+    AlreadyCharged,
+    ClaimConflict,
+    InvalidTransition,
+    KeyConflict,
+    Ledger,
+    LedgerUnavailable,
+    UnknownDataset,
+)
+from accounting.ledger import ledger as ledger_module
 from dpselect.errors import InvalidRequest, InvalidScores
 from dpselect.release.session import Schedule, Session
 
@@ -46,10 +57,12 @@ def actions(session: Session) -> list[str]:
 
 
 def test_a_release_is_charged_drawn_and_recorded(session: Session) -> None:
-    """One select is one charge at the mechanism's curve, with the mechanism as provenance, and one release."""
+    """One select is one charge at the mechanism's curve, with the mechanism as provenance, and one release; its key pays once."""
     selection = session.select(MECHANISM, SCORES, label="best page", key="monday", salt="pepper")
-    assert selection.labels is not None
-    assert selection.labels[0] in ("a", "b", "c")
+    assert set(selection.labels or ()) < {"a", "b", "c"}
+    for again in (partial(session.select, MECHANISM, SCORES), partial(session.require, MECHANISM)):
+        with pytest.raises(AlreadyCharged, match="released"):
+            again(key="monday")
     assert actions(session) == ["charge", "release"]
     entry = next(session.ledger.entries("clicks"))
     assert (entry.label, entry.key, entry.salt, left(session)) == ("best page", "monday", "pepper", 0.75)
@@ -68,13 +81,14 @@ def test_the_budget_ends_releases(session: Session, monkeypatch: pytest.MonkeyPa
         session.require(MECHANISM)
 
 
-def test_a_failed_draw_stays_charged(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever interrupts a draw, there is no refund and no release on record."""
+@pytest.mark.parametrize(("owner", "name"), [(dps.ExponentialMechanism, "_select"), (Ledger, "release")])
+def test_a_failed_draw_stays_charged(session: Session, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
+    """Whatever interrupts a draw or its record, nothing leaves the session, there is no refund and no release on record."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(dps.ExponentialMechanism, "_select", fail)
+    monkeypatch.setattr(owner, name, fail)
     with pytest.raises(KeyboardInterrupt):
         session.select(MECHANISM, SCORES, key="interrupted")
     assert actions(session) == ["charge"]
@@ -82,44 +96,48 @@ def test_a_failed_draw_stays_charged(session: Session, monkeypatch: pytest.Monke
         session.ledger.void("clicks", "interrupted", actor="ada", reason="it failed")
 
 
-def test_what_cannot_be_recorded_is_not_released(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If the store fails after the draw, the selection does not leave the session."""
-
-    def full(*_: object, **__: object) -> None:
-        raise LedgerUnavailable("the disk that holds the ledger is full")
-
-    monkeypatch.setattr(Ledger, "release", full)
-    with pytest.raises(LedgerUnavailable):
-        session.select(MECHANISM, SCORES)
-    assert actions(session) == ["charge"]
-
-
-def test_a_key_pays_for_one_draw(session: Session) -> None:
-    """A retried release under the same key is refused: two noisy answers for one charge would be a breach."""
+def test_what_a_release_would_raise_is_read_once(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`require` opens the ledger once, for a key that is new, has paid, or has paid for something else."""
     session.select(MECHANISM, SCORES, key="monday")
-    with pytest.raises(AlreadyCharged, match="released"):
-        session.select(MECHANISM, SCORES, key="monday")
-    assert left(session) == 0.75
+    opened, reading = list[str](), ledger_module.reading
+    monkeypatch.setattr(ledger_module, "reading", lambda store, name: (opened.append(name), reading(store, name))[1])
+    session.require(MECHANISM, key="tuesday")
+    for item, error in ((MECHANISM, AlreadyCharged), (FLIP, KeyConflict)):
+        with pytest.raises(error, match="monday"):
+            session.require(item, key="monday")
+    assert opened == ["clicks"] * 3
 
 
 def test_misconfigured_releases_cost_nothing(session: Session) -> None:
-    """Relation, sensitivity, domain and size are checked before anything is charged."""
+    """Dataset, relation, sensitivity, domain, size, plan and keywords are checked before anything is charged."""
     swapped = dps.Sensitivity(relation="replace_one")
     other = dps.ExponentialMechanism(epsilon=0.25, sensitivity=swapped)
-    wide = dps.Scores([1, 2], sensitivity=dps.Sensitivity(linf=5.0))
+    peeling = dps.PeelingTopK(k=9, noise="gumbel", scale=99.0, sensitivity=SENSITIVITY)
     observed = dps.Scores([1, 2], sensitivity=SENSITIVITY, labels=["x", "y"], domain="observed")
-    with pytest.raises(acc.RelationMismatch):
-        session.select(other, dps.Scores([1, 2], sensitivity=swapped))
-    with pytest.raises(acc.RelationMismatch):
-        session.require(other)
-    with pytest.raises(dps.errors.SensitivityMismatch):
-        session.select(MECHANISM, wide)
-    with pytest.raises(dps.errors.DomainMismatch):
-        session.select(MECHANISM, observed)
-    with pytest.raises(InvalidScores):
-        session.select_many(MECHANISM, np.zeros(3))
-    with pytest.raises(InvalidRequest):
-        session.select_many(dps.PeelingTopK(k=9, noise="gumbel", scale=99.0, sensitivity=SENSITIVITY), np.zeros((2, 3)))
+    wide, matrix = dps.Scores([1, 2], sensitivity=dps.Sensitivity(linf=5.0)), np.arange(12).reshape(4, 3)
+    plans: list[Any] = [[], [(0, MECHANISM)], [(1.5, MECHANISM)], [MECHANISM], [(1, MECHANISM.curve)]]
+    refused: list[tuple[type[Exception], Callable[[], Any]]] = [
+        (UnknownDataset, lambda: Session(session.ledger, "click")),
+        (LedgerUnavailable, lambda: Session.open("sqlite:///nowhere.db", "clicks")),
+        (acc.RelationMismatch, lambda: session.select(other, dps.Scores([1, 2], sensitivity=swapped))),
+        (acc.RelationMismatch, lambda: session.require(other)),
+        (
+            dps.errors.SensitivityMismatch,
+            lambda: session.select(MECHANISM, wide),
+        ),
+        (dps.errors.DomainMismatch, lambda: session.select(MECHANISM, observed)),
+        (InvalidScores, lambda: session.select_many(MECHANISM, np.zeros(3))),
+        (InvalidRequest, lambda: session.select_many(peeling, np.zeros((2, 3)))),
+        *((InvalidRequest, partial(session.schedule, plan)) for plan in plans),
+        # No keyword overrides what is charged, seeds the noise, or is ignored because it is mistyped.
+        *(
+            (acc.errors.InvalidArgument, partial(session.select_many, MECHANISM, matrix, **{keyword: 1}))
+            for keyword in ("count", "period", "rng", "lable")
+        ),
+    ]
+    for error, call in refused:
+        with pytest.raises(error):
+            call()
     assert actions(session) == []
 
 
@@ -130,14 +148,6 @@ def test_many_rounds_are_one_charge(session: Session) -> None:
     assert (entry.count, left(session)) == (4, 0.0)
     with pytest.raises(acc.BudgetExceeded):
         session.select_many(MECHANISM, np.arange(3).reshape(1, 3))
-
-
-@pytest.mark.parametrize("keyword", ["count", "period", "rng", "lable"])
-def test_a_release_takes_its_own_keywords_only(session: Session, keyword: str) -> None:
-    """No keyword overrides what is charged, seeds the noise, or is ignored because it is mistyped."""
-    with pytest.raises(acc.errors.InvalidArgument, match=keyword):
-        session.select_many(MECHANISM, np.arange(12).reshape(4, 3), **{keyword: 1})  # type: ignore[arg-type]
-    assert actions(session) == []
 
 
 def test_a_period_is_charged_where_there_is_a_window(ledger: Ledger) -> None:
@@ -171,14 +181,6 @@ def test_releases_one_by_one_are_counted_as_they_are_charged(ledger: Ledger) -> 
         )
 
 
-def test_a_session_needs_a_declared_dataset_and_an_existing_ledger(ledger: Ledger, tmp_path: Path) -> None:
-    """A mistyped name or path is an error, not a new budget."""
-    with pytest.raises(UnknownDataset):
-        Session(ledger, "click")
-    with pytest.raises(LedgerUnavailable):
-        Session.open(f"sqlite:///{tmp_path / 'other.db'}", "clicks")
-
-
 # -- schedules ----------------------------------------------------------------------------------------------------------
 
 
@@ -191,15 +193,13 @@ def schedule(session: Session) -> Schedule:
 FLIP = dps.PermuteAndFlip(epsilon=0.5, sensitivity=SENSITIVITY)
 
 
-def test_a_schedule_is_one_item_at_its_composed_curve(session: Session, schedule: Schedule) -> None:
-    """The plan is reserved at the composition of its runs and described in one entry."""
+def test_a_schedule_draws_what_was_planned_and_no_more(session: Session, schedule: Schedule) -> None:
+    """One item at the composition of its runs, once under its key; they are drawn in any order, each once, without a charge."""
     (entry,) = session.ledger.entries("clicks")
     assert acc.Curve.from_json(entry.curve or "") == 2 * MECHANISM.curve + FLIP.curve
     assert (entry.action, left(session)) == ("reserve", 0.0)
-
-
-def test_a_schedule_draws_what_was_planned_and_no_more(session: Session, schedule: Schedule) -> None:
-    """Its runs are drawn in any order, each once, without another charge."""
+    with pytest.raises(AlreadyCharged):
+        session.schedule([(2, MECHANISM), (1, FLIP)], key="plan")
     for mechanism in (FLIP, MECHANISM, MECHANISM):
         schedule.select(mechanism, SCORES)
     assert schedule.left == {}
@@ -249,20 +249,6 @@ def test_a_schedule_stays_in_its_process(session: Session, schedule: Schedule) -
     assert os.read(read, 100) == b"refused"
     os.close(read)
     os.waitpid(child, 0)
-
-
-@pytest.mark.parametrize("plan", [[], [(0, MECHANISM)], [(1.5, MECHANISM)], [MECHANISM], [(1, MECHANISM.curve)]])
-def test_a_plan_is_pairs_of_count_and_mechanism(session: Session, plan: list[object]) -> None:
-    """Anything else is refused and not reserved."""
-    with pytest.raises(InvalidRequest):
-        session.schedule(plan)  # type: ignore[arg-type]
-    assert actions(session) == []
-
-
-def test_a_schedule_is_not_reserved_twice_under_one_key(session: Session, schedule: Schedule) -> None:
-    """A retried schedule under the same key is refused: the first may have drawn."""
-    with pytest.raises(AlreadyCharged):
-        session.schedule([(2, MECHANISM), (1, FLIP)], key="plan")
 
 
 LIMITED = dps.LimitedDomain(k=3, kbar=3, epsilon=0.1, delta=1e-12)  # the chance that an item of one user shows

@@ -35,11 +35,14 @@ def log() -> pd.DataFrame:
 
 
 @pytest.mark.slow
-def test_groups_without_a_bound_are_one_table() -> None:
-    """The top of each group, under the names that the log has; the price is that of one norm, whatever the groups."""
-    answer = dps.topk(log(), **ASKED)
+def test_groups_without_a_bound_are_one_table(tmp_path: Path) -> None:
+    """The top of each group, under the names that the log has, at the price of one norm; the same again under its key."""
+    ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
+    with acc.Ledger.open(ledger) as book:
+        book.create_dataset("visits", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
+    paid = {"ledger": ledger, "dataset": "visits", "key": "one", "output": tmp_path / "answer.json"}
+    answer, again = (dps.topk(log(), **ASKED, **paid) for _ in range(2))
     assert isinstance(answer.mechanism, dps.mechanisms.TopOfGroups)
-    assert answer.choice.cells
     found = {group: set(one.labels or ()) for group, one in answer.selection.by_group().items()}
     assert found == {0: {0, 1, 2}, 1: {10, 11, 12}, 2: {20, 21, 22}}
     assert answer.mechanism.curve == answer.mechanism.mechanism.curve
@@ -47,61 +50,43 @@ def test_groups_without_a_bound_are_one_table() -> None:
     text = answer.to_pandas()
     assert text.columns.tolist() == ["g", "rank", "item", "score", "low", "high"]
     assert text["g"].dtype.kind == "i"
+    assert (again.selection, again.choice.cells, again.charge) == (answer.selection, True, answer.charge)
+    assert '"over": "all groups"' in (tmp_path / "answer.json").read_text()
+    assert "max_groups_per_user" not in answer.question.as_data()["reading"]
 
 
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("public", [{"groups": [2, 0, 7]}, {"groups": [2, 0, 7], "domain": list(range(30))}])
 def test_public_lists_name_what_is_released(public: dict[str, Any]) -> None:
-    """Groups that are not listed take no part of a norm; of a public table every cell has noise, groups without users too."""
+    """Groups that are not listed take no part of a norm; of a public table every cell has noise, groups without users too.
+
+    A listed group of which nothing is shown makes the answer incomplete, and it says why.
+    """
     answer = dps.topk(log(), **ASKED, **public)
     assert isinstance(answer.mechanism, dps.mechanisms.TopOfGroups)
+    assert (answer.selection.complete, answer.selection.reason is None) == 2 * ("domain" in public,)
     found = {group: set(one.labels or ()) for group, one in answer.selection.by_group().items()}
     assert (found[0], found[2]) == ({0, 1, 2}, {20, 21, 22})
     assert 1 not in found
     assert (7 in found) == ("domain" in public)
 
 
-@pytest.mark.slow
-def test_an_answer_of_a_table_is_kept_and_shown_again(tmp_path: Path) -> None:
-    """Under a key, from the file: nothing is drawn, and what was bounded over all groups is on record as that."""
-    ledger = f"sqlite:///{tmp_path / 'ledger.db'}"
-    with acc.Ledger.open(ledger) as book:
-        book.create_dataset("visits", acc.Budget(epsilon=4.0, delta=1e-5), "add_remove")
-    paid = {"ledger": ledger, "dataset": "visits", "key": "one", "output": tmp_path / "answer.json"}
-    first = dps.topk(log(), **ASKED, **paid)
-    again = dps.topk(log(), **ASKED, **paid)
-    assert (again.selection, again.choice.cells, again.charge) == (first.selection, True, first.charge)
-    assert '"over": "all groups"' in (tmp_path / "answer.json").read_text()
-    assert "max_groups_per_user" not in first.question.as_data()["reading"]
-
-
 @pytest.mark.parametrize(
-    "other",
+    ("other", "words"),
     [
-        {"with_counts": True},
-        {"mechanism": "limited_domain"},
-        {"kbar": 50},
-        {"max_items_per_user": 3},
-        {"delta": None, "domain": [1, 2, 3]},
+        ({"with_counts": True}, "max_groups_per_user= is missing"),
+        ({"mechanism": "limited_domain"}, "max_groups_per_user= is missing"),
+        ({"kbar": 50}, "max_groups_per_user= is missing"),
+        ({"max_items_per_user": 3}, "max_groups_per_user= is missing"),
+        ({"delta": None, "domain": [1, 2, 3]}, "max_groups_per_user= is missing"),
+        ({"groups": list(range(3000)), "domain": list(range(1000))}, "make up 3,000,000 cells"),
+        ({"k": "many"}, "k='many' is refused: it must be an integer or 'all'"),
     ],
 )
-def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any]) -> None:
+def test_what_one_norm_does_not_cover_needs_a_bound(other: dict[str, Any], words: str) -> None:
     """It says so before anything is read; with a bound it is released, group by group."""
-    with pytest.raises(dps.errors.InvalidRequest, match="max_groups_per_user= is missing"):
+    with pytest.raises(dps.errors.InvalidRequest, match=words):
         dps.topk("no such log", **{**ASKED, **other})
-
-
-def test_a_public_table_that_is_too_large_is_named() -> None:
-    """A bound on groups is a remedy, and so is no catalogue; what else the question states is no matter."""
-    lists: dict[str, Any] = {"groups": list(range(3000)), "domain": list(range(1000))}
-    with pytest.raises(dps.errors.InvalidRequest, match="make up 3,000,000 cells"):
-        dps.topk("no such log", **ASKED, **lists)
-
-
-def test_k_is_a_number_or_all() -> None:
-    """The words of a refusal name both."""
-    with pytest.raises(dps.errors.InvalidRequest, match="k='many' is refused: it must be an integer or 'all'"):
-        dps.topk("no such log", **{**ASKED, "k": "many"})
 
 
 @pytest.mark.slow
@@ -133,17 +118,9 @@ def test_a_forecast_of_one_group_has_the_noise_of_the_table() -> None:
             assert dict(other)["scale"] == dict(one)["scale"]
 
 
-@pytest.mark.slow
-def test_a_listed_group_of_which_nothing_is_shown_is_said() -> None:
-    """The answer is not complete, and says why."""
-    answer = dps.topk(log(), **ASKED, groups=[2, 0, 7])
-    assert set(answer.selection.groups or ()) == {0, 2}
-    assert not answer.selection.complete
-    assert answer.selection.reason is not None
-
-
 FEW = dps.Sensitivity.of_clipped(1.0, items_per_user=300)
 OF_CELLS = dps.mechanisms.TopOfGroups(k=3, mechanism=dps.SparseHistogram(scale=8.0, delta=1e-7, sensitivity=FEW))
+EACH = dps.PerGroup(mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3)
 BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
 
 
@@ -152,6 +129,7 @@ BOUNDS: dict[str, Any] = {"clip": 1.0, "max_items_per_user": 300}
     ("changed", "words"),
     [
         ({"k": 2}, "k=2 contradicts the planned mechanism, which is for k=3: .*leave mechanism= out"),
+        ({"mechanism": EACH, "groups": [0, 1, 2], "max_groups_per_user": 3}, "k=3 contradicts .* which is for k=2"),
         ({"max_groups_per_user": 2}, "one norm over all groups of a user: leave it out"),
         ({"domain": [0, 1]}, "list them"),
         ({"epsilon": 0.3}, r"costs more than .* \(epsilon=0.3, delta=1e-06\): plan one for this budget"),
@@ -176,13 +154,6 @@ def test_what_chooses_a_mechanism_is_refused_beside_one_that_is_planned(more: di
         TopKSpec.over(planned, more)
     assert TopKSpec.over(planned | more, {}) == TopKSpec(**planned)
     assert TopKSpec.over(planned | more, {"epsilon": 1.0}).given(*more) == more
-
-
-def test_a_mechanism_of_each_group_keeps_to_its_k() -> None:
-    """A mechanism that was planned for another k is refused for a table of groups."""
-    each = dps.PerGroup(mechanism=dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8), max_groups_per_user=3)
-    with pytest.raises(dps.errors.InvalidRequest, match="k=3 contradicts the planned mechanism, which is for k=2"):
-        dps.topk(log(), **ASKED, groups=[0, 1, 2], max_groups_per_user=3, mechanism=each)
 
 
 @pytest.mark.fast(1)

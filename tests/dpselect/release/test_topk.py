@@ -114,6 +114,7 @@ def test_python_and_the_command_give_the_same_answer_under_one_key(url: str, tmp
         ({"period": "2024-01"}, dps.errors.InvalidRequest, "ledger="),
         ({"output": "answer.txt"}, dps.errors.InvalidRequest, ".json"),
         ({"delta": 0.0}, dps.errors.InvalidRequest, "delta= is missing"),
+        ({"epsilon": 5e-324, "delta": None, "domain": ["a", "b"]}, acc.errors.CalibrationError, "raise the budget"),
         ({"k": 0}, dps.errors.InvalidRequest, "k"),
         ({"mechanism": "limited_domain", "as_set": True}, dps.errors.InvalidRequest, "as_set= .* mechanism= settles that"),
         ({"mechanism": "limited_domain", "users": 9}, dps.errors.InvalidRequest, "users= .* mechanism= settles that"),
