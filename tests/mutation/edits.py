@@ -322,7 +322,7 @@ accounting/ledger/verification.py
         <= entry.main <= 0 => <= entry.main + 1 <= 1
     accounting/ledger/test_tolerances.py::test_a_total_is_the_sum_to_the_unit
         if total != entry.spent: => if abs(total.main - entry.spent.main) > 1:
-    accounting/ledger/test_signatures.py::test_a_copy_that_is_one_entry_older_than_its_heads_is_found
+    accounting/ledger/test_signatures.py::test_heads_notice_a_ledger_that_went_back
         chain.seq < head.seq: => chain.seq + 1 < head.seq:
     accounting/ledger/test_tamper.py::test_a_careful_forgery_is_found
         or _less(entry.failure, due.failure) =>

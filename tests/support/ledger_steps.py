@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from accounting.budget import Price
 from accounting.curves import Curve
-from accounting.ledger import Dataset, Entry, Ledger
+from accounting.ledger import Dataset, Entry, Ledger, Problem
 from accounting.ledger.book import _BLANK, writing
 from accounting.ledger.model import origin, utc_now
+from accounting.ledger.verification import Chain
+
+Made = Callable[..., Ledger]
+"""Declares a dataset with a budget, "clicks" under add_remove unless something else is said, and gives the ledger."""
 
 BY = origin("ada", utc_now())
 
@@ -25,6 +30,12 @@ def enter(ledger: Ledger, dataset: str, *steps: dict[str, Any]) -> None:
     """Chain steps to a dataset without asking whether they may follow."""
     with writing(ledger._store, dataset) as book:
         book.append(steps, origin(None, utc_now()))
+
+
+def found_in(dataset: Dataset, entries: Iterable[Entry]) -> list[Problem]:
+    """What is wrong with a chain of these entries."""
+    chain = Chain(dataset, dataset.genesis)
+    return [problem for entry in entries for problem in chain.follow(entry)]
 
 
 def chained(dataset: Dataset, *steps: dict[str, Any], off: int = 0) -> list[Entry]:

@@ -8,8 +8,10 @@ import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ledger_steps import Made
 from sqlalchemy import Engine, NullPool, create_engine, make_url, text
 
 import accounting as acc
@@ -85,9 +87,29 @@ def url(request: pytest.FixtureRequest) -> str:
     return str(request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "copied_url"))
 
 
-@pytest.fixture
-def ledger(url: str) -> Iterator[Ledger]:
-    """A ledger with a dataset "clicks" that may spend epsilon = 1 (pure, add_remove)."""
+def _making(url: str) -> Iterator[Made]:
     with Ledger.open(url) as opened:
-        opened.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        yield opened
+
+        def made(budget: acc.Budget, name: str = "clicks", relation: Any = "add_remove", **declared: Any) -> Ledger:
+            opened.create_dataset(name, budget, relation, **declared)
+            return opened
+
+        yield made
+
+
+@pytest.fixture
+def made(sqlite_url: str) -> Iterator[Made]:
+    """Declares datasets in a SQLite file."""
+    yield from _making(sqlite_url)
+
+
+@pytest.fixture
+def made_on_either(url: str) -> Iterator[Made]:
+    """Declares datasets in a store of either kind."""
+    yield from _making(url)
+
+
+@pytest.fixture
+def ledger(made_on_either: Made) -> Ledger:
+    """A ledger with a dataset "clicks" that may spend epsilon = 1 (pure, add_remove)."""
+    return made_on_either(acc.Budget(epsilon=1.0))

@@ -141,14 +141,6 @@ def test_everything_is_reached_by_keyboard(report: Path) -> None:
     assert run_on(report, script) == "find,dataset,step,"
 
 
-def test_the_page_prints(report: Path) -> None:
-    """It becomes a PDF of a few pages, without the filters."""
-    printed = report.with_name("printed.pdf")
-    browse(report, f"--print-to-pdf={printed}", "--no-pdf-header-footer")
-    pages = len(re.findall(rb"/Type\s*/Page\b", printed.read_bytes()))
-    assert 2 <= pages <= 10
-
-
 def test_many_entries_are_folded_searched_and_printed(tmp_path: Path) -> None:
     """Blocks of 250, the latest open; a search opens the blocks that it finds something in; on paper all of them are."""
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:

@@ -8,13 +8,15 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from ledger_steps import Made
 
 import accounting as acc
 from accounting.budget import Price
 from accounting.errors import InvalidArgument, Unaffordable
-from accounting.ledger import InvalidEntry, InvalidTransition, KeyConflict, Ledger, Quota
+from accounting.ledger import InvalidEntry, InvalidTransition, KeyConflict, Ledger
 
 HALF, TENTH = acc.PureDP(epsilon=0.5), acc.PureDP(epsilon=0.1)
+SAMPLED = acc.SampledGaussianDP(mu=0.1, rate=0.01)
 UNITS = 10**12
 OURS: dict[str, Any] = {"relation": "add_remove"}
 
@@ -55,6 +57,11 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Ledger], object]]] = [
     (InvalidEntry, "across='all'", lambda ledger: ledger.charge("clicks", HALF, across="all", **OURS)),
     (acc.RelationMismatch, "replace_one", lambda ledger: ledger.charge("clicks", HALF, relation="replace_one")),
     (acc.RelationMismatch, "--relation", lambda ledger: ledger.charge("clicks", HALF)),
+    (
+        acc.RelationMismatch,
+        "is proved for relation='add_remove' only",
+        lambda ledger: ledger.charge("clicks", 3 * acc.Approximate(curve=SAMPLED, delta0=1e-9), relation="replace_one"),
+    ),
     (Unaffordable, "pure", lambda ledger: ledger.charge("clicks", acc.GaussianDP(mu=0.1), **OURS)),
     (acc.AccountingError, "cannot charge", lambda ledger: ledger.charge("clicks", 0.5, **OURS)),
     (acc.BudgetExceeded, "Nothing was charged", lambda ledger: ledger.charge("clicks", HALF, count=3, **OURS)),
@@ -68,15 +75,14 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Ledger], object]]] = [
 
 @pytest.mark.parametrize(("error", "words", "call"), REFUSED, ids=[str(number) for number in range(len(REFUSED))])
 def test_what_is_asked_wrongly_is_refused(
-    sqlite_url: str, error: type[Exception], words: str, call: Callable[[Ledger], object]
+    made: Made, error: type[Exception], words: str, call: Callable[[Ledger], object]
 ) -> None:
     """Values outside of their domains, mistyped keywords, other relations, what no budget pays for: in words, before a charge."""
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        with pytest.raises(error, match=words):
-            call(ledger)
-        assert all(entry.action == "reserve" for entry in ledger.entries("clicks"))
-        assert ledger.verify().ok
+    ledger = made(acc.Budget(epsilon=1.0))
+    with pytest.raises(error, match=words):
+        call(ledger)
+    assert all(entry.action == "reserve" for entry in ledger.entries("clicks"))
+    assert ledger.verify().ok
 
 
 def test_a_refusal_says_what_would_fit(ledger: Ledger) -> None:
@@ -143,16 +149,15 @@ def test_runs_are_priced_as_one_composition(sqlite_url: str) -> None:
 
 
 @pytest.mark.parametrize("curve", [acc.PureDP(epsilon=1e308), acc.PureDP(epsilon=5e-324), acc.ZCDP(rho=1e-300)], ids=str)
-def test_extreme_curves_are_charged_or_refused(url: str, curve: acc.Curve) -> None:
+def test_extreme_curves_are_charged_or_refused(made_on_either: Made, curve: acc.Curve) -> None:
     """Whatever a float can hold is priced upwards or refused: nothing is free, and nothing overflows the store."""
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1e300), "add_remove")
-        for count in (1, 10**12):
-            try:
-                assert 0 < ledger.charge("clicks", curve, relation="add_remove", count=count).price.main < 2**63
-            except (acc.errors.InvalidBudget, acc.BudgetExceeded):
-                assert isinstance(curve, acc.ZCDP) or curve.core_epsilon > 1
-        assert ledger.verify().ok
+    ledger = made_on_either(acc.Budget(epsilon=1e300))
+    for count in (1, 10**12):
+        try:
+            assert 0 < ledger.charge("clicks", curve, relation="add_remove", count=count).price.main < 2**63
+        except (acc.errors.InvalidBudget, acc.BudgetExceeded):
+            assert isinstance(curve, acc.ZCDP) or curve.core_epsilon > 1
+    assert ledger.verify().ok
 
 
 def test_clocks_apart_do_not_break_order(sqlite_url: str) -> None:
@@ -180,33 +185,7 @@ def test_a_clock_beyond_its_end_is_an_error_with_a_remedy(sqlite_url: str) -> No
 
 
 @pytest.mark.parametrize("budget", [acc.Budget(rho=0.5, delta=1e-9), acc.Budget(epsilon=1.0, delta=1e-6, order="inf")], ids=str)
-def test_every_form_of_budget_survives_the_store(sqlite_url: str, budget: acc.Budget) -> None:
+def test_every_form_of_budget_survives_the_store(made: Made, budget: acc.Budget) -> None:
     """A budget comes back equal, its filter's order included, so a later version cannot choose another one."""
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", budget, "add_remove")
-        assert ledger.dataset("clicks").budget == budget
-
-
-def test_a_batch_is_what_its_charges_are_one_by_one(ledger: Ledger) -> None:
-    """Entries, totals, quotas and heads of a batch are those of single charges, replayed keys and voids between them included."""
-    charges: list[tuple[acc.Curve, Any]] = [
-        (acc.PureDP(epsilon=0.05), {"period": ["2024-01", "2024-02"], "actor": "ada"}),
-        (acc.PureDP(epsilon=0.2), {"period": "2024-02", "actor": "bob", "fingerprint": "rows"}),
-        (acc.PureDP(epsilon=0.1), {"period": "2024-02", "actor": "ada", "count": 2}),
-    ]
-    keyed = [(curve, {**terms, "relation": "add_remove", "key": f"k{n}"}) for n, (curve, terms) in enumerate(charges)]
-    for name in ("other", "again"):
-        ledger.create_dataset(name, acc.Budget(epsilon=1.0), "add_remove", window="month")
-        ledger.quotas(name).declare(Quota(name="each", limit=acc.Budget(epsilon=0.3), by="actor"))
-    for curve, terms in keyed:
-        ledger.charge("other", curve, **{**terms, "fingerprint": None})
-    ledger.charge("again", keyed[0][0], **keyed[0][1])
-    receipts = ledger.charge_all("again", keyed)
-    assert [receipt.replayed for receipt in receipts] == [True, False, False]
-    for view in (ledger.totals, lambda name: [left for _, left in ledger.quotas(name).standing()]):
-        assert [one.spent for one in view("again")] == [one.spent for one in view("other")]
-    shown = [[(one.period, one.main, one.spent_main, one.key) for one in ledger.entries(name)][1:] for name in ("again", "other")]
-    assert shown[0] == shown[1]
-    with pytest.raises(acc.BudgetExceeded, match=r"quota='each' \(ada"):
-        ledger.charge_all("again", [(keyed[0][0], {**keyed[0][1], "key": key}) for key in ("x", "y")])
-    assert ledger.verify().ok
+    ledger = made(budget)
+    assert ledger.dataset("clicks").budget == budget

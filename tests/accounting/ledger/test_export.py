@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from ledger_steps import enter, step
+from ledger_steps import Made, enter, step
 
 import accounting as acc
 from accounting.ledger import ImportRefused, InvalidEntry, Ledger
@@ -156,14 +156,13 @@ def test_what_is_charged_can_be_imported(sqlite_url: str, tmp_path: Path, letter
         assert copy.import_(tmp_path / "all.jsonl") == 1
 
 
-def test_a_description_that_no_import_takes_is_not_charged(sqlite_url: str) -> None:
+def test_a_description_that_no_import_takes_is_not_charged(made: Made) -> None:
     """Control characters, as in JSON over several lines, and what is too long are refused at the charge."""
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        for letters in ("\x7f", "x" * 1_000_000):
-            with pytest.raises(InvalidEntry, match="mechanism's JSON"):
-                ledger.charge("clicks", _Described(letters))
-        assert ledger.total("clicks").spent.main == 0
+    ledger = made(acc.Budget(epsilon=1.0))
+    for letters in ("\x7f", "x" * 1_000_000):
+        with pytest.raises(InvalidEntry, match="mechanism's JSON"):
+            ledger.charge("clicks", _Described(letters))
+    assert ledger.total("clicks").spent.main == 0
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ledger_steps import Made
 
 import accounting as acc
 from accounting.curves import Composed, Curve
@@ -44,29 +45,28 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], int]
     return measure
 
 
-def test_a_charge_costs_the_same_at_any_size(sqlite_url: str, steps: Callable[[Callable[[], Any]], int]) -> None:
+def test_a_charge_costs_the_same_at_any_size(made: Made, steps: Callable[[Callable[[], Any]], int]) -> None:
     """Every operation that a release needs takes as many steps with 600 entries as with 50."""
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
+    ledger = made(acc.Budget(epsilon=1.0))
 
-        def grow(stop: int) -> None:
-            while ledger.heads().datasets["clicks"].seq < stop:
-                terms: Terms = {"relation": "add_remove", "fingerprint": "rows", "label": "daily"}
-                ledger.charge_all("clicks", [(TINY, terms)] * 50)
+    def grow(stop: int) -> None:
+        while ledger.heads().datasets["clicks"].seq < stop:
+            terms: Terms = {"relation": "add_remove", "fingerprint": "rows", "label": "daily"}
+            ledger.charge_all("clicks", [(TINY, terms)] * 50)
 
-        def release() -> None:
-            receipt = ledger.reserve("clicks", TINY, relation="add_remove", fingerprint="rows")
-            ledger.commit("clicks", receipt.key)
-            ledger.release("clicks", receipt.key)
-            ledger.reserve("clicks", TINY, relation="add_remove", key=receipt.key)
-            ledger.find("clicks", receipt.key)
-            ledger.total("clicks")
-            ledger.latest("clicks", 5)
+    def release() -> None:
+        receipt = ledger.reserve("clicks", TINY, relation="add_remove", fingerprint="rows")
+        ledger.commit("clicks", receipt.key)
+        ledger.release("clicks", receipt.key)
+        ledger.reserve("clicks", TINY, relation="add_remove", key=receipt.key)
+        ledger.find("clicks", receipt.key)
+        ledger.total("clicks")
+        ledger.latest("clicks", 5)
 
-        grow(50)
-        few = steps(release)
-        grow(600)
-        assert steps(release) <= 1.2 * few
+    grow(50)
+    few = steps(release)
+    grow(600)
+    assert steps(release) <= 1.2 * few
 
 
 def test_sums_are_those_of_the_entries(url: str, tmp_path: Path) -> None:

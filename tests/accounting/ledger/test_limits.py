@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from ledger_steps import Made
 
 import accounting as acc
 from accounting.ledger import InvalidEntry, Ledger, Quota
@@ -15,44 +16,40 @@ from accounting.report import write_report
 SMALL, LARGE = acc.PureDP(epsilon=0.2), acc.PureDP(epsilon=0.6)
 
 
-def test_a_single_release_is_capped_unless_it_says_why(url: str) -> None:
+def test_a_single_release_is_capped_unless_it_says_why(made_on_either: Made) -> None:
     """What costs more than the cap as a plan of its own is refused, beforehand too; with a reason it is charged, on record."""
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=3.0), "add_remove", most_per_release=acc.Budget(epsilon=0.5))
-        ledger.charge("clicks", SMALL, relation="add_remove", count=2)
-        for call in (ledger.charge, ledger.check, ledger.reserve):
-            with pytest.raises(
-                acc.BudgetExceeded, match=r"at most epsilon 0\.5.*smaller.*--override REASON.*Nothing was charged"
-            ):
-                call("clicks", LARGE, relation="add_remove")
-        with pytest.raises(acc.BudgetExceeded, match="single release"):
-            ledger.charge("clicks", SMALL, relation="add_remove", count=3)
-        receipt = ledger.charge("clicks", LARGE, relation="add_remove", override="census of 2030")
-        assert receipt.entries[0].override == "census of 2030"
-        assert ledger.total("clicks").spent.main == 10**12
-        assert ledger.dataset("clicks").most_per_release == acc.Budget(epsilon=0.5)
-        assert ledger.verify().ok
+    ledger = made_on_either(acc.Budget(epsilon=3.0), most_per_release=acc.Budget(epsilon=0.5))
+    ledger.charge("clicks", SMALL, relation="add_remove", count=2)
+    for call in (ledger.charge, ledger.check, ledger.reserve):
+        with pytest.raises(acc.BudgetExceeded, match=r"at most epsilon 0\.5.*smaller.*--override REASON.*Nothing was charged"):
+            call("clicks", LARGE, relation="add_remove")
+    with pytest.raises(acc.BudgetExceeded, match="single release"):
+        ledger.charge("clicks", SMALL, relation="add_remove", count=3)
+    receipt = ledger.charge("clicks", LARGE, relation="add_remove", override="census of 2030")
+    assert receipt.entries[0].override == "census of 2030"
+    assert ledger.total("clicks").spent.main == 10**12
+    assert ledger.dataset("clicks").most_per_release == acc.Budget(epsilon=0.5)
+    assert ledger.verify().ok
 
 
-def test_periods_add_up_for_somebody_in_all_of_them(url: str) -> None:
+def test_periods_add_up_for_somebody_in_all_of_them(made_on_either: Made) -> None:
     """The sum over periods is stated before anything is read; a charge or a question beyond the declared figure is refused."""
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("weeks", acc.Budget(epsilon=1.0), "add_remove", window="week", most_in_all=2.5)
-        weeks = [f"2024-W{week:02}" for week in range(1, 4)]
-        assert ledger.in_all("weeks") == (0.0, 0.0)
-        assert ledger.in_all("weeks", LARGE, weeks) == (pytest.approx(1.8), 0.0)
-        with pytest.raises(acc.BudgetExceeded, match=r"lie in all 5 weeks faces epsilon 3 in all, and .* at most epsilon 2\.5"):
-            ledger.in_all("weeks", LARGE, [f"2024-W{week:02}" for week in range(1, 6)])
-        for week in weeks:
-            ledger.charge("weeks", LARGE, relation="add_remove", period=week)
-        ledger.charge("weeks", LARGE, relation="add_remove", period="2024-W04")
-        with pytest.raises(acc.BudgetExceeded, match="all 5 weeks"):
-            ledger.charge("weeks", SMALL, relation="add_remove", period="2024-W05")
-        both = [(acc.PureDP(epsilon=0.06), {"relation": "add_remove", "period": f"2024-W{week:02}"}) for week in (5, 6)]
-        with pytest.raises(acc.BudgetExceeded, match="all 6 weeks"):
-            ledger.charge_all("weeks", both)  # type: ignore[arg-type]
-        assert len(ledger.totals("weeks")) == 4
-        assert ledger.verify().ok
+    ledger = made_on_either(acc.Budget(epsilon=1.0), "weeks", window="week", most_in_all=2.5)
+    weeks = [f"2024-W{week:02}" for week in range(1, 4)]
+    assert ledger.in_all("weeks") == (0.0, 0.0)
+    assert ledger.in_all("weeks", LARGE, weeks) == (pytest.approx(1.8), 0.0)
+    with pytest.raises(acc.BudgetExceeded, match=r"lie in all 5 weeks faces epsilon 3 in all, and .* at most epsilon 2\.5"):
+        ledger.in_all("weeks", LARGE, [f"2024-W{week:02}" for week in range(1, 6)])
+    for week in weeks:
+        ledger.charge("weeks", LARGE, relation="add_remove", period=week)
+    ledger.charge("weeks", LARGE, relation="add_remove", period="2024-W04")
+    with pytest.raises(acc.BudgetExceeded, match="all 5 weeks"):
+        ledger.charge("weeks", SMALL, relation="add_remove", period="2024-W05")
+    both = [(acc.PureDP(epsilon=0.06), {"relation": "add_remove", "period": f"2024-W{week:02}"}) for week in (5, 6)]
+    with pytest.raises(acc.BudgetExceeded, match="all 6 weeks"):
+        ledger.charge_all("weeks", both)  # type: ignore[arg-type]
+    assert len(ledger.totals("weeks")) == 4
+    assert ledger.verify().ok
 
 
 @pytest.mark.parametrize("wrong", [0.5, math.inf, math.nan, True, "2"])
@@ -93,24 +90,23 @@ def test_failures_over_periods_add_up(order: str | None) -> None:
     assert with_promise == (pytest.approx(epsilon + 1.0, rel=1e-9), pytest.approx(more + 1e-6, rel=1e-9))
 
 
-def test_a_name_that_is_not_listed_is_refused(url: str) -> None:
+def test_a_name_that_is_not_listed_is_refused(made_on_either: Made) -> None:
     """Each name on a quota's list has the limit; others, and nobody, are refused; a list that is declared anew lets them in."""
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=3.0), "add_remove")
-        ledger.charge("clicks", SMALL, relation="add_remove", team="old")
-        quotas = ledger.quotas("clicks")
-        quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "growth")))
-        ledger.charge("clicks", SMALL, relation="add_remove", team="maps")
-        with pytest.raises(InvalidEntry, match=r"team='sales' is not on the list of quota='teams': it lists maps, growth"):
-            ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
-        with pytest.raises(InvalidEntry, match="team is missing"):
-            ledger.charge("clicks", SMALL, relation="add_remove")
-        with pytest.raises(acc.BudgetExceeded, match=r"quota='teams' \(maps\)"):
-            ledger.charge("clicks", LARGE, relation="add_remove", team="maps")
-        quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "sales")))
+    ledger = made_on_either(acc.Budget(epsilon=3.0))
+    ledger.charge("clicks", SMALL, relation="add_remove", team="old")
+    quotas = ledger.quotas("clicks")
+    quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "growth")))
+    ledger.charge("clicks", SMALL, relation="add_remove", team="maps")
+    with pytest.raises(InvalidEntry, match=r"team='sales' is not on the list of quota='teams': it lists maps, growth"):
         ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
-        assert [left.account for _, left in quotas.standing()] == ["maps", "sales"]
-        assert ledger.verify().ok
+    with pytest.raises(InvalidEntry, match="team is missing"):
+        ledger.charge("clicks", SMALL, relation="add_remove")
+    with pytest.raises(acc.BudgetExceeded, match=r"quota='teams' \(maps\)"):
+        ledger.charge("clicks", LARGE, relation="add_remove", team="maps")
+    quotas.declare(Quota(name="teams", limit=acc.Budget(epsilon=0.5), by="team", among=("maps", "sales")))
+    ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
+    assert [left.account for _, left in quotas.standing()] == ["maps", "sales"]
+    assert ledger.verify().ok
 
 
 def test_the_report_shows_the_limits(folder: Path) -> None:

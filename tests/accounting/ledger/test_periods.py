@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from ledger_steps import Made
 
 import accounting as acc
 import dpselect as dps
-from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Quota, Terms, Window
+from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Quota, Window
 from accounting.ledger.model import Receipt
 from accounting.ledger.stored_text import stretch
 
@@ -53,13 +54,12 @@ def test_a_retry_is_of_the_same_periods_and_relation(monthly: Ledger, periods: s
         *((window, first.replace("0000", "0001"), first) for window, first in (("month", "0000-01"), ("year", "0000"))),
     ],
 )
-def test_a_period_has_one_spelling(sqlite_url: str, window: Window, good: str, bad: str) -> None:
+def test_a_period_has_one_spelling(made: Made, window: Window, good: str, bad: str) -> None:
     """Each period is written one way, so one period cannot have two budgets; periods that do not exist are refused."""
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("visits", acc.Budget(epsilon=1.0), "add_remove", window=window)
-        ledger.charge("visits", ALL, relation="add_remove", period=good)
-        with pytest.raises(InvalidEntry, match="period"):
-            ledger.charge("visits", ALL, relation="add_remove", period=bad)
+    ledger = made(acc.Budget(epsilon=1.0), "visits", window=window)
+    ledger.charge("visits", ALL, relation="add_remove", period=good)
+    with pytest.raises(InvalidEntry, match="period"):
+        ledger.charge("visits", ALL, relation="add_remove", period=bad)
 
 
 def test_the_unit_says_what_a_window_protects(monthly: Ledger) -> None:
@@ -195,30 +195,3 @@ def test_the_days_of_two_time_zones_are_not_charged_to_one_dataset(monthly: Ledg
     with Ledger.open(f"sqlite:///{tmp_path / 'copy.db'}") as copy:
         copy.import_(tmp_path / "all.jsonl")
         assert copy.dataset("berlin").time_zone == "Europe/Berlin"
-
-
-@pytest.mark.parametrize("inside", [False, True], ids=["alone", "inside"])
-def test_a_sampled_gaussian_is_refused_under_replace_one(monthly: Ledger, inside: bool) -> None:
-    """Its proof is for add_remove only, wherever in a curve it stands (Theorem P10)."""
-    monthly.create_dataset("exchanged", acc.Budget(epsilon=1.0, delta=1e-6), "replace_one")
-    curve: acc.Curve = acc.SampledGaussianDP(mu=0.1, rate=0.01)
-    item = 3 * acc.Approximate(curve=curve + acc.GaussianDP(mu=0.1), delta0=1e-9) if inside else curve
-    with pytest.raises(acc.RelationMismatch, match="is proved for relation='add_remove' only"):
-        monthly.charge("exchanged", item, relation="replace_one")
-    assert monthly.total("exchanged").spent.main == 0
-
-
-def test_usage_says_what_is_left_and_how_many_more_fit(monthly: Ledger) -> None:
-    """Shares and numbers of the account that pays for the fewest more, a quota's here; of both parts."""
-    curve, terms = acc.PureDP(epsilon=1.0), Terms(period="2024-01")
-    monthly.charge("visits", curve, relation="add_remove", **terms)
-    usage = monthly.affordable("visits", curve, **terms)
-    assert (usage.left[0], usage.releases, usage.runs_out) == (0.75, 3, "divergence")
-    monthly.quotas("visits").declare(Quota(name="all", limit=acc.Budget(epsilon=2.0)))
-    usage = monthly.affordable("visits", curve, **terms)
-    assert (usage.left[0], usage.releases, usage.account) == (0.5, 1, "quota all (all rows)")
-    monthly.create_dataset("few", acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), "add_remove")
-    few = acc.ApproxDP(epsilon=0.1, delta=2.5e-7)
-    monthly.charge("few", few, relation="add_remove")
-    usage = monthly.affordable("few", few)
-    assert (usage.left, usage.releases, usage.runs_out) == ((0.9, 0.75), 3, "failure")

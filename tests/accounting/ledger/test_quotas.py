@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from intruders import intruder
-from ledger_steps import enter, step
+from ledger_steps import Made, enter, step
 from sqlalchemy import delete, insert, text, update
 
 import accounting as acc
@@ -45,13 +45,12 @@ def daily(url: str) -> Ledger:
     return ledger
 
 
-def test_a_quota_need_not_be_able_to_pay_for_what_others_charge(sqlite_url: str) -> None:
+def test_a_quota_need_not_be_able_to_pay_for_what_others_charge(made: Made) -> None:
     """One team's limit in pure epsilon leaves another's charge with a delta alone, and verify finds nothing wrong."""
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove")
-        ledger.quotas("clicks").declare(limited(by="team", of="interns"))
-        charge(ledger, curve=acc.Approximate(curve=TENTH, delta0=1e-8), team="staff")
-        assert ledger.verify().ok
+    ledger = made(acc.Budget(epsilon=1.0, delta=1e-6))
+    ledger.quotas("clicks").declare(limited(by="team", of="interns"))
+    charge(ledger, curve=acc.Approximate(curve=TENTH, delta0=1e-8), team="staff")
+    assert ledger.verify().ok
 
 
 def test_who_is_limited_is_named(ledger: Ledger) -> None:
@@ -94,34 +93,32 @@ def test_periods_lie_in_wider_ones(window: acc.ledger.Window, wider: acc.ledger.
     assert period_of(window, first_day(window, period) - timedelta(days=1)) == before
 
 
-def test_a_quota_is_a_filter_of_its_own(sqlite_url: str) -> None:
+def test_a_quota_is_a_filter_of_its_own(made: Made) -> None:
     """It may be in another unit than the dataset's budget, with its own price; what it can never pay is refused by name."""
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6), "add_remove")
-        ledger.quotas("clicks").declare(Quota(name="rho", limit=acc.Budget(rho=0.02)))
-        charge(ledger)
-        ((_, one),) = ledger.quotas("clicks").standing()
-        assert one.spent == acc.Budget(rho=0.02).price(TENTH)
-        ledger.quotas("clicks").declare(limited("pure", 1.0))
-        with pytest.raises(acc.errors.Unaffordable):
-            charge(ledger, curve=acc.ZCDP(rho=0.001))
-        ledger.quotas("clicks").withdraw("pure")
+    ledger = made(acc.Budget(epsilon=1.0, delta=1e-6))
+    ledger.quotas("clicks").declare(Quota(name="rho", limit=acc.Budget(rho=0.02)))
+    charge(ledger)
+    ((_, one),) = ledger.quotas("clicks").standing()
+    assert one.spent == acc.Budget(rho=0.02).price(TENTH)
+    ledger.quotas("clicks").declare(limited("pure", 1.0))
+    with pytest.raises(acc.errors.Unaffordable):
         charge(ledger, curve=acc.ZCDP(rho=0.001))
-        with pytest.raises(InvalidEntry, match="entry 5: the charge cannot be counted to quota='pure'"):
-            ledger.quotas("clicks").declare(limited("pure", 0.9))
+    ledger.quotas("clicks").withdraw("pure")
+    charge(ledger, curve=acc.ZCDP(rho=0.001))
+    with pytest.raises(InvalidEntry, match="entry 5: the charge cannot be counted to quota='pure'"):
+        ledger.quotas("clicks").declare(limited("pure", 0.9))
 
 
-def test_a_whole_plan_does_not_hide_in_a_window(url: str) -> None:
+def test_a_whole_plan_does_not_hide_in_a_window(made_on_either: Made) -> None:
     """A plan that takes a day's budget as a whole (F5) costs a wider quota its own price: never what another filter charged."""
     plan, day = 30 * acc.BoundedRange(epsilon=0.08), acc.Budget(epsilon=1.0, delta=1e-6)
     assert day.price(plan) == day.capacity
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("visits", day, "add_remove", window="day")
-        wide = Quota(name="month", limit=acc.Budget(epsilon=2.0, delta=1e-6), rolling=30)
-        ledger.quotas("visits").declare(wide)
-        charge(ledger, "visits", plan, period="2024-01-01")
-        assert wide.limit is not None
-        assert {left.spent for _, left in ledger.quotas("visits").standing()} == {wide.limit.price(plan)}
+    ledger = made_on_either(day, "visits", window="day")
+    wide = Quota(name="month", limit=acc.Budget(epsilon=2.0, delta=1e-6), rolling=30)
+    ledger.quotas("visits").declare(wide)
+    charge(ledger, "visits", plan, period="2024-01-01")
+    assert wide.limit is not None
+    assert {left.spent for _, left in ledger.quotas("visits").standing()} == {wide.limit.price(plan)}
 
 
 @pytest.mark.parametrize(
@@ -252,26 +249,25 @@ def test_a_charge_past_a_quota_is_found(kept: Ledger, url: str) -> None:
     assert ("quota", None) in found
 
 
-def test_a_session_knows_its_quotas(sqlite_url: str) -> None:
+def test_a_session_knows_its_quotas(made: Made) -> None:
     """How many more counts the quotas of its team, a release passes them, and a schedule's reservation lapses."""
     mechanism, scores = dps.ExponentialMechanism(epsilon=0.1), dps.Scores([3, 1, 2], sensitivity=dps.Sensitivity())
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0), "add_remove")
-        ledger.quotas("clicks").declare(limited("teams", 0.2, by="team"))
-        session = dps.Session(ledger, "clicks", team="growth", purpose="research")
-        more = session.affordable(mechanism, one_by_one=True)
-        assert (more.releases, session.affordable(mechanism), more.account) == (2, 2, "quota teams (growth)")
-        session.select(mechanism, scores)
-        assert [(entry.action, entry.purpose) for entry in ledger.entries("clicks")][:2] == [
-            ("quota", None),
-            ("charge", "research"),
-        ]
-        plan = session.schedule([(1, mechanism)], expires_in=1e-6)
-        with pytest.raises(InvalidTransition, match="reserved until"):
-            plan.select(mechanism, scores)
-        with pytest.raises(InvalidEntry, match="team is missing"):
-            dps.Session(ledger, "clicks").select(mechanism, scores)
-        session.select(mechanism, scores)  # the plan's reservation has lapsed and makes room
-        assert session.affordable(mechanism) == 0
-        with pytest.raises(acc.BudgetExceeded, match="quota='teams'"):
-            session.require(mechanism)
+    ledger = made(acc.Budget(epsilon=1.0))
+    ledger.quotas("clicks").declare(limited("teams", 0.2, by="team"))
+    session = dps.Session(ledger, "clicks", team="growth", purpose="research")
+    more = session.affordable(mechanism, one_by_one=True)
+    assert (more.releases, session.affordable(mechanism), more.account) == (2, 2, "quota teams (growth)")
+    session.select(mechanism, scores)
+    assert [(entry.action, entry.purpose) for entry in ledger.entries("clicks")][:2] == [
+        ("quota", None),
+        ("charge", "research"),
+    ]
+    plan = session.schedule([(1, mechanism)], expires_in=1e-6)
+    with pytest.raises(InvalidTransition, match="reserved until"):
+        plan.select(mechanism, scores)
+    with pytest.raises(InvalidEntry, match="team is missing"):
+        dps.Session(ledger, "clicks").select(mechanism, scores)
+    session.select(mechanism, scores)  # the plan's reservation has lapsed and makes room
+    assert session.affordable(mechanism) == 0
+    with pytest.raises(acc.BudgetExceeded, match="quota='teams'"):
+        session.require(mechanism)

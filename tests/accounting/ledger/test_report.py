@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+from ledger_steps import Made
 
 import accounting as acc
 from accounting.convert.bounds import Route, best_epsilon
@@ -197,27 +198,26 @@ def test_each_release_names_its_proof(filled: Ledger) -> None:
         (acc.Approximate(curve=acc.PureDP(epsilon=0.1), delta0=5e-7), 0, "failure probability runs out first"),
     ],
 )
-def test_three_figures_say_what_is_spent_and_how_many_more_fit(sqlite_url: str, curve: acc.Curve, more: int, first: str) -> None:
+def test_three_figures_say_what_is_spent_and_how_many_more_fit(made: Made, curve: acc.Curve, more: int, first: str) -> None:
     """After two charges: the budget, what is spent so far, how many more like the last the ledger admits; shares are below."""
-    with Ledger.open(sqlite_url) as ledger:
-        ledger.create_dataset("clicks", acc.Budget(epsilon=1.0, delta=1e-6, order="inf"), "add_remove")
-        for _ in range(2):
-            ledger.charge("clicks", curve, relation="add_remove")
-        text = page(ledger)
-        tiles = re.findall(r'<div class="tile"><h3>(.*?)</h3><p class="number">(.*?)</p><p class="unit">(.*?)</p>', text)
-        figures = replace(ledger.total("clicks"), curve=curve).figures
-        assert [name for name, _, _ in tiles[:3]] == ["Budget", "Spent so far", "Left"]
-        assert [words.replace("the last one", "this one") for _, words, _ in tiles[:3]] == list(figures.values())
-        assert (tiles[2][1].split()[0], tiles[2][2]) == (str(more), first)
-        account = re.search(r"all rows\s+([\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.e-]+)/1e-6", re.sub(r"<[^>]+>", " ", text))
-        assert account is not None
-        spent, left, part, lost = map(float, account.groups())
-        assert (spent, 100 * spent, spent + left) == pytest.approx((2 * curve.core_epsilon, part, 1.0), abs=1e-9)
-        assert lost == pytest.approx(2 * curve.delta0, rel=1e-6)
-        for _ in range(more):
-            ledger.charge("clicks", curve, relation="add_remove")
-        with pytest.raises(acc.BudgetExceeded):
-            ledger.charge("clicks", curve, relation="add_remove")
+    ledger = made(acc.Budget(epsilon=1.0, delta=1e-6, order="inf"))
+    for _ in range(2):
+        ledger.charge("clicks", curve, relation="add_remove")
+    text = page(ledger)
+    tiles = re.findall(r'<div class="tile"><h3>(.*?)</h3><p class="number">(.*?)</p><p class="unit">(.*?)</p>', text)
+    figures = replace(ledger.total("clicks"), curve=curve).figures
+    assert [name for name, _, _ in tiles[:3]] == ["Budget", "Spent so far", "Left"]
+    assert [words.replace("the last one", "this one") for _, words, _ in tiles[:3]] == list(figures.values())
+    assert (tiles[2][1].split()[0], tiles[2][2]) == (str(more), first)
+    account = re.search(r"all rows\s+([\d.]+)\s+([\d.]+)\s+([\d.]+) %\s+([\d.e-]+)/1e-6", re.sub(r"<[^>]+>", " ", text))
+    assert account is not None
+    spent, left, part, lost = map(float, account.groups())
+    assert (spent, 100 * spent, spent + left) == pytest.approx((2 * curve.core_epsilon, part, 1.0), abs=1e-9)
+    assert lost == pytest.approx(2 * curve.delta0, rel=1e-6)
+    for _ in range(more):
+        ledger.charge("clicks", curve, relation="add_remove")
+    with pytest.raises(acc.BudgetExceeded):
+        ledger.charge("clicks", curve, relation="add_remove")
 
 
 def test_the_epsilon_so_far_is_rounded_up_and_what_is_left_down(filled: Ledger) -> None:

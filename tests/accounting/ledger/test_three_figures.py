@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from ledger_steps import Made
 from typer.testing import CliRunner
 
 import accounting as acc
@@ -36,33 +37,32 @@ def _said(*arguments: str) -> str:
 @pytest.mark.fast(1)
 @pytest.mark.parametrize("command", CHARGES)
 def test_the_three_figures_are_the_same_wherever_they_stand(
-    url: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, made_on_either: Made, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a command says after its charge is what the ledger, `ledger show` and the report say, in the same words."""
     monkeypatch.chdir(tmp_path)
     Path("log.csv").write_text("u,i\n" + "".join(f"{user},{item}\n" for user in range(400) for item in "ab"))
     np.savez("votes.npz", votes=np.eye(3, dtype=np.uint8)[np.zeros((2, 900), dtype=int)])
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("d", acc.Budget(epsilon=9.0, delta=1e-5), "add_remove")
-        ledger.charge("d", CURVE, relation="add_remove")  # whatever was charged before, by whoever
-        spent = " --ledger", url, "--dataset", "d", "--key", "k"
-        said = _said(*shlex.split(CHARGES[command]), *(word.strip() for word in spent))
-        (so_far, left), *again = set(FIGURES.findall(said))
-        assert again == []
-        opening = next(entry for entry in ledger.latest("d") if entry.action in ("charge", "reserve"))
-        curve = acc.Curve.from_json(opening.curve or "")
-        found = ledger.affordable("d", curve, relation="add_remove")
-        assert str(found) == f"budget: epsilon 9, delta 1e-05; spent so far: {so_far}; left: {left} more releases like this one"
-        assert found.so_far == ledger.total("d").so_far
-        shown = _said("ledger", "show", "--ledger", url)
-        assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far}; left:" in shown
-        if opening.count == 1:
-            assert f"left: {left} more releases like the last one" in shown
-        asked = _said("ledger", "affordable", "--ledger", url, "--dataset", "d", "--curve", curve.to_json())
-        assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far} left: {left} more releases like this one" in asked
-        _said("ledger", "report", "--ledger", url, "--output", "r.html")
-        page = re.sub(r"<[^>]*>|\s+", " ", Path("r.html").read_text()).replace("\xa0", " ")
-        assert so_far in re.sub(" +", " ", page)
+    ledger = made_on_either(acc.Budget(epsilon=9.0, delta=1e-5), "d")
+    ledger.charge("d", CURVE, relation="add_remove")  # whatever was charged before, by whoever
+    spent = " --ledger", url, "--dataset", "d", "--key", "k"
+    said = _said(*shlex.split(CHARGES[command]), *(word.strip() for word in spent))
+    (so_far, left), *again = set(FIGURES.findall(said))
+    assert again == []
+    opening = next(entry for entry in ledger.latest("d") if entry.action in ("charge", "reserve"))
+    curve = acc.Curve.from_json(opening.curve or "")
+    found = ledger.affordable("d", curve, relation="add_remove")
+    assert str(found) == f"budget: epsilon 9, delta 1e-05; spent so far: {so_far}; left: {left} more releases like this one"
+    assert found.so_far == ledger.total("d").so_far
+    shown = _said("ledger", "show", "--ledger", url)
+    assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far}; left:" in shown
+    if opening.count == 1:
+        assert f"left: {left} more releases like the last one" in shown
+    asked = _said("ledger", "affordable", "--ledger", url, "--dataset", "d", "--curve", curve.to_json())
+    assert f"budget: epsilon 9, delta 1e-05 spent so far: {so_far} left: {left} more releases like this one" in asked
+    _said("ledger", "report", "--ledger", url, "--output", "r.html")
+    page = re.sub(r"<[^>]*>|\s+", " ", Path("r.html").read_text()).replace("\xa0", " ")
+    assert so_far in re.sub(" +", " ", page)
 
 
 def test_a_plan_of_what_runs_elsewhere_is_asked_for_by_its_event(url: str, tmp_path: Path) -> None:

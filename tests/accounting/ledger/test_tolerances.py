@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from ledger_steps import BY, chained, step
+from ledger_steps import BY, chained, found_in, step
 
 import accounting as acc
 from accounting.budget import Price
 from accounting.ledger import Dataset, Entry
 from accounting.ledger.quota import Accounts, Quota, Revision
-from accounting.ledger.verification import Chain
 
 BUDGETS = {
     "pure": acc.Budget(epsilon=1000.0),
@@ -37,8 +36,7 @@ def declared(budget: acc.Budget) -> Dataset:
 
 def found(dataset: Dataset, entries: list[Entry]) -> set[str]:
     """The kinds of problem in a chain of these entries."""
-    chain = Chain(dataset, dataset.genesis)
-    return {problem.kind for entry in entries for problem in chain.follow(entry)}
+    return {problem.kind for problem in found_in(dataset, entries)}
 
 
 def charged(curve: acc.Curve, price: Price, action: str = "charge") -> dict[str, Any]:
