@@ -464,7 +464,7 @@ dpselect/continual/horizon.py
         passed &= touched => pass
     dpselect/continual/test_horizon.py::test_a_restored_ledger_gets_every_mark_again
         for closed in done[last - 1 :]: => for closed in done[-1:]:
-    dpselect/continual/test_horizon.py::test_an_older_copy_is_refused
+    dpselect/continual/test_horizon.py::test_an_older_copy_and_a_lost_state_are_refused
         if self._is_marked(meta, len(done) + 1): => if False:
 dpselect/continual/means.py
     laws/test_continual.py::test_the_order_does_not_depend_on_how_items_are_numbered
@@ -780,6 +780,16 @@ dpselect/pate/unsanitised.py
     laws/test_delta_side.py::test_a_tested_release_pays_for_the_release_and_the_labels
         math.nextafter(cost + self._rdp_at(a), math.inf) => cost
         delta0=@self.failure)
+    dpselect/pate/data_dependent/test_bound.py::test_erratum_the_published_bound_is_one_sided
+        _excess(order, lower, upper, shift, shift, -shift) => _excess(order, lower, upper, shift, 0.0, shift)
+        _censored(order, math.sqrt(2) / sigma => _censored(order, 1 / sigma
+    dpselect/pate/data_dependent/test_bound.py::test_one_teacher_moves_the_state_by_little
+        return self.per_move + 1 => return self.per_move // 2
+    dpselect/pate/data_dependent/test_smooth.py::test_smoothing
+        for distance in range(farthest + 1)) => for distance in range(1))
+    dpselect/pate/data_dependent/test_release.py::test_release_costs_the_worst_admissible_pair
+        move = 1 / self.sigma + self.quantile * math.expm1(beta) => move = 1 / self.sigma
+        beta = self.beta + _BETA_ERROR¶        move => beta = 0.95 * self.beta¶        move
     dpselect/pate/data_dependent/test_release.py::test_an_order_is_picked_by_the_size_of_the_ensemble
         round(teachers**0.65 / 5) => round(teachers**0.63 / 5)
     dpselect/pate/data_dependent/test_private.py::test_a_release_that_leaves_no_delta_is_refused_before_it_is_charged

@@ -19,7 +19,7 @@ from processes import Forked
 import accounting as acc
 import dpselect as dps
 from dpselect.cells import ANY_GROUPS
-from dpselect.continual import Horizon, horizon
+from dpselect.continual import Horizon
 from dpselect.continual import state as states
 from dpselect.continual.horizon import of_pairs
 from dpselect.continual.state import _salted
@@ -170,10 +170,12 @@ def test_a_public_domain(start: Any) -> None:
         start(path="other", key="other", domain=[1, 2])
 
 
-def test_another_mechanism_is_refused(start: Any, ledger: acc.Ledger) -> None:
+def test_another_mechanism_or_key_is_refused(start: Any, ledger: acc.Ledger) -> None:
     """A horizon goes on with what it was opened with: nothing is charged for another."""
     start()
     spent = ledger.total("films").spent
+    with pytest.raises(dps.errors.HorizonError, match=r"^state=.*not that of key='another'"):
+        start(key="another")
     for change in ({"k": 1}, {"relation": "replace_one"}, {"scale": 3.0}):
         with pytest.raises((dps.errors.HorizonError, acc.AccountingError)):
             start(MECHANISM.model_copy(update=change))
@@ -198,36 +200,53 @@ def test_what_is_not_a_horizon_is_refused(start: Any, ledger: acc.Ledger, tmp_pa
     assert not (tmp_path / "state").exists()
 
 
-def restored_before(folder: Path) -> Callable[[], dps.Session]:
-    """A copy of the ledger as it is now, which is opened later."""
-    with closing(sqlite3.connect(folder / "ledger.db")) as now, closing(sqlite3.connect(folder / "restored.db")) as then:
-        now.backup(then)
-    return lambda: dps.Session(acc.Ledger.open(f"sqlite:///{folder}/restored.db"), "films")
-
-
-def test_an_older_copy_is_refused(start: Any, tmp_path: Path) -> None:
-    """A restored backup would draw a period twice: the ledger knows of the period, and the copy does not."""
+def test_an_older_copy_and_a_lost_state_are_refused(start: Any, tmp_path: Path) -> None:
+    """A restored backup would draw a period twice: the ledger knows of the period, and the copy does not; a new state would have
+    forgotten who was counted."""
     made = start()
     made.close(1, DAYS[0], **COLUMNS)
     shutil.copy(tmp_path / "state", tmp_path / "backup")
     made.close(2, DAYS[1], **COLUMNS)
-    shutil.copy(tmp_path / "backup", tmp_path / "state")
-    for call in (made.released, start, lambda: made.close(2, DAYS[1], **COLUMNS)):
-        with pytest.raises(dps.errors.HorizonError, match=r"^state='.*/state': it is an older copy"):
-            call()
+    shutil.move(tmp_path / "state", tmp_path / "elsewhere")
+    for words in (r"^state='.*/state':? .*ended", r"^state='.*/state': it is an older copy"):
+        for call in (made.released, start, lambda: made.close(2, DAYS[1], **COLUMNS)):
+            with pytest.raises(dps.errors.HorizonError, match=words):
+                call()
+        shutil.copy(tmp_path / "backup", tmp_path / "state")
+    assert start(path="elsewhere").periods_left == 2
 
 
-def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path) -> None:
-    """Once the latest state has met a restored ledger, an older copy is refused there too: no mark between is left out."""
-    made = start()
-    made.close(1, DAYS[0], **COLUMNS)
-    shutil.copy(tmp_path / "state", tmp_path / "older")
-    session = restored_before(tmp_path)()
-    for number in (2, 3):
-        made.close(number, DAYS[number - 1], **COLUMNS)
-    assert session.continual(MECHANISM, state=tmp_path / "state", key="films").periods_left == 1
+@pytest.mark.parametrize(
+    "moment", [*(pytest.param(one, marks=pytest.mark.slow) for one in ("before it", "reserved")), "closed once"]
+)
+def test_a_restored_ledger_gets_every_mark_again(start: Any, tmp_path: Path, moment: str) -> None:
+    """On a ledger that was restored to before the horizon, before its commit, or before its latest periods, what the state has
+    drawn is recorded, mark by mark, and none made anew; an older copy is refused there too. A charge is put back if asked to."""
+    restored = acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db")
+    restored.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
+    made, answers = start(), []
+    for number in range(1, 4):
+        if moment == ("reserved" if number == 1 else "closed once") and number < 3:
+            with (
+                closing(sqlite3.connect(tmp_path / "ledger.db")) as now,
+                closing(sqlite3.connect(tmp_path / "restored.db")) as then,
+            ):
+                now.backup(then)
+        answers.append(made.close(number, DAYS[number - 1], **COLUMNS))
+        shutil.copy(tmp_path / "state", tmp_path / f"copy {number}")
+    session = dps.Session(acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db"), "films")
+    opens: Any = {"mechanism": MECHANISM, "key": "films"}
+    if moment == "before it":
+        with pytest.raises(dps.errors.HorizonError, match="restored to before"):
+            session.continual(**opens, state=tmp_path / "state")
+        assert session.ledger.total("films").spent.main == 0
+    again = session.continual(**opens, state=tmp_path / "state", recharge=moment == "before it")
+    assert [one.selection for one in again.released()] == answers
+    assert again.close(1, DAYS[0], **COLUMNS) == answers[0]
+    assert (state_of(session.ledger), again.periods_left) == ("released", 1)
+    assert session.ledger.total("films").spent == made._ledger.total("films").spent
     with pytest.raises(dps.errors.HorizonError, match="older copy"):
-        session.continual(MECHANISM, state=tmp_path / "older", key="films")
+        session.continual(**opens, state=tmp_path / "copy 2")
 
 
 def test_of_two_copies_the_first_decides(start: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,20 +278,6 @@ def test_a_dry_run_makes_no_state(start: Any, ledger: acc.Ledger, tmp_path: Path
     start()
     dry.rehearse(1, DAYS[0], **COLUMNS)
     assert state_of(ledger) == "reserved"
-
-
-@pytest.mark.slow
-def test_a_lost_state_ends_the_horizon(start: Any, tmp_path: Path) -> None:
-    """Another state under the same charge would have forgotten who was counted, and one under another charge is not its own."""
-    made = start()
-    made.close(1, DAYS[0], **COLUMNS)
-    with pytest.raises(dps.errors.HorizonError, match="not that of key"):
-        start(key="another")
-    (tmp_path / "state").rename(tmp_path / "elsewhere")
-    for call in (start, made.released):
-        with pytest.raises(dps.errors.HorizonError, match="ended"):
-            call()
-    assert start(path="elsewhere").periods_left == 3
 
 
 def _stop(*_: Any, **__: Any) -> None:
@@ -317,31 +322,6 @@ def test_a_horizon_that_is_voided_while_it_reads_draws_nothing(
         made.close(1, DAYS[0], **COLUMNS)
     assert not hasattr(raised.value, "__notes__")
     assert state_of(ledger) == "void"
-
-
-@pytest.mark.slow
-def test_a_run_that_stops_after_it_is_stored_gives_the_stored_answer(start: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A crash between the state and the ledger, or on the ledger: the next call completes it, and draws nothing."""
-    made = start()
-    for name in ("_release", "_claim"):
-        period = len(made.released()) + 1
-        real = getattr(Horizon, name)
-        with monkeypatch.context() as stopped:
-            stopped.setattr(Horizon, name, lambda self, *given, real=real: _stop() if _late(self, given) else real(self, *given))
-            with pytest.raises(KeyboardInterrupt):
-                made.close(period, DAYS[period - 1], **COLUMNS)
-        with states.State.opened(made._path) as state:
-            stored = state.closed()[-1]
-        with monkeypatch.context() as watched:
-            watched.setattr(horizon, "close", _stop)
-            assert made.close(period, DAYS[period - 1], **COLUMNS) == stored.selection
-
-
-def _late(made: Horizon, given: tuple[Any, ...]) -> bool:
-    """Whether it is about a period that the ledger does not have yet."""
-    key = given[0] if isinstance(given[0], str) else given[0].key_of(given[1].period)
-    found = made._ledger.find("films", key)
-    return key != made.key and (found is None or found.state != "released")
 
 
 KILLED = """
@@ -430,35 +410,6 @@ def test_a_voided_horizon_is_refused_for_ever(start: Any, ledger: acc.Ledger, tm
             call()
     assert not (tmp_path / "new").exists()
     assert start(path="new", key="another").periods_left == 4
-
-
-@pytest.mark.slow
-def test_a_stored_draw_is_recorded_where_the_ledger_has_only_the_reservation(
-    start: Any, ledger: acc.Ledger, tmp_path: Path
-) -> None:
-    """On a ledger that was restored to before the commit, the state's draw is committed and recorded, and none made anew."""
-    made, restored = start(), restored_before(tmp_path)()
-    first = made.close(1, DAYS[0], **COLUMNS)
-    again = restored.continual(MECHANISM, state=tmp_path / "state", key="films")
-    assert state_of(restored.ledger) == "released"
-    assert again.close(1, DAYS[0], **COLUMNS) == first
-
-
-@pytest.mark.slow
-def test_a_charge_is_put_back(start: Any, tmp_path: Path) -> None:
-    """A ledger without the horizon refuses a state that has released; asked to, it charges it again, every mark included."""
-    made = start()
-    answers = [made.close(number, DAYS[number - 1], **COLUMNS) for number in (1, 2)]
-    restored = acc.Ledger.open(f"sqlite:///{tmp_path}/restored.db")
-    restored.create_dataset("films", acc.Budget(epsilon=8.0, delta=1e-6), "add_remove")
-    session = dps.Session(restored, "films")
-    with pytest.raises(dps.errors.HorizonError, match="restored to before"):
-        session.continual(MECHANISM, state=tmp_path / "state", key="films")
-    assert restored.total("films").spent.main == 0
-    again = session.continual(MECHANISM, state=tmp_path / "state", key="films", recharge=True)
-    assert [one.selection for one in again.released()] == answers
-    assert (state_of(restored), again.periods_left) == ("released", 2)
-    assert restored.total("films").spent == made._ledger.total("films").spent
 
 
 def test_no_other_charge_meets_the_keys_of_periods(start: Any, ledger: acc.Ledger) -> None:

@@ -72,48 +72,28 @@ def test_every_form_of_votes_is_read(tmp_path: Path, arrays: Any, asked: dict[st
     assert (found.ballots.teachers, found.single) == (6, single)
 
 
-@pytest.mark.parametrize("form", ["csr", "csc", "coo"])
-def test_sound_matrices_are_read(tmp_path: Path, form: str) -> None:
-    """What the tests below change is a file that is read."""
-    assert (VotesFile.read(_matrix(tmp_path / "made.npz", form), teachers=6).ballots.counts == COUNTS).all()
+COMPRESSED: list[dict[str, Any]] = [
+    *({"indices": [0, 2, 1, 2, 0, last]} for last in (3, 10**12, -1)),
+    {"indices": [0, 2, 1, 2, 0]},
+    {"indices": [0.0, 2, 1, 2, 0, 1]},
+    *({"indptr": pointers} for pointers in ([0, 2, 4, 5], [0, 2, 4, 7], [0, 5, 4, 6], [1, 2, 4, 6], [0, 2, 6], [0, 2, 4, 6, 6])),
+    *({"shape": shape} for shape in ([3, 2], [2, 3], [-3, 3], [3, 3, 3], [3, 2**62], [3.5, 3])),
+    {"data": [["a"]]},
+    {"format": np.array(b"dia")},
+    {"format": np.array([b"csr"])},
+]
+PLACED: list[dict[str, Any]] = [{"row": [0, 0, 1, 1, 2, last]} for last in (3, -1)]
+PLACED += [{"row": [0]}, {"col": [0.0, 2, 1, 2, 0, 1]}]
 
 
 @pytest.mark.parametrize(
-    "changes", [{"row": [0, 0, 1, 1, 2, 3]}, {"row": [0, 0, 1, 1, 2, -1]}, {"row": [0]}, {"col": [0.0, 2, 1, 2, 0, 1]}], ids=str
-)
-def test_entries_outside_are_refused(tmp_path: Path, changes: dict[str, Any]) -> None:
-    """Nor does an entry of a COO matrix."""
-    with pytest.raises(VotesFileError, match=r"bad\.npz"):
-        VotesFile.read(_matrix(tmp_path / "bad.npz", "coo", **changes), teachers=6)
-
-
-@pytest.mark.parametrize("form", ["csr", "csc"])
-@pytest.mark.parametrize(
-    "changes",
-    [
-        *(
-            {"indices": indices}
-            for indices in (
-                [0, 2, 1, 2, 0, 3],
-                [0, 2, 1, 2, 0, 10**12],
-                [0, 2, 1, 2, 0, -1],
-                [0, 2, 1, 2, 0],
-                [0.0, 2, 1, 2, 0, 1],
-            )
-        ),
-        *(
-            {"indptr": pointers}
-            for pointers in ([0, 2, 4, 5], [0, 2, 4, 7], [0, 5, 4, 6], [1, 2, 4, 6], [0, 2, 6], [0, 2, 4, 6, 6])
-        ),
-        *({"shape": shape} for shape in ([3, 2], [2, 3], [-3, 3], [3, 3, 3], [3, 2**62], [3.5, 3])),
-        {"data": [["a"]]},
-        {"format": np.array(b"dia")},
-        {"format": np.array([b"csr"])},
-    ],
+    ("form", "changes"),
+    [*((form, changes) for form in ("csr", "csc") for changes in COMPRESSED), *(("coo", changes) for changes in PLACED)],
     ids=str,
 )
 def test_matrices_that_point_outside_are_refused(tmp_path: Path, form: str, changes: dict[str, Any]) -> None:
     """No index, pointer or shape that does not fit reaches compiled code; no vote moves to another round or label."""
+    assert (VotesFile.read(_matrix(tmp_path / "good.npz", form), teachers=6).ballots.counts == COUNTS).all()
     with pytest.raises(VotesFileError, match=r"bad\.npz"):
         VotesFile.read(_matrix(tmp_path / "bad.npz", form, **changes), teachers=6)
 
@@ -197,25 +177,22 @@ def test_classes_are_read(tmp_path: Path) -> None:
         (np.zeros((9, 3)), {"labels": 2}, "integers"),
         (np.zeros((9, 3), dtype=int), {}, "labels="),
         (np.array([{"a": 1}], dtype=object), {"labels": 2}, "pickle"),
+        (CLASSES, {"labels": 3, "stacked": True}, "stacked= is about votes: leave it out"),
+        (
+            scipy.sparse.csr_matrix(STACKED.astype(np.uint8)),
+            {"teachers": 6, "stacked": True, "labels": 9},
+            "labels=9 is about classes",
+        ),
     ],
 )
 def test_classes_that_are_none_and_exchanged_axes_are_refused(
     tmp_path: Path, classes: Any, asked: dict[str, int], words: str
 ) -> None:
-    """How many labels there are is public and stated; more teachers than rounds are confirmed by teachers=."""
-    np.save(tmp_path / "bad.npy", classes)
-    with pytest.raises(VotesFileError, match=rf"bad\.npy.*{words}"):
-        VotesFile.read(tmp_path / "bad.npy", **asked)
-
-
-def test_what_says_nothing_of_a_file_is_refused(tmp_path: Path) -> None:
-    """labels= of a sparse matrix, which has a column for each, and stacked= of classes."""
-    scipy.sparse.save_npz(tmp_path / "sparse.npz", scipy.sparse.csr_matrix(STACKED.astype(np.uint8)))
-    np.savez(tmp_path / "classes.npz", classes=CLASSES)
-    with pytest.raises(VotesFileError, match=r"labels=9 is about classes.*leave it out"):
-        VotesFile.read(tmp_path / "sparse.npz", teachers=6, stacked=True, labels=9)
-    with pytest.raises(VotesFileError, match=r"stacked= is about votes: leave it out"):
-        VotesFile.read(tmp_path / "classes.npz", labels=3, stacked=True)
+    """How many labels there are is public and stated, of classes alone; more teachers than rounds are confirmed by teachers=."""
+    path = tmp_path / ("bad.npz" if scipy.sparse.issparse(classes) else "bad.npy")
+    (scipy.sparse.save_npz if scipy.sparse.issparse(classes) else np.save)(path, classes)
+    with pytest.raises(VotesFileError, match=rf"bad\.np[yz].*{words}"):
+        VotesFile.read(path, **asked)
 
 
 def test_trial_votes_are_votes_or_classes_with_their_truth(tmp_path: Path) -> None:

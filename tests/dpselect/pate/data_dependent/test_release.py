@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -57,7 +56,7 @@ def _worst(release: pate.SmoothRelease, order: float) -> float:
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda r: f"{r.order:g}-{r.beta:.3g}-{r.sigma:g}-{r.failure:g}")
 def test_release_costs_the_worst_admissible_pair(release: pate.SmoothRelease) -> None:
-    """At its own order and at every other one of the curve the bound is the largest divergence over admissible pairs."""
+    """At its own order the bound is the largest divergence over admissible pairs, to 10^-5, and at others to a thousandth."""
     worst = _worst(release, release.order)
     assert worst <= release.rdp <= worst * (1 + 1e-5) + 1e-9
     orders = np.array(release.curve.orders)[[0, 20, 50, 80, -1]]
@@ -66,21 +65,6 @@ def test_release_costs_the_worst_admissible_pair(release: pate.SmoothRelease) ->
         assert worst <= bound <= worst * (1 + 1e-3) + 1e-9
     assert release.curve.rdp(release.order) == release.rdp
     assert math.isinf(release.curve.rdp(2 / -math.expm1(-2 * release.beta)))
-
-
-@pytest.mark.parametrize(
-    "mutant",
-    [
-        lambda release: release.model_copy(update={"sigma": release.sigma * 1.05}),
-        lambda release: release.model_copy(update={"beta": release.beta * 0.95}),
-        lambda release: release.model_copy(update={"failure": 2 * release.failure}),
-    ],
-)
-def test_less_of_a_constant_is_noticed(mutant: Callable[[pate.SmoothRelease], pate.SmoothRelease]) -> None:
-    """A curve for 5 per cent more noise, 5 per cent more smoothness or a smaller quantile is exceeded by an admissible pair."""
-    release = pate.SmoothRelease(order=8.0, beta=0.05, sigma=3.0, failure=1e-6)
-    worst = max(_normal_divergence(8.0, *pair) for pair in _pairs(release))
-    assert mutant(release).curve.rdp(8.0) < worst <= release.curve.rdp(8.0)
 
 
 def test_erratum_the_published_cost_of_smooth_noise_is_too_small() -> None:
@@ -118,9 +102,7 @@ def _unsanitised(counts: list[list[int]], sigma: float = 12.0) -> pate.Unsanitis
 def test_is_an_upper_bound_with_the_stated_probability() -> None:
     """Of 1500 releases with failure 0.2 the share below the true bound fits a binomial law; false alarm 1e-6."""
     private = _unsanitised([[100, 0, 0], [90, 8, 2], [60, 35, 5]] * 4)
-    (truth,) = pate.data_dependent(
-        np.array([[100, 0, 0], [90, 8, 2], [60, 35, 5]] * 4), pate.GNMax(sigma=12.0, labels=3), teachers=100, orders=(4.0,)
-    ).expose_private()
+    truth = private.expose_private()[private.orders.index(4.0)]
     rng = np.random.default_rng(11)
     release = pate.SmoothRelease(order=4.0, sigma=0.3, failure=0.2)
     released = [private._released(release, rng) for _ in range(1500)]
@@ -170,6 +152,7 @@ def test_epsilon_is_that_of_labels_and_release_together() -> None:
     by_hand = total + math.log1p(-1 / 4) - math.log(4 * left) / 3
     assert published.epsilon == pytest.approx(by_hand, rel=1e-9)
     assert pate.SanitisedEpsilon.model_validate_json(published.model_dump_json()) == published
+    assert (published.passes(published.rdp), published.passes(published.rdp - 1e-6)) == (True, False)
 
 
 def _tested_divergence(
@@ -226,13 +209,6 @@ def test_ordinary_budgets_pay_for_a_tested_release() -> None:
     assert math.isinf(other.tested(1.0).rdp(release.order))
     assert math.isfinite(other.tested(1.0, plain).rdp(release.order))
     assert np.all(other.tested(1.0, plain).rdp(other.curve.orders) <= (plain + other.curve).rdp(other.curve.orders) * (1 + 1e-12))
-
-
-def test_passing_is_a_comparison_with_the_limit() -> None:
-    """`passes` compares the released bound, not the private one."""
-    published = _unsanitised([[90, 8, 2]] * 5).sanitised(order=8.0, delta=1e-5, rng=np.random.default_rng(2))
-    assert published.passes(published.rdp)
-    assert not published.passes(published.rdp - 1e-6)
 
 
 def test_an_epsilon_is_never_above_the_plain_one() -> None:
