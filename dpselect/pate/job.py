@@ -211,8 +211,7 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
             own=own if dataset is None else None,
             label=spec.label or "dpselect pate",
         )
-        (job.resume if spec.resume else job.begin)()
-        job.run(progress)
+        job.run(progress, resume=spec.resume)
         if job.answers:
             _write_output(output, job.answers, ballots.names, spec.folder)
         return Labels(spec, job, expected)

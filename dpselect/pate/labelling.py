@@ -131,7 +131,7 @@ def _place(ledger: Path) -> dict[str, str]:
 
 @final
 class Labelling:
-    """A labelling job in its folder. Work on it while its folder is `held`; `begin` or `resume` comes before `run`.
+    """A labelling job in its folder, which is `held` while it runs.
 
     The job's charges are bound to the folder's `state`, a random identity, so that a second folder cannot draw under the charges
     of the first.
@@ -196,7 +196,7 @@ class Labelling:
         }
         self.fingerprint: str = hashlib.sha256(json.dumps(self._terms, sort_keys=True).encode()).hexdigest()
 
-    # -- begin or resume ---------------------------------------------------------------------------------------------------
+    # -- the folder --------------------------------------------------------------------------------------------------------
 
     @classmethod
     @contextlib.contextmanager
@@ -243,21 +243,15 @@ class Labelling:
                 "key=), which pays again"
             )
 
-    def begin(self) -> None:
-        """Put the record of a new job in the folder, once all of it can be paid."""
-        self.require_room()
+    def _begin(self) -> None:
+        """Put the record of a new job in the folder."""
         self.state = uuid.uuid4().hex
         own = None if self._own is None else _place(self._own)
         with new_file(self.folder / "job.json", "the job's record", mode=PRIVATE) as stream:
             stream.write(_Begun(state=self.state, votes=self._votes, job=self._terms, own=own).sealed())
 
-    def resume(self) -> None:
-        """Take up the job that was begun.
-
-        Raises:
-            JobConflict: job, votes or folder are others.
-            JobDamaged: its record was changed.
-        """
+    def _take_up(self) -> None:
+        """Go on with the job that was begun, if job, votes and folder are the same."""
         begun, _ = _Begun.read(self.folder / "job.json")
         if differing := [name for name, value in self._terms.items() if begun.job.get(name) != value]:
             raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
@@ -277,9 +271,9 @@ class Labelling:
 
     # -- what it costs -----------------------------------------------------------------------------------------------------
 
-    def require_room(self) -> None:
-        """Check that every batch that was not charged yet can be paid, before the first is drawn; the next one of a job that
-        pays for what came out, whose price is not known beforehand. BudgetExceeded, Unaffordable, RelationMismatch if not.
+    def _require_room(self) -> None:
+        """Check that every batch that was not charged yet can be paid; the next one of a job that pays for what came out, whose
+        price is not known beforehand.
         """
         ledger, name, rounds = self.session.ledger, self.session.dataset.name, range(self.ballots.rounds)
         batches = [rounds[start : start + self.batch_size] for start in rounds[:: self.batch_size]]
@@ -313,15 +307,19 @@ class Labelling:
 
     # -- the loop ----------------------------------------------------------------------------------------------------------
 
-    def run(self, progress: ProgressCallback | None = None) -> None:
+    def run(self, progress: ProgressCallback | None = None, *, resume: bool = False) -> None:
         """Label what is not labelled yet. If somebody else spends the budget meanwhile, what is done stays: see `stopped`.
 
         Raises:
-            BudgetExceeded, Unaffordable, RelationMismatch: as `require_room`.
-            JobDamaged: labels of an earlier run are lost.
-            JobConflict: another copy of the folder has drawn a batch.
+            BudgetExceeded, Unaffordable, RelationMismatch: not all of it can be paid; nothing was drawn, nor a job begun.
+            JobDamaged: the job's record was changed, or labels of an earlier run are lost.
+            JobConflict: job, votes or folder are not those that it was begun with, or another copy of it has drawn a batch.
         """
-        self.require_room()
+        if resume:
+            self._take_up()
+        self._require_room()
+        if not resume:
+            self._begin()
         for batch, start in enumerate(range(0, self.ballots.rounds, self.batch_size)):
             try:
                 self.answers += self._label(batch, self.ballots[start : start + self.batch_size])

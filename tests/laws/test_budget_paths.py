@@ -81,7 +81,6 @@ def _labelled(session: dps.Session, folder: Path) -> None:
     """Five rounds in batches of two."""
     job = Labelling(session, ONE_BATCH, pate.Ballots(np.full((5, 3), 10), teachers=10), folder, key=folder.name, batch_size=2)
     with Labelling.held(folder):
-        job.begin()
         job.run()
     assert len(job.answers) == 5
 

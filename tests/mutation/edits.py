@@ -433,7 +433,7 @@ dpselect/continual/history.py
         half_step = @public_grid(histogram.scale) / 2
         .threshold + half_step) => .threshold)
         self._releases)) + half_step => self._releases))
-    dpselect/continual/test_history.py::test_what_a_history_is_not_made_of
+    dpselect/continual/test_history.py::test_what_a_history_is_not_made_of_and_does_not_draw_from
         and mechanism.floor == 0 and => and
     laws/test_continual.py::test_means_pass_lone_items_with_the_chance_that_is_charged
         chance = histogram.delta / (2 * users * releases * len(weights))

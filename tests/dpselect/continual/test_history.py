@@ -95,38 +95,39 @@ def test_the_order_is_by_means_and_values_are_the_last() -> None:
     assert released(again, 39, zoo=5002, park=5000, pier=400).labels == shown[-1].labels
 
 
-def test_what_a_history_is_not_made_of() -> None:
-    """A mechanism without values of every item, or numbers that do not go with it, are refused."""
-    one, other = (dps.Selection(ordered=True, labels=(name,), values=(1.0,)) for name in "ab")
-    for settings, words in (
-        ({"mechanism": HISTOGRAM.model_copy(update={"floor": 2.0})}, "floor=0"),
-        ({"mechanism": HISTOGRAM.model_copy(update={"k": 2})}, "k=None"),
-        ({"mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6)}, "SparseHistogram"),
-        ({"mechanism": WHOLE.model_copy(update={"values": False})}, "values=True"),
-        ({"k": 0}, "k=0"),
-        ({"releases": 0}, "releases=0"),
-        ({"shown": [one, other]}, "leaves out 1 of"),
-    ):
-        with pytest.raises(dps.errors.InvalidRequest, match=words):
-            dps.continual.History(**{"mechanism": HISTOGRAM, "k": 1, "releases": 1, **settings})  # type: ignore[arg-type]
+DRAWN: dict[str, Any] = {"values": [3.0], "sensitivity": FEW, "domain": "observed", "labels": ["a"]}
+OTHERS = [dps.Selection(ordered=True, labels=(name,), values=(1.0,)) for name in "ab"]
 
 
-def test_what_a_history_does_not_draw_from() -> None:
-    """Scores whose items cannot be told apart in the next release; of a public domain other items, or not all of them."""
-    for changed, words in (
-        ({"labels": None}, "labels"),
-        ({"values": [0.1]}, "multiples"),
-        ({"values": [2**32]}, "below 2\\^32"),
-        ({"sums": True}, "amounts"),
-    ):
-        given: Any = {"values": [3.0], "sensitivity": FEW, "domain": "observed", "labels": ["a"], **changed}
-        with pytest.raises(dps.errors.InvalidRequest, match=words):
-            of().select(dps.Scores(**given))
-    shown = [WHOLE.select(public(9, 5, 1))]
-    for k, labels, words in ((2, LABELS, "k=2"), (3, ["a", "b", "c"], "domain"), (3, None, "labels")):
-        history = dps.continual.History(WHOLE.model_copy(update={"k": k}), k=1, releases=3, shown=shown if k == 3 else [])
-        with pytest.raises(dps.errors.InvalidRequest, match=words):
-            history.select(public(1.0, 2.0, 3.0, labels=labels))
+@pytest.mark.parametrize(
+    ("made", "drawn", "words"),
+    [
+        ({"mechanism": HISTOGRAM.model_copy(update={"floor": 2.0})}, None, "floor=0"),
+        ({"mechanism": HISTOGRAM.model_copy(update={"k": 2})}, None, "k=None"),
+        ({"mechanism": dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6)}, None, "SparseHistogram"),
+        ({"mechanism": WHOLE.model_copy(update={"values": False})}, None, "values=True"),
+        ({"k": 0}, None, "k=0"),
+        ({"releases": 0}, None, "releases=0"),
+        ({"shown": OTHERS}, None, "leaves out 1 of"),
+        ({}, {**DRAWN, "labels": None}, "labels"),
+        ({}, {**DRAWN, "values": [0.1]}, "multiples"),
+        ({}, {**DRAWN, "values": [2**32]}, r"below 2\^32"),
+        ({}, {**DRAWN, "sums": True}, "amounts"),
+        ({"mechanism": WHOLE.model_copy(update={"k": 2})}, LABELS, "k=2"),
+        ({"mechanism": WHOLE, "shown": WHOLE}, ["a", "b", "c"], "domain"),
+        ({"mechanism": WHOLE, "shown": WHOLE}, None, "labels"),
+    ],
+    ids=str,
+)
+def test_what_a_history_is_not_made_of_and_does_not_draw_from(made: dict[str, Any], drawn: Any, words: str) -> None:
+    """A mechanism without values of every item, and numbers that do not go with it, are refused; and so are scores whose items
+    cannot be told apart in the next release, and of a public domain other items, or not all of them."""
+    if made.get("shown") is WHOLE:
+        made = {**made, "shown": [WHOLE.select(public(9, 5, 1))]}
+    scores = dps.Scores(**drawn) if isinstance(drawn, dict) else public(1.0, 2.0, 3.0, labels=drawn)
+    settings: Any = {"mechanism": HISTOGRAM, "k": 1, "releases": 3, **made}
+    with pytest.raises(dps.errors.InvalidRequest, match=words):
+        dps.continual.History(**settings).select(scores)
 
 
 def test_a_draw_that_fails_closes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,8 +42,7 @@ def _run(
 ) -> Labelling:
     job = _job(folder, payer, **changes)
     with Labelling.held(folder, resume=resume):
-        (job.resume if resume else job.begin)()
-        job.run(progress)
+        job.run(progress, resume=resume)
     return job
 
 
@@ -99,17 +98,13 @@ def test_a_job_pays_for_what_came_out(tmp_path: Path, payer: dps.Session) -> Non
         _job(tmp_path / "other", payer, mechanism=pate.GNMax(sigma=5.0, labels=3), pay="spent")
 
 
-def test_answers_are_those_of_the_mechanism(tmp_path: Path, payer: dps.Session) -> None:
-    """Answered rounds have one label and the others none; clear rounds get their winner."""
-    counts = np.array([[60, 0, 0], [20, 20, 20], [0, 60, 0]])
-    mechanism = pate.ConfidentGNMax(threshold=40.0, sigma_threshold=1.0, sigma=1.0, labels=3)
-    job = _run(tmp_path / "job", payer, mechanism=mechanism, ballots=pate.Ballots(counts, teachers=60), batch_size=2)
-    assert job.answers == [[0], None, [1]]
-
-
 def test_a_job_is_begun_and_paid_once(tmp_path: Path, payer: dps.Session) -> None:
-    """A finished job that is resumed keeps its labels and charges nothing; begun again it is refused, in another folder too."""
-    first = _run(tmp_path / "job", payer)
+    """A finished job that is resumed keeps its labels and charges nothing; begun again it is refused, in another folder too.
+    Answered rounds have one label and the others none."""
+    mechanism = pate.ConfidentGNMax(threshold=40.0, sigma_threshold=1.0, sigma=1.0, labels=3)
+    clear = pate.Ballots(np.array([[60, 0, 0], [20, 20, 20], [0, 60, 0]]), teachers=60)
+    assert _run(tmp_path / "clear", payer, mechanism=mechanism, ballots=clear, key="clear").answers == [[0], None, [1]]
+    before, first = _total(payer).spent, _run(tmp_path / "job", payer)
     files = {path: path.read_bytes() for path in (tmp_path / "job").glob("batch-*")}
     assert _run(tmp_path / "job", payer, resume=True).answers == first.answers
     assert {path: path.read_bytes() for path in (tmp_path / "job").glob("batch-*")} == files
@@ -117,7 +112,7 @@ def test_a_job_is_begun_and_paid_once(tmp_path: Path, payer: dps.Session) -> Non
         _run(tmp_path / "job", payer)
     with pytest.raises(acc.ledger.LedgerError, match="already paid"):
         _run(tmp_path / "other", payer)
-    assert _total(payer).spent == _price(payer)
+    assert _total(payer).spent == before.plus(_price(payer))
 
 
 def test_a_changed_job_is_not_resumed(tmp_path: Path, payer: dps.Session) -> None:
