@@ -15,6 +15,7 @@ import theorem_pages
 
 import dpselect
 from accounting.frozen import Frozen
+from dpselect.cli.mechanisms import explained
 
 project = "dpselect"
 author = "the dpselect authors"
@@ -80,18 +81,22 @@ def _once(
 def _fields(
     _app: Any, what: str, _name: str, value: Any, _options: Any, lines: list[str]
 ) -> None:
-    """A model's fields are described where they are declared, and shown below its docstring if that does not list them."""
-    listed = any(line.startswith(":param") for line in lines)
-    if what == "class" and issubclass(value, Frozen) and not listed:
-        fields = value.model_fields.items()
-        lines += [
-            "",
-            *(
-                f":param {field.alias or name}: {field.description}"
-                for name, field in fields
-                if field.description
-            ),
+    """A model's fields that its docstring does not list are shown with those that it does, as a base or the field says."""
+    if what == "class" and issubclass(value, Frozen):
+        listed = [
+            place for place, line in enumerate(lines) if line.startswith(":param")
         ]
+        own = {lines[place].split(":")[1].removeprefix("param ") for place in listed}
+        more = [
+            f":param {name}: {words}"
+            for name, words in explained(value).items()
+            if words and name not in own and name != "kind"
+        ]
+        lines[:] = (
+            [*lines[: listed[0]], *more, *lines[listed[0] :]]
+            if listed
+            else [*lines, "", *more]
+        )
 
 
 def setup(app: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from rich.text import Text
 from typer import Argument, echo
 
-from accounting.frozen import kind_of
+from accounting.frozen import Frozen, kind_of
 from dpselect import Sensitivity
 from dpselect.cli import guard, out
 from dpselect.errors import InvalidRequest
@@ -49,14 +49,11 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
     """What a mechanism is, as plain data read off its class and its docstring; defaults as text."""
     # Summary, what stands between it and the arguments, and the arguments of a docstring.
     first, _, rest = re.split(r"\n(?:Args|Example):\n", inspect.cleandoc(member.__doc__ or ""))[0].partition("\n\n")
-    explained, parameters = dict[str, str](), []
-    for one in reversed(member.__mro__):  # a base says what its members have in common
-        explained |= _arguments(inspect.cleandoc(one.__doc__ or "").partition("\nArgs:\n")[2])
+    said, parameters = explained(member), []
     for name, field in member.model_fields.items():
         shown, required = field.alias or name, field.is_required()
         default = None if required or field.default is None else str(field.default)
-        words = explained.get(shown, field.description or "")
-        parameters.append({"name": shown, "description": words, "required": required, "default": default})
+        parameters.append({"name": shown, "description": said[shown], "required": required, "default": default})
     return {
         "kind": kind_of(member),
         "name": member.__name__,
@@ -68,6 +65,15 @@ def describe(member: type[Mechanism]) -> dict[str, Any]:
         "planned": kind_of(member) not in not_planned(),
         "parameters": [one for one in parameters if one["name"] != "kind"],
     }
+
+
+def explained(model: type[Frozen]) -> dict[str, str]:
+    """What each field is: as the model's docstring says, that of a base for what its members have in common, or the field."""
+    found = {field.alias or name: field.description or "" for name, field in model.model_fields.items()}
+    for one in reversed(model.__mro__):
+        said = dict(_arguments(inspect.cleandoc(one.__doc__ or "").partition("\nArgs:\n")[2]))
+        found |= {name: words for name, words in said.items() if name in found}
+    return found
 
 
 def _arguments(section: str) -> Iterator[tuple[str, str]]:
