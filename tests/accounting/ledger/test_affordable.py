@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import pytest
+from ledger_steps import Made
 
 import accounting as acc
-from accounting.ledger import Ledger
 from accounting.remaining import Remaining
 
 PURE = acc.PureDP(epsilon=0.3)
@@ -29,34 +29,22 @@ APPROXIMATE = acc.Budget(epsilon=1.0, delta=1e-6)
         (APPROXIMATE, WHOLE, "divergence"),  # too dear at the filter's order, and admitted as the only charge
     ],
 )
-def test_as_many_are_charged_as_were_counted(url: str, budget: acc.Budget, curve: acc.Curve, first: str) -> None:
+def test_as_many_are_charged_as_were_counted(made_on_either: Made, budget: acc.Budget, curve: acc.Curve, first: str) -> None:
     """The count falls by one with each release down to 0, where the next is refused: the part that was named is lacking."""
-    with Ledger.open(url) as ledger:
-        ledger.create_dataset("d", budget, "add_remove")
-        counted = left(ledger, curve)
-        assert 1 <= counted.releases <= 5
-        assert counted.runs_out == first
-        for more in range(counted.releases - 1, -1, -1):
-            ledger.charge("d", curve, relation="add_remove")
-            assert left(ledger, curve).releases == more
-        with pytest.raises(acc.BudgetExceeded) as refused:
-            ledger.charge("d", curve, relation="add_remove")
-    rest = left_of(refused.value, budget)
-    assert rest[first]
-
-
-def left(ledger: Ledger, curve: acc.Curve) -> acc.remaining.Remaining:
-    """What the dataset still pays for."""
-    total = ledger.total("d")
-    return Remaining(total.budget, total.spent, curve)
-
-
-def left_of(error: acc.BudgetExceeded, budget: acc.Budget) -> dict[str, bool]:
-    """Which part of the refused price is beyond what is left."""
-    assert error.requested is not None
-    assert error.spent is not None
-    have = budget.capacity.plus(error.spent.times(-1))
-    return {"divergence": error.requested.main > have.main, "failure": error.requested.failure > have.failure}
+    ledger = made_on_either(budget)
+    counted = ledger.affordable("clicks", curve)
+    assert 1 <= counted.releases <= 5
+    assert counted.runs_out == first
+    for more in range(counted.releases - 1, -1, -1):
+        ledger.charge("clicks", curve, relation="add_remove")
+        assert ledger.affordable("clicks", curve).releases == more
+    with pytest.raises(acc.BudgetExceeded) as refused:
+        ledger.charge("clicks", curve, relation="add_remove")
+    asked, spent = refused.value.requested, refused.value.spent
+    assert asked is not None
+    assert spent is not None
+    part = ("divergence", "failure").index(first)
+    assert asked[part] > budget.capacity.minus(spent)[part]
 
 
 @pytest.mark.parametrize("spent", [0, 1, 2])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import InvalidEntry, KeyConflict, Ledger, Quota, Window
 from accounting.ledger.model import Receipt
-from accounting.ledger.stored_text import stretch
+from accounting.ledger.stored_text import first_day, period_of, stretch
 
 MONTHS = ("2024-01", "2024-02")
 PICK = dps.ExponentialMechanism(epsilon=1.0)
@@ -71,11 +72,25 @@ def test_the_unit_says_what_a_window_protects(monthly: Ledger) -> None:
         monthly.create_dataset("more", acc.Budget(epsilon=1.0), "add_remove", window="hour")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("window", ["day", "week", "month", "quarter", "year"])
-def test_a_stretch_ends_where_the_calendar_begins(window: Window) -> None:
-    """No period is left out of a rolling quota, and none before the first is made up."""
-    first = {"day": "0001-01-01", "week": "0001-W01", "month": "0001-01", "quarter": "0001-Q1", "year": "0001"}[window]
+@pytest.mark.parametrize(
+    ("window", "first", "period", "wider", "expected"),
+    [
+        ("day", "0001-01-01", "2024-12-30", "week", "2025-W01"),
+        ("week", "0001-W01", "2025-W01", "month", "2024-12"),
+        ("month", "0001-01", "2024-12", "quarter", "2024-Q4"),
+        ("quarter", "0001-Q1", "2024-Q4", "year", "2024"),
+        ("year", "0001", "2024", "year", "2024"),
+    ],
+)
+def test_periods_follow_each_other_and_lie_in_wider_ones(
+    window: Window, first: str, period: str, wider: Window, expected: str
+) -> None:
+    """All of a day, month or quarter lies in one wider period; a stretch has no gap, and ends where the calendar begins."""
+    before, last = stretch(window, period, 2)
+    assert last == period
+    assert period_of(window, first_day(window, period) - timedelta(days=1)) == before
     assert stretch(window, first, 3) == [first]
+    assert period_of(wider, first_day(window, period)) == expected
 
 
 def charged(receipt: Receipt) -> tuple[acc.Curve, str | None]:

@@ -14,7 +14,6 @@ import dpselect as dps
 from accounting.budget import NOTHING, Price
 from accounting.ledger import InvalidEntry, InvalidTransition, Ledger, Quota
 from accounting.ledger.store import entries, scopes
-from accounting.ledger.stored_text import first_day, period_of, stretch
 
 TENTH, HALF = acc.PureDP(epsilon=0.1), acc.PureDP(epsilon=0.5)
 
@@ -74,23 +73,6 @@ def test_every_thirty_days_hold_their_limit(daily: Ledger) -> None:
     fullest = {left.account: left.spent.main for _, left in daily.quotas("visits").standing(most=1)}
     assert list(fullest.values()) == [10**12]
     assert daily.verify().ok
-
-
-@pytest.mark.parametrize(
-    ("window", "wider", "period", "expected"),
-    [
-        ("day", "month", "2024-02-29", "2024-02"),
-        ("day", "week", "2024-12-30", "2025-W01"),
-        ("month", "quarter", "2024-12", "2024-Q4"),
-        ("quarter", "year", "2024-Q4", "2024"),
-    ],
-)
-def test_periods_lie_in_wider_ones(window: acc.ledger.Window, wider: acc.ledger.Window, period: str, expected: str) -> None:
-    """All of a day, month or quarter lies in one wider period."""
-    assert period_of(wider, first_day(window, period)) == expected
-    before, last = stretch(window, period, 2)
-    assert last == period
-    assert period_of(window, first_day(window, period) - timedelta(days=1)) == before
 
 
 def test_a_quota_is_a_filter_of_its_own(made: Made) -> None:
