@@ -196,7 +196,7 @@ class Request:
             )
         self._require_unit(dataset.unit, dataset.relation)
         several = len(periods) > 1 and dataset.relation == "add_remove"
-        due = self._across_periods() if several else replace(self, across=None)
+        due = self._across_periods() if several else self if self.across is None else replace(self, across=None)
         common_relation(dataset.relation, due.relation, begun=True)
         return due, periods
 

@@ -253,6 +253,7 @@ class Origin:
     package: str
 
 
+@lru_cache(maxsize=16)  # a batch is of one moment
 def origin(actor: str | None, now: datetime) -> Origin:
     """This process, on behalf of `actor` (by default the operating system's user)."""
     name = _user() if actor is None else checked_name("actor", actor)
