@@ -49,9 +49,8 @@ def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | 
     that all of its parts see the same sample.
 
     Args:
-        curve: the guarantee of the mechanism on the sample. Of Gaussian mechanisms the result is exact.
+        curve: of the mechanism on the sample; of Gaussian ones the result is exact. A mechanism gives a `Guarantee`.
         rate: sampling probability, in (0, 1].
-            Given a mechanism, the result is a `Guarantee`, under the mechanism's relation.
         relation: of a bare curve; must be add_remove: replacing a user of a Poisson sample is not covered.
 
     Raises:
@@ -68,15 +67,14 @@ def poisson_sampled(curve: Curve | Priced, rate: float, *, relation: Relation | 
         )
     if isinstance(rate, bool) or not isinstance(rate, numbers.Real) or not 0 < rate <= 1:
         raise InvalidArgument(f"rate={str(rate)[:30]} must lie in (0, 1]: the probability with which a user is sampled")
-    return curve if rate == 1 else _amplified(curve, float(rate))
-
-
-def _amplified(curve: Curve, rate: float) -> Curve:
+    if rate == 1:
+        return curve
+    rate, parts = float(rate), curve.parts if isinstance(curve, Composed) else ((1, curve),)
     if isinstance(curve, PureDP | ApproxDP):
         epsilon, delta = _less(curve.core_epsilon, rate), _times(rate, curve.delta0)
         return PureDP(epsilon=epsilon) if delta == 0 else ApproxDP(epsilon=epsilon, delta=delta)
-    if (mu := _gaussian(curve)) is not None:
-        return SampledGaussianDP(mu=mu, rate=rate)
+    if curve.core_epsilon > 0 and all(isinstance(part, GaussianDP) for _, part in parts):
+        return SampledGaussianDP(mu=GaussianDP.of_rho(curve.rho).mu, rate=rate)
     if isinstance(curve, LaplaceDP) and curve.epsilon0 > 0:
         return SampledNoiseDP(noise="laplace", shift=curve.epsilon0, rate=rate)
     points = [(_less(epsilon, rate), _times(rate, delta)) for epsilon, delta in sampled_profile(curve)]
@@ -92,14 +90,6 @@ def _less(epsilon: float, rate: float) -> float:
     if epsilon > 700:
         return epsilon
     return min(epsilon, math.log1p(rate * math.expm1(epsilon)) * (1 + 1e-14))
-
-
-def _gaussian(curve: Curve) -> float | None:
-    """The mu of a composition of Gaussian mechanisms, rounded up."""
-    parts = curve.parts if isinstance(curve, Composed) else ((1, curve),)
-    if not all(isinstance(part, GaussianDP) for _, part in parts) or curve.core_epsilon == 0:
-        return None
-    return GaussianDP.of_rho(curve.rho).mu
 
 
 _RELATION: Relation = "add_remove"  # what dp-accounting assumes unless told otherwise
@@ -153,7 +143,12 @@ def to_dp_event(curve: Curve, relation: Relation | None = None) -> dp_event.DpEv
     name, parameters = _LATER.get(type(curve), ("", ()))
     if (event := getattr(dp_event, name, None)) is not None:
         return event(*(getattr(curve, parameter) for parameter in parameters))
-    raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {_instead(curve)}")
+    instead = "Keep this part in this package."
+    if curve.delta0 > 0:
+        instead = "No event has a failure probability: keep this part in this package."
+    elif math.isfinite(curve.rho):
+        instead = f"A valid but looser event is that of ZCDP(rho={curve.rho:.6g})."
+    raise NoEquivalent(f"{type(curve).__name__} has no DpEvent in dp-accounting. {instead}")
 
 
 _MOST_DEEP = 20
@@ -235,12 +230,6 @@ def _randomised_response(event: dp_event.RandomizedResponseDpEvent, relation: Re
     return ProfileTable(epsilons=[0.0, epsilon], deltas=[min((1 - noise) * _OUTWARD, math.tanh(epsilon / 2)), 0.0])
 
 
-def _zcdp(event: dp_event.ZCDpEvent) -> Curve:
-    if event.xi == 0:
-        return ZCDP(rho=event.rho)
-    return RenyiTable(orders=_ORDERS, values=[_up(event.xi + event.rho * order) for order in _ORDERS])
-
-
 def _discrete_gaussian(event: Any, relation: Relation) -> Curve:
     """Integer vectors: zCDP of half the squared shift over sigma, in any dimension."""
     shift = _shift(event.sigma / event.sensitivity if event.sensitivity > 0 else math.nan, relation)
@@ -313,14 +302,6 @@ def _from_composed(curve: Composed, relation: Relation) -> dp_event.DpEvent:
     return parts[0] if len(parts) == 1 else dp_event.ComposedDpEvent(parts)
 
 
-def _instead(curve: Curve) -> str:
-    if curve.delta0 > 0:
-        return "No event has a failure probability: keep this part in this package."
-    if math.isfinite(curve.rho):
-        return f"A valid but looser event is that of ZCDP(rho={curve.rho:.6g})."
-    return "Keep this part in this package."
-
-
 _READERS: dict[str, Callable[[Any, Relation], Curve]] = {  # by the name of the event, which the installed version may not have
     "NoOpDpEvent": lambda _event, _relation: zero(),
     "GaussianDpEvent": lambda event, relation: GaussianDP(mu=_shift(event.noise_multiplier, relation)),
@@ -328,9 +309,13 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {  # by the name of the 
     "DiscreteLaplaceDpEvent": lambda event, relation: _discrete_laplace(
         event.noise_parameter, event.sensitivity * _MOVES[relation]
     ),
-    "DiscreteGaussianDpEvent": lambda event, relation: _discrete_gaussian(event, relation),
+    "DiscreteGaussianDpEvent": _discrete_gaussian,
     "RandomizedResponseDpEvent": _randomised_response,
-    "ZCDpEvent": lambda event, _relation: _zcdp(event),
+    "ZCDpEvent": lambda event, _relation: (
+        RenyiTable(orders=_ORDERS, values=[_up(event.xi + event.rho * order) for order in _ORDERS])
+        if event.xi
+        else ZCDP(rho=event.rho)
+    ),
     "EpsilonDeltaDpEvent": lambda event, _relation: (
         ApproxDP(epsilon=event.epsilon, delta=event.delta) if event.delta else PureDP(epsilon=event.epsilon)
     ),

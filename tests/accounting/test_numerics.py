@@ -125,16 +125,6 @@ def test_pure_repetition_is_sound_in_high_precision(size: float, count: int) -> 
         assert exact_pure(size, count, plan.epsilon(delta)) <= delta
 
 
-def test_many_gaussians_keep_their_closed_form() -> None:
-    """Three hundred distinct Gaussian curves composed one by one cost what one Gaussian of the joint mu costs."""
-    accountant = acc.Accountant()
-    mus = [0.01 + 1e-5 * i for i in range(300)]
-    for mu in mus:
-        accountant.compose(acc.GaussianDP(mu=mu))
-    joint = acc.GaussianDP(mu=math.sqrt(math.fsum(mu * mu for mu in mus)))
-    assert accountant.epsilon(1e-6) == pytest.approx(joint.epsilon(1e-6), rel=1e-11)
-
-
 def test_many_curves_add_up_their_failures_and_pure_epsilons() -> None:
     """A delta that the failures use up leaves the sum of the pure epsilons, and a smaller one proves nothing."""
     failing = acc.Approximate(curve=acc.PureDP(epsilon=0.5), delta0=1e-3)
@@ -283,19 +273,14 @@ def test_counts_beyond_exact_floats_are_rounded_up() -> None:
     assert int(found) >= 2 * n
 
 
-@pytest.mark.parametrize("mu", [0.0243, 1e-3, 1e-170])
-def test_no_delta_underflows_to_zero_without_a_pure_guarantee(mu: float) -> None:
-    """A Gaussian has a positive delta at every epsilon, however small."""
-    assert acc.GaussianDP(mu=mu).delta(1.0) > 0
-    assert (3 * acc.GaussianDP(mu=mu)).delta(1.0) > 0
-
-
 def test_parameters_whose_squares_underflow_stay_sound() -> None:
     """Below 1e-154 squares vanish; epsilon and delta stay at or above the truth."""
     assert (10 * acc.PureDP(epsilon=1e-170)).delta(0.0) >= 1e-170
     assert acc.BoundedRange(epsilon=1e-160).epsilon(1e-300) >= 1e-160 * (1 - 1e-12)
     assert acc.LaplaceDP(epsilon=5e-324).epsilon(0.0) == 5e-324
     assert acc.GaussianDP(mu=1e-165).delta(0.0) >= 0.39e-165
+    for mu in (0.0243, 1e-3, 1e-170):  # no pure guarantee: a positive delta at every epsilon
+        assert min(acc.GaussianDP(mu=mu).delta(1.0), (3 * acc.GaussianDP(mu=mu)).delta(1.0)) > 0
 
 
 def test_profile_points_beyond_the_exponent_of_floats() -> None:

@@ -143,6 +143,8 @@ accounting/curves/composed.py
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form
         min(1.0, inner + @self.added)
 accounting/curves/profile_table.py
+    accounting/test_group.py::test_bad_events_grow_along_the_path
+        epsilons[-1] = @end
     laws/test_exact_constants.py::test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states
         between = @float(
     laws/test_delta_side.py::test_delta_is_that_of_a_pair_or_its_closed_form

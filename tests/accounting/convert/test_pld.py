@@ -213,6 +213,13 @@ def test_the_route_is_named() -> None:
     assert best_epsilon(many, 1e-6).route == "pld"
 
 
+def test_laplace_pairs_cost_less_than_pure_ones() -> None:
+    """What docs/theorems/laplace.md states: 100 releases of .1, and order 2 of one of 1."""
+    costs = [(100 * kind(epsilon=0.1)).epsilon(1e-6) for kind in (acc.LaplaceDP, acc.PureDP)]
+    assert costs == pytest.approx([4.693, 4.775], abs=5e-4)
+    assert [float(kind(epsilon=1.0).rdp(2.0)) for kind in (acc.LaplaceDP, acc.PureDP)] == pytest.approx([0.619, 0.735], abs=5e-4)
+
+
 def test_tiny_charges_are_not_inflated() -> None:
     """Ten Laplace charges of 1e-5 cost less than their pure sum; dp-accounting's default grid reports five times as much."""
     curve = 10 * acc.LaplaceDP(epsilon=1e-5)
