@@ -109,15 +109,11 @@ def _explain_one(cls: type[Frozen], detail: ErrorDetails) -> str:
     if detail["type"] == "missing":
         return f"{cls.__name__}.{path} is missing: its fields are {known}"
     rule = detail["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-    where = f"{cls.__name__}.{path}={_shown(detail['input'])}" if path else cls.__name__
-    return f"{where} is refused: it must be {rule}{_remedy(cls, path)}" if path else f"{where}: {rule}"
-
-
-def _remedy(cls: type[Frozen], path: str) -> str:
-    for name, field in cls.model_fields.items():
-        if path in (name, field.alias) and field.description:
-            return f" (expected: {field.description})"
-    return ""
+    if not path:
+        return f"{cls.__name__}: {rule}"
+    expected = (field.description for name, field in cls.model_fields.items() if path in (name, field.alias))
+    remedy = f" (expected: {words})" if (words := next(expected, None)) else ""
+    return f"{cls.__name__}.{path}={_shown(detail['input'])} is refused: it must be {rule}{remedy}"
 
 
 def _shown(value: object) -> str:
@@ -168,13 +164,8 @@ class Registry(Generic[M]):
     """Members by `kind`. An installed package adds one by an entry point of `group`: its name is the kind, its object the class.
 
     Such a package is imported when its kind is asked for or all members are listed, and not before. A kind that neither the
-    library nor an installed package declares stays unknown: text never decides what is imported.
-
-    Args:
-        what: the family, in words.
-        group: of the entry points.
-        error: raised for an unknown kind.
-        homes: the library's own packages of members, whose names are imported when first asked for.
+    library nor an installed package declares stays unknown: text never decides what is imported. `what` is the family in words,
+    `error` is raised for an unknown kind, and `homes` are the library's own packages of members, imported when first asked for.
     """
 
     def __init__(self, what: str, group: str, error: type[AccountingError], *, homes: tuple[str, ...] = ()) -> None:

@@ -9,13 +9,11 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from functools import cache, lru_cache
-
-import numpy as np
+from functools import lru_cache
 
 from accounting.arguments import checked_integer
-from accounting.convert.pld.loss import Banded, Loss, Losses
-from accounting.convert.recursion import WIDEST, PairStep, RangeStep, Solution
+from accounting.convert.pld.loss import Loss, Losses
+from accounting.convert.recursion import WIDEST, is_range, solved
 from accounting.convert.renyi import check_delta, rdp_to_epsilon
 from accounting.curves import Composed, Curve
 from accounting.decimal_sum import decimal_sum
@@ -67,7 +65,8 @@ def adaptive_composition(steps: Sequence[Curve | tuple[Curve, int]], delta: floa
     renyi = rdp_to_epsilon(whole.rdp, kept * _BEYOND, whole.table_orders).value
     reach = min(whole.core_epsilon, renyi) if math.isfinite(renyi) else whole.core_epsilon
     negligible = max(kept * _TAIL / sum(count for count, _ in plan), 1e-300)
-    return _solved(plan, _interval(plan, cells), reach, negligible).epsilon_upper(kept)
+    interval = _interval(plan, cells)
+    return solved(tuple(plan), interval, negligible, math.ceil(reach / interval) + 1).epsilon_upper(kept)
 
 
 def _interval(plan: Sequence[tuple[int, Loss]], cells: int) -> float:
@@ -75,18 +74,13 @@ def _interval(plan: Sequence[tuple[int, Loss]], cells: int) -> float:
     totals: dict[Loss, float] = defaultdict(float)
     for count, step in plan:
         totals[step] += count * _scale(step) ** 2
-    ranges, main = list(filter(_is_range, totals)), max(totals, key=lambda step: totals[step])
+    ranges, main = list(filter(is_range, totals)), max(totals, key=lambda step: totals[step])
     trial, period = 2 * _scale(main) / cells, max(ranges, key=lambda step: totals[step], default=main).period
     return period / math.ceil(period / trial) if period > 0 else trial
 
 
 def _scale(step: Loss) -> float:
-    return step.period / 2 if _is_range(step) else step.scale
-
-
-def _is_range(step: Loss) -> bool:
-    """Whether a step is any bounded-range pair of its width, chosen after all earlier outcomes, and not one dominating pair."""
-    return isinstance(step, Banded) and step.is_range
+    return step.period / 2 if is_range(step) else step.scale
 
 
 @lru_cache(maxsize=64)
@@ -98,7 +92,7 @@ def _losses(curve: Curve) -> Losses:
             f"{curve!r} has no dominating pair: the dynamic programme takes bounded-range curves and curves with a privacy loss "
             "distribution; Curve.epsilon converts any curve"
         )
-    ranges = [loss for _, loss in losses.steps if _is_range(loss)]
+    ranges = [loss for _, loss in losses.steps if is_range(loss)]
     if ranges and len(losses.steps) > 1:
         raise InvalidArgument(
             "a composition does not say in which order its steps ran, and that matters for bounded-range steps: pass its parts "
@@ -110,18 +104,3 @@ def _losses(curve: Curve) -> Losses:
             "curve"
         )
     return losses
-
-
-def _solved(plan: Sequence[tuple[int, Loss]], interval: float, reach: float, negligible: float) -> Solution:
-    """Bounds for g in [0, reach] on a grid of `interval` nats; tails below `negligible` are cut off on the safe side."""
-    values = np.zeros(math.ceil(reach / interval) + 1)
-
-    @cache
-    def made(loss: Loss) -> RangeStep | PairStep:
-        return RangeStep(loss.period, interval) if _is_range(loss) else PairStep.of(loss, interval, negligible)
-
-    for count, loss in reversed(plan):
-        step = made(loss)
-        for _ in range(count):
-            values = step.upper(values)
-    return Solution(interval, values)

@@ -7,11 +7,10 @@ delta_{j-1}.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -186,7 +185,8 @@ class Solution:
         bearable = (n for n, size, more in sizes if count * 2.0 * n * size <= most[n] and more * size <= _PRODUCTS)
         if times > _MOST_PAIRS or (cells := next(bearable, None)) is None:
             return None
-        return _solved(count, width, tuple(pairs), cells, math.ceil(cells * reach / width) + 1)
+        size = math.ceil(cells * reach / width) + 1
+        return solved((*pairs[::-1], (count, Banded.bounded_range(width))), width / cells, _LEAST * _TAIL / _MOST_PAIRS, size)
 
     def upper_at(self, epsilon: float) -> float:
         """Upper bound at one epsilon >= 0: the chord, as delta_0 is convex in e^epsilon."""
@@ -210,19 +210,28 @@ class Solution:
         return high
 
 
+def is_range(loss: Loss) -> bool:
+    """Whether a step is any bounded-range pair of its width, chosen after all earlier outcomes, and not one dominating pair."""
+    return isinstance(loss, Banded) and loss.is_range
+
+
 def _parted(losses: Losses) -> tuple[list[tuple[int, float]], list[tuple[int, Loss]]]:
-    ranges = [(n, loss.width) for n, loss in losses.steps if isinstance(loss, Banded) and loss.is_range]
-    rest = [(n, loss) for n, loss in losses.steps if not (isinstance(loss, Banded) and loss.is_range)]
+    ranges = [(n, loss.period) for n, loss in losses.steps if is_range(loss)]
+    rest = [(n, loss) for n, loss in losses.steps if not is_range(loss)]
     # Gaussians compose to one (C3); rounded up.
     return ranges, [(1, Normal(loss.mu * math.sqrt(n) * _UP)) if isinstance(loss, Normal) else (n, loss) for n, loss in rest]
 
 
-@functools.lru_cache(maxsize=512)
-def _solved(count: int, width: float, pairs: tuple[tuple[int, Loss], ...], cells: int, size: int) -> Solution:
-    interval, values = width / cells, np.zeros(size)
-    steps: list[tuple[int, RangeStep | PairStep]] = [(count, RangeStep(width, interval))]
-    steps += [(n, PairStep.of(loss, interval, _LEAST * _TAIL / _MOST_PAIRS)) for n, loss in pairs]
-    for times, step in steps:
-        for _ in range(times):
-            values = step.upper(values)
+@lru_cache(maxsize=512)
+def solved(plan: tuple[tuple[int, Loss], ...], interval: float, negligible: float, size: int) -> Solution:
+    """Bounds at 0, ..., size - 1 intervals for steps in this order; tails below `negligible` are cut off on the safe side."""
+
+    @cache
+    def made(loss: Loss) -> RangeStep | PairStep:
+        return RangeStep(loss.period, interval) if is_range(loss) else PairStep.of(loss, interval, negligible)
+
+    values = np.zeros(size)
+    for count, loss in reversed(plan):
+        for _ in range(count):
+            values = made(loss).upper(values)
     return Solution(interval, values)

@@ -30,13 +30,8 @@ class Curve(Frozen, ABC):
     """A privacy guarantee, closed under composition. Immutable, hashable, and equal when its JSON is equal.
 
     Every member states, for two outputs P and Q of neighbouring inputs (either way round), outside an event of probability
-    at most `delta0` ("identical until bad", Theorem A1 in docs/theorems.md):
-
-    * `rdp(orders)`: an upper bound on the Renyi divergence of each order, in nats;
-    * `rho`: the smallest zCDP parameter that is proved, inf if none;
-    * `core_epsilon`: the pure epsilon outside the bad event, inf if none.
-
-    Members know nothing about repetition: `a + b` and `n * a` build a `Composed`.
+    at most `delta0` ("identical until bad", Theorem A1 in docs/theorems.md), bounds on their Renyi divergences, a zCDP parameter
+    `rho` and a pure epsilon, `core_epsilon`. Members know nothing about repetition: `a + b` and `n * a` build a `Composed`.
     """
 
     error_class: ClassVar[type[InvalidCurve]] = InvalidCurve
@@ -97,10 +92,9 @@ class Curve(Frozen, ABC):
         return None
 
     def pld(self, interval: float = 1e-4) -> PrivacyLossDistribution | None:
-        """A pessimistic dp-accounting privacy loss distribution of `losses`; None where they are none, or of sampled groups.
+        """A pessimistic dp-accounting privacy loss distribution of `losses`, on a grid of `interval` nats.
 
-        Args:
-            interval: of its grid, nats.
+        None where they are none, or of sampled groups.
 
         Raises:
             InvalidArgument: interval is not a finite number > 0, or its grid would fill the memory.

@@ -151,7 +151,7 @@ def test_five_per_cent_narrower_ranges_are_noticed(monkeypatch: pytest.MonkeyPat
     attained = 0.0125 * np.flatnonzero(reached([("range", 16)] * 20, 0.0125, 400) > 1e-6)[-1]
     assert best_epsilon(plan, 1e-6, thorough=True).value >= attained
     monkeypatch.setattr(recursion, "_parted", lambda losses: ([(n, 0.95 * w) for n, w in honest(losses)[0]], honest(losses)[1]))
-    recursion._solved.cache_clear()
+    recursion.solved.cache_clear()
     assert best_epsilon(plan, 1e-6, thorough=True).value < attained
 
 
