@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +27,7 @@ _FINE_POINTS, _ROUNDS, _VERTICES = 8, 3, 3
 _OUTWARD = 1 + 1e-13
 
 
-@dataclass(frozen=True)
-class _Conversion:
+class _Conversion(NamedTuple):
     """An epsilon or a delta, the Renyi order it comes from, and whether that order is the last one tried."""
 
     value: float
@@ -70,7 +69,13 @@ def through_dp_accounting(order: float, bound: float, delta: float) -> float:
 
 def rdp_to_delta(rdp: Callable[[Floats], Floats], epsilon: float, table_orders: tuple[float, ...] = ()) -> _Conversion:
     """The smallest delta over the orders, for epsilon >= 0."""
-    best = _best(rdp, table_orders, lambda a, r: _log_delta_at(a, r, epsilon), 1.0)
+
+    # Proposition 12 again, for the logarithm of delta: dp-accounting's compute_delta fails on bounds below 1e-16.
+    def log_delta(orders: Floats, bounds: Floats) -> Floats:
+        found = (orders - 1) * (bounds - epsilon + np.log1p(-1 / orders)) - np.log(orders)
+        return np.where(np.isinf(bounds), 0.0, np.where(bounds > 0, found, -np.inf))
+
+    best = _best(rdp, table_orders, log_delta, 1.0)
     # An error of one part in 10^13 in epsilon is worth (order - 1) times as much in ln(delta).
     pad = 1e-13 * (1 + best.order * (1 + epsilon))
     found = _Conversion(math.exp(min(0.0, best.value + pad)), best.order, best.at_edge)
@@ -168,12 +173,6 @@ def _epsilon_at(orders: Floats, bounds: Floats, delta: float) -> Floats:
 def _pad(orders: Floats | np.float64, bounds: Floats | np.float64, delta: float) -> Floats | np.float64:
     # Three terms are added, of either sign: a few ulps of each.
     return 1e-15 * (bounds + 1 / orders + (abs(math.log(delta)) + np.log(orders)) / (orders - 1))
-
-
-def _log_delta_at(orders: Floats, bounds: Floats, epsilon: float) -> Floats:
-    """Proposition 12 again, for the logarithm of delta: dp-accounting's compute_delta fails on bounds below 1e-16."""
-    found = (orders - 1) * (bounds - epsilon + np.log1p(-1 / orders)) - np.log(orders)
-    return np.where(np.isinf(bounds), 0.0, np.where(bounds > 0, found, -np.inf))
 
 
 RHO_ORDERS = np.geomspace(1e-6, 1e12, 240)  # each less 1

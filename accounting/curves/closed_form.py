@@ -386,10 +386,6 @@ class GaussianMax(Undoubted):
         one = GaussianDP(mu=0.0 if self.candidates == 1 else self.mu).profile(epsilon)
         return min(1.0, self.candidates * one)
 
-    @property
-    def _pair(self) -> Hull:
-        """The pair of the union bound (Theorem P4)."""
-        return Hull(((float(self.candidates), 0.0, Normal(self.mu)),))
-
     def losses(self) -> Losses:
-        return Losses(((1, self._pair),)) if self.mu > 0 else Losses()
+        """The pair of the union bound (Theorem P4)."""
+        return Losses(((1, Hull(((float(self.candidates), 0.0, Normal(self.mu)),))),)) if self.mu > 0 else Losses()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import cached_property
 from itertools import pairwise
-from typing import Annotated, Literal, NamedTuple, Self, final
+from typing import Annotated, Literal, Self, final
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -68,13 +68,6 @@ _MOST_EPSILON, _MOST_TABLED = 100.0, 500.0
 Points = list[tuple[float, float]]
 
 
-class _Pair(NamedTuple):
-    """A dominating pair: losses +-`losses` with probability `likely` (of +) and `likely * exp(-loss)` (of -), 0 otherwise."""
-
-    losses: Floats
-    likely: Floats
-
-
 @final
 class ProfileTable(Curve):
     """(epsilons[i], deltas[i])-DP for every i. Dominated by one pair of laws, which composes exactly. Theorem M1.
@@ -97,10 +90,10 @@ class ProfileTable(Curve):
         return self
 
     def _rdp(self, orders: Floats) -> Floats:
-        if self.core_epsilon == 0 or not len(self._pair.losses):
+        losses, likely = self._pair
+        if self.core_epsilon == 0 or not len(losses):
             return np.zeros_like(orders)
         # With weights w on losses +-e, the moment is 1 + sum of 4 w exp(-e/2) sinh(a e/2) sinh((a-1) e/2): nothing cancels.
-        losses, likely = self._pair
         logs = _log_sinh(np.outer(orders, losses) / 2) + _log_sinh(np.outer(orders - 1, losses) / 2)
         logs += np.log(4 * likely / (1 - self.delta0)) - losses / 2
         top = logs.max(axis=1)
@@ -133,15 +126,13 @@ class ProfileTable(Curve):
 
     def losses(self) -> Losses:
         """The dominating pair as a privacy loss; each bad event is an infinite loss of its own (Theorem M1)."""
-        return Losses(((1, self._atoms),)) if len(self._pair.losses) else Losses(added=self.delta0)
-
-    @property
-    def _atoms(self) -> Atoms:
         losses, likely = self._pair
+        if not len(losses):
+            return Losses(added=self.delta0)
         unlikely = (likely * np.exp(-losses))[::-1]
         neutral = max(0.0, 1 - self.delta0 - float(likely.sum() + unlikely.sum()))
         places = (*(-losses[::-1]).tolist(), 0.0, *losses.tolist())
-        return Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)
+        return Losses(((1, Atoms(places, (*unlikely.tolist(), neutral, *likely.tolist()), self.delta0)),))
 
     @cached_property
     def _hull(self) -> list[tuple[float, float]]:
@@ -157,13 +148,16 @@ class ProfileTable(Curve):
         return hull
 
     @cached_property
-    def _pair(self) -> _Pair:
-        """The bound's kinks: the law under which the ratio is exp(loss) puts there the change of slope."""
+    def _pair(self) -> tuple[Floats, Floats]:
+        """A dominating pair: losses +-e, with probabilities w of e and w exp(-e) of -e, 0 otherwise.
+
+        They lie at the bound's kinks: the law under which the ratio is exp(loss) puts there the change of slope.
+        """
         losses = np.array([e for e, _ in self._hull[1:]])
         before = np.array([_slope_before(a, b) for a, b in pairwise(self._hull)])
         after = np.array([_slope_after(a, b) for a, b in pairwise(self._hull[1:])] + [0.0])[: len(before)]
         likely = after - before
-        return _Pair(losses[likely > 0], likely[likely > 0])
+        return losses[likely > 0], likely[likely > 0]
 
 
 def _slope_before(first: tuple[float, float], second: tuple[float, float]) -> float:

@@ -22,7 +22,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.budget import Price, waiting_cost
 from accounting.curves.profile_table import ProfileTable
-from accounting.dp_events import _gaussian, _times
+from accounting.dp_events import _times
 from accounting.ledger.model import doubt, returned
 from accounting.ledger.quota import Accounts, Quota, Revision
 from accounting.ledger.verification import _less
@@ -53,10 +53,10 @@ def test_a_composition_of_gaussians_is_sampled_as_one_rounded_up(mu: float, coun
     """The mu of `count` Gaussian mechanisms is sqrt(count) mu: never below it, and not 1e-14 above."""
     with mp.workdps(40):
         exact = mp.sqrt(2 * mp.mpf((count * acc.GaussianDP(mu=mu)).rho))
-        found = _gaussian(count * acc.GaussianDP(mu=mu))
-        assert found is not None
-        assert exact <= found <= exact * (1 + mp.mpf("1e-14"))
-        assert float(found) == pytest.approx(math.sqrt(count) * mu, rel=1e-12)
+        found = acc.poisson_sampled(count * acc.GaussianDP(mu=mu), 0.5, relation="add_remove")
+        assert isinstance(found, acc.SampledGaussianDP)
+        assert exact <= found.mu <= exact * (1 + mp.mpf("1e-14"))
+        assert found.mu == pytest.approx(math.sqrt(count) * mu, rel=1e-12)
 
 
 @pytest.mark.parametrize(("noise", "buckets"), [(0.9, 3), (0.5, 10), (0.1, 100)])

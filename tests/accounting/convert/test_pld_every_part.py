@@ -12,7 +12,6 @@ from accounting.convert.bounds import Route, best_epsilon
 from accounting.convert.pld.compose import MOST_STEPS, condensed, pld_delta, pld_epsilon
 from accounting.convert.pld.hull import RenyiLoss
 from accounting.convert.pld.loss import Banded, Losses, Normal
-from accounting.convert.pld.sampled_noise import Sampled
 
 LAPLACES = 100 * acc.LaplaceDP(epsilon=0.1)
 TABLE = acc.curves.ProfileTable(epsilons=(0.1, 0.3, 1.0), deltas=(0.03, 1e-4, 1e-7))
@@ -83,21 +82,6 @@ def test_a_renyi_bound_covers_how_far_a_response_tells_its_bit(epsilon: float) -
 def test_what_renyi_bounds_alone_say_needs_no_pair() -> None:
     """Without any exact part the Renyi route is the better one, and no losses are built."""
     assert (acc.ZCDP(rho=0.1) + acc.RenyiTable(orders=(2.0,), values=(0.1,))).losses() is None  # type: ignore[attr-defined]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("mu", "rate"), [(1.0, 0.01), (3.0, 0.2), (0.2, 0.9)])
-def test_both_directions_of_a_sampled_gaussian(mu: float, rate: float) -> None:
-    """Theorem P10: each direction's profile is the integral of its own densities, and its rounded law gives it back."""
-    x = np.linspace(-40, 45, 1_000_001)
-    normal = np.exp(-x * x / 2) / math.sqrt(2 * math.pi)
-    mixed = (1 - rate) * normal + rate * np.exp(-((x - mu) ** 2) / 2) / math.sqrt(2 * math.pi)
-    for way, (p, q) in zip(Sampled("gaussian", mu, rate).directions(), ((mixed, normal), (normal, mixed)), strict=True):
-        for y in (-0.1, 0.0, 0.05, 0.5, 2.0):
-            exact = float(np.trapezoid(np.maximum(p - math.exp(y) * q, 0.0), x))
-            assert float(way.profile(np.array([y]))[0]) == pytest.approx(exact, rel=1e-6, abs=1e-9)
-            if y >= 0 and exact > 1e-12:
-                assert exact * (1 - 1e-6) <= pld_delta(Losses(((1, way),)), y) <= exact * (1 + 1e-3)
 
 
 @pytest.mark.slow
