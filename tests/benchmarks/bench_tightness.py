@@ -23,6 +23,7 @@ import dp_accounting
 import numpy as np
 from dp_accounting.pld import PLDAccountant
 from harness import options, show
+from pairs import after_response, gaussian, of_pair, response  # of tests/laws
 from scipy.special import gammaln, ndtr
 from scipy.stats import binom
 
@@ -107,16 +108,6 @@ def ranges_after(mu: float, width: float, times: int, delta: float) -> float:
 
 
 # -- curves, alone and in sums ---------------------------------------------------------------------------------------------
-
-
-def _after(epsilon: float, then: acc.Curve) -> float:
-    """The epsilon of an answer of randomised response, then the pair that `then` is the profile of."""
-    told = 1 / (1 + math.exp(-epsilon))
-
-    def profile(at: float) -> float:
-        return told * (then.profile(at - epsilon) or 0.0) + (1 - told) * (then.profile(at + epsilon) or 0.0)
-
-    return invert_profile(profile, DELTA)
 
 
 def _hull(*members: acc.Curve) -> float:
@@ -217,7 +208,7 @@ def curves() -> dict[str, tuple[acc.Curve, Reached | Callable[[], float]]]:
         "RepeatAndSelectDP of PureDP 0.5, 10 runs": (best, lambda: _best_of(0.5, TEN)),
         "ChosenAfter PureDP 0.1: Gaussian 0.3 or PureDP 0.5": (
             acc.curves.ChosenAfter(first=acc.PureDP(epsilon=0.1), options=then),
-            lambda: max(_after(0.1, each) for each in then),
+            lambda: invert_profile(after_response(0.1, [gaussian(0.3), of_pair(*response(0.5))]), DELTA),
         ),
         "Tighter of Gaussian 0.3, LaplaceDP 1": (acc.tighter(gauss, laplace), lambda: _hull(gauss, laplace)),
         "Composed of 10 Gaussian 0.1": (10 * acc.GaussianDP(mu=0.1), acc.GaussianDP(mu=math.sqrt(0.1))),

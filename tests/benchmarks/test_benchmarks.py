@@ -25,7 +25,6 @@ SMALL = {
     "forecast": TINY,
     "held": "--events 2000 --items 2000 --no-spark",
     "ledger": "sqlite:///{folder}/ledger.db --entries 10 --processes 1",
-    "not_built": TINY,
     "pate": "--draws 1",
     "paths": "",
     "recall": f"{TINY} --domain unknown",
