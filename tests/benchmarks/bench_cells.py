@@ -19,14 +19,14 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterator
-from functools import cached_property
 from typing import Any
 
 import duckdb
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 from harness import DATA, options, product, show
-from recall import Cell, Log, budget_of, releases
+from recall import budget_of, mu_of, releases, threshold
 
 import accounting as acc
 
@@ -45,76 +45,68 @@ _MONTHS = """
 LOGS = {"quarters": (_QUARTERS, 2, 1), "home": (_HOME, 1, 1), "months": (_MONTHS, None, 1), "squares": (_SQUARES, None, 50)}
 
 
-class Groups:
-    """A log in groups: as a table, as one log of cells, and of each group that is judged."""
-
-    def __init__(self, name: str) -> None:
-        if not DATA.exists():
-            raise SystemExit(f"{DATA} is absent")
-        sql, self.most, self.least = LOGS[name]
-        held = duckdb.sql(f"SELECT DISTINCT u, i, g FROM ({sql.format(DATA)}) WHERE g IS NOT NULL").fetchnumpy()
-        self.users, self.items, self.groups = (np.unique(held[key], return_inverse=True)[1].astype(np.int64) for key in "uig")
-        self.table = pa.table({"user": self.users, "item": self.items, "group": self.groups})
-        self.count, self.width = int(self.groups.max()) + 1, int(self.items.max()) + 1
-
-    @cached_property
-    def cells(self) -> Log:
-        """All cells; items of a group are numbered together, in the order of groups."""
-        return Log("cells", self.users, self.groups * self.width + self.items)
-
-    @cached_property
-    def alone(self) -> dict[int, tuple[Log, dict[int, int]]]:
-        """Each group that is judged, and the places of its items."""
-        found = {}
-        for group in range(self.count):
-            mine = self.groups == group
-            log = Log(str(group), self.users[mine], self.items[mine])
-            if log.counts.max() >= self.least:
-                found[group] = log, {item: place for place, item in enumerate(np.unique(self.items[mine]).tolist())}
-        return found
-
-    def share(self, shown: dict[int, list[int]], k: int) -> float:
-        """Of the true top k of each group, from what a release shows of it."""
-        return float(np.mean([log.share([at[i] for i in shown.get(g, [])[:k]], k) for g, (log, at) in self.alone.items()]))
-
-    def of_cells(self, cells: Any) -> dict[int, list[int]]:
-        """By group what a ranking of cells shows."""
-        found: dict[int, list[int]] = {}
-        for cell in np.unique(self.groups * self.width + self.items)[list(cells)].tolist():
-            found.setdefault(cell // self.width, []).append(cell % self.width)
-        return found
+Shown = dict[int, list[int]]
+"""The items of each group, best first."""
 
 
-def default(log: Groups, k: int, budget: acc.Budget, most: int | None) -> Callable[[], float]:
-    """The recall of a release of the default."""
+def loaded(name: str) -> tuple[pd.DataFrame, int | None, int]:
+    """Distinct (user, group, item), all numbered; in how many groups a user is, and how many users a group that is judged has."""
+    if not DATA.exists():
+        raise SystemExit(f"{DATA} is absent")
+    sql, most, least = LOGS[name]
+    held = duckdb.sql(f"SELECT DISTINCT u, g, i FROM ({sql.format(DATA)}) WHERE g IS NOT NULL").df()
+    numbered = {column: pd.factorize(held[key])[0] for key, column in zip("ugi", ("user", "group", "item"), strict=True)}
+    return pd.DataFrame(numbered), most, least
 
-    def draw() -> float:
-        with releases(log.table, k, budget, group="group", groups=range(log.count), max_groups_per_user=most) as release:
-            by_group = release().selection.by_group()
-        return log.share({int(group): list(one.labels or ()) for group, one in by_group.items()}, k)
 
-    return draw
+def top(log: pd.DataFrame, k: int, least: int) -> dict[int, set[int]]:
+    """The right items of each group that is judged; with ties at rank k any of them."""
+    counts = log.groupby(["group", "item"]).size()
+    groups = {group: one.droplevel("group") for group, one in counts.groupby(level="group") if one.max() >= least}
+    return {group: set(one.index[one >= one.nlargest(k).iloc[-1]]) for group, one in groups.items()}
 
 
-def calls(log: Groups, k: int, budget: acc.Budget, most: int) -> Callable[[], float]:
-    """The recall of a release for each group."""
-    part = budget_of(budget.limit / most, budget.delta / most)
-    cells = [Cell(one, "unknown", k, part) for one, _ in log.alone.values()]
-    return lambda: float(np.mean([cell.recall(None, 1)[0] for cell in cells]))
+def default(log: pd.DataFrame, k: int, budget: acc.Budget, most: int | None) -> Shown:
+    """A release of the default."""
+    asked: dict[str, Any] = {"group": "group", "groups": range(int(log["group"].max()) + 1), "max_groups_per_user": most}
+    with releases(pa.Table.from_pandas(log), k, budget, **asked) as release:
+        return {int(group): list(one.labels or ()) for group, one in release().selection.by_group().items()}
+
+
+def calls(log: pd.DataFrame, k: int, budget: acc.Budget, most: int) -> Shown:
+    """A release for each group."""
+    part, found = budget_of(budget.limit / most, budget.delta / most), {}
+    for group, mine in log.groupby("group"):
+        with releases(pa.Table.from_pandas(mine[["user", "item"]]), k, part) as release:
+            found[int(group)] = list(release().items)  # type: ignore[call-overload]
+    return found
+
+
+def plain(log: pd.DataFrame, budget: acc.Budget) -> Shown:
+    """Twenty lines of NumPy."""
+    scale = 1 / mu_of(budget.limit, budget.delta / 2)
+    weights = log["user"].map(log["user"].value_counts() ** -0.5)
+    noisy = weights.groupby([log["group"], log["item"]]).sum() + 0.0
+    noisy += scale * np.random.default_rng().standard_normal(len(noisy))
+    passed = noisy[noisy > threshold(scale, budget.delta / 2)].sort_values(ascending=False)
+    return {int(group): one.index.get_level_values("item").tolist() for group, one in passed.groupby(level="group")}  # type: ignore[call-overload]
 
 
 def lines(asked: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """What each way finds."""
     for name, k, epsilon in product(asked, "logs", "k", "epsilon"):
-        log, budget = Groups(name), budget_of(epsilon, asked.delta)
-        simple = Cell(log.cells, "unknown", log.cells.size, budget).plain()
-        ways: dict[str, Callable[[], float]] = {"free": default(log, k, budget, None)}
-        for most in asked.groups if log.most is None else [log.most]:
-            ways[f"bound {most}"] = default(log, k, budget, most)
-        ways["numpy"] = lambda log=log, simple=simple, k=k: log.share(log.of_cells(simple()), k)  # type: ignore[misc]
-        if log.most is not None:
-            ways["calls"] = calls(log, k, budget, log.most)
-        found = {way: float(np.mean([draw() for _ in range(asked.draws)])) for way, draw in ways.items()}
+        (log, stated, least), budget = loaded(name), budget_of(epsilon, asked.delta)
+        ways: dict[str, Callable[[], Shown]] = {"free": lambda: default(log, k, budget, None)}  # noqa: B023
+        for most in asked.groups if stated is None else [stated]:
+            ways[f"bound {most}"] = lambda most=most: default(log, k, budget, most)  # type: ignore[misc]  # noqa: B023
+        ways["numpy"] = lambda: plain(log, budget)  # noqa: B023
+        if stated is not None:
+            ways["calls"] = lambda: calls(log, k, budget, stated)  # noqa: B023
+        right, found = top(log, k, least), {}
+        for way, release in ways.items():
+            shown = [release() for _ in range(asked.draws)]
+            shares = [len(items & set(one.get(group, ())[:k])) / k for one in shown for group, items in right.items()]
+            found[way] = float(np.mean(shares))
         yield {"log": name, "k": k, "epsilon": epsilon} | found
 
 

@@ -148,9 +148,9 @@ class Cell:
         """What twenty lines of NumPy do."""
         pure, public, rng = self.budget.form == "pure", self.domain == "public", np.random.default_rng(11)
         seen, epsilon, delta = self.log.clipped(1.0 if pure else 2.0), self.budget.limit, self.budget.delta
-        scale = 1 / epsilon if pure else 1 / _mu_of(epsilon, delta * (1.0 if public else 0.5))
+        scale = 1 / epsilon if pure else 1 / mu_of(epsilon, delta * (1.0 if public else 0.5))
         noise = rng.laplace if pure else rng.normal
-        bar = -np.inf if public else _threshold(scale, delta / 2)
+        bar = -np.inf if public else threshold(scale, delta / 2)
 
         def draw() -> Sequence[Any]:
             noisy = seen + noise(0.0, scale, len(seen))
@@ -160,7 +160,7 @@ class Cell:
         return draw
 
 
-def _mu_of(epsilon: float, delta: float) -> float:
+def mu_of(epsilon: float, delta: float) -> float:
     """The Gaussian parameter of (epsilon, delta), by bisection of the analytic formula."""
     low, high, cdf = 0.0, 100.0, by_name("gaussian").cdf
     for _ in range(100):
@@ -170,7 +170,7 @@ def _mu_of(epsilon: float, delta: float) -> float:
     return low
 
 
-def _threshold(scale: float, delta: float) -> float:
+def threshold(scale: float, delta: float) -> float:
     """That hides the items of one user with up to 300 of them, each with a count of 1/sqrt(t)."""
     tails = by_name("gaussian").isf
     return max(1 / t**0.5 + scale * float(tails(1 - (1 - delta) ** (1 / t))) for t in range(1, GENEROUS + 1))

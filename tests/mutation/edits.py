@@ -393,7 +393,7 @@ dpselect/cli/guard.py
     dpselect/cli/test_guard.py::test_an_error_is_one_line_that_quotes_nothing
         kind += f": {os.strerror(error.errno)}" => kind += f": {error}"
 dpselect/cli/out.py
-    dpselect/cli/test_progress.py::test_a_bar_is_drawn_on_stderr
+    dpselect/cli/test_out.py::test_a_bar_is_drawn_on_stderr
         target = console or Console(stderr=True) => target = console or Console()
 dpselect/continual/continual_top_k.py
     laws/test_continual.py::test_the_curve_is_that_of_the_norm
