@@ -442,4 +442,4 @@ def test_learnt_numbers_take_the_place_of_declared_ones(tmp_path: Path) -> None:
     assert _told(*words, "--shape", "learned-low")["users"] < 900.0
     refused = CliRunner().invoke(app, [*QUICK, *words, "--learned", "--users", "9"])
     assert refused.exit_code != 0
-    assert "leave --users" in refused.stderr
+    assert "--users does not go with learnt numbers" in refused.stderr
