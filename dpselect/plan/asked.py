@@ -29,7 +29,6 @@ from dpselect.spec import FileFields, PlanSpec
 from dpselect.spec.base import asked_by
 
 if TYPE_CHECKING:
-    from dpselect.plan.horizon_plan import HorizonPlan
     from dpselect.plan.voting_plan import TrialVotes, VotesModel
     from dpselect.spec.keyword_types import PlanKeywords
 
@@ -159,7 +158,21 @@ def answered(
 
         return plan_votes(_votes(spec), budget or spec.budget, rounds=spec.releases, seed=spec.seed or 0)
     if spec.way == "periods":
-        return _over_time(spec, profile or _arriving(spec), budget or spec.budget)
+        from dpselect.plan.horizon_plan import plan_horizon  # horizons and their noise, which other plans do without
+
+        if spec.k is None:
+            raise InvalidRequest("no size is stated: give k=, how many items each period releases")
+        profile = profile or _arriving(spec)
+        return plan_horizon(
+            budget or spec.budget,
+            most(profile.on_curve(), spec) if spec.k == "all" else spec.k,
+            profile,
+            count=spec.count or "period",
+            window=spec.window,
+            unknown=bool(spec.unknown_domain),
+            relation=spec.relation or "add_remove",
+            seed=spec.seed or 0,
+        )
     if spec.recall is not None:
         spec = enough(spec, profile, budget=budget, sensitivity=sensitivity)
     return plan_releases(spec, profile or profile_of(spec), budget=budget, sensitivity=sensitivity, progress=progress)
@@ -187,23 +200,6 @@ def _votes(spec: PlanSpec) -> VotesModel | TrialVotes:
     if missing := [f"{name}=" for name in needed if name not in numbers]:
         raise InvalidRequest(f"plan with pate= needs {', '.join(missing)}, or votes=")
     return VotesModel(**numbers)
-
-
-def _over_time(spec: PlanSpec, profile: Profile, budget: acc.Budget) -> HorizonPlan:
-    from dpselect.plan.horizon_plan import plan_horizon  # horizons and their noise, which other plans do without
-
-    if spec.k is None:
-        raise InvalidRequest("no size is stated: give k=, how many items each period releases")
-    return plan_horizon(
-        budget,
-        most(profile.on_curve(), spec) if spec.k == "all" else spec.k,
-        profile,
-        count=spec.count or "period",
-        window=spec.window,
-        unknown=bool(spec.unknown_domain),
-        relation=spec.relation or "add_remove",
-        seed=spec.seed or 0,
-    )
 
 
 # -- the profile -----------------------------------------------------------------------------------------------------------

@@ -409,11 +409,7 @@ class Levels:
         kept = left > 0
         truth = self.values[kept] if self.truth is self.values else self.truth[kept]
         part = Levels(self.values[kept], left[kept], self.k, truth, None if self.spread is None else self.spread[kept])
-        return self._inherited_by(part)
-
-    def _inherited_by(self, part: Levels) -> Levels:
-        """A part would judge itself by itself: what is best is inherited."""
-        object.__setattr__(part, "best_counts", self.best_counts)
+        object.__setattr__(part, "best_counts", self.best_counts)  # a part would judge itself by itself
         object.__setattr__(part, "_by_truth", self._by_truth)
         return part
 

@@ -233,7 +233,8 @@ def _second_round(mechanism: TwoRoundHistogram, levels: Levels) -> tuple[Floats,
     held = levels.multiplicities * levels.values
     last = int(np.searchsorted(np.cumsum(held), float(passing @ held)))
     alike = int(levels.ends[min(last, len(held) - 1)])
-    return passing, *levels.again(_coarsely(alike), len(levels.values), mechanism.norm, "l2")
+    coarsely = int(float(f"{max(alike, 1):.2g}"))  # what depends on it changes slowly, and is kept
+    return passing, *levels.again(coarsely, len(levels.values), mechanism.norm, "l2")
 
 
 def _relative(mechanism: TwoRoundHistogram, seen: Floats, levels: Levels, passing: Floats) -> Floats:
@@ -243,11 +244,6 @@ def _relative(mechanism: TwoRoundHistogram, seen: Floats, levels: Levels, passin
     held = passing * levels.multiplicities * levels.values
     on_average = mechanism.tapered(np.maximum(levels.values, mechanism.mask_level))
     return np.asarray(mechanism.tapered(seen) / math.sqrt(float(held @ on_average**2) / float(held.sum())))
-
-
-def _coarsely(number: int) -> int:
-    """To two digits: what depends on it changes slowly, and is kept."""
-    return int(float(f"{max(number, 1):.2g}"))
 
 
 def screen_peeling(mechanism: PeelingTopK, levels: Levels) -> float:

@@ -467,7 +467,11 @@ def fitted(
             (epsilon, delta), a budget without delta for a mechanism that can fail, or the noise is among the settings.
         InvalidMechanism: the settings are not fields of the mechanism, or are outside their domain.
     """
-    kind, budget, rounds = _member(member), checked_budget(budget), _checked(rounds)
+    votes = {name: known for name, known in members().items() if issubclass(known, Vote)}
+    kind = next((known for name, known in votes.items() if member in (name, known.__name__, known)), None)
+    if kind is None:
+        raise InvalidRequest(f"unknown vote {str(member)[:40]!r}: choose one of {', '.join(sorted(votes))}")
+    budget, rounds = checked_budget(budget), _checked(rounds)
     knob = knob_of(kind)
     if knob.field in settings:
         raise InvalidRequest(f"{knob.field} is what fitted finds for the budget: leave it out, or make {kind.__name__} with it")
@@ -631,14 +635,6 @@ def _checked(rounds: int) -> int:
 def _require(mechanism: Mechanism, kind: type) -> None:
     if not isinstance(mechanism, kind):
         raise InvalidRequest("a configured mechanism is needed, pate.GNMax(sigma=40, labels=10) for example")
-
-
-def _member(member: type[Vote] | str) -> type[Vote]:
-    votes = {kind: known for kind, known in members().items() if issubclass(known, Vote)}
-    for kind, known in votes.items():
-        if member in (kind, known.__name__, known):
-            return known
-    raise InvalidRequest(f"unknown vote {str(member)[:40]!r}: choose one of {', '.join(sorted(votes))}")
 
 
 # -- which mechanism, and how many rounds ----------------------------------------------------------------------------------
