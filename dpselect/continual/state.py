@@ -13,7 +13,6 @@ import secrets
 import shutil
 import tempfile
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -127,7 +126,7 @@ Coins = Callable[[Integers, Integers], NDArray[np.uint64]]
 
 # One thread of a process at a time; the engine's own lock keeps other processes out. A fork leaves the child a lock that a thread
 # of its parent may hold, so each process has its own, and the parent's connections without the threads that serve them.
-_TURNS: defaultdict[int, threading.RLock] = defaultdict(threading.RLock)
+_TURNS: dict[int, threading.RLock] = {}
 _OPEN: dict[str, int] = {}  # the process that has a state open, by its path
 
 
@@ -136,7 +135,7 @@ def _turn(path: Path) -> Iterator[None]:
     """The state at `path` for this thread alone; every error about it names it."""
     name, process = os.path.realpath(path), os.getpid()
     try:
-        with _TURNS[process]:
+        with _TURNS.setdefault(process, threading.RLock()):
             if _OPEN.setdefault(name, process) != process:
                 raise HorizonError(
                     "it was in use when this process was forked from the one that used it: open it there, or in a process of "
@@ -242,11 +241,7 @@ class State(NotPickled):
         domain: Sequence[Label] | None,
         groups: Sequence[Label] | None = None,
     ) -> None:
-        """Make a state at `path`, mode 0600, whole or not at all.
-
-        Raises:
-            HorizonError: the file exists or cannot be written.
-        """
+        """Make a state at `path`, mode 0600, whole or not at all."""
         import duckdb
 
         try:
@@ -273,11 +268,7 @@ class State(NotPickled):
     @classmethod
     @contextmanager
     def opened(cls, path: Path) -> Iterator[Self]:
-        """The state at `path`, for this process and thread alone.
-
-        Raises:
-            HorizonError: it is in use, or no state.
-        """
+        """The state at `path`, for this process and thread alone."""
         import duckdb
 
         with _turn(path), tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
@@ -555,12 +546,7 @@ def _made(
 
 
 def _asked(work: Callable[[], T]) -> T:
-    """What `work` asks of the engine; what that raises becomes an error without data, and with a remedy for a state.
-
-    Raises:
-        HorizonError: the state is damaged, or its disk or memory is full. Nothing of a transaction is kept then.
-        KeyboardInterrupt: it was interrupted.
-    """
+    """What `work` asks of the engine; what that raises becomes an error without data, and with a remedy for a state."""
     import duckdb
 
     try:

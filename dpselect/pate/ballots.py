@@ -127,11 +127,7 @@ class Ballots(Rounds[Mechanism]):
 
     @classmethod
     def stacked(cls, votes: Any, *, teachers: int, **declared: Unpack[BallotTerms]) -> Self:
-        """Ballots from a (rounds * teachers, labels) array or sparse matrix: the first round's teachers, then the second's.
-
-        Raises:
-            InvalidBallots: as above, or the number of rows is not a multiple of `teachers`.
-        """
+        """Ballots from a (rounds * teachers, labels) array or sparse matrix: the first round's teachers, then the second's."""
         return cls(_stacked(votes, _teachers(teachers)), **declared)
 
     @classmethod
@@ -141,9 +137,6 @@ class Ballots(Rounds[Mechanism]):
         Args:
             classes: (rounds, teachers) integers from 0 to labels - 1; -1 for no vote.
             labels: the public number of labels, >= 1. It is never read off the votes.
-
-        Raises:
-            InvalidBallots: as above, or a number that is no class.
         """
         array = _as_array(classes)
         labels = checked_integer("labels", labels, "how many labels there are, a public number", error=InvalidBallots)
@@ -200,7 +193,7 @@ class Ballots(Rounds[Mechanism]):
             confidences: (rounds, teachers, labels) finite numbers, each teacher's own; private like votes.
 
         Raises:
-            InvalidBallots: these ballots were given as counts, or an argument is outside its domain.
+            InvalidBallots: these ballots were given as counts, for example.
         """
         if (votes := self._votes) is None:
             raise InvalidBallots(
@@ -212,12 +205,7 @@ class Ballots(Rounds[Mechanism]):
         return made
 
     def scores(self, mechanism: Mechanism, round: int = 0) -> Scores:
-        """The counts of one round as the Scores that `mechanism` takes.
-
-        Raises:
-            InvalidRequest: `round` is out of range.
-            InvalidBallots: the mechanism's guarantee does not cover these ballots.
-        """
+        """The counts of one round as the Scores that `mechanism` takes; and as `check`."""
         checked_integer("round", round, "which of these rounds", least=0, most=self.rounds - 1, error=InvalidRequest)
         self.check(mechanism)
         return self[round : round + 1].only(mechanism)
@@ -352,11 +340,7 @@ class Vote(Mechanism, ABC):
         return self.labels
 
     def with_teachers(self, teachers: int) -> Self:
-        """The mechanism for this number of teachers, which is public: the same one, unless its level is a share of them.
-
-        Raises:
-            InvalidBallots: it is configured for another number of them.
-        """
+        """The mechanism for this number of teachers, which is public: the same one, unless its level is a share of them."""
         return self
 
     def _decision(self) -> tuple[float, float | None]:
@@ -381,9 +365,6 @@ class Votes:
     Attributes:
         read: (start, stop) -> the votes of these rounds, (stop - start, teachers, labels) of any numeric type.
         first: number of the first round, in the ballots that these are some rounds of.
-
-    Raises:
-        InvalidBallots: no round, no teacher, or no label, or more teachers than counts can hold.
     """
 
     rounds: int

@@ -88,8 +88,7 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
     Raises:
         InvalidRequest, InvalidBallots, CalibrationError: what is asked for cannot be done; nothing was charged.
         PoorOutlook: the labels would be noise, or worse than naming the most frequent ones, and `anyway` is not stated.
-        BudgetExceeded: the dataset's budget does not pay for all rounds; nothing was drawn.
-        JobConflict, JobBusy, JobDamaged: of a job that was begun: see `dpselect.pate.labelling`.
+        BudgetExceeded, JobConflict, JobBusy, JobDamaged: see `dpselect.pate.labelling`.
     """
     if not isinstance(votes, str | PathLike):
         raise InvalidRequest(
@@ -102,13 +101,7 @@ def label(votes: str | PathLike[str], *, progress: ProgressCallback | None = Non
 @final
 @dataclass(frozen=True)
 class Labels:
-    """What was labelled, and where the payer stands. All of it is public.
-
-    Attributes:
-        spec: what was asked for.
-        job: its `answers` are the labels.
-        outlook: what its noise does with the clearest votes.
-    """
+    """What was labelled (`job.answers`), what its noise does with the clearest votes, and where the payer stands: all public."""
 
     spec: LabelSpec
     job: Labelling

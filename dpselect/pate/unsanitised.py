@@ -260,10 +260,11 @@ class RangeMax:
     """Maxima over ranges of a fixed table of (n,) numbers, n >= 1, by ranges of every power of two."""
 
     def __init__(self, values: Floats) -> None:
-        self._levels = [values]
-        while 2 ** len(self._levels) <= len(values):
-            last, half = self._levels[-1], 2 ** (len(self._levels) - 1)
-            self._levels.append(np.maximum(last[:-half], last[half:]))
+        levels = [values]
+        while (half := 2 ** (len(levels) - 1)) * 2 <= len(values):
+            last = levels[-1]
+            levels.append(np.append(np.maximum(last[:-half], last[half:]), last[-half:]))  # no range begins in the end
+        self._levels = np.array(levels)
 
     @property
     def most(self) -> float:
@@ -272,14 +273,10 @@ class RangeMax:
 
     def __call__(self, low: Integers, high: Integers) -> Floats:
         """(m,) maxima of values[low], ..., values[high], both clipped to the table."""
-        last = len(self._levels[0]) - 1
+        last = self._levels.shape[1] - 1
         low, high = np.clip(low, 0, last), np.clip(high, 0, last)
         level = np.frexp((high - low + 1).astype(np.float64))[1] - 1
-        found = np.empty(len(low))
-        for size in np.unique(level):
-            at, width = np.flatnonzero(level == size), 2 ** int(size)
-            found[at] = np.maximum(self._levels[size][low[at]], self._levels[size][high[at] + 1 - width])
-        return found
+        return np.maximum(self._levels[level, low], self._levels[level, high + 1 - 2**level])
 
 
 class Threshold(NamedTuple):

@@ -76,7 +76,6 @@ class VotesFile:
             teachers: how many teachers there are, where the file does not tell, or to confirm the axes of a matrix of classes.
             labels: how many labels there are, of a matrix of classes.
             stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
-            declared: as for `Ballots`.
         """
         content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
         try:

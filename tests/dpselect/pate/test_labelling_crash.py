@@ -182,21 +182,6 @@ def test_killed_at_a_point(place: Path, point: str, moment: str, count: int) -> 
     _check_finished(place, before)
 
 
-def test_two_processes_at_once(place: Path) -> None:
-    """While one works, another is refused with and without --resume, and the one draws every batch."""
-    hold, started = place / "hold", place / "started"
-    hold.touch()  # keeps the first one drawing, however slow the machine is
-    first = Child(place, before=_waiting(hold, started))
-    _until(started)
-    for flags in ([], ["--resume"]):
-        status, error = Child(place, *flags).ended()
-        assert status != 0
-        assert "another process" in error or "already" in error
-    hold.unlink()
-    assert first.ended()[0] == 0
-    _check_finished(place, _kept(place))
-
-
 def test_two_processes_that_start_together(place: Path) -> None:
     """Four that begin or resume one job at the same time charge and keep every batch once, whoever of them gets its turn."""
     processes = [Child(place, *flags) for flags in ([], [], ["--resume"], ["--resume"])]
