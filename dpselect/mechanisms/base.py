@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Generic, Literal, TypeAlias, cast, final, get_args
@@ -545,6 +545,15 @@ AnyMechanism = Annotated[
 def members() -> dict[str, type[Mechanism]]:
     """All mechanisms by kind, those of installed packages included."""
     return MECHANISMS.members()
+
+
+def mixture(laws: Iterable[tuple[float, Mapping[Any, float]]]) -> dict[Any, float]:
+    """The law of what has each of these laws with the chance that stands before it."""
+    law = dict[Any, float]()
+    for chance, one in laws:
+        for outcome, share in one.items():
+            law[outcome] = law.get(outcome, 0.0) + chance * share
+    return law
 
 
 def enumerable(outcomes: float, limit: float = 2e5) -> None:

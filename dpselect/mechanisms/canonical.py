@@ -107,12 +107,9 @@ class CanonicalTopK(Mechanism):
     def set_probability(self, scores: Scores, subset: Collection[int]) -> float:
         """The exact probability that `subset`, k candidate positions, is released; private, like the scores.
 
-        With gumbel noise in O(m k) for any m; with the others by quadrature, for at most 50,000 classes.
-
         Raises:
-            InvalidRequest: not k different positions.
-            NoClosedForm: too many classes for the quadrature.
-            DpSelectError: as for `select`.
+            InvalidRequest: not k different positions. And as for `select`.
+            NoClosedForm: more than 50,000 classes, for other noise than gumbel.
         """
         self.check(scores)
         if len(set(subset)) != self.k or len(subset) != self.k or not all(0 <= i < scores.size for i in subset):

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import AnyMechanism, Mechanism, Traits
+from dpselect.mechanisms.base import AnyMechanism, Mechanism, Traits, mixture
 from dpselect.mechanisms.release import in_own_order, positions_of, release
 from dpselect.sampling import Sampler
 from dpselect.scores import Numbers, Scores
@@ -162,12 +162,8 @@ class DiscoverThenSelect(Mechanism):
         return Selections(result, ordered=self.ordered, requested=self.selection.most_released, complete=complete, reason=_REASON)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
-        law: dict[Any, float] = {}
-        for order, chance in self.discovery._probabilities(scores).items():
-            items = in_own_order(scores, list(order[: self.candidates]))
-            for outcome, share in self._law(scores, order[: self.candidates], items).items():
-                law[outcome] = law.get(outcome, 0.0) + chance * share
-        return law
+        best = ((order[: self.candidates], chance) for order, chance in self.discovery._probabilities(scores).items())
+        return mixture((chance, self._law(scores, order, in_own_order(scores, list(order)))) for order, chance in best)
 
     def _law(self, scores: Scores, order: tuple[int, ...], items: list[int]) -> dict[Any, float]:
         if len(items) < self.selection.least_candidates:

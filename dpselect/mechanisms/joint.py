@@ -46,9 +46,8 @@ class JointTopK(Mechanism):
     exp(-rate * loss). Guarantee: BoundedRange(epsilon), whatever k (Theorem M7).
 
     Args:
-        beta: None, or the failure probability of FastJoint: losses are cut at a level that depends on public numbers only, and
-            beyond it, with probability at most beta, the sequence is uniformly random. Same guarantee. The exact mechanism
-            is as quick here; the cut is for comparison with the published one.
+        beta: the failure probability of FastJoint: beyond a level of loss that depends on public numbers only, with chance at
+            most beta, the sequence is uniformly random. Same guarantee, and no quicker: for comparison with the published one.
     """
 
     kind: Literal["joint_top_k"] = "joint_top_k"
@@ -68,15 +67,8 @@ class JointTopK(Mechanism):
 
     @property
     def rate(self) -> float:
-        """Nats per score unit of loss: epsilon over the range of the loss, which is twice that of the scores if k > 1.
-
-        Rounded down.
-
-        Raises:
-            InvalidMechanism: that is 0.
-        """
-        span = self.sensitivity.range * (1 if self.k == 1 else 2)
-        return rate_down(self.epsilon, span)
+        """Nats per score unit of loss, rounded down: epsilon over the range of the loss, twice that of the scores if k > 1."""
+        return rate_down(self.epsilon, self.sensitivity.range * (1 if self.k == 1 else 2))
 
     def cut(self, candidates: int) -> float:
         """The loss at which FastJoint cuts, score units, for a public number of candidates; inf without `beta`."""

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from accounting import Approximate, BoundedRange
 from accounting.frozen import Count, Positive, Probability
 from dpselect.errors import InvalidRequest
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable, mixture
 from dpselect.mechanisms.gaps import Rank
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import count_blocks, favoured, heights, ranked_rows, read_counts
@@ -87,10 +87,7 @@ class LimitedDomain(Mechanism):
         return self._price(self.k)
 
     def spent(self, selection: Selection) -> Approximate:
-        """What the call that released `selection` used up: one pick per item, one more if the threshold ended it early.
-
-        At most `curve`, and for a privacy filter only, one that adds up as it goes: Theorem S8, `Mechanism.spent`.
-        """
+        """One pick per item, one more if the threshold ended it early. Theorem S8."""
         if not (selection.ordered and selection.requested == self.k and len(selection) <= self.k):
             raise InvalidRequest(f"this selection was not released by {self!r}: pass one that its select returned")
         return self._price(min(self.k, len(selection) + 1))
@@ -118,6 +115,11 @@ class LimitedDomain(Mechanism):
     @property
     def _least(self) -> int:
         return self.kbar if self.kbar_least is None else self.kbar_least
+
+    @property
+    def _sizes(self) -> range:
+        """How many may compete."""
+        return range(self._least, self.kbar + 1)
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
         positions, above, floors = self._compete(scores)
@@ -147,12 +149,9 @@ class LimitedDomain(Mechanism):
         positions, above, floors = self._compete(scores)
         enumerable(len(floors) * math.perm(len(above), min(self.k, len(above))))
         chances = gumbel_softmax(self._preferences(floors), 1 / self.epsilon).tolist()
-        law: dict[Any, float] = {}
-        for size, (floor, chance) in enumerate(zip(floors, chances, strict=True), start=self._least):
-            exponents = self.epsilon * np.append(above[:size] - floor, self.margin_at(size))
-            for outcome, probability in _prefixes(positions.tolist()[:size], exponents, self.k).items():
-                law[outcome] = law.get(outcome, 0.0) + chance * probability
-        return law
+        beaten = [np.append(above[:size] - floors[size - self._least], self.margin_at(size)) for size in self._sizes]
+        laws = (_prefixes(positions.tolist(), self.epsilon * counts, self.k) for counts in beaten)
+        return mixture(zip(chances, laws, strict=True))
 
     def _compete(self, scores: Scores) -> tuple[Indices, Floats, Floats]:
         """Positions of the top kbar, and their and the floors' heights as by `_heights`."""
@@ -175,7 +174,7 @@ class LimitedDomain(Mechanism):
 
     def _preferences(self, floors: Floats) -> Floats:
         """(..., sizes) how little each threshold asks for, up to a constant."""
-        touched = np.arange(self._least, self.kbar + 1)
+        touched = np.array(self._sizes)
         growth = np.log(touched if self.l0 is None else np.minimum(self.l0, touched))
         return -favoured(floors, (growth - growth[0]) * self._scale)
 
@@ -198,7 +197,7 @@ def _prefixes(positions: list[int], exponents: Floats, k: int) -> dict[tuple[int
     law: dict[tuple[int, ...], float] = {}
 
     def extend(taken: tuple[int, ...], probability: float) -> None:
-        left = [i for i in range(len(positions)) if i not in taken]
+        left = [i for i in range(len(exponents) - 1) if i not in taken]
         if len(taken) == k:
             law[tuple(positions[i] for i in taken)] = probability
             return

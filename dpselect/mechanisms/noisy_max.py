@@ -352,9 +352,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
     def true_set_bound(self, gap: float, candidates: int) -> float:
         """A lower bound on the chance that the released set is the true one. Theorem M4 (Qiao, Su and Zhang 2021, Theorem 2.3).
 
-        Args:
-            gap: the least difference between scores adjacent in rank, score units, >= 0: an assumption, not read off data.
-            candidates: how many candidates there are.
+        `gap` is the least difference between scores adjacent in rank, score units: an assumption, not read off data.
 
         Raises:
             InvalidRequest: the noise is not laplace, which alone the theorem covers, or an argument is outside its domain.

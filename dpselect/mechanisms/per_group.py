@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from accounting import Curve
 from accounting.frozen import Count
 from dpselect.errors import DomainMismatch, InvalidRequest, InvalidScores, SensitivityMismatch
-from dpselect.mechanisms.base import AnyMechanism, Around, Rounds, Traits, around_traits, enumerable
+from dpselect.mechanisms.base import AnyMechanism, Around, Rounds, Traits, around_traits, enumerable, mixture
 from dpselect.sampling import Sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
@@ -135,14 +135,11 @@ class GroupedScores(Rounds):
 
     def law(self, mechanism: Any) -> dict[Any, float]:
         """The exact law of pairs (group, position): groups that are known are independent."""
-        if self.presence is None:
-            return self._law(mechanism, self.groups)
-        names, joint = self.presence.labels or (), dict[Any, float]()
-        for found, likely in mechanism.discovery._probabilities(self.presence).items():
-            groups = _in_order(names[place] for place in ((found,) if isinstance(found, int) else found))
-            for outcome, chance in self._law(mechanism, groups).items():
-                joint[outcome] = joint.get(outcome, 0.0) + likely * chance
-        return joint
+        found: Mapping[Any, float] = {self.groups: 1.0}
+        if self.presence is not None:
+            names, laws = self.presence.labels or (), mechanism.discovery._probabilities(self.presence)
+            found = {_in_order(names[place] for place in _items(outcome)): chance for outcome, chance in laws.items()}
+        return mixture((chance, self._law(mechanism, groups)) for groups, chance in found.items())
 
     def _law(self, mechanism: Any, groups: tuple[Label, ...]) -> dict[Any, float]:
         laws = [_named(group, mechanism.mechanism._probabilities(self._scores[group])) for group in groups]
@@ -177,8 +174,11 @@ def _joined(parts: list[Any]) -> tuple[Any, ...] | None:
 
 def _named(group: Label, law: dict[Any, float]) -> dict[tuple[tuple[Label, int], ...], float]:
     """The law of one group, with outcomes as pairs (group, position)."""
-    items = {outcome: (outcome,) if isinstance(outcome, int) else tuple(outcome) for outcome in law}
-    return {tuple((group, item) for item in items[outcome]): chance for outcome, chance in law.items()}
+    return {tuple((group, item) for item in _items(outcome)): chance for outcome, chance in law.items()}
+
+
+def _items(outcome: Any) -> tuple[int, ...]:
+    return (outcome,) if isinstance(outcome, int) else tuple(outcome)
 
 
 def _in_order(groups: Iterable[Label]) -> tuple[Label, ...]:

@@ -85,13 +85,9 @@ class Quantile(Frozen):
     users share it, so that 10^12 points are as quick as ten. Theorem W3.
 
     Args:
-        q: the share, in (0, 1); 0.5 for the median. Read as the decimal that prints it, of at most six digits.
+        q: the share; 0.5 for the median. Read as the decimal that prints it, of at most six digits.
         low, high: public bounds, in the unit of the numbers; numbers outside of them are moved to them.
-        step: distance of the points, > 0, in the same unit.
-        relation: "add_remove" or "replace_one".
-
-    Raises:
-        InvalidRequest: a value is outside its domain, or there are more than 2^53 points.
+        step: distance of the points, in the same unit; of at most 2^53 points.
 
     Example:
         >>> import dpselect as dps
@@ -171,8 +167,7 @@ class JointQuantiles(Mechanism):
 
     Args:
         quantiles: rising shares in (0, 1), decimals of at most six digits; 0.5 for the median.
-        low, high: public bounds, in the unit of the numbers; numbers outside of them are moved to them.
-        step: distance of the points, > 0, in the same unit.
+        low, high, step: the grid, as of `Quantile`.
         spread: parts of a point, among which `scores` spreads the users at it at random, >= 1: where many have the same number, a
             quantile is that number and not one somewhere beyond it. Positions of a selection count these parts.
 
@@ -250,11 +245,7 @@ class JointQuantiles(Mechanism):
 
     @property
     def rate(self) -> float:
-        """Nats per unit of loss, in parts of a user: epsilon over the range of what one user changes, rounded down.
-
-        Raises:
-            InvalidMechanism: that is 0.
-        """
+        """Nats per unit of loss, in parts of a user: epsilon over the range of what one user changes, rounded down."""
         parts = self._parts
         span = 4 * (sum(parts) if self.neighbours == "replace_one" else sum(parts) - min(parts))
         return rate_down(self.epsilon, span)
@@ -262,12 +253,8 @@ class JointQuantiles(Mechanism):
     def scores(self, values: ArrayLike, *, rng: np.random.Generator | None = None) -> Scores:
         """The private number of users at every place, for (users,) numbers: exactly one per user; there may be none.
 
-        Places within a point are drawn here, before a charge: each user's by itself, whatever the numbers are. Theorem W7 holds
-        for any places, so that scores that are made again, after a refusal for example, or used twice, cost nothing more.
-
-        Args:
-            values: the numbers, in the unit of the grid.
-            rng: of the places within a point; None draws from the operating system's entropy.
+        Places within a point are drawn here, before a charge, by `rng` as of `select`: each user's by itself, whatever the
+        numbers are. Theorem W7 holds for any places, so that scores that are made again, or used twice, cost nothing more.
 
         Raises:
             InvalidScores: not a one-dimensional array of finite numbers.

@@ -20,7 +20,7 @@ from accounting.errors import ForeignProcess
 from accounting.frozen import Count, NonNegative, Positive, Probability
 from accounting.process_state import ProcessState
 from dpselect.errors import InvalidRequest, InvalidScores
-from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable
+from dpselect.mechanisms.base import EPSILON, Mechanism, Traits, enumerable, mixture
 from dpselect.mechanisms.gaps import Rank, Top, gaps_below, read_top, top_set
 from dpselect.mechanisms.noise_curves import ratio_up
 from dpselect.mechanisms.ranks import blocks, count_blocks, first, heights, highest, margins, ranked_rows
@@ -43,19 +43,14 @@ _MARGIN = 1e-12  # on the logarithm of a probability that is computed to 1e-14
 class StableRule:
     """Distances to instability against one noisy threshold, high enough that what is unstable hardly ever passes. Theorem V3.
 
-    Pass iff distance + Laplace(2/epsilon2) > T + Laplace(1/epsilon1); the latter noise serves a whole run.
-
-    Attributes:
-        epsilon: epsilon1 + epsilon2, nats.
-        split: epsilon1/epsilon.
-        delta: the chance, over all tests, that one with distance 0 passes.
-        tests: how many tests the union bound counts.
+    Pass iff distance + Laplace(2/epsilon2) > T + Laplace(1/epsilon1); the latter noise serves a whole run. Scales and T are in
+    steps of distance.
     """
 
-    epsilon: float
-    split: float
-    delta: float
-    tests: int
+    epsilon: float  # epsilon1 + epsilon2, nats
+    split: float  # epsilon1/epsilon
+    delta: float  # the chance, over all tests, that one with distance 0 passes
+    tests: int  # how many tests the union bound counts
 
     @property
     def epsilon1(self) -> float:
@@ -75,17 +70,17 @@ class StableRule:
 
     @property
     def scale(self) -> float:
-        """Scale of the threshold's noise, in steps of distance."""
+        """Scale of the threshold's noise."""
         return ratio_up(1.0, self.epsilon1)
 
     @property
     def test_scale(self) -> float:
-        """Scale of the noise of every test, in steps of distance."""
+        """Scale of the noise of every test."""
         return ratio_up(2.0, self.epsilon2)
 
     @property
     def threshold(self) -> float:
-        """T, in steps of distance: ln(1/delta_q) * test_scale, with the paper's delta_q."""
+        """T: ln(1/delta_q) * test_scale, with the paper's delta_q."""
         return self._height * self.test_scale
 
     def thresholds(self, rows: int, source: Sampler) -> Thresholds:
@@ -134,7 +129,12 @@ def log_failure(height: float, ratio: float) -> float:
 
 
 class StableQueries(Mechanism, ABC):
-    """What releases true answers to queries that no single user can change. Scores are distances to instability."""
+    """What releases true answers to queries that no single user can change. Scores are distances to instability.
+
+    Args:
+        split: share of epsilon for the threshold, in (0, 1).
+        relation: what a neighbour is; the distances count steps of that kind.
+    """
 
     kind: str
     epsilon: Positive = Field(description="a finite epsilon > 0, in nats")
@@ -170,8 +170,6 @@ class FirstStable(StableQueries):
 
     Args:
         candidates: the public number of queries at most.
-        split: share of epsilon for the threshold, in (0, 1).
-        relation: what a neighbour is; the distances count steps of that kind.
     """
 
     kind: Literal["first_stable"] = "first_stable"
@@ -216,7 +214,6 @@ class OnlineStableQueries(StableQueries):
     Args:
         epsilon: nats for each of the c runs, > 0.
         c: how many unstable queries are let through before the end, >= 1.
-        split, relation: as of `FirstStable`.
     """
 
     kind: Literal["online_stable_queries"] = "online_stable_queries"
@@ -235,11 +232,7 @@ class OnlineStableQueries(StableQueries):
         return StableRule(self.epsilon, self.split, self.delta, self.c)
 
     def session(self, *, rng: np.random.Generator | None = None) -> StableSession:
-        """Ask queries one by one. The price of the whole session is `curve`: charge it before the first query.
-
-        Args:
-            rng: None draws from the operating system's entropy; a seeded Generator is for simulation only.
-        """
+        """Ask queries one by one. The price of the whole session is `curve`: charge it first. `rng` as of `select`."""
         return StableSession(self.rule, most_unstable=self.c, source=sampler(rng))
 
     def _select(self, scores: Scores, source: Sampler) -> Selection:
@@ -516,11 +509,9 @@ class TopStable(Mechanism):
         top = read_top(scores, self.kbar)
         enumerable(sum(math.comb(size, min(size, self.k)) for size in range(len(top.gaps) + 1)), 2e4)
         *chances, nothing = self.rule.first_law(margins(self._ordered(top.gaps[None])[0] - 1, self.rule.threshold)).tolist()
-        law = {frozenset[int](): nothing}
-        for size, chance in zip(self.search_order(len(top.gaps)).tolist(), chances, strict=True):
-            for members, share in self._subsets(scores, top, size).items():
-                law[members] = law.get(members, 0.0) + chance * share
-        return dict(law)
+        sizes = self.search_order(len(top.gaps)).tolist()
+        laws = [(chance, self._subsets(scores, top, size)) for size, chance in zip(sizes, chances, strict=True)]
+        return mixture([(nothing, {frozenset(): 1.0}), *laws])
 
     def _subsets(self, scores: Scores, top: Top, size: int) -> dict[frozenset[int], float]:
         """Law of the released set, once the top `size` has passed."""

@@ -42,38 +42,30 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
     """The top k by two noisy histograms of one log: the second gives users' weight to items that stood out in the first.
 
     In the first round users are clipped as the scores say. An item passes the *mask* if its noisy score lies more than `mask`
-    deviations above 0. In the second round each user spends a norm of `norm` on those of its own items that passed, however many
-    others it has; that is a `SecondLook(weigh=)` at the log. Items are ordered by a mean of both noisy scores, and those of an
-    unknown domain have to exceed a `threshold` as well. The first round is never shown by itself.
+    deviations above 0. In the second round each user spends a norm of `norm` on those of its items that passed, however many
+    others it has: a `SecondLook(weigh=)`. Scores without one are used again, as far as they pass. Items are ordered by a mean of
+    both noisy scores, and those of an unknown domain have to exceed a `threshold` as well. The first round is not shown.
     Guarantee: Approximate(GaussianDP(mu), delta), and GaussianDP(mu) for a public domain, with mu the l2 norm of `sensitivity`
     over `scale`: that of a `SparseHistogram` of the same scale. Theorem H11.
-
-    Scores without a second look that weighs are used again in the second round, as far as they pass the mask.
 
     Args:
         k: how many items at most, >= 1; None for all that exceed the threshold.
         scale: of the noise of one histogram that would cost as much, score units, > 0: `scales` has those of the two rounds.
-        share: in (0, 1), the part of mu^2 that the first round spends.
-        mask: how far above 0 the first score has to lie, in deviations of its noise, from -8 to 64.
-        combine: in [0, 1), the weight of the first round's score in its own deviations, against sqrt(1 - combine^2) of the
-            second: what is compared is the sum of both.
-        norm: the l2 norm of a user's weights in the second round, > 0.
+        share: the part of mu^2 that the first round spends.
+        combine: the weight of the first round's score in its own deviations, against sqrt(1 - combine^2) of the second: what is
+            compared is the sum of both.
         taper: where the first score lies more than so many deviations above 0, a user spends less on the item: in proportion to
             the root of taper/score. None: as much on every item that passed.
         delta: in (0, 1), the chance that an item of one user alone passes mask and threshold; None for a public domain, where
             items that did not pass come after all that did.
         sensitivity: what one user may change in the first round, at most 1 per item; `l0`, the most items of a user, must be
             stated for an unknown domain.
-        values: whether the noisy means that order the items are released, at no further price: counts of users as far as nobody
-            was clipped.
+        values: whether the noisy means are released, at no further price: counts of users as far as nobody was clipped.
 
     Example:
         >>> import dpselect as dps
         >>> few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
         >>> mechanism = dps.TwoRoundHistogram(k=2, scale=8.0, delta=1e-6, sensitivity=few)
-        >>> one_round = dps.SparseHistogram(k=2, scale=8.0, delta=1e-6, sensitivity=few)
-        >>> round(mechanism.curve.curve.mu, 9) == round(one_round.curve.curve.mu, 9)
-        True
         >>> seen = dps.Scores([9000.0, 5000.0, 1.0], labels=["zoo", "park", "pier"], sensitivity=few, domain="observed")
         >>> mechanism.select(seen).labels
         ('zoo', 'park')

@@ -127,7 +127,7 @@ class WithValues(Around, ShowsValues):
         return self.mechanism.pays_as_it_goes
 
     def spent(self, selection: Selection) -> Curve:
-        """What selecting used up, and the values unless there are none: of k or fewer, they cost the same. Theorem F8."""
+        """With the values, unless there are none: of k or fewer, they cost the same. Theorem F8."""
         selecting = self.mechanism.spent(selection)
         return selecting + self._price() if len(selection) else selecting
 

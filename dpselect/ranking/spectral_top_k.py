@@ -174,13 +174,11 @@ class Diagnosis:
     """What one set of comparisons looks like: to choose the assumptions of `SpectralTopK`.
 
     Attributes:
-        items: number of items.
         components: number of connected parts of the graph of pairs; a ranking needs 1.
         complete: whether every pair was compared.
-        largest_degree: the most others that any item was compared with; the least admissible normaliser.
+        largest_degree: the least admissible normaliser.
         least_per_pair: comparisons of the rarest pair, L.
-        normaliser: the d for which `ergodicity` was computed.
-        ergodicity: tau_1 of these outcomes; 1 where two items have no neighbour in common.
+        ergodicity: tau_1 of these outcomes at this `normaliser`; 1 where two items have no neighbour in common.
     """
 
     items: int
@@ -195,11 +193,8 @@ class Diagnosis:
 def diagnose(comparisons: Comparisons, normaliser: float | None = None) -> Diagnosis:
     """The constants of *public* comparisons, an earlier season say. Never call it on the private ones and act on the answer.
 
-    All but `ergodicity` depend on the public graph alone. `ergodicity` is computed from the outcomes: configuring or refusing a
-    release by it on private data is itself a release, which nobody pays for.
-
-    Args:
-        normaliser: d; None for the largest degree plus 1.
+    `ergodicity` alone is computed from the outcomes: configuring or refusing a release by it on private data is itself a release,
+    which nobody pays for. `normaliser`: None for the largest degree plus 1.
 
     Raises:
         InvalidComparisons: the normaliser is below the largest degree.

@@ -60,12 +60,6 @@ def worst_case(
     """Exact divergences over every neighbouring pair of score vectors in {0, ..., highest}^candidates (times linf).
 
     Args:
-        mechanism: one whose `probabilities` are exact.
-        candidates: number of candidates, small.
-        highest: largest count in the box, small.
-        orders: Renyi orders above 1.
-        epsilons: nats, >= 0.
-        domain: how the scores declare their candidates.
         edges: where the mechanism releases values, the boundaries (score units) between which they are told apart; None for the
             scores of the box. Cells see less than values do: the divergences are then lower bounds of the exact ones.
 
