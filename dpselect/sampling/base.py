@@ -194,11 +194,9 @@ class Sampler(ABC):
     def thresholds(self, noise: Noise, scales: Sequence[float], rows: int) -> Thresholds:
         """(rows,) noisy thresholds to compare with, each the sum of scale * Y over `scales` with own draws Y; score units.
 
-        For comparisons that come one after the other: `passes` compares, `renew` draws afresh. Exact if `self.exact`.
+        For comparisons that come one after the other: `passes` compares, `renew` draws afresh. Exact for every sampler.
         """
-        if not self.exact:
-            return PlainThresholds(partial(self.noise, noise), scales, rows)
-        return LazyThresholds(noise, [float(scale) for scale in scales], rows, self.words)
+        return Thresholds(noise, [float(scale) for scale in scales], rows, self.words)
 
     @final
     def passing(
@@ -206,7 +204,7 @@ class Sampler(ABC):
     ) -> Flags:
         """(rows, m) whether above - minus + answer_scale * Z > scale * Y, with one Y for every row; all in score units.
 
-        Several scales are those of as many Y, added up. Exact if `self.exact` (Theorem X2), the difference of (rows, m) `above`
+        Several scales are those of as many Y, added up. Exact for every sampler (Theorem X2), the difference of (rows, m) `above`
         and all of `minus`, which broadcast, included.
         """
         scales = scale if isinstance(scale, Sequence) else [scale]
@@ -327,28 +325,12 @@ def _nearest(value: fmpq, scale: fmpq, noise: Noise, draw: LazyUniform) -> int:
     return int(draw.decide(floor, 64 + magnitude))
 
 
-class Thresholds(ABC):
-    """(rows,) thresholds, each the sum of scale * Y over a few scales with own draws Y of a noise. Private: never shown."""
-
-    @abstractmethod
-    def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
-        """(rows, m) whether value - the sum of `minus` + answer_scale * Z > the row's threshold, with an own Z each.
-
-        `values` (rows, m) and each of `minus` broadcast against one another; the difference is that of the real numbers.
-        """
-
-    @abstractmethod
-    def renew(self, rows: Indices) -> None:
-        """Draw the thresholds of these rows afresh."""
-
-    @final
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}(<hidden>)"
-
-
 @final
-class LazyThresholds(Thresholds):
-    """Exact: every bit of a threshold that one comparison had to draw is known to the next. Theorem X2."""
+class Thresholds:
+    """(rows,) thresholds, each the sum of scale * Y over a few scales with own draws Y of a noise. Private: never shown.
+
+    Exact: every bit of a threshold that one comparison had to draw is known to the next. Theorem X2.
+    """
 
     def __init__(self, noise: Noise, scales: Sequence[float], rows: int, words: WordSource) -> None:
         self._noise, self._scales, self._source = noise, tuple(scales), words
@@ -358,6 +340,7 @@ class LazyThresholds(Thresholds):
         self.renew(np.arange(rows))
 
     def renew(self, rows: Indices) -> None:
+        """Draw the thresholds of these rows afresh."""
         words = self._source(len(self._scales) * len(rows)).reshape(len(self._scales), len(rows))
         self._words[:, rows] = words
         self._low[rows] = self._high[rows] = self._size[rows] = 0.0
@@ -370,6 +353,10 @@ class LazyThresholds(Thresholds):
             self._lazy.pop(row, None)
 
     def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
+        """(rows, m) whether value - the sum of `minus` + answer_scale * Z > the row's threshold, with an own Z each.
+
+        `values` (rows, m) and each of `minus` broadcast against one another; the difference is that of the real numbers.
+        """
         with np.errstate(over="ignore", invalid="ignore"):
             middle, size = _subtracted(values, minus)
             answers = self._source(middle.size).reshape(middle.shape)
@@ -387,23 +374,8 @@ class LazyThresholds(Thresholds):
             result[i] = LazyUniform.sign_of_total(first - sum(others), self._noise, [own, *kept]) > 0
         return result.reshape(middle.shape)
 
-
-@final
-class PlainThresholds(Thresholds):
-    """In float64, for simulation."""
-
-    def __init__(self, draw: plain.NoiseDraw, scales: Sequence[float], rows: int) -> None:
-        self._draw, self._scales = draw, tuple(scales)
-        self._level = self._fresh(rows)
-
-    def renew(self, rows: Indices) -> None:
-        self._level[rows] = self._fresh(len(rows))
-
-    def passes(self, values: Numbers, answer_scale: float, minus: Sequence[Numbers] = ()) -> Flags:
-        return np.asarray(plain.noisy(_subtracted(values, minus)[0], self._draw, answer_scale) > self._level[:, None])
-
-    def _fresh(self, rows: int) -> Floats:
-        return np.sum([scale * self._draw(rows) for scale in self._scales], axis=0)
+    def __repr__(self) -> str:
+        return "Thresholds(<hidden>)"
 
 
 def _subtracted(values: Numbers, minus: Sequence[Numbers]) -> tuple[Floats, Floats]:

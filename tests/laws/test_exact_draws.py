@@ -332,7 +332,7 @@ def test_a_threshold_known_from_one_side_decides_nothing_too_early(side: int, mo
 
     def answers() -> list[bool]:
         source = sampler(7)
-        kept = [base.LazyThresholds(by_name("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)]
+        kept = [base.Thresholds(by_name("laplace"), [1.0, 0.5], 1, source.words) for _ in range(300)]
         return [bool(level.passes(np.array([[0.3]]), 0.8)[0, 0]) for level in kept]
 
     def widened(noise: Any, scale: float, words: Any, level: Any = None) -> Any:
@@ -350,7 +350,7 @@ def test_a_shared_threshold_is_one_number() -> None:
     """Bits of a threshold drawn for one query are known to the next: equal queries within the error of the floats agree."""
     source = sampler(4)
     for _ in range(200):
-        level = base.LazyThresholds(by_name("laplace"), [1.0], 1, source.words)
+        level = base.Thresholds(by_name("laplace"), [1.0], 1, source.words)
         centre = float((level._low[0] + level._high[0]) / 2)
         answers = [bool(level.passes(np.array([[centre]]), 5e-324)[0, 0]) for _ in range(4)]
         assert len(set(answers)) == 1

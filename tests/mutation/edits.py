@@ -594,7 +594,7 @@ dpselect/mechanisms/discover_then_select.py
         (part.shared_group_curve or 2 * part.curve for part => (part.shared_group_curve or part.curve for part
 dpselect/mechanisms/joint.py
     laws/test_configured_noise.py::test_a_price_in_epsilon_is_spent_as_noise
-        span = @self.sensitivity.range
+        rate_down(self.epsilon, @self.sensitivity.range
         BoundedRange(epsilon=@self.epsilon)
     laws/test_configured_noise.py::test_a_draw_is_asked_for_with_the_configured_noise
         return @(sequences - math.log(self.beta)) / self.rate
@@ -608,6 +608,10 @@ dpselect/mechanisms/joint.py
         least = -@0.5 *
         most = -@0.5 *
 dpselect/mechanisms/limited_domain.py
+    dpselect/mechanisms/test_limited_domain.py::test_the_kbar_most_popular_compete_and_the_next_one_is_the_bar
+        return above[:, : self.kbar], floors => return above[:, : self.kbar - 1], floors
+        positions, counts = read_counts(scores, self.kbar + 1) => positions, counts = read_counts(scores, self.kbar)
+        return self.kbar if self.kbar_least is None => return self.kbar - 1 if self.kbar_least is None
     laws/test_exact_constants.py::test_limited_domain_prefers_by_what_one_user_can_touch
         touched if self.l0 is None else np.minimum(self.l0, touched) => touched
         competitors if self.l0 is None else min(self.l0, competitors) => competitors

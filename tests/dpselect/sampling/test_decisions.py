@@ -12,8 +12,7 @@ from flint import arb, ctx, fmpq
 from scipy.stats import binomtest
 
 from dpselect.noise import NoiseName, by_name
-from dpselect.sampling import ExactSampler, SeededSampler
-from dpselect.sampling.base import LazyThresholds
+from dpselect.sampling import ExactSampler, SeededSampler, Thresholds
 from dpselect.sampling.contest import LazyUniform, WordSource, exceeds
 from dpselect.verify.quadrature import argmax_probabilities
 
@@ -84,7 +83,7 @@ def test_ties_with_a_noisy_threshold_are_decided_by_bits_and_consistently() -> N
         source = lambda n, stream=stream, rest=rest: np.array(  # noqa: E731
             [next(stream, int(rest.integers(0, 2**64, dtype=np.uint64))) for _ in range(n)], dtype=np.uint64
         )
-        flags = LazyThresholds(noise, [1.0], 1, source).passes(margins, 1.0)[0].tolist()
+        flags = Thresholds(noise, [1.0], 1, source).passes(margins, 1.0)[0].tolist()
         assert flags[0] is False
         assert flags[2] is True
 
