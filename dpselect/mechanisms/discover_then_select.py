@@ -35,16 +35,6 @@ class DiscoverThenSelect(Mechanism):
         discovery: a mechanism for unknown domains that releases an order, `SparseHistogram` for example.
         selection: a mechanism for public domains.
         candidates: how many discovered items compete at most, >= 1.
-
-    Example:
-        >>> import dpselect as dps
-        >>> few = dps.Sensitivity.of_counts(items_per_user=3)
-        >>> find = dps.SparseHistogram(k=50, scale=8.0, delta=1e-6, sensitivity=few)
-        >>> select = dps.OneshotTopK(k=1, noise="gaussian", scale=4.0, sensitivity=few)
-        >>> mechanism = dps.DiscoverThenSelect(discovery=find, selection=select, candidates=50)
-        >>> seen = dps.Scores([9000, 5000, 1], labels=["zoo", "park", "pier"], sensitivity=few, domain="observed")
-        >>> mechanism.select(seen).labels
-        ('zoo',)
     """
 
     kind: Literal["discover_then_select"] = "discover_then_select"

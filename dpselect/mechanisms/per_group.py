@@ -33,15 +33,7 @@ class GroupedScores(Rounds):
             are the groups; `PerGroup` needs a `discovery` then. None for a public list.
 
     Raises:
-        InvalidScores: no groups, names that are neither int nor str, what is not a Scores, groups that differ in form, a bound
-            that is not an integer >= 1, or a presence that is not of these groups.
-
-    Example:
-        >>> import dpselect as dps
-        >>> one = dps.Sensitivity()
-        >>> cities = {"Rome": dps.Scores([900, 4], sensitivity=one), "Oslo": dps.Scores([7, 800], sensitivity=one)}
-        >>> len(dps.mechanisms.GroupedScores(cities, max_groups_per_user=2).groups)
-        2
+        InvalidScores: no groups, or they differ in form; or a bound or a presence that is not one of these groups.
     """
 
     __slots__ = ("_scores", "max_groups_per_user", "presence")
@@ -79,13 +71,7 @@ class GroupedScores(Rounds):
         return iter(self._scores.items())
 
     def check(self, mechanism: Any) -> None:
-        """Raise unless `mechanism` is made for groups, for as many per user, and for a list that is as public.
-
-        Raises:
-            InvalidRequest: it is made for one group, or discovers groups that are listed.
-            DomainMismatch: the groups are private, and it discovers none.
-            SensitivityMismatch: users are in more groups than it is made for.
-        """
+        """Raise unless `mechanism` is made for groups, for as many per user, and for a list that is as public."""
         most = getattr(mechanism, "max_groups_per_user", None)
         if most is None:
             raise InvalidRequest(f"{type(mechanism).__name__} selects for one group: wrap it in PerGroup(mechanism=...)")
@@ -216,17 +202,6 @@ class PerGroup(Around):
             SparseHistogram(k=None, ...) for example. None for a public list.
         uniform: whether scores are required to be sums over users of the same amount >= 0 for each item that a user touches, as
             counts and clipped counts are (`Sensitivity.uniform`). That of the mechanism's own sensitivity counts too.
-
-    Example:
-        >>> import dpselect as dps
-        >>> mechanism = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=0.5), max_groups_per_user=2)
-        >>> round(mechanism.curve.pure_epsilon, 6)
-        1.0
-        >>> one = dps.Sensitivity()
-        >>> cities = {"Rome": dps.Scores([900, 4], sensitivity=one), "Oslo": dps.Scores([7, 800], sensitivity=one)}
-        >>> released = mechanism.select(dps.mechanisms.GroupedScores(cities, max_groups_per_user=2))
-        >>> {city: chosen.indices for city, chosen in released.by_group().items()}
-        {'Rome': (0,), 'Oslo': (1,)}
     """
 
     kind: Literal["per_group"] = "per_group"

@@ -88,14 +88,6 @@ class Quantile(Frozen):
         q: the share; 0.5 for the median. Read as the decimal that prints it, of at most six digits.
         low, high: public bounds, in the unit of the numbers; numbers outside of them are moved to them.
         step: distance of the points, in the same unit; of at most 2^53 points.
-
-    Example:
-        >>> import dpselect as dps
-        >>> median = dps.mechanisms.Quantile(q=0.5, low=0, high=120, step=1)
-        >>> mechanism = dps.ExponentialMechanism(epsilon=1.0, sensitivity=median.sensitivity)
-        >>> ages = [17, *range(20, 60), 99] * 50
-        >>> 36 <= median.value(mechanism.select(median.scores(ages))) <= 43
-        True
     """
 
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
@@ -170,14 +162,6 @@ class JointQuantiles(Mechanism):
         low, high, step: the grid, as of `Quantile`.
         spread: parts of a point, among which `scores` spreads the users at it at random, >= 1: where many have the same number, a
             quantile is that number and not one somewhere beyond it. Positions of a selection count these parts.
-
-    Example:
-        >>> import dpselect as dps
-        >>> quartiles = dps.mechanisms.JointQuantiles(quantiles=(0.25, 0.5, 0.75), low=0, high=120, step=1, epsilon=1.0)
-        >>> ages = [*range(20, 60)] * 50
-        >>> low, middle, high = quartiles.values(quartiles.select(quartiles.scores(ages)))
-        >>> 26 <= low <= 34 <= middle <= 46 <= high <= 54
-        True
     """
 
     kind: Literal["joint_quantiles"] = "joint_quantiles"

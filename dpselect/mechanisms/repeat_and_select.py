@@ -64,16 +64,6 @@ class RepeatAndSelect(Mechanism):
         base: what one run costs: a curve (of training and scoring together, for example), or the mechanism that it uses once.
         distribution: of the number of runs, `accounting.TruncatedNegativeBinomial` or `accounting.curves.PoissonRuns`.
         relation: of a curve, "add_remove" or "replace_one"; a mechanism states its own.
-
-    Example:
-        >>> import random
-        >>> import accounting as acc
-        >>> import dpselect as dps
-        >>> ten = acc.TruncatedNegativeBinomial.of_mean(10.0, eta=0.0)
-        >>> tuned = dps.RepeatAndSelect(base=acc.PureDP(epsilon=0.5), distribution=ten, relation="add_remove")
-        >>> best = tuned.run(lambda: (random.random(), "a setting"))  # a run would read the data, with noise
-        >>> best.result, tuned.curve.pure_epsilon < 2 * 0.5
-        ('a setting', True)
     """
 
     kind: Literal["repeat_and_select"] = "repeat_and_select"
@@ -108,15 +98,11 @@ class RepeatAndSelect(Mechanism):
     def run(self, function: Run[T], *, rng: np.random.Generator | None = None) -> Best[T] | None:
         """Run `function` and release the best run: the highest score, the first of several; None if a Poisson law gave no run.
 
-        The price is `curve`, and nothing here charges it: `Session.best_of` does. A run fails if it raises, returns no pair, or
-        its score is NaN or not a number; all runs are made nevertheless. A run that should lose returns -inf.
-
-        Args:
-            function: called without arguments, a private number of times.
-            rng: of the number of runs; None draws from the operating system's entropy, a seeded Generator is for simulation.
+        The price is `curve`, and nothing here charges it: `Session.best_of` does. `function` is called without arguments, a
+        private number of times, which `rng` draws as for `select`. A run fails if it raises, returns no pair, or its score is NaN
+        or not a number; all runs are made nevertheless. A run that should lose returns -inf.
 
         Raises:
-            InvalidRequest: `function` cannot be called.
             RunFailed: some run failed, which is an outcome that was paid for. Neither which nor why is told, here or in a
                 traceback: try the function on made-up data first.
         """

@@ -36,16 +36,6 @@ class TopOfGroups(Around):
         k: how many items of each group at most, >= 1.
         mechanism: what selects among cells, in order: a `SparseHistogram` or `TwoRoundHistogram` with k=None for cells that are
             read off the log, or one that releases as many as a public list has.
-
-    Example:
-        >>> import dpselect as dps
-        >>> few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
-        >>> cells = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=few)
-        >>> mechanism = dps.mechanisms.TopOfGroups(k=1, mechanism=cells)
-        >>> labels = ["4:Romezoo", "4:Romepier", "4:Oslozoo"]
-        >>> seen = dps.Scores([9000.0, 5000.0, 700.0], labels=labels, sensitivity=few, domain="observed")
-        >>> {group: one.labels for group, one in mechanism.select(seen).by_group().items()}
-        {'Oslo': ('zoo',), 'Rome': ('zoo',)}
     """
 
     kind: Literal["top_of_groups"] = "top_of_groups"

@@ -61,14 +61,6 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
         sensitivity: what one user may change in the first round, at most 1 per item; `l0`, the most items of a user, must be
             stated for an unknown domain.
         values: whether the noisy means are released, at no further price: counts of users as far as nobody was clipped.
-
-    Example:
-        >>> import dpselect as dps
-        >>> few = dps.Sensitivity.of_clipped(1.0, items_per_user=100)
-        >>> mechanism = dps.TwoRoundHistogram(k=2, scale=8.0, delta=1e-6, sensitivity=few)
-        >>> seen = dps.Scores([9000.0, 5000.0, 1.0], labels=["zoo", "park", "pier"], sensitivity=few, domain="observed")
-        >>> mechanism.select(seen).labels
-        ('zoo', 'park')
     """
 
     kind: Literal["two_round_histogram"] = "two_round_histogram"

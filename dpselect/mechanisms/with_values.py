@@ -42,15 +42,6 @@ class WithValues(Around, ShowsValues):
         clip: the norm of one user's counts among the selected items, > 0; None: values are the scores that chose. Scores without
             a second look are taken as they are, if they are within the clip.
         lost_scale: scale of the noise on what the clip takes away, score units, > 0; None: that is not released.
-
-    Example:
-        >>> import dpselect as dps
-        >>> select = dps.PeelingTopK(k=2, noise="exponential", scale=20.0)
-        >>> mechanism = dps.WithValues(mechanism=select, noise="laplace", scale=40.0)
-        >>> round(mechanism.curve.pure_epsilon, 6)
-        0.15
-        >>> len(mechanism.select(dps.Scores([5000, 20, 9000], sensitivity=dps.Sensitivity())).values)
-        2
     """
 
     kind: Literal["with_values"] = "with_values"

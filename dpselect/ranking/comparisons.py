@@ -144,15 +144,10 @@ def _weights(weights: Any, count: int) -> Floats:
 
 
 def read(table: Any, *, winner: str, loser: str, weight: str | None = None, items: Iterable[Label] | None = None) -> Comparisons:
-    """Comparisons from a table of one row each: a pandas or polars frame, an Arrow table, or a mapping of columns.
-
-    Args:
-        table: anything whose `table[name]` is a column.
-        winner, loser, weight: names of columns; no weight counts every comparison once.
-        items: the public catalogue; None for all labels that occur.
+    """`Comparisons` from the named columns of a table: a pandas or polars frame, an Arrow table, or a mapping of columns.
 
     Raises:
-        InvalidComparisons: a column is not there, or its contents are refused by `Comparisons`.
+        InvalidComparisons: a column is not there, or its contents are refused.
     """
     weights = None if weight is None else _column(table, weight)
     return Comparisons(_column(table, winner), _column(table, loser), weights, items=items)

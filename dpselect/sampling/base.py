@@ -499,10 +499,8 @@ def constant_work() -> Iterator[None]:
         with dpselect.sampling.constant_work():
             session.select(mechanism, scores)
 
-    It holds for this thread (or asynchronous task), for `select`, `select_many`, `Session` and schedules alike; a simulation with
-    `rng=` is not affected. It covers rankings by noisy scores and comparisons with noisy thresholds. `CanonicalTopK` and
-    `JointTopK` search classes of sets, which takes as long as the scores make it. docs/sampling.md says what else still
-    depends on the scores, and by how much.
+    It holds for this thread (or asynchronous task), and for rankings by noisy scores and comparisons with noisy thresholds.
+    `CanonicalTopK` and `JointTopK` take as long as the scores make them; docs/sampling.md says what else depends on the scores.
     """
     token = _CONSTANT_WORK.set(True)
     try:

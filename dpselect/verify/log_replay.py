@@ -8,7 +8,7 @@ import math
 from collections import ChainMap, Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol, final, runtime_checkable
+from typing import Any, Final, NamedTuple, Protocol, final, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,12 +102,10 @@ def replay(
     Args:
         pipeline: from a log to Scores or GroupedScores: the code that production runs, contribution bounding included. Called
             users + 2 times.
-        log: a DataFrame of pandas or polars, a pyarrow Table, a sequence of events, or a `_Replayable`.
-        user: the column of users; for a sequence the key, index or attribute is up to a function event -> user. A `_Replayable`
-            knows it.
+        log: a DataFrame of pandas or polars, a pyarrow Table, a sequence of events, or what leaves users out by itself.
+        user: the column of users; for a sequence a function event -> user.
         salt: for the offender's name, so that a report may be shown without naming anybody.
-        users: how many users to try, >= 1; None for all.
-        seed: of the choice of users. It releases nothing.
+        users: how many users to try, >= 1, chosen by `seed`; None for all.
         progress: called with (done, total) after every run.
 
     Raises:
@@ -150,9 +148,7 @@ def _neighbours(pipeline: Pipeline, log: _Replayable, tried: list[Any], whole: _
         yield from ((name, scores, whole) for name, scores in without)
 
 
-@final
-@dataclass(frozen=True)
-class _Run:
+class _Run(NamedTuple):
     """What a pipeline returned, and what users weigh in each of `_ROUNDS`, looked up while its log was there."""
 
     scores: Scored
@@ -170,19 +166,15 @@ class _Pair:
         self.changed = sum(bool(len(part.size)) for name, part in self.parts.items() if name is not _PRESENCE)
         self.moved = before.keys() != after.keys() or any(part.moved for part in self.parts.values())
         self.groups = isinstance(first, GroupedScores)
-        self.breaks = self._breaks(first, second, listed=before.keys() != after.keys() and _PRESENCE not in names)
         self.rounds = [_Change(*each) for each in zip(one.rounds, other.rounds, strict=True)]
-        if any(change.broken() for change in self.rounds):
-            self.breaks.append("second_round")
-
-    def _breaks(self, first: Any, second: Any, *, listed: bool) -> list[str]:
         found = [field for part in self.parts.values() for field in part.broken()]
-        if self.groups:
+        if isinstance(first, GroupedScores) and isinstance(second, GroupedScores):
             users = 2 if _relation(first) == "replace_one" else 1
             found += ["max_groups_per_user"] if self.changed > users * second.max_groups_per_user else []
             found += ["sensitivity"] if first.max_groups_per_user != second.max_groups_per_user else []
-            found += ["domain"] if listed else []
-        return list(dict.fromkeys(found))
+            found += ["domain"] if before.keys() != after.keys() and _PRESENCE not in names else []
+        found += ["second_round"] if any(change.broken() for change in self.rounds) else []
+        self.breaks = list(dict.fromkeys(found))
 
 
 class _Change:
