@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import pytest
 from ledger_steps import Made
@@ -11,7 +10,6 @@ from ledger_steps import Made
 import accounting as acc
 from accounting.ledger import InvalidEntry, Ledger, Quota
 from accounting.remaining import over_periods
-from accounting.report import write_report
 
 SMALL, LARGE = acc.PureDP(epsilon=0.2), acc.PureDP(epsilon=0.6)
 
@@ -107,16 +105,3 @@ def test_a_name_that_is_not_listed_is_refused(made_on_either: Made) -> None:
     ledger.charge("clicks", SMALL, relation="add_remove", team="sales")
     assert [left.account for _, left in quotas.standing()] == ["maps", "sales"]
     assert ledger.verify().ok
-
-
-def test_the_report_shows_the_limits(folder: Path) -> None:
-    """A single release's cap, and what all periods together come to beside what is allowed."""
-    with Ledger.open(f"sqlite:///{folder / 'l.db'}") as ledger:
-        limits = {"most_in_all": 4.0, "most_per_release": acc.Budget(epsilon=0.7)}
-        ledger.create_dataset("weeks", acc.Budget(epsilon=1.0), "add_remove", window="week", **limits)
-        for week in (1, 2, 3):
-            ledger.charge("weeks", LARGE, relation="add_remove", period=f"2024-W{week:02}")
-        write_report(ledger, folder / "page.html")
-    text = (folder / "page.html").read_text()
-    assert "lie in all 3 weeks faces epsilon 1.8 in all; at most epsilon 4 is allowed" in text
-    assert "at most epsilon 0.7, unless it states why" in text

@@ -32,7 +32,8 @@ def filled(sqlite_url: str) -> Ledger:
     moments = (datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=9 * n) for n in range(1000))
     ledger = Ledger.open(sqlite_url, clock=lambda: next(moments))
     ledger.create_dataset("check-ins", acc.Budget(rho=1.0, delta=1e-6), "add_remove", data_period=EVIL)
-    ledger.create_dataset("<b>visits</b>", acc.Budget(epsilon=1.0), "replace_one", window="month")
+    limits = {"most_in_all": 4.0, "most_per_release": acc.Budget(epsilon=0.97)}
+    ledger.create_dataset("<b>visits</b>", acc.Budget(epsilon=1.0), "replace_one", window="month", **limits)  # type: ignore[arg-type]
     for number in range(30):
         ledger.charge(
             "check-ins", acc.BoundedRange(epsilon=0.3), relation="add_remove", label=("a", "b", None)[number % 3], count=2
@@ -156,6 +157,8 @@ def test_the_page_says_what_was_promised_and_checked(filled: Ledger) -> None:
     assert "To every user: adding or removing any one user changes" in text
     assert "\N{GREEK SMALL LETTER RHO} = 1, but for events of probability δ = 1e-6" in text
     assert "for the rows of each month taken by themselves, by a factor of at most e^ε = 2.72" in text
+    assert "lie in all 2 months faces epsilon 1.9 in all; at most epsilon 4 is allowed" in text
+    assert "at most epsilon 0.97, unless it states why" in text
     assert "Not verified for this page" in text
     found = filled.verify()
     assert "no head" in page(filled, verification=found)
