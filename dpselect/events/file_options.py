@@ -95,7 +95,20 @@ class FileOptions(Frozen, ABC):
             raise EventLogError(
                 f"quote={self.quote!r} is part of delimiter={self.delimiter!r}: state another one, or '' for none"
             )
-        _require_encoding(self.encoding)
+        if self.encoding is not None:
+            try:
+                codec = codecs.lookup(self.encoding) if isinstance(self.encoding, str) else None
+            except (LookupError, ValueError):
+                codec = None
+            if codec is None or not codec._is_text_encoding:
+                raise EventLogError(
+                    f"encoding={self.encoding!r} is not known: name one as Python does, such as 'cp1252', 'latin-1' or 'utf-16'"
+                )
+            if _WITH_MEMORY.fullmatch(codec.name):
+                raise EventLogError(
+                    f"encoding={self.encoding!r} is not read: in it one row can decide how the next is read; convert the file to "
+                    "UTF-8"
+                )
         if not isinstance(self.null, tuple) or not all(isinstance(text, str) for text in self.null):
             raise EventLogError(f"null={self.null!r} must be texts that stand for a missing label")
         if not isinstance(self.normalize, tuple) or not set(self.normalize) <= set(get_args(Form)):
@@ -124,21 +137,6 @@ class FileSaid(TypedDict, total=False):
     normalize: Form | Sequence[Form]
     table: str | None
     query: str | None
-
-
-def _require_encoding(stated: object) -> None:
-    if stated is None:
-        return
-    try:
-        known = isinstance(stated, str) and bool(codecs.lookup(stated)._is_text_encoding)
-    except (LookupError, ValueError):
-        known = False
-    if not known:
-        raise EventLogError(f"encoding={stated!r} is not known: name one as Python does, such as 'cp1252', 'latin-1' or 'utf-16'")
-    if _WITH_MEMORY.fullmatch(codecs.lookup(str(stated)).name):
-        raise EventLogError(
-            f"encoding={stated!r} is not read: in it one row can decide how the next one is read; convert the file to UTF-8"
-        )
 
 
 _FORMS: Mapping[str, Callable[[str], str]] = {

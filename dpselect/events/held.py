@@ -6,7 +6,7 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn, Self, cast, final
 
 import numpy as np
@@ -213,6 +213,7 @@ def _parts(items: Sequence[Any]) -> Iterable[list[Any]]:
 
 
 @final
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class HeldScores(Rounds):
     """Scores that stay in the engine: what a mechanism draws from where `HeldCounts.scores` stand for Scores. Immutable.
 
@@ -226,17 +227,14 @@ class HeldScores(Rounds):
         sums: whether they add up amounts, instead of counting users.
     """
 
-    __slots__ = ("_table", "second", "sensitivity", "sums")
-
-    def __init__(self, table: Table, *, sensitivity: Sensitivity, second: SecondLook | None = None, sums: bool = False) -> None:
-        self._table = table
-        self.sensitivity: Sensitivity = sensitivity
-        self.second: SecondLook | None = second
-        self.sums: bool = sums
+    _table: Table
+    sensitivity: Sensitivity
+    second: SecondLook | None = None
+    sums: bool = False
 
     def with_second(self, second: SecondLook) -> HeldScores:
         """The same scores with this `second`."""
-        return HeldScores(self._table, sensitivity=self.sensitivity, second=second, sums=self.sums)
+        return replace(self, second=second)
 
     def __len__(self) -> int:
         return 1  # a log is one round

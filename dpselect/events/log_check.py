@@ -123,6 +123,12 @@ def check(
         named = [*(f"{share:g}" for share in _SHARES), "1"]
         heaviest = tables.run(f"SELECT u, sum(t) AS n FROM ({per_user}) GROUP BY u ORDER BY n DESC, u LIMIT {_SHOWN}")
         texts = [role for role in roles if staged.kinds[role] == "str"]
+        nulls = list[tuple[str, str, int]]()
+        for role in texts:
+            name, known = SHORT[role], ", ".join(map(literal, _NULLS))
+            missing = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
+            sql = f"SELECT {name}, count(*) AS n FROM pairs WHERE {missing} GROUP BY {name} ORDER BY n DESC, {name}"
+            nulls += [(role, str(label), int(count)) for label, count in tables.run(sql)]
         found = LogCheck(
             what=staged.what,
             how=staged.how,
@@ -135,20 +141,17 @@ def check(
             groups=number(tables, "SELECT count(DISTINCT g) FROM pairs") if reading.group is not None else None,
             items_per_user={share: int(number or 0) for share, number in zip(named, shares, strict=True)},
             heaviest=[(user, int(number)) for user, number in heaviest],
-            nulls=[one for role in texts for one in _nulls(tables, role)],
+            nulls=nulls,
             alike=[one for role in texts for one in _alike(tables, role)],
             catalogue=None if catalogue is None else _matches(tables, catalogue),
         )
-        lists = _lists(tables) if "item" in texts and reading.split is None else None
+        lists = None
+        if "item" in texts and reading.split is None:  # what stands in most of the items, as between several of them
+            often = ", ".join(f"avg(CAST(contains(i, {literal(one)}) AS DOUBLE))" for one in _LISTS)
+            inside = tables.run(f"SELECT {often} FROM (SELECT DISTINCT i FROM pairs)")[0]
+            lists = next((one for one, share in zip(_LISTS, inside, strict=True) if share is not None and share > _MOST), None)
         found.doubts.extend(_doubts(found, reading, lists))
         return found
-
-
-def _nulls(tables: EmbeddedTables, role: str) -> list[tuple[str, str, int]]:
-    name, known = SHORT[role], ", ".join(map(literal, _NULLS))
-    where = f"lower(trim({name}, ' \t\r\n')) IN ({known}) OR trim({name}, ' \t\r\n') = ''"
-    found = tables.run(f"SELECT {name}, count(*) AS n FROM pairs WHERE {where} GROUP BY {name} ORDER BY n DESC, {name}")
-    return [(role, str(label), int(number)) for label, number in found]
 
 
 def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:
@@ -160,14 +163,6 @@ def _alike(tables: EmbeddedTables, role: str) -> Iterator[Alike]:
         if many:
             examples = tables.run(f"SELECT many[:{_SHOWN}] FROM ({same}) ORDER BY k LIMIT {_SHOWN}")
             yield Alike(role, how, many, [list(row[0]) for row in examples])
-
-
-def _lists(tables: EmbeddedTables) -> str | None:
-    """What stands in most of the items, as between several of them."""
-    labels = "SELECT DISTINCT i FROM pairs"
-    shares = ", ".join(f"avg(CAST(contains(i, {literal(one)}) AS DOUBLE))" for one in _LISTS)
-    found = tables.run(f"SELECT {shares} FROM ({labels})")[0]
-    return next((one for one, share in zip(_LISTS, found, strict=True) if share is not None and share > _MOST), None)
 
 
 def _matches(tables: EmbeddedTables, catalogue: Sequence[Label]) -> Matches:

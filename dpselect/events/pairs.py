@@ -20,35 +20,12 @@ from dpselect.events.contributions import NotPickled, signed
 from dpselect.events.counting import Count
 from dpselect.events.dialect import Tables
 from dpselect.events.engine import EmbeddedTables, opened
-from dpselect.events.file_options import FileSaid
 from dpselect.events.held import HeldCounts, Tally
-from dpselect.events.reading import ProgressCallback, Reading, reading_of, require_items
+from dpselect.events.reading import Options, ProgressCallback, Reading, ReadingKeywords, reading_of, require_items
 from dpselect.events.sources.base import Column
 from dpselect.events.staging import prepared
-from dpselect.events.time_window import Moment, Unit
 from dpselect.events.user_counts import EventCounts, GroupCounts
 from dpselect.selection import Label
-from dpselect.sensitivity import Norm
-
-
-class Options(FileSaid, total=False):
-    """The fields of `Reading` as keywords, but those that decide what is returned."""
-
-    max_items_per_user: int | None
-    salt: str | None
-    clip: float | Sequence[float] | None
-    clip_norm: Norm
-    value: Column | None
-    value_clip: float | tuple[float, float] | None
-    where: str | Sequence[str]
-    time: Column | None
-    since: Moment | None
-    until: Moment | None
-    time_zone: str
-    time_unit: Unit | None
-    within: Labels | None
-    buckets: int | None
-    memory_limit: str | None
 
 
 @overload
@@ -129,23 +106,12 @@ def read(
         return log.read()
 
 
-class _Options(Options, total=False):
-    """All fields of `Reading`."""
-
-    user: Column
-    item: Column | Sequence[Column]
-    group: Column | None
-    cells: bool
-    groups: Labels | str | os.PathLike[str] | None
-    max_groups_per_user: int | None
-
-
 def hold(
     source: str | os.PathLike[str] | object,
     reading: Reading | None = None,
     *,
     progress: ProgressCallback | None = None,
-    **options: Unpack[_Options],
+    **options: Unpack[ReadingKeywords],
 ) -> HeldCounts:
     """Count as `read` does, with the same arguments, and leave the counts in the engine: for more items than memory holds.
 
@@ -226,12 +192,12 @@ class Pairs(NotPickled):
                 staged = replace(staged, progress=None)
             self._staged, self._stack = staged, stack.pop_all()
 
-    def read(self, **look: Unpack[_Options]) -> EventCounts | GroupCounts:
+    def read(self, **look: Unpack[ReadingKeywords]) -> EventCounts | GroupCounts:
         """The counts, as `dpselect.events.read` gives them."""
         with self._count(self._asked(look)) as count:
             return count.read()
 
-    def hold(self, **look: Unpack[_Options]) -> HeldCounts:
+    def hold(self, **look: Unpack[ReadingKeywords]) -> HeldCounts:
         """The counts, as `dpselect.events.hold` gives them. They go with the pairs, if they are not closed before."""
         with self._count(_holdable(self._asked(look))) as count, ExitStack() as stack:
             kept = self._tables.another()
@@ -265,7 +231,7 @@ class Pairs(NotPickled):
         return groups[order], items[order]
 
     def weighed(
-        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float, **look: Unpack[_Options]
+        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float, **look: Unpack[ReadingKeywords]
     ) -> NDArray[np.int64]:
         """(n,) sums over users of what each spends on these items, in units of 2^-20. **Private.**
 
@@ -295,7 +261,7 @@ class Pairs(NotPickled):
             self._state.value = _CLOSED
             self._stack.close()
 
-    def _asked(self, look: _Options) -> Reading:
+    def _asked(self, look: ReadingKeywords) -> Reading:
         if unknown := sorted(set(look) - _MAY_DIFFER):
             raise EventLogError(f"{unknown[0]}= was settled when the pairs were made: state it in events.pairs")
         return self.reading.model_copy(update=look) if look else self.reading
@@ -326,7 +292,7 @@ def pairs(
     reading: Reading | None = None,
     *,
     progress: ProgressCallback | None = None,
-    **options: Unpack[_Options],
+    **options: Unpack[ReadingKeywords],
 ) -> Pairs:
     """Read a log once, and keep its distinct pairs for several counts: of a first step and a second look, of several clips.
 

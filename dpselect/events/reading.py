@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,10 +15,10 @@ from pydantic import Field, SkipValidation, model_validator
 
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
-from dpselect.events.catalogue import ListOptions, listed, named, public_list, written_alike
+from dpselect.events.catalogue import Labels, ListOptions, listed, named, public_list, written_alike
 from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, summed
 from dpselect.events.engine import Engine
-from dpselect.events.file_options import FILE_OPTIONS, FileOptions
+from dpselect.events.file_options import FILE_OPTIONS, FileOptions, FileSaid
 from dpselect.events.sources.base import Asked, Column, Given, Kinds
 from dpselect.events.time_window import Moment, Unit, Window
 from dpselect.events.where import columns_of, conditions
@@ -219,21 +220,19 @@ class Reading(FileOptions):
                 "salt= out"
             )
         salt = secrets.token_hex(16) if salt is None else salt
-        items, groups = (self._bound(field, salt) for field in ("max_items_per_user", "max_groups_per_user"))
+        bounds: list[ContributionLimit | None] = []
+        for field in ("max_items_per_user", "max_groups_per_user"):
+            limit = getattr(self, field)
+            if limit is not None and (type(limit) is not int or not 1 <= limit <= _MOST_KEPT):
+                raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
+            bounds.append(None if limit is None else ContributionLimit(limit, salt))
+        items, groups = bounds
         allowed = Contributions(items, self.measures, groups=groups, normalize=self.normalize, cells=self.cells)
         if kinds is None:
             return allowed
         within = None if self.within is None else named(self.within, integers=kinds["item"] == "int" and not self.cells)
         listed = None if self.groups is None else named(self.groups, integers=kinds["group"] == "int", what="groups")
         return replace(allowed, within=within, listed=listed)
-
-    def _bound(self, field: str, salt: str) -> ContributionLimit | None:
-        limit = getattr(self, field)
-        if limit is None:
-            return None
-        if type(limit) is not int or not 1 <= limit <= _MOST_KEPT:
-            raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
-        return ContributionLimit(limit, salt)
 
     def given(self, source: object) -> Given:
         """What a source is given to read `source` this way."""
@@ -269,6 +268,37 @@ def _number(stated: object) -> float:
         return float(stated) if isinstance(stated, Real) and not isinstance(stated, bool) else math.nan
     except OverflowError:
         return math.inf
+
+
+class Options(FileSaid, total=False):
+    """The fields of `Reading` as keywords, but those that decide what is returned."""
+
+    max_items_per_user: int | None
+    salt: str | None
+    clip: float | Sequence[float] | None
+    clip_norm: Norm
+    value: Column | None
+    value_clip: float | tuple[float, float] | None
+    where: str | Sequence[str]
+    time: Column | None
+    since: Moment | None
+    until: Moment | None
+    time_zone: str
+    time_unit: Unit | None
+    within: Labels | None
+    buckets: int | None
+    memory_limit: str | None
+
+
+class ReadingKeywords(Options, total=False):
+    """All fields of `Reading`."""
+
+    user: Column
+    item: Column | Sequence[Column]
+    group: Column | None
+    cells: bool
+    groups: Labels | str | os.PathLike[str] | None
+    max_groups_per_user: int | None
 
 
 def reading_of(reading: Reading | None, options: dict[str, Any]) -> Reading:

@@ -234,17 +234,11 @@ class Cluster:
         while self._views:
             self._session.catalog.dropTempView(self._views.pop())
         while self._computed:
-            _forget(self._computed.pop())
-
-
-def _forget(computed: DataFrame) -> None:
-    """Free the rows of a checkpoint, which Spark would keep until some collection of garbage in Java.
-
-    A session elsewhere (Spark Connect) has no such handle: it lets go of them when Python does of the frame.
-    """
-    frame: Any = computed
-    if hasattr(frame, "_jdf"):
-        _quietly(lambda: frame._jdf.queryExecution().analyzed().rdd().unpersist(False))
+            # Spark would keep its rows until some collection of garbage in Java. A session elsewhere (Spark Connect) has no such
+            # handle: it lets go of them when Python does of the frame.
+            frame: Any = self._computed.pop()
+            if hasattr(frame, "_jdf"):
+                _quietly(frame._jdf.queryExecution().analyzed().rdd().unpersist)
 
 
 def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> tuple[Cluster, Staged]:

@@ -43,7 +43,10 @@ class Window:
         """The window asked for."""
         if since is None and until is None:
             raise EventLogError("time= needs since= or until=, or both: which events to read")
-        where = _zone(zone)
+        try:
+            where = ZoneInfo(zone)
+        except (ValueError, OSError, TypeError, KeyError):
+            raise EventLogError(f"time_zone={zone!r} is not known: write it as 'UTC' or 'Europe/Berlin'") from None
         if unit is not None and unit not in get_args(Unit):
             raise EventLogError(f"time_unit={unit!r} must be one of {', '.join(get_args(Unit))}, of numbers since 1970; or None")
         start, end = (None if one is None else _moment(field, one, where) for field, one in (("since", since), ("until", until)))
@@ -135,13 +138,6 @@ def _start(moment: datetime, every: Every) -> datetime:
 def _name(start: datetime, every: Every) -> str:
     year, week, _ = start.isocalendar()
     return {"day": f"{start:%Y-%m-%d}", "week": f"{year:04}-W{week:02}", "month": f"{start:%Y-%m}"}[every]
-
-
-def _zone(name: object) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)  # type: ignore[arg-type]
-    except (ValueError, OSError, TypeError, KeyError):
-        raise EventLogError(f"time_zone={name!r} is not known: write it as 'UTC' or 'Europe/Berlin'") from None
 
 
 def _moment(field: str, moment: object, zone: ZoneInfo) -> datetime:

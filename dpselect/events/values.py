@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Unpack, final, get_args
 
@@ -15,9 +14,7 @@ from dpselect.errors import EventLogError
 from dpselect.events.contributions import ContributionLimit, NotPickled
 from dpselect.events.dialect import EMBEDDED
 from dpselect.events.engine import opened
-from dpselect.events.file_options import FileSaid
-from dpselect.events.reading import ProgressCallback, Reading, checked_salt, reading_of
-from dpselect.events.sources.base import Column
+from dpselect.events.reading import ProgressCallback, Reading, ReadingKeywords, checked_salt, reading_of
 from dpselect.events.staging import prepared
 
 Rule = Literal["pick", "sum", "mean", "min", "max", "events"]
@@ -57,22 +54,13 @@ class UserValues(NotPickled):
         return f"UserValues(<private numbers hidden>, rule={self.rule!r})"
 
 
-class _Options(FileSaid, total=False):
-    user: Column
-    value: Column | None
-    where: str | Sequence[str]
-    salt: str | None
-    buckets: int | None
-    memory_limit: str | None
-
-
 def read_values(
     source: str | os.PathLike[str] | object,
     reading: Reading | None = None,
     *,
     rule: Rule = "pick",
     progress: ProgressCallback | None = None,
-    **options: Unpack[_Options],
+    **options: Unpack[ReadingKeywords],
 ) -> UserValues:
     """One number per user of a log with one row per event, in any order: a map of that user's events alone.
 

@@ -10,6 +10,7 @@ import importlib
 import json
 import re
 import sqlite3
+import traceback
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
@@ -21,6 +22,10 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
+
+from dpselect import events
+from dpselect.errors import EventLogError
 
 Label = str | int
 Event = tuple[Label | None, Label | None]
@@ -39,9 +44,28 @@ AROUND_A_DAY = [
 INSIDE = [1, 2, 3, 4, 5]  # of them, on 27 October in Berlin
 
 
-def distinct_users(events: Iterable[Event]) -> dict[Label, int]:
+SECRET = "SECRET42"
+"""What no error shows, of users, items, addresses and the names of folders."""
+
+
+def counted(source: Any, **options: Any) -> dict[Label, int]:
+    """Counts by label."""
+    found: Any = events.read(source, **{"user": "u", "item": "i", **options})
+    return dict(zip(found.labels, found.counts.tolist(), strict=True))
+
+
+def refused(source: object, words: str, **options: Any) -> None:
+    """Check that reading fails with these words and that neither the message nor any chained error shows the data."""
+    with pytest.raises(EventLogError, match=words) as caught:
+        events.read(source, **{"user": "u", "item": "i", **options})
+    assert SECRET not in str(caught.value)
+    assert caught.value.__context__ is None
+    assert SECRET not in "".join(traceback.format_exception_only(caught.value))
+
+
+def distinct_users(log: Iterable[Event]) -> dict[Label, int]:
     """Distinct users per item, events with a null left out."""
-    return dict(Counter(item for _, item in {event for event in events if None not in event}))
+    return dict(Counter(item for _, item in {event for event in log if None not in event}))
 
 
 def rank(user: Label, item: Label, salt: str) -> str:
@@ -54,18 +78,18 @@ def kept(user: Any, items: Iterable[Any], limit: int, salt: str) -> list[Any]:
     return sorted(items, key=lambda item: (rank(user, item, salt), item))[:limit]
 
 
-def bounded(events: Iterable[Event], limit: int, salt: str) -> list[Event]:
+def bounded(log: Iterable[Event], limit: int, salt: str) -> list[Event]:
     """At most `limit` items of every user."""
     items: defaultdict[Label, set[Label]] = defaultdict(set)
-    for user, item in events:
+    for user, item in log:
         if user is not None and item is not None:
             items[user].add(item)
     return [(user, item) for user, own in items.items() for item in kept(user, own, limit, salt)]
 
 
-def arrow(events: Sequence[Sequence[Any]], names: Sequence[str] = NAMES) -> pa.Table:
+def arrow(log: Sequence[Sequence[Any]], names: Sequence[str] = NAMES) -> pa.Table:
     """A pyarrow Table, with the types of what it holds."""
-    return pa.table({name: [event[place] for event in events] for place, name in enumerate(names)})
+    return pa.table({name: [event[place] for event in log] for place, name in enumerate(names)})
 
 
 WHOLE, _FRACTION = re.compile(r"0|-?[1-9]\d{0,17}"), re.compile(r"0|-?[1-9]\d{0,30}|-?(0|[1-9]\d*)[.]\d+")

@@ -417,28 +417,22 @@ def rows(engine: Engine, given: Given) -> Rows:
     source = given.source
     given.require_unsaid("none", "table", "query")
     if source == _STANDARD_INPUT and isinstance(source, str):  # a file of that name is "./-"
-        copied = _spooled(engine.path("standard input"), given.said.format)
-        given = replace(given, source=copied, name=f"{given.said.format} on standard input")
-        return _of_one(engine, given)
+        if given.said.format == "auto":
+            names = ", ".join(f"'{known.name}'" for known in FORMATS)
+            raise EventLogError(f"format='auto' cannot tell what is on standard input: state format= as one of {names}")
+        stream: Any = sys.stdin
+        if stream is None:
+            raise EventLogError("standard input is closed: name a file in place of '-'")
+        copied = engine.path("standard input")  # to its end: to tell malformed rows, and to be looked at twice
+        with copied.open("xb") as copy:
+            shutil.copyfileobj(stream.buffer, copy, 1 << 20)
+        return _of_one(engine, replace(given, source=copied, name=f"{given.said.format} on standard input"))
     path = str(source)
     # A folder, or a pattern that is not itself the name of a file.
     folder = "\0" not in path and (
         Path(path).is_dir() or (glob.has_magic(path) and "://" not in path and not os.path.lexists(path))
     )
     return _several(engine, given) if folder or isinstance(source, list | tuple) else _of_one(engine, given)
-
-
-def _spooled(target: Path, format: str) -> Path:
-    """`target`, with what standard input holds; it is read to its end: to tell malformed rows, and to be looked at twice."""
-    if format == "auto":
-        names = ", ".join(f"'{known.name}'" for known in FORMATS)
-        raise EventLogError(f"format='auto' cannot tell what is on standard input: state format= as one of {names}")
-    stream: Any = sys.stdin
-    if stream is None:
-        raise EventLogError("standard input is closed: name a file in place of '-'")
-    with target.open("xb") as copy:
-        shutil.copyfileobj(stream.buffer, copy, 1 << 20)
-    return target
 
 
 def _of_one(engine: Engine, given: Given) -> Rows:

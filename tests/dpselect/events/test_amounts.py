@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pytest
+from event_oracle import SECRET
 from sums_oracle import sums
 
 import dpselect as dps
@@ -82,9 +83,6 @@ def test_sums_are_released() -> None:
         ("a", "b"),
         ("b", "a"),
     )
-
-
-SECRET = "SECRET42"
 
 
 @pytest.mark.fast(6)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
-from event_oracle import NAMES, Event, arrow, bounded, distinct_users
+from event_oracle import NAMES, Event, arrow, bounded, counted, distinct_users
 
 from dpselect import events
 from dpselect.events import engine
@@ -14,12 +12,6 @@ from dpselect.events import engine
 COLUMNS = {"user": NAMES[0], "item": NAMES[1]}
 RNG = np.random.default_rng(7)
 LOG: list[Event] = [(int(u), int(i)) for u, i in RNG.integers(0, 60, (3_000, 2))]
-
-
-def counts(log: list[Event], **options: Any) -> dict[object, int]:
-    """Counts by label."""
-    found = events.read(arrow(log), **COLUMNS, **options)
-    return dict(zip(found.labels, found.counts.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("buckets", [1, 2, 13])
@@ -31,7 +23,7 @@ def test_choice_depends_on_the_salt_only(buckets: int, number: int, monkeypatch:
         assert opened.run("SELECT current_setting('threads')", what="a setting") == [(number,)]
     shuffled = [LOG[place] for place in np.random.default_rng(buckets).permutation(len(LOG))]
     expected = distinct_users(bounded(LOG, 5, "s"))
-    assert counts(shuffled, max_items_per_user=5, salt="s", buckets=buckets) == expected
+    assert counted(arrow(shuffled), **COLUMNS, max_items_per_user=5, salt="s", buckets=buckets) == expected
 
 
 def test_salt_is_recorded_and_repeats_the_choice() -> None:
@@ -52,7 +44,7 @@ def test_users_and_items_do_not_collide() -> None:
     log += [("\U0001f600é", label) for label in ("é", "e\u0301", "\U0001f468\u200d\U0001f469", "z")]
     for salt in ("", "x", "c:x", "1:é", "g"):
         for most in (1, 2):
-            assert counts(log, max_items_per_user=most, salt=salt) == distinct_users(bounded(log, most, salt))
+            assert counted(arrow(log), **COLUMNS, max_items_per_user=most, salt=salt) == distinct_users(bounded(log, most, salt))
 
 
 def test_a_replaced_user_can_change_twice_as_many_counts() -> None:

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from event_oracle import NAMES, TYPED, Event, Label, Sources, arrow, bounded, distinct_users
+from event_oracle import NAMES, TYPED, Event, Label, Sources, arrow, bounded, counted, distinct_users
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -36,11 +36,6 @@ def logs(values: st.SearchStrategy[Label]) -> st.SearchStrategy[list[Event]]:
     )
 
 
-def as_dict(found: events.EventCounts) -> dict[Label, int]:
-    """Counts by label."""
-    return dict(zip(found.labels, found.counts.tolist(), strict=True))
-
-
 ANYTHING = ["csv", "packed", "json", "json_packed", "parquet", "arrow", "dictionary", "objects", "polars"]
 """Sources that have any text."""
 
@@ -57,8 +52,8 @@ def test_counts_of_text(kind: str) -> None:
     def holds(log: list[Event], limit: int | None, buckets: int) -> None:
         bound = {} if limit is None else {"max_items_per_user": limit, "salt": "salt"}
         with tempfile.TemporaryDirectory() as folder:
-            found = events.read(getattr(Sources(Path(folder)), kind)(log), **COLUMNS, buckets=buckets, **bound)
-        assert as_dict(found) == distinct_users(log if limit is None else bounded(log, limit, "salt"))
+            found = counted(getattr(Sources(Path(folder)), kind)(log), **COLUMNS, buckets=buckets, **bound)
+        assert found == distinct_users(log if limit is None else bounded(log, limit, "salt"))
 
     holds()
 
@@ -88,7 +83,7 @@ def test_spellings_of_csv(tmp_path: Path, data: str) -> None:
     """Line ends, byte order mark, blank lines, quotes and trailing separators do not change what a CSV file says."""
     path = tmp_path / "log.csv"
     path.write_bytes(data.encode())
-    assert as_dict(events.read(path, user="u", item="i")) == {"a": 1, "b": 1}
+    assert counted(path) == {"a": 1, "b": 1}
 
 
 @pytest.mark.parametrize("kind", ["object", "string", "str", "category", "Int64", "int32", "uint64"])
@@ -97,7 +92,7 @@ def test_pandas_types(kind: str) -> None:
     values = pd.Series([3, 1, 3]) if "int" in kind.lower() else pd.Series(["3", "1", "3"])
     table = pd.DataFrame({"u": [1, 2, 3], "i": values.astype(kind)}).set_axis([5, 5, 5])
     expected = {1: 1, 3: 2} if "int" in kind.lower() else {"1": 1, "3": 2}
-    assert as_dict(events.read(table, user="u", item="i")) == expected
+    assert counted(table) == expected
 
 
 def test_wide_integers_of_json_lines(tmp_path: Path) -> None:
@@ -106,7 +101,7 @@ def test_wide_integers_of_json_lines(tmp_path: Path) -> None:
     path.write_text(
         "".join(f'{{"u": {user}, "i": {item}}}\n' for user, item in ((1, 2**64), (-1, -(2**70)), ('"1"', f'"{2**64}"')))
     )
-    assert as_dict(events.read(path, user="u", item="i")) == {str(2**64): 1, str(-(2**70)): 1}
+    assert counted(path) == {str(2**64): 1, str(-(2**70)): 1}
 
 
 @pytest.mark.slow
@@ -130,8 +125,7 @@ def test_quoted_line_breaks_across_the_engines_buffers(tmp_path: Path) -> None:
     log: list[Event] = [(f"u{number}\n" * 15, labels[number % 4] * (1 + number % 7)) for number in range(400_000)]
     path = Sources(tmp_path).csv(log)
     assert path.stat().st_size > 40_000_000
-    found = events.read(path, **COLUMNS)
-    assert as_dict(found) == distinct_users(log)
+    assert counted(path, **COLUMNS) == distinct_users(log)
 
 
 def test_progress_and_cleanup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +155,7 @@ def test_temporary_folder_with_pattern_characters(tmp_path: Path, monkeypatch: p
     odd.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(odd))
     for kind in ("csv", "json_packed", "parquet"):
-        assert as_dict(events.read(getattr(Sources(tmp_path), kind)([("u", "a"), (None, "b")]), **COLUMNS)) == {"a": 1}
+        assert counted(getattr(Sources(tmp_path), kind)([("u", "a"), (None, "b")]), **COLUMNS) == {"a": 1}
 
 
 def test_a_pandas_table_that_was_turned_round() -> None:

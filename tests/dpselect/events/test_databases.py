@@ -9,16 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 import sqlalchemy
+from event_oracle import counted
 
-from dpselect import events
 from dpselect.errors import EventLogError
 
 ROWS = [("u1", 2**70), ("u2", 2**70), ("u2", 5), (None, 5), ("u3", None)]
-
-
-def counted(source: Any, **options: Any) -> dict[Any, int]:
-    found: Any = events.read(source, **{"user": "u", "item": "i", **options})
-    return dict(zip(found.labels, found.counts.tolist(), strict=True))
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import traceback
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +19,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from event_oracle import SECRET, refused
 from processes import Forked
 
 from dpselect import events
@@ -33,18 +33,8 @@ from dpselect.events.sources import formats
 from dpselect.events.sources.base import Given, Rows
 from dpselect.events.sources.formats import CSV, Delimited
 
-SECRET = "SECRET42"
 GOOD = f"u,i\n1,{SECRET}\n"
 PACKED = gzip.compress(("u,i\n" + f"1,{SECRET}\n" * 1000).encode(), mtime=0)  # names of tests must not tell the time
-
-
-def refused(source: object, words: str, **options: Any) -> None:
-    """Check that reading fails with these words and that neither the message nor any chained error shows the data."""
-    with pytest.raises(EventLogError, match=words) as caught:
-        events.read(source, **{"user": "u", "item": "i", **options})
-    assert SECRET not in str(caught.value)
-    assert caught.value.__context__ is None
-    assert SECRET not in "".join(traceback.format_exception_only(caught.value))
 
 
 def written(folder: Path, name: str, data: str | bytes) -> Path:

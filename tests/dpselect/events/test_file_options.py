@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import event_oracle
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -29,8 +30,7 @@ CASES = Path(__file__).parents[4] / "shared" / "cases"
 
 
 def counted(source: Any, **options: Any) -> dict[Any, int]:
-    found: Any = events.read(source, **{**COLUMNS, **options})
-    return dict(zip(found.labels, found.counts.tolist(), strict=True))
+    return event_oracle.counted(source, **{**COLUMNS, **options})
 
 
 def text(delimiter: str, *, quote: str = '"', end: str = "\n") -> str:

@@ -15,7 +15,7 @@ import pytest
 
 import dpselect as dps
 from accounting.errors import ForeignProcess
-from dpselect.events import HeldCounts, HeldScores, hold
+from dpselect.events import HeldCounts, hold
 from dpselect.events.engine import Engine
 
 LOG = pa.table({"u": list(range(900)), "i": [n % 9 for n in range(900)]})
@@ -104,26 +104,6 @@ def test_a_release_asks_all_its_questions_before_another_asks_one(held: HeldCoun
     meanwhile.end()
     assert len(asked) == 6  # the histogram, the buckets and the items, twice; but for a chance of 1e-30
     assert asked == sorted(asked, key=asked.index)
-
-
-@pytest.mark.slow
-def test_threads_that_draw_from_counts_and_from_clipped_counts_get_each_their_own(held: HeldCounts) -> None:
-    """Clipped counts are stored in units of 2^-20: taken for counts they would be a million times as high."""
-    raw, clipped = held.scores(), held.scores(clip=1.0)
-    highest = {scores: float(scores._table.highest(1)[1][0]) for scores in (raw, clipped)}
-    wrong: list[float] = []
-
-    def ask(scores: HeldScores) -> None:
-        for _ in range(60):
-            value = float(scores._table.highest(1)[1][0])
-            wrong.extend([value] if value != highest[scores] else [])
-
-    threads = [threading.Thread(target=ask, args=(scores,)) for scores in (raw, clipped) * 2]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
 
 
 def test_closed_counts_say_that_they_are_closed(held: HeldCounts) -> None:

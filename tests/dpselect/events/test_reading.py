@@ -13,21 +13,12 @@ import pytest
 from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import Reading
-from dpselect.events.pairs import Options
-
-PLACES = {
-    "user",
-    "item",
-    "group",
-    "groups",
-    "max_groups_per_user",
-    "cells",
-}  # what decides which class `read` returns, next to `Options`
+from dpselect.events.reading import ReadingKeywords
 
 
 def test_every_field_is_a_keyword_and_every_keyword_a_field() -> None:
     """A field that the keywords lack could not be asked for; the other way round it would be ignored."""
-    assert set(Reading.model_fields) == PLACES | set(Options.__annotations__)
+    assert set(Reading.model_fields) == set(ReadingKeywords.__annotations__)
 
 
 @pytest.mark.parametrize("reads", [events.read, events.hold, events.read_values])

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from event_oracle import counted
 
-from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events.engine import Engine
 from dpselect.events.sources import formats
-
-
-def counted(source: Any, **columns: Any) -> dict[Any, int]:
-    found: Any = events.read(source, **{"user": "u", "item": "i", **columns})
-    return dict(zip(found.labels, found.counts.tolist(), strict=True))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import psycopg
 import pyarrow as pa
 import pytest
 import sqlalchemy
-from event_oracle import Sources, Stream, bounded, distinct_users
+from event_oracle import SECRET, Sources, Stream, bounded, distinct_users, refused
 
 import accounting as acc
 import dpselect as dps
@@ -27,7 +27,6 @@ from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events.sources import tables
 
-SECRET = "SECRET42"
 _RANDOM = random.Random(1)
 LOG: list[tuple[Any, Any]] = [
     (f"user {_RANDOM.randrange(40)}", _RANDOM.choice(["a", "b,\"c'", "\\N", "it\nem", "é", "007", "7"])) for _ in range(300)
@@ -190,15 +189,6 @@ def test_arrow_streams_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(acc.errors.MissingExtra, match=r"\[arrow\]"):
         events.read(pl.DataFrame({"u": [1], "i": [1]}), user="u", item="i")
-
-
-def refused(source: Any, words: str, **options: Any) -> None:
-    with pytest.raises(EventLogError, match=words) as caught:
-        events.read(source, **{"user": "u", "item": "i", **options})
-    error: BaseException | None = caught.value
-    while error is not None:
-        assert SECRET not in str(error)
-        error = error.__context__
 
 
 def test_errors_of_streams_show_no_row() -> None:

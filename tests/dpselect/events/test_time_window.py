@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 import pytest
-from event_oracle import AROUND_A_DAY, INSIDE
+from event_oracle import AROUND_A_DAY, INSIDE, SECRET
 
 import dpselect as dps
 from dpselect import events
@@ -19,7 +19,6 @@ from dpselect.errors import EventLogError
 from dpselect.events.staging import split
 from dpselect.events.time_window import Window, periods
 
-SECRET = "SECRET42"
 DAY = {"since": "2024-10-27", "until": date(2024, 10, 28), "time_zone": "Europe/Berlin"}
 
 

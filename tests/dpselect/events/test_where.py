@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import event_oracle
 import pandas as pd
 import pytest
 from event_oracle import Sources
@@ -56,8 +57,8 @@ def source(kind: str, folder: Path) -> Any:
 
 def counted(source: Any, where: Any, **options: Any) -> dict[Any, int]:
     more = {"table": "log"} if isinstance(source, str) and "://" in source else {}
-    found: Any = events.read(source, user="who", item="what", where=where, **more, **options)
-    return {label: count for label, count in zip(found.labels, found.counts.tolist(), strict=True) if count}
+    found = event_oracle.counted(source, user="who", item="what", where=where, **more, **options)
+    return {label: count for label, count in found.items() if count}
 
 
 @pytest.mark.parametrize("kind", ["csv", "json", "parquet", "pandas", "sqlite"])
