@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from decimal import Decimal
+from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, cast, final
 
@@ -238,7 +239,8 @@ class Cluster:
             # handle: it lets go of them when Python does of the frame.
             frame: Any = self._computed.pop()
             if hasattr(frame, "_jdf"):
-                _quietly(frame._jdf.queryExecution().analyzed().rdd().unpersist)
+                rows = frame._jdf.queryExecution().analyzed().rdd()
+                _quietly(partial(rows.unpersist, False))
 
 
 def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> tuple[Cluster, Staged]:

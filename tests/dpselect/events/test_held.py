@@ -45,7 +45,9 @@ def table(scores: HeldScores) -> Table:
 
 @pytest.mark.parametrize("clip", [None, 1.0, 1.4])
 def test_the_engine_tells_the_top_and_how_many_have_each_count(both: Any, clip: float | None) -> None:
-    """The highest counts with ties by label, the histogram, and the report, are those of the counts in memory."""
+    """The highest counts with ties by label, the histogram, and the report, are those of the counts in memory; and every number
+    below a group's size names another item of that count: drawn numbers become items without a change of law.
+    """
     counts, held = both
     dense, engine = counts.scores(clip=clip), table(held.scores(clip=clip))
     positions, values = dense.ranked(700)
@@ -58,19 +60,10 @@ def test_the_engine_tells_the_top_and_how_many_have_each_count(both: Any, clip: 
     assert (distinct.tolist(), sizes.tolist()) == (expected[0].tolist(), expected[1].tolist())
     assert held.report == counts.report
     assert engine.scores_of(labels[:5] + labels[-5:]).tolist() == [*highest[:5], *highest[-5:]]
-
-
-@pytest.mark.parametrize("clip", [None, 1.0])
-def test_members_of_groups_are_the_items_with_that_count_one_to_one(both: Any, clip: float | None) -> None:
-    """Every number below a group's size names another item of that count: drawn numbers become items without a change of law."""
-    counts, held = both
-    dense, engine = counts.scores(clip=clip), table(held.scores(clip=clip))
-    values, sizes = engine.histogram()
-    pairs = [(group, member) for group in (0, 1, len(values) - 1) for member in range(sizes[group])]
-    labels = engine.labels(pairs, values, ExactSampler(np.random.default_rng(1)))
-    for group in (0, 1, len(values) - 1):
-        named = [label for label, pair in zip(labels, pairs, strict=True) if pair[0] == group]
-        assert sorted(named) == sorted(counts.labels[at] for at in np.flatnonzero(dense.values == values[group]))
+    for group in (0, 1, len(distinct) - 1):
+        pairs = [(group, member) for member in range(sizes[group])]
+        named = engine.labels(pairs, distinct, ExactSampler(np.random.default_rng(1)))
+        assert sorted(named) == sorted(counts.labels[at] for at in np.flatnonzero(dense.values == distinct[group]))
 
 
 CATALOGUES = [range(-8, 5, 3), range(-4, 6), range(5, -5, -1), range(4, -9, -3), [5, 3, -4, 1, 0, 2]]

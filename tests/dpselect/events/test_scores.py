@@ -20,7 +20,7 @@ TEXT = pa.table({"u": ["x", "y", "y", "z"], "i": ["b", "b", "a", "007"]})
 NUMBERS = pa.table({"u": [1, 2, 2, 3], "i": [20, 20, 3, 100]})
 
 
-def read(table: pa.Table, **options: int | str) -> events.EventCounts:
+def read(table: pa.Table, **options: Any) -> events.EventCounts:
     """Counts of a table with columns u and i."""
     return events.read(table, user="u", item="i", **options)
 
@@ -51,18 +51,19 @@ def test_a_catalogue_is_public(table: pa.Table, catalogue: list[object], counts:
     [
         ([], "empty"),
         (["20", 20], "more than once"),
-        (["007"], "integers"),
-        (["x"], "integers"),
-        ([1.5], "int or str"),
-        ([True], "int or str"),
-        ([None], "int or str"),
-        ("items.csv", "read_catalogue"),
+        *((labels, "integers") for labels in (["007"], ["x"])),
+        *((labels, "int or str") for labels in ([1.5], [True], [None])),
+        ([10**50], "64 bits"),
+        *((one, "list of labels") for one in (5, np.array(5))),
+        ("items.csv", "text, not labels.*read_catalogue"),
     ],
 )
-def test_a_senseless_catalogue_is_refused(catalogue: list[object], words: str) -> None:
-    """A catalogue that is empty, repeats an item or cannot name items of this log is refused, not counted as zeros."""
+def test_a_senseless_list_is_refused(catalogue: Any, words: str) -> None:
+    """A catalogue, or what a reading looks at, that is empty, repeats an item or cannot name items of this log: not zeros."""
     with pytest.raises(EventLogError, match=words):
         read(NUMBERS).scores(catalogue)
+    with pytest.raises(EventLogError, match=words):
+        read(NUMBERS, within=catalogue)
 
 
 @pytest.mark.parametrize(
@@ -114,8 +115,10 @@ def test_nothing_private_is_shown_or_written(kind: str) -> None:
 def test_counts_are_immutable() -> None:
     """What was read cannot be changed afterwards."""
     found = read(TEXT)
-    with pytest.raises(ValueError, match="read-only"):
-        found.counts[0] = 5
+    values = events.read_values(NUMBERS, user="u", value="i", rule="max")
+    for held in (found.counts, values.numbers):
+        with pytest.raises(ValueError, match="read-only"):
+            held[0] = 5
     with pytest.raises(AttributeError):
         found.allowed = None  # type: ignore[misc, assignment]
     with pytest.raises((AttributeError, TypeError)):  # CPython's answer for a property of a frozen class with slots is the latter
