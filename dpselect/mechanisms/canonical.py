@@ -51,7 +51,7 @@ from dpselect.sampling.discrete import picked_rows
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import argmax_probabilities
+from dpselect.verify.quadrature import argmax_probabilities, legendre
 
 _EXACT = 16  # below it the remainder of Stirling's formula is read from a table
 _LOG_ALLOWANCE = 2.0**-44  # of 1 + ln C: far above the roundings of the saddle-point form
@@ -157,7 +157,6 @@ class CanonicalTopK(Mechanism):
 # With Gumbel noise a set has probability exp(score / scale) over the sum of size * exp(score / scale) of all classes. For the
 # other noises it is the integral over z of the set's f/F at z times the product over classes of F^size.
 
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _MOST_INTEGRATED = 50_000
 _AGREE, _LEVELS = 1e-10, 7
 _TAIL = 45.0  # exp(-45): mass left outside the window
@@ -229,14 +228,14 @@ def _log_all_below(scores: Floats, log_sizes: Floats, noise: Noise, z: Floats) -
 
 
 def _composite(scores: Floats, log_sizes: Floats, noise: Noise, score: float, edges: Floats, step: float) -> float:
-    total = 0.0
+    total, (nodes, weights) = 0.0, legendre()
     for low, high in itertools.pairwise(edges.tolist()):
         cuts = np.linspace(low, high, math.ceil((high - low) / step) + 1)
         half = np.diff(cuts) / 2
-        z = ((cuts[1:] + cuts[:-1])[:, None] / 2 + half[:, None] * _NODES).ravel()
+        z = ((cuts[1:] + cuts[:-1])[:, None] / 2 + half[:, None] * nodes).ravel()
         own = noise.pdf(z - score) / np.maximum(noise.cdf(z - score), np.finfo(np.float64).tiny)
         values = own * np.exp(_log_all_below(scores, log_sizes, noise, z))
-        total += float((values.reshape(-1, len(_NODES)) * _WEIGHTS).sum(axis=1) @ half)
+        total += float((values.reshape(-1, len(nodes)) * weights).sum(axis=1) @ half)
     return total
 
 

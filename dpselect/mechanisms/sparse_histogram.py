@@ -24,7 +24,7 @@ from dpselect.sampling.contest import Floats, precision
 from dpselect.scores import Numbers, Scores
 from dpselect.selection import Selection, Selections
 from dpselect.sensitivity import Sensitivity
-from dpselect.verify.quadrature import NODES, integrals_above
+from dpselect.verify.quadrature import integrals_above, legendre
 
 _ROUNDING = 2.0**-44  # of the terms of the threshold: above the errors of the inverse and of their sum
 _BITS = 160  # for a delta next to 1, whose complement has 53 bits of its own
@@ -201,7 +201,7 @@ class OrderLaw:
     def of_densities(cls, ends: Floats, pdf: Floats, total: Floats, bars: Floats) -> Self:
         """For densities at `nodes_of(ends)` that belong to chances of (items,) in `total` to take part at all."""
         length = np.diff(ends)
-        pieces = length * (pdf @ _WEIGHTS) / 2
+        pieces = length * (pdf @ legendre()[1]) / 2
         above = [integrals_above(one, held, length) for one, held in zip(pdf, pieces, strict=True)]
         cdf = np.maximum(total[:, None, None] - np.array(above).reshape(pdf.shape), 0.0)
         return cls(ends, pdf, cdf, np.maximum(total - pieces.sum(axis=1), 0.0), bars)
@@ -231,12 +231,9 @@ class OrderLaw:
         return float(self._pieces(density[-1] * above * others).sum())
 
     def _pieces(self, integrand: Floats) -> Floats:
-        return np.asarray(self._length * (integrand @ _WEIGHTS) / 2)
-
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(NODES)
+        return np.asarray(self._length * (integrand @ legendre()[1]) / 2)
 
 
 def nodes_of(ends: Floats) -> Floats:
     """(pieces, NODES) where `OrderLaw` looks at its densities."""
-    return np.asarray(ends[:-1, None] + np.diff(ends)[:, None] * (0.5 + 0.5 * _NODES))
+    return np.asarray(ends[:-1, None] + np.diff(ends)[:, None] * (0.5 + 0.5 * legendre()[0]))

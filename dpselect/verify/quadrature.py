@@ -17,6 +17,7 @@ import itertools
 import math
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, final
 
 import numpy as np
@@ -30,15 +31,18 @@ NODES: Final = 16
 # Beyond this many units between neighbours in rank a swap has probability zero in doubles, for every member.
 GAP_CAP: Final = 2000.0
 _DECAY: Final = 42.0
-_UNIT_NODES, _UNIT_WEIGHTS = np.polynomial.legendre.leggauss(NODES)
-_FRACTIONS: Final = 0.5 + 0.5 * _UNIT_NODES
-_SHARES: Final = 0.5 * _UNIT_WEIGHTS
 _STEP: Final = 4.0  # noise units; halved at least once
 _ORDER_STEP: Final = 1.0  # iterated integrals interpolate, which takes shorter pieces
 _ROWS: Final = 32  # score vectors per array operation
 _CLOSED_FORM_K: Final = 10  # the Gumbel set formula visits 2**k subsets
 _OUTCOMES: Final = 100_000
 _LARGEST_SCORE: Final = 1e300
+
+
+@cache
+def legendre() -> tuple[FloatArray, FloatArray]:
+    """(NODES,) nodes in (-1, 1) and weights of the Gauss-Legendre rule, found when an exact law is asked for: no release is."""
+    return np.polynomial.legendre.leggauss(NODES)
 
 
 def argmax_probabilities(noise: Noise, scale: float, scores: ArrayLike) -> FloatArray:
@@ -302,9 +306,9 @@ def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: boo
     for anchor, start, length, longest in spans:
         pieces = math.ceil(longest / step)
         if pieces:
-            fraction = ((np.arange(pieces)[:, None] + _FRACTIONS) / pieces).ravel()
+            fraction = ((np.arange(pieces)[:, None] + 0.5 + 0.5 * legendre()[0]) / pieces).ravel()
             begin, whole = (np.broadcast_to(end, rows)[:, None] for end in (start, length))
-            weight = whole * np.tile(_SHARES / pieces, pieces)
+            weight = whole * np.tile(0.5 * legendre()[1] / pieces, pieces)
             parts.append((np.full(fraction.size, anchor, dtype=np.intp), begin + whole * fraction, weight))
     anchors, offsets, weights = zip(*parts, strict=True)
     return np.concatenate(anchors), np.concatenate(offsets, axis=1), np.concatenate(weights, axis=1)
@@ -313,22 +317,21 @@ def _build(noise: Noise, gaps: FloatArray, k: int, step: float, *, iterated: boo
 def integrals_above(integrand: FloatArray, pieces: FloatArray, length: FloatArray) -> FloatArray:
     """(pieces, NODES) the integral from every node on, from the values there, the pieces' own integrals and their lengths."""
     later = np.append(np.cumsum(pieces[:0:-1])[::-1], 0.0)
-    return np.asarray(length[:, None] * (integrand @ _TAILS.T) + later[:, None])
+    return np.asarray(length[:, None] * (integrand @ _tail_integral_matrix().T) + later[:, None])
 
 
+@cache
 def _tail_integral_matrix() -> FloatArray:
     """(NODES, NODES): values at a piece's nodes -> integrals from each node to its end, per unit length.
 
     Exact for the interpolating polynomial: with P_n the Legendre polynomials, P_n integrates from x to 1 to
     (P_(n-1)(x) - P_(n+1)(x)) / (2n + 1), and the rule itself yields the Legendre coefficients.
     """
-    legendre = np.polynomial.legendre.legvander(_UNIT_NODES, NODES)
-    before = np.hstack([np.ones((NODES, 1)), legendre[:, : NODES - 1]])
-    tails = before - legendre[:, 1:]
-    return np.asarray(0.25 * tails @ (legendre[:, :NODES] * _UNIT_WEIGHTS[:, None]).T)
-
-
-_TAILS: Final = _tail_integral_matrix()
+    nodes, weights = legendre()
+    values = np.polynomial.legendre.legvander(nodes, NODES)
+    before = np.hstack([np.ones((NODES, 1)), values[:, : NODES - 1]])
+    tails = before - values[:, 1:]
+    return np.asarray(0.25 * tails @ (values[:, :NODES] * weights[:, None]).T)
 
 
 # Refinement until two levels agree.
@@ -463,4 +466,5 @@ class NoisyComparisons:
         pieces = [np.linspace(a, b, math.ceil((b - a) / step), endpoint=False) for a, b in itertools.pairwise(cuts)]
         edges = np.append(np.concatenate(pieces), reach)
         half = np.diff(edges)[:, None] / 2
-        return (edges[:-1, None] + half * (1 + _UNIT_NODES)).ravel(), (half * _UNIT_WEIGHTS).ravel()
+        nodes, weights = legendre()
+        return (edges[:-1, None] + half * (1 + nodes)).ravel(), (half * weights).ravel()
