@@ -35,15 +35,10 @@ def label_key(label: Label) -> tuple[bool, Label]:
 @final
 @dataclass(frozen=True)
 class Outcome:
-    """Items, whether their order was released, and their noisy values. Equal where nobody can tell two releases apart.
+    """What a `Selection` released, as its fields of the same names say; equal where nobody can tell two releases apart.
 
     Attributes:
-        items: labels, or positions where there are none; best first if `ordered`, else in the candidates' own order.
-        ordered: whether the order is part of the release.
-        values: the noisy score of every item, in the order of `items` and on the mechanism's public grid (score units); None if
-            none is released.
-        groups: the group of every item, where a selection was released for each of many groups.
-        lost: what a clip took away from all values together, with noise; None where that is not released.
+        items: labels, or positions where there are none.
     """
 
     items: tuple[Label, ...]

@@ -64,11 +64,7 @@ class Sensitivity(Frozen):
 
     @classmethod
     def of_counts(cls, relation: Relation = "add_remove", items_per_user: int | None = None) -> Self:
-        """That of distinct-user counts where a user has at most `items_per_user` items; None if any number.
-
-        Raises:
-            InvalidMechanism: `items_per_user` is not an integer >= 1, or the relation is unknown.
-        """
+        """That of distinct-user counts where a user has at most `items_per_user` items; None if any number."""
         if relation != "replace_one":
             return cls(l0=items_per_user, relation=relation)
         return cls(l0=None if items_per_user is None else 2 * _checked(items_per_user), relation=relation, uniform=True)
@@ -80,13 +76,8 @@ class Sensitivity(Frozen):
         """That of counts clipped to a norm of `clip`: a user with t items adds min(1, clip/sqrt(t)) to each, or min(1, clip/t).
 
         Args:
-            clip: the most that one user's vector measures in `norm`, > 0.
-            norm: "l2" or "l1".
-            relation: "add_remove" or "replace_one".
+            clip: the most that one user's vector measures in `norm` ("l2" or "l1"), > 0.
             items_per_user: the most items that a user has; None if any number.
-
-        Raises:
-            InvalidMechanism: a value is outside its domain.
         """
         if norm not in ("l1", "l2"):
             raise InvalidMechanism(f"norm={norm!r} must be 'l2' (for gaussian noise) or 'l1' (for laplace noise)")
@@ -103,9 +94,6 @@ class Sensitivity(Frozen):
 
         Args:
             items_per_user: the most sums to which one user adds; None if any number.
-
-        Raises:
-            InvalidMechanism: a value is outside its domain.
         """
         least, greatest = _end("low", low), _end("high", high)
         if not least <= 0 < greatest:

@@ -667,7 +667,9 @@ class AnswerFile:
             held = None if receipt is None else _paid(content, receipt)
             if receipt is None or held is None:
                 return None
-            if (other := _differing(held["question"], asked())) or not _is_paid(held, receipt):
+            then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked())))
+            other = next((name for name in now | then if then.get(name) != now.get(name)), None)
+            if other is not None or not _is_paid(held, receipt):
                 named = f"{other}=" if other and "_" in other else other
                 raise acc.ledger.KeyConflict(
                     f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq}), whose answer "
@@ -756,16 +758,7 @@ def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:
     return acc.Curve.from_json(receipt.entries[0].curve or "") == paid.curve
 
 
-def _differing(held: Any, asked: dict[str, Any]) -> str | None:
-    """What two questions differ in, by its name."""
-    asked = json.loads(json.dumps(asked))
-    if held == asked:
-        return None
-    parts = held if isinstance(held, dict) else {}
-    for part, said in asked.items():
-        other = parts.get(part)
-        if other != said and isinstance(said, dict) and isinstance(other, dict):
-            return next(name for name in sorted({*said, *other}) if said.get(name) != other.get(name))
-        if other != said:
-            return part
-    return "question"
+def _flat(question: Any) -> dict[str, Any]:
+    """What a question says, by names, whichever part says it."""
+    parts = question.items() if isinstance(question, dict) else ()
+    return {name: said for part, held in parts for name, said in (held if isinstance(held, dict) else {part: held}).items()}

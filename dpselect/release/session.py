@@ -34,15 +34,9 @@ Plan = Sequence[tuple[int, Mechanism]] | Guarantee
 
 
 class Behalf(TypedDict, total=False):
-    """Keywords of a session: on whose behalf and for which rows everything is charged.
+    """Keywords of a session: on whose behalf and for which rows everything is charged, as `accounting.ledger.Terms` has them.
 
-    Attributes:
-        period: the period(s) whose rows are read, where the dataset has a budget per period. Several under add_remove, read
-            together, are charged for counts of whole users, or at the price of replace_one.
-        actor: on whose behalf; by default the operating system's user.
-        team, purpose: whose work it is and what for, where the dataset has quotas by that.
-        time_zone: by whose clock the periods begin, "UTC" by default; it must be the dataset's.
-        override: why a release may cost more than the dataset lets a single one cost; recorded with it.
+    Several periods under add_remove, read together, are charged for counts of whole users, or at the price of replace_one.
     """
 
     period: str | Sequence[str] | None
@@ -54,13 +48,9 @@ class Behalf(TypedDict, total=False):
 
 
 class Notes(TypedDict, total=False):
-    """Keywords of every release, written to the ledger in clear: no private data in them.
+    """Keywords of every release, as `accounting.ledger.Terms` has them: written to the ledger in clear, no private data in them.
 
-    Attributes:
-        key: idempotency key of the release. A second release under it is refused: the first may have been seen.
-        label: what for, in words.
-        fingerprint: names the rows, so that they are not charged under two datasets; see `accounting.ledger.Terms`.
-        salt: of the contribution bounding.
+    A second release under a key is refused: the first may have been seen.
     """
 
     key: str | None
@@ -90,7 +80,7 @@ class Session:
     Args:
         ledger: where charges are kept.
         dataset: a dataset that the ledger declares; its relation must be that of every mechanism.
-        behalf: see `Behalf`.
+        behalf: see `Behalf`; of a release, `Notes`.
 
     Raises:
         InvalidRequest: ledger is not a Ledger.
@@ -199,7 +189,6 @@ class Session:
             keep: called with what was drawn before the release is recorded: to write it where a crash cannot lose it. The text
                 that it returns names what was written, by a hash for example, in the ledger's record (the claim of
                 `Ledger.release`). If it raises, nothing is released, and the charge stays.
-            notes: see `Notes`.
         """
         _require_mechanism(mechanism).check(scores)
         spent = _settled(mechanism, pay)
@@ -323,7 +312,6 @@ class Session:
 
         Args:
             expires_in: seconds after which it is given back to whoever needs room, unless something was drawn by then.
-            notes: see `Notes`.
 
         Returns:
             The draws of the plan, for this process only.

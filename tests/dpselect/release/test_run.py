@@ -243,7 +243,8 @@ def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monk
     It reads nothing either: its plan is the plan that was charged, since it is made again by the same public numbers.
     """
     url = made("fails")
-    asked: dict[str, Any] = {**BASE, "salt": None, "ledger": url, "dataset": "log", "key": "one"}
+    paid = {"ledger": url, "dataset": "log", "key": "one", "actor": "grace", "label": "a trial"}
+    asked: dict[str, Any] = {**BASE, "salt": None, **paid}
     with pytest.raises(dps.errors.EventLogError):
         dps.topk("missing.csv", **asked)
     assert recorded(url, "log") == []
@@ -256,7 +257,7 @@ def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monk
     with pytest.raises(acc.ledger.AlreadyCharged) as refused:
         dps.topk("missing.csv", **asked)
     assert refused.value.__notes__ == ["no answer of it is stored in a file that output=FILE.json names"]
-    assert [entry[1] for entry in recorded(url, "log")] == ["charge"]
+    assert [(entry[1], *entry[5:7]) for entry in recorded(url, "log")] == [("charge", "a trial", "grace")]
 
 
 @pytest.mark.slow
