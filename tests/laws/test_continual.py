@@ -428,10 +428,9 @@ def test_existing_items_are_tested_in_every_period() -> None:
     mechanism = of("running", None, periods=30, scale=8.0, delta=0.01, k=3)
     crowd = [(user, 1) for user in range(45)]
     found = [closed(mechanism, [crowd, *[[(1000, 2)]] * 4], seed).closed() for seed in range(4)]
-    first = [next((one.period for one in run if one.selection.labels), None) for run in found]
-    assert any(period is not None and period > 1 for period in first)
-    for run, period in zip(found, first, strict=True):
-        assert period is None or all(1 in (one.selection.labels or ()) for one in run[period - 1 :])
+    first = [next((one.period for one in run if one.selection.labels), 6) for run in found]
+    assert any(1 < period < 6 for period in first)
+    assert all(1 in (one.selection.labels or ()) for run, period in zip(found, first, strict=True) for one in run[period - 1 :])
 
 
 def test_per_period_a_discovered_item_is_measured_untouched() -> None:
@@ -439,13 +438,6 @@ def test_per_period_a_discovered_item_is_measured_untouched() -> None:
     mechanism = of("period", None, scale=1.0, delta=0.01, k=3)
     state = closed(mechanism, [[(user, 1) for user in range(200)], [], [(7, 2)], []])
     assert [one.selection.labels for one in state.closed()] == [(1,)] * 4
-
-
-def test_a_pair_counts_once_and_in_windows_again_after_them() -> None:
-    """T2: the same event in every period adds to a running count once, and to windows of two in every second period."""
-    each = [(period, 1, 1) for period in range(1, 5)]
-    seen = [[int(one.weights.sum() > 0) for one in taken(of(*counted), each)[1]] for counted in COUNTS]
-    assert seen == [[1] * 4, [1, 0, 0, 0], [1, 0, 1, 0], [1, 0, 0, 1]]
 
 
 @pytest.mark.parametrize(("count", "window"), COUNTS)

@@ -346,18 +346,14 @@ def test_a_threshold_known_from_one_side_decides_nothing_too_early(side: int, mo
     assert answers() == before  # the 64 bits that were drawn decide: no more are taken from the source
 
 
-def test_a_shared_threshold_is_one_number() -> None:
-    """Bits of a threshold drawn for one query are known to the next: equal queries within the error of the floats agree."""
+def test_thresholds_are_numbers_and_differences_those_of_the_real_numbers() -> None:
+    """Bits of a threshold drawn for one query are known to the next: equal queries within the error of the floats agree. 2^62 + 1
+    - 2^62 - 1/2 is above a threshold and 2^62 - 2^62 - 1/2 below; neither difference is a float64."""
     source = sampler(4)
     for _ in range(200):
         level = base.Thresholds(by_name("laplace"), [1.0], 1, source.words)
-        centre = float((level._low[0] + level._high[0]) / 2)
-        answers = [bool(level.passes(np.array([[centre]]), 5e-324)[0, 0]) for _ in range(4)]
-        assert len(set(answers)) == 1
-
-
-def test_differences_are_those_of_the_real_numbers() -> None:
-    """2^62 + 1 - 2^62 - 1/2 is above a threshold and 2^62 - 2^62 - 1/2 below; neither difference is a float64."""
+        centre = np.array([[float((level._low[0] + level._high[0]) / 2)]])
+        assert len({bool(level.passes(centre, 5e-324)[0, 0]) for _ in range(4)}) == 1
     values, minus = np.array([[2**62 + 1, 2**62]]), [np.array([[2**62]]), np.array([[0.5]])]
     assert sampler(5).passing(values, by_name("laplace"), (1e-9, 1e-9), 1e-9, minus=minus).tolist() == [[True, False]]
     close = [np.array([[0.1]]), np.array([[np.nextafter(0.1, 1) - 0.1]])]

@@ -155,18 +155,6 @@ def test_first_answers_of_any_size_have_a_price(first: acc.Curve) -> None:
     assert curve.epsilon(1e-6) <= (first.core_epsilon + acc.GaussianDP(mu=0.2).epsilon(1e-6)) * (1 + 1e-9)
 
 
-@pytest.mark.fast(3)
-@pytest.mark.parametrize("epsilon", [0.05, 0.1, 0.4, 0.47371, 3.7, 3.8])
-def test_delta_falls_and_is_the_inverse_of_epsilon(epsilon: float) -> None:
-    """Among options that differ much, some of which epsilon is beyond."""
-    small = (12 * acc.PureDP(epsilon=0.0123), acc.GaussianDP(mu=0.3), acc.ApproxDP(epsilon=0.2, delta=1e-9))
-    for first in (2 * acc.LaplaceDP(epsilon=0.235475), acc.BoundedRange(epsilon=3.85)):
-        curve = acc.curves.ChosenAfter(first=first, options=small)
-        delta = curve.delta(epsilon)
-        assert curve.delta(1.01 * epsilon) <= delta
-        assert curve.delta(curve.epsilon(delta)) == pytest.approx(delta, rel=2e-3)
-
-
 # -- real mechanisms on small logs: how users are clipped is chosen by the learnt histogram ----------------------------------
 
 CLIPS = {0: 1.0, 1: 1.41, 2: 1.8}  # by the fullest of three cells: a user with one item, with two or three, with more

@@ -75,21 +75,6 @@ def test_a_number_belongs_to_the_last_point_that_is_not_above_it() -> None:
     assert wide.scores([1.7e308]).ranked(1)[0].tolist() == [wide.points - 1]
 
 
-def test_wrong_numbers_are_refused_for_one_quantile() -> None:
-    """NaN, tables, text and more raise InvalidScores, foreign selections InvalidRequest; narrow mechanisms refuse the scores."""
-    quantile = grid(0.5, "add_remove")
-    for values in ([np.nan], [[1, 2]], ["a"], [10**400], np.ma.masked_array([1.0, 2.0], [False, True])):
-        with pytest.raises(dps.errors.InvalidScores):
-            quantile.scores(values)
-    for indices in ((4,), (0, 1), ()):
-        with pytest.raises(dps.errors.InvalidRequest):
-            quantile.value(dps.Selection(indices=indices, ordered=True))
-    with pytest.raises(dps.errors.InvalidRequest):
-        quantile.value(None)  # type: ignore[arg-type]
-    with pytest.raises(dps.errors.SensitivityMismatch):
-        dps.ExponentialMechanism(epsilon=1.0).check(grid(0.9, "add_remove").scores([1]))
-
-
 def joint(quantiles: Any, relation: Any = "add_remove", epsilon: float = 1.0) -> dps.mechanisms.JointQuantiles:
     """Four points."""
     return dps.mechanisms.JointQuantiles(quantiles=quantiles, low=0, high=3, step=1, epsilon=epsilon, relation=relation, spread=1)
@@ -242,25 +227,25 @@ def test_a_number_that_many_have_is_released() -> None:
 
 
 def test_wrong_numbers_are_refused() -> None:
-    """NaN, fractions of users, other grids, tinier epsilons, foreign selections: before anything is drawn."""
-    mechanism = joint((0.5, 0.75))
-    with pytest.raises(dps.errors.InvalidScores):
-        mechanism.scores([np.nan])
-    refused = (
-        ([0.5, 1, 1, 1], dps.errors.InvalidScores),
-        ([1, 2, 3], dps.errors.InvalidRequest),
-        ([2**41, 0, 0, 0], dps.errors.InvalidScores),
-    )
-    for counts, error in refused:
+    """NaN, tables, text, fractions of users, other grids, tinier epsilons, foreign selections: before anything is drawn."""
+    one, mechanism = grid(0.5, "add_remove"), joint((0.5, 0.75))
+    whole = mechanism.covers
+    of_one: list[Any] = [[np.nan], [[1, 2]], ["a"], [10**400], np.ma.masked_array([1.0, 2.0], [False, True])]
+    foreign: list[Any] = [dps.Selection(indices=indices, ordered=True) for indices in ((4, 5), ())]
+    refused: list[tuple[type[Exception], Any, Any]] = [
+        *((dps.errors.InvalidScores, one.scores, values) for values in of_one),
+        (dps.errors.InvalidScores, mechanism.scores, [np.nan]),
+        (dps.errors.InvalidScores, mechanism.check, dps.Scores([0.5, 1, 1, 1], sensitivity=whole)),
+        (dps.errors.InvalidScores, mechanism.check, dps.Scores([2**41, 0, 0, 0], sensitivity=whole)),
+        (dps.errors.InvalidRequest, mechanism.check, dps.Scores([1, 2, 3], sensitivity=whole)),
+        (dps.errors.SensitivityMismatch, mechanism.check, dps.Scores([1, 2, 3, 4], sensitivity=dps.Sensitivity())),
+        (dps.errors.SensitivityMismatch, dps.ExponentialMechanism(epsilon=1.0).check, grid(0.9, "add_remove").scores([1])),
+        (dps.errors.InvalidMechanism, joint((0.5,), epsilon=5e-324).check, mechanism.scores([1])),
+        *((dps.errors.InvalidRequest, read, chosen) for read in (one.value, mechanism.values) for chosen in (*foreign, [1, 3])),
+        (dps.errors.InvalidRequest, one.value, dps.Selection(indices=(4,), ordered=True)),
+        (dps.errors.InvalidRequest, mechanism.values, dps.Selection(indices=(0,), ordered=True)),
+    ]
+    for error, asked, given in refused:
         with pytest.raises(error):
-            mechanism.check(dps.Scores(counts, sensitivity=mechanism.covers))
-    with pytest.raises(dps.errors.SensitivityMismatch):
-        mechanism.check(dps.Scores([1, 2, 3, 4], sensitivity=dps.Sensitivity()))
-    with pytest.raises(dps.errors.InvalidMechanism, match="raise it"):
-        joint((0.5,), epsilon=5e-324).check(mechanism.scores([1]))
-    for indices in ((4, 5), (0,), ()):
-        with pytest.raises(dps.errors.InvalidRequest):
-            mechanism.values(dps.Selection(indices=indices, ordered=True))
-    with pytest.raises(dps.errors.InvalidRequest):
-        mechanism.values([1, 3])  # type: ignore[arg-type]
+            asked(given)
     assert mechanism.values(dps.Selection(indices=(1, 3), ordered=True)) == (1.0, 3.0)

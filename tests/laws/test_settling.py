@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from exact import Law, aligned, apart, law_of
 
 import accounting as acc
 import dpselect as dps
 from accounting.budget import Price
 from accounting.ledger import Ledger, model
-from dpselect.verify.divergences import hockey_stick
 
-Law = dict[Any, float]
 Left = Callable[[tuple[int, ...]], float]
 NAMES = itertools.count()
 
@@ -28,40 +27,34 @@ def left(tmp_path: Path) -> Iterator[Callable[[acc.Budget, dps.LimitedDomain], L
     """What a ledger with this budget has left, in nats, once a call that released so many items is settled."""
     with Ledger.open(f"sqlite:///{tmp_path / 'privacy.db'}") as ledger:
 
-        def after(budget: acc.Budget, mechanism: dps.LimitedDomain) -> Left:
-            @functools.cache
-            def after_so_many(items: int) -> float:
-                name, done = f"data {next(NAMES)}", items == mechanism.k
-                ledger.create_dataset(name, budget, "add_remove")
-                ledger.reserve(name, mechanism, key="first")
-                ledger.commit(name, "first")
-                selection = dps.Selection(indices=tuple(range(items)), ordered=True, requested=mechanism.k, complete=done)
-                ledger.release(name, "first", spent=mechanism.spent(selection))
-                return ledger.total(name).main
+        def settled(budget: acc.Budget, mechanism: dps.LimitedDomain, items: int) -> float:
+            name, done = f"data {next(NAMES)}", items == mechanism.k
+            ledger.create_dataset(name, budget, "add_remove")
+            ledger.reserve(name, mechanism, key="first")
+            ledger.commit(name, "first")
+            selection = dps.Selection(indices=tuple(range(items)), ordered=True, requested=mechanism.k, complete=done)
+            ledger.release(name, "first", spent=mechanism.spent(selection))
+            return ledger.total(name).main
 
-            return lambda items: after_so_many(len(items))
+        def after(budget: acc.Budget, mechanism: dps.LimitedDomain) -> Left:
+            of_so_many = functools.cache(lambda items: settled(budget, mechanism, items))
+            return lambda items: of_so_many(len(items))
 
         yield after
 
 
 def first_laws(mechanism: dps.LimitedDomain, counts: tuple[int, ...]) -> tuple[Law, Law]:
     """The laws of a call on these counts, and with a user more who has every item."""
-    sensitivity = mechanism.covers
-    low, high = (dps.Scores(c, sensitivity=sensitivity) for c in (counts, tuple(np.add(counts, 1).tolist())))
-    return mechanism.probabilities(low), mechanism.probabilities(high)
+    return law_of(mechanism, counts), law_of(mechanism, np.add(counts, 1))
 
 
 def excess(left: Left, mechanism: dps.LimitedDomain, counts: tuple[int, ...], epsilon: float) -> float:
     """The divergence at `epsilon`: a call, and permute-and-flip of all that is left after it."""
     laws: list[Law] = []
-    rest = {items: left(items) for items in first_laws(mechanism, counts)[0]}
     for law, second in zip(first_laws(mechanism, counts), ((0, 0), (1, 0)), strict=True):
-        laws.append({})
-        for items, chance in law.items():
-            then = dps.PermuteAndFlip(epsilon=rest[items]).probabilities(dps.Scores(second, sensitivity=dps.Sensitivity()))
-            laws[-1] |= {(items, winner): chance * share for winner, share in then.items()}
-    p, q = ([law[key] for key in laws[0]] for law in laws)
-    return float(np.maximum(hockey_stick(p, q, [epsilon]), hockey_stick(q, p, [epsilon])).max())
+        then = {items: law_of(dps.PermuteAndFlip(epsilon=left(items)), second) for items in law}
+        laws.append({(items, winner): law[items] * share for items in law for winner, share in then[items].items()})
+    return float(apart(*aligned(laws), [epsilon])[0, 0])
 
 
 CALL = dps.LimitedDomain(k=2, kbar=2, epsilon=0.3, delta=1e-6)
@@ -70,18 +63,19 @@ COUNTS = (57, 57)
 PURE = acc.Budget(epsilon=1.0, delta=1e-6, order="inf")
 
 
-def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(left: Any) -> None:
-    """A call that released nothing pays for one pick of two; all that is left is spent next, and the sum is not passed."""
+def refund(patch: pytest.MonkeyPatch, more: int) -> None:
+    """Give this much back beyond what was not used."""
+    unused = model._unused.__wrapped__
+    patch.setattr(model, "_unused", lambda *given: unused(*given).plus(Price(more, 0)))
+
+
+def test_an_adaptive_plan_keeps_and_approaches_a_pure_budget(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that released nothing pays for one pick of two; all that is left is spent next, and the sum is not passed. Were a
+    twentieth of the budget given back beyond what was not used, the plan would pass it."""
     after = left(PURE, CALL)
     assert excess(after, CALL, COUNTS, 1.0) <= 1e-6
     assert excess(after, CALL, COUNTS, 0.97) >= 1e-4
-
-
-def test_a_refund_five_percent_too_large_is_caught(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Were a twentieth of the budget given back beyond what was not used, the plan would pass the budget."""
-    unused = model._unused.__wrapped__
-    more = Price(5 * 10**10, 0)
-    monkeypatch.setattr(model, "_unused", lambda *given: unused(*given).plus(more))
+    refund(monkeypatch, 5 * 10**10)
     assert excess(left(PURE, CALL), CALL, COUNTS, 1.0) >= 1e-4
 
 
@@ -118,7 +112,5 @@ def passed(left: Left) -> float:
 def test_an_adaptive_plan_keeps_and_approaches_a_gaussian_budget(left: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same in mu^2 (F9 (v)): within delta, and beyond it were a twentieth of the budget given back that was used."""
     assert passed(left(GAUSSIAN, SMALL)) <= 0.01
-    unused = model._unused.__wrapped__
-    more = Price(GAUSSIAN.capacity.main // 20, 0)
-    monkeypatch.setattr(model, "_unused", lambda *given: unused(*given).plus(more))
+    refund(monkeypatch, GAUSSIAN.capacity.main // 20)
     assert passed(left(GAUSSIAN, SMALL)) > 0.01

@@ -59,14 +59,6 @@ def test_the_price_of_values_is_reached(name: str) -> None:
     assert (delta > stated(build(1.05).curve, epsilons) - failure).any()
 
 
-def test_cells_are_those_of_the_public_grid() -> None:
-    """A released value is a multiple of the grid, and one that is an edge belongs to the cell above it."""
-    mechanism, grid = with_values(1, value_scale=1.0), public_grid(1.0)
-    law = mechanism.cell_probabilities(dps.Scores([0], sensitivity=S), [0.0, grid])
-    # The cell [0, grid) holds the value 0 only: noise that rounds to it lies within half a step.
-    assert law[(0,), ((0.0, grid),)] == pytest.approx(1 - np.exp(-grid / 2), rel=1e-9)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "least", "most"),
@@ -135,8 +127,13 @@ def test_rows_have_the_values_and_the_candidates_of_each() -> None:
     assert len(dps.WithValues(mechanism=select, noise="laplace", scale=1.0).select_many([[1, 2]] * 5)) == 5
 
 
-def test_the_margin_is_the_quantile_of_the_noise() -> None:
-    """An interval of that half width misses as often as it says: ln(20) scales for Laplace noise and 95 %."""
+def test_values_are_multiples_of_the_grid_and_margins_quantiles_of_the_noise() -> None:
+    """A released value that is an edge belongs to the cell above it. An interval of a margin's half width misses as often as it
+    says: ln(20) scales for Laplace noise and 95 %."""
+    mechanism, step = with_values(1, value_scale=1.0), public_grid(1.0)
+    law = mechanism.cell_probabilities(dps.Scores([0], sensitivity=S), [0.0, step])
+    # The cell [0, step) holds the value 0 only: noise that rounds to it lies within half a step.
+    assert law[(0,), ((0.0, step),)] == pytest.approx(1 - np.exp(-step / 2), rel=1e-9)
     assert valued("laplace", 4.0).margin() == pytest.approx(4 * math.log(20), rel=1e-3)
     assert valued("gaussian", 4.0).margin(0.5) == pytest.approx(4 * 0.6744897501960817, rel=1e-2)
     for wrong in (0.0, 1.0, math.nan):

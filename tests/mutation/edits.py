@@ -484,7 +484,7 @@ dpselect/continual/state.py
     laws/test_continual.py::test_spent_users_create_no_items
         touched = np.flatnonzero(sums)
         => touched = np.unique(self._cells(since) & _LOW); sums = np.resize(sums, touched.max() + 1)
-    laws/test_continual.py::test_a_pair_counts_once_and_in_windows_again_after_them
+    laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts
         since = period - (mechanism.window or period) => since = period + 1 - (mechanism.window or period)
     laws/test_continual.py::test_what_is_counted_is_what_a_dictionary_counts
         return cells[np.diff(cells, prepend=-1) != 0] => return cells
