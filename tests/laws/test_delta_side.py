@@ -168,9 +168,13 @@ RUNS = acc.TruncatedNegativeBinomial(eta=0.5, gamma=0.05)
     ],
 )
 def test_the_failure_of_what_is_made_of_curves_is_its_closed_form(curve: acc.Curve, failure: float) -> None:
-    """Sums, the larger one, or as many runs as are expected: rounded up, by no more than one part in 10^12."""
+    """Sums, the larger one, or as many runs as are expected: rounded up, by no more than one part in 10^12; doubled for two
+    users, to the last digit, and none if it is certain then."""
     assert failure <= curve.delta0 * (1 + 1e-15)
     assert curve.delta0 == pytest.approx(failure, rel=1e-12)
+    pure = acc.PureDP(epsilon=1.0)
+    doubled = [_doubled_failure(acc.Approximate(curve=pure, delta0=once)) for once in (0.125, 0.5)]
+    assert doubled == [acc.Approximate(curve=pure, delta0=0.25), None]
 
 
 @pytest.mark.parametrize("mu", [0.05, 2.0])
@@ -217,13 +221,6 @@ def test_the_adaptive_programme_prices_a_round_as_its_two_steps(rho: float, fail
     steps = [acc.BoundedRange(epsilon=2 * math.sqrt(rho)), acc.GaussianDP(mu=math.sqrt(rho))] * 4
     found = adaptive_composition(steps, delta - 4 * mechanism.failure_delta)
     assert adaptive_epsilon(mechanism, delta, 4) == pytest.approx(found, rel=1e-6)
-
-
-def test_each_of_two_users_may_fail() -> None:
-    """The failure of a curve is doubled, to the last digit; a certain one is none."""
-    once = acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.125)
-    assert _doubled_failure(once) == acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.25)
-    assert _doubled_failure(acc.Approximate(curve=acc.PureDP(epsilon=1.0), delta0=0.5)) is None
 
 
 @pytest.mark.parametrize(("epsilon", "delta", "count"), [(0.1, 1e-6, 10), (0.5, 1e-5, 3), (0.01, 1e-3, 50)])

@@ -203,13 +203,11 @@ def test_a_lone_item_is_shown_with_the_chance_that_is_charged(mask: float) -> No
 def test_mu_is_the_root_of_both_rounds_squares(relation: str, users: float) -> None:
     """The price is that of the noise that is drawn, whatever share, norm or clip, and never less."""
     for share, norm, clip in itertools.product((0.2, 0.5, 0.9), (0.5, 1.0, 3.0), (None, 0.7, 1.0)):
-        mechanism = rounds(covers(relation, 4, clip), delta=0.01, share=share, norm=norm)
-        first, second = mechanism.scales
-        one = 2.0 if clip is None else clip
-        exact = users * math.hypot(one / first, norm / second)
-        assert exact <= mechanism.curve.curve.mu * (1 + 1e-14)  # type: ignore[attr-defined]
-        assert mechanism.curve.curve.mu == pytest.approx(exact, rel=1e-12)  # type: ignore[attr-defined]
-        assert mechanism.curve.curve.mu == pytest.approx(users * one / mechanism.scale, rel=1e-12)  # type: ignore[attr-defined]
+        mechanism: Any = rounds(covers(relation, 4, clip), delta=0.01, share=share, norm=norm)
+        (first, second), one = mechanism.scales, 2.0 if clip is None else clip
+        exact, stated_mu = users * math.hypot(one / first, norm / second), mechanism.curve.curve.mu
+        assert exact <= stated_mu * (1 + 1e-14)
+        assert [stated_mu] * 2 == pytest.approx([exact, users * one / mechanism.scale], rel=1e-12)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5])
@@ -377,13 +375,18 @@ def test_weights_that_taper_keep_the_promise() -> None:
 
 
 def test_items_far_ahead_take_less_of_a_user() -> None:
-    """Without a taper an item that passed is worth as much as any; with one it falls as the root of its lead beyond it."""
+    """Without a taper an item that passed is worth as much as any; with one it falls as the root of its lead beyond it. Of a
+    public domain k items are released whatever passes, those that did not last; without a delta a domain must be public."""
     mechanism = rounds(covers("add_remove", 2, 1.0), delta=0.1)
-    heights = np.array([0.7, 5.0, 20.0, 80.0])
-    first = heights * mechanism.scales[0]
+    first = np.array([0.7, 5.0, 20.0, 80.0]) * mechanism.scales[0]
     assert mechanism.demands(first).tolist() == [UNIT] * 4
     tapered = mechanism.model_copy(update={"taper": 5.0}).demands(first) / UNIT
     assert tapered == pytest.approx([1.0, 1.0, 0.5, 0.25], abs=2 / UNIT)
+    public = rounds(covers("add_remove", 2, None), k=4, mask=8.0)
+    chosen = public.select(dps.Scores([100, 0, 0, 0, 0], sensitivity=public.sensitivity))
+    assert (len(chosen), chosen.indices[0]) == (4, 0)
+    with pytest.raises(DomainMismatch):
+        public.check(dps.Scores([1, 2, 3, 4], labels=list("abcd"), sensitivity=public.sensitivity, domain="observed"))
 
 
 def test_values_are_means_that_lie_within_their_margin() -> None:
@@ -408,30 +411,13 @@ def test_the_noise_of_both_rounds_is_the_noise_that_is_priced(combine: float) ->
     unknown = public.model_copy(update={"delta": 1e-3, "k": None})
     deviation = math.hypot(*(part * scale for part, scale in zip(public.parts, public.scales, strict=True)))
     rng, counts = np.random.default_rng(11), np.full(size, 1000)
-    grouped = dps.Scores.grouped([1000], [size], sensitivity=one)
-    many = public.select_many(counts[None], rng=rng)
-    assert many.values is not None
-    drawn = [many.values[0]]
-    for mechanism, scores_of in ((public, dps.Scores(counts, sensitivity=one)), (unknown, dps.Scores(counts, sensitivity=one))):
-        drawn.append(np.array(mechanism.select(scores_of, rng=rng).values))
-    drawn.append(unknown.means(*_both_rounds(unknown, grouped, rng)))
+    many = public.select_many(counts[None], rng=rng).values
+    assert many is not None
+    drawn = [many[0], *(np.array(made.select(dps.Scores(counts, sensitivity=one), rng=rng).values) for made in (public, unknown))]
+    source = sampler(rng)
+    _, first = unknown.masked(dps.Scores.grouped([1000], [size], sensitivity=one), source)
+    drawn.append(unknown.means(first, np.full(len(first), 1000.0), source))
     for values in drawn:
         assert len(values) == size
         assert np.std(values) == pytest.approx(deviation, rel=0.02)
         assert np.mean(values) == pytest.approx(1000, abs=0.1)
-
-
-def _both_rounds(mechanism: dps.TwoRoundHistogram, grouped: dps.Scores, rng: np.random.Generator) -> Any:
-    source = sampler(rng)
-    _, first = mechanism.masked(grouped, source)
-    return first, np.full(len(first), 1000.0), source
-
-
-def test_a_public_domain_releases_k_items_whatever_passes() -> None:
-    """Those that did not pass the mask come last, by their first scores; and without a delta a domain must be public."""
-    public = rounds(covers("add_remove", 2, None), k=4, mask=8.0)
-    chosen = public.select(dps.Scores([100, 0, 0, 0, 0], sensitivity=public.sensitivity))
-    assert len(chosen) == 4
-    assert chosen.indices[0] == 0
-    with pytest.raises(DomainMismatch):
-        public.check(dps.Scores([1, 2, 3, 4], labels=list("abcd"), sensitivity=public.sensitivity, domain="observed"))
