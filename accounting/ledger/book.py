@@ -19,7 +19,7 @@ from accounting.budget import NOTHING, Budget, Price
 from accounting.curves import Curve
 from accounting.ledger.errors import ClaimConflict, InvalidEntry, InvalidTransition, KeyConflict, LedgerCorrupt, SharedRows
 from accounting.ledger.item import TWICE, Request
-from accounting.ledger.model import ENTRY_FIELDS, Action, Dataset, Entry, Origin, Receipt, State, Who, returned
+from accounting.ledger.model import ENTRY_FIELDS, Action, Dataset, Entry, Origin, Receipt, State, returned
 from accounting.ledger.quota import Place, Revision, in_force
 from accounting.ledger.store import (
     STORED,
@@ -154,7 +154,7 @@ class Book:
     def _quotas(self) -> list[Revision]:
         return in_force(self.connection, self.declared.id)
 
-    def accounts(self, periods: tuple[str, ...], who: Who) -> Iterator[tuple[Place, str, Remaining]]:
+    def accounts(self, periods: tuple[str, ...], who: Mapping[str, Any]) -> Iterator[tuple[Place, str, Remaining]]:
         """Where everything stands that a charge is held against, and as what: its periods, then its accounts of quotas."""
         where = f"dataset={self.dataset.name!r}"
         for place, spent in self.spent(0, periods).items():
@@ -163,13 +163,13 @@ class Book:
             yield place, where + (f", period={period!r}" if period else ""), left
         for revision in self._quotas:
             quota = revision.quota
-            if quota.by is not None and quota.of is None and getattr(who, quota.by) is None:
+            if quota.by is not None and quota.of is None and who[quota.by] is None:
                 raise InvalidEntry(
                     f"{quota.by} is missing: quota={quota.name!r} limits each {quota.by}, so name whose charge it is"
                 )
             if not quota.lists(who):
                 raise InvalidEntry(
-                    f"{quota.by}={getattr(who, str(quota.by))!r} is not on the list of quota={quota.name!r}: it lists "
+                    f"{quota.by}={who[str(quota.by)]!r} is not on the list of quota={quota.name!r}: it lists "
                     f"{', '.join(quota.among)}. Name one of them, or have the quota declared anew with this one (ledger quota "
                     "--among)"
                 )
@@ -203,8 +203,8 @@ class Book:
                 f"rows with this fingerprint were charged before, but not to dataset={self.dataset.name!r} with these periods: "
                 "the same rows have one budget, so charge them under the name and periods they were first charged to"
             )
-        opened = {"action": due.action, "key": due.key, "across": due.across, **due.price(self.dataset.budget)._asdict()}
-        written = self.append([due.said | opened | {"period": period} for period in periods], due.by)
+        opened = due.fields | due.price(self.dataset.budget)._asdict()
+        written = self.append([opened | {"period": period} for period in periods], due.by)
         self.move(after)
         return self._receipt(written)
 
@@ -226,7 +226,7 @@ class Book:
                 "nothing may be released."
             )
         after = {}
-        for place, where, left in self.accounts(periods, due.who):
+        for place, where, left in self.accounts(periods, due.fields):
             price = due.price(left.budget)
             require_fit(left, price, due, where)
             after[place] = left.spent.plus(price)
@@ -324,7 +324,7 @@ class Book:
         if action == "void" or ran is not None:
             for revision in self._quotas:
                 back = returned(revision.limit, opening[0], ran, by)
-                names = revision.quota.accounts(self.dataset.window, opening[0].who, [one.period for one in opening])
+                names = revision.quota.accounts(self.dataset.window, vars(opening[0]), [one.period for one in opening])
                 self.move({place: spent.minus(back) for place, spent in self.spent(revision.seq, names).items()})
         return self._receipt(written)
 

@@ -16,7 +16,7 @@ from accounting.group import group_privacy
 from accounting.guarantee import common_relation
 from accounting.guarantee import read_item as priced
 from accounting.ledger.errors import InvalidEntry, KeyConflict
-from accounting.ledger.model import Dataset, Origin, Who, origin, price_in
+from accounting.ledger.model import Dataset, Origin, origin, price_in
 from accounting.ledger.stored_text import (
     LONGEST_JSON,
     checked_name,
@@ -170,9 +170,9 @@ class Request:
         return list(found.values())
 
     @property
-    def who(self) -> Who:
-        """On whose behalf and what for."""
-        return Who(self.by.actor, self.said["team"], self.said["purpose"])
+    def fields(self) -> dict[str, Any]:
+        """What its entries say, apart from their place, price and period."""
+        return {**vars(self.by), **self.said, "action": self.action, "key": self.key, "across": self.across}
 
     def price(self, limit: Budget) -> Price:
         """What it costs in an account with this limit; Unaffordable if no account of its form pays for that."""

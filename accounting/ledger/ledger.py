@@ -287,7 +287,7 @@ class Ledger:
         request = Request.read("charge", cast(Chargeable, item), {**terms, "count": 1}, self._clock())
         with reading(self._store, dataset) as book:
             due, periods = request.due(book.dataset)
-            return [replace(left, curve=due.curve) for _, _, left in book.accounts(periods, due.who)]
+            return [replace(left, curve=due.curve) for _, _, left in book.accounts(periods, due.fields)]
 
     def affordable(self, dataset: str, item: Curve | Chargeable | DpEvent, **terms: Unpack[Terms]) -> Remaining:
         """How many more releases like `item` fit, charged one by one on these terms, and what runs out first: as the account

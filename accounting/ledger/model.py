@@ -17,7 +17,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from functools import cache, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, final, get_args
+from typing import Annotated, Any, ClassVar, Literal, final, get_args
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, field_validator
 
@@ -135,22 +135,15 @@ class Dataset(Frozen):
         return digest(self.declaration())
 
 
-class Who(NamedTuple):
-    """On whose behalf and what for: names that the charging process states, not proofs of them."""
-
-    actor: str
-    team: str | None
-    purpose: str | None
-
-
 @dataclass(frozen=True)
 class Entry:
     """One line of the ledger. `main` and `failure` are what it adds to the period's sum, `spent_*` the sum after it.
 
-    Units: 10^-12 nats of the budget's unit, and 10^-18 of failure probability. `label` of a void is its reason. `quota` is the
-    JSON of a quota that is declared here, `override` why a charge passed the dataset's `most_per_release`, `expires` when a
-    reservation lapses. `across` says why the curve covers several periods that were read together: "two_changes" (it is that of
-    two changes), "exchange" (it was proved for replace_one), or as `Terms`.
+    Units: 10^-12 nats of the budget's unit, and 10^-18 of failure probability. Actor, team and purpose are names that the
+    charging process states, not proofs of them. `label` of a void is its reason. `quota` is the JSON of a quota that is declared
+    here, `override` why a charge passed the dataset's `most_per_release`, `expires` when a reservation lapses. `across` says why
+    the curve covers several periods that were read together: "two_changes" (it is that of two changes), "exchange" (it was proved
+    for replace_one), or as `Terms`.
     """
 
     dataset: str
@@ -201,11 +194,6 @@ class Entry:
     def spent(self) -> Price:
         """The period's sum after the entry."""
         return Price(self.spent_main, self.spent_failure)
-
-    @property
-    def who(self) -> Who:
-        """On whose behalf and what for."""
-        return Who(self.actor, self.team, self.purpose)
 
     def to_dict(self) -> dict[str, Any]:
         """All fields, as they are hashed and exported."""

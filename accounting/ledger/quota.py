@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from functools import lru_cache, partial
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, final
 
 from pydantic import AfterValidator, Field, model_validator
 from sqlalchemy import Connection, bindparam, literal_column, select
@@ -20,7 +20,7 @@ from accounting.budget import NOTHING, Budget, Price
 from accounting.errors import AccountingError
 from accounting.frozen import Frozen
 from accounting.ledger.errors import InvalidEntry
-from accounting.ledger.model import Dataset, Entry, Who, doubt, price_in, returned
+from accounting.ledger.model import Dataset, Entry, doubt, price_in, returned
 from accounting.ledger.store import Declared, entries, stream
 from accounting.ledger.stored_text import WHOLE, Window, checked_name, first_day, period_of, stretch
 
@@ -107,18 +107,18 @@ class Quota(Frozen):
                 "reads rows inside and outside. Declare the dataset by day, or the quota with rolling"
             )
 
-    def lists(self, who: Who) -> bool:
-        """Whether the one a charge is made for is on the quota's list, if it has one."""
-        return not self.among or getattr(who, str(self.by)) in self.among
+    def lists(self, who: Mapping[str, Any]) -> bool:
+        """Whether the one a charge is made for is on the quota's list, if it has one; `who` are the fields of its entry."""
+        return not self.among or who[str(self.by)] in self.among
 
-    def accounts(self, window: Window, who: Who, periods: Iterable[str]) -> list[str]:
+    def accounts(self, window: Window, who: Mapping[str, Any], periods: Iterable[str]) -> list[str]:
         """The accounts that a charge counts to, in order; none if it is not limited here.
 
         Raises:
             InvalidEntry: it counts to more accounts than there should be.
         """
         self.require_for(window)
-        name = WHOLE if self.by is None else getattr(who, self.by)
+        name = WHOLE if self.by is None else who[self.by]
         if (self.of is not None and name != self.of) or not self.lists(who):
             return []
         found = {place for period in periods for place in self._places(window, period)}
@@ -236,10 +236,10 @@ class Accounts:
     def _count(self, revision: Revision, entry: Entry, first: Entry) -> Iterator[str]:
         quota, limit = revision.quota, revision.limit
         later = entry.opens and entry.seq > revision.seq
-        if later and not quota.lists(first.who):
+        if later and not quota.lists(vars(first)):
             yield f"the charge is by somebody whom quota={quota.name!r} does not list"
         try:
-            new = {(revision.seq, one) for one in quota.accounts(self.dataset.window, first.who, [entry.period])}
+            new = {(revision.seq, one) for one in quota.accounts(self.dataset.window, vars(first), [entry.period])}
             if not new:
                 return  # the quota is not this charge's, and its budget need not be able to pay for it
             if entry.opens:

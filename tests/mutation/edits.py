@@ -226,7 +226,7 @@ accounting/ledger/book.py
     accounting/ledger/test_quotas.py::test_every_thirty_days_hold_their_limit
             require_fit(left, price, due, where) =>     pass
     accounting/ledger/test_quotas.py::test_who_is_limited_is_named
-         and getattr(who, quota.by) is None =>  and False
+         and who[quota.by] is None =>  and False
     accounting/ledger/test_quotas.py::test_a_reservation_lapses_and_makes_room
         by.at >= expires => False
         _later.c.action.in_(("commit", "void")) => _later.c.action.in_(("void",))
