@@ -14,8 +14,8 @@ from typer import Argument
 
 from accounting.page.wording import plain, rounded_up
 from dpselect.cli import guard, out
-from dpselect.cli.from_model import command
-from dpselect.cli.guard import PLAIN, GuardedGroup, SectionedCommand
+from dpselect.cli.from_model import verb
+from dpselect.cli.guard import PLAIN, GuardedGroup
 from dpselect.continual import lifecycle
 from dpselect.errors import printable
 from dpselect.release.answer import HEADS, DryRun
@@ -32,10 +32,12 @@ app: typer.Typer = typer.Typer(
 )
 
 
+@verb(app, "start", StartSpec)
 def _start(spec: StartSpec, json: guard.Json = False) -> None:
     _show(lifecycle.start, spec, json=json)
 
 
+@verb(app, "close", CloseSpec)
 def _close(
     period: Annotated[int, Argument(metavar="PERIOD", help="Number of the period: the first that is not closed.")],
     events: Annotated[str, Argument(metavar="EVENTS", help="The new events of the period: a log, as for topk.")],
@@ -45,30 +47,23 @@ def _close(
     _show(lifecycle.close, spec, period, events, json=json)
 
 
+@verb(app, "show", ShowSpec)
 def _released(spec: ShowSpec, json: guard.Json = False) -> None:
     _show(lifecycle.show, spec, json=json)
 
 
+@verb(app, "recharge", RechargeSpec)
 def _recharge(spec: RechargeSpec, json: guard.Json = False) -> None:
     _show(lifecycle.recharge, spec, json=json)
 
 
+@verb(app, "run", ContinualSpec)
 def _run(
     events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for topk.")],
     spec: ContinualSpec,
     json: guard.Json = False,
 ) -> None:
     _show(lifecycle.run, spec, events, json=json)
-
-
-for name, spec, body in (
-    ("start", StartSpec, _start),
-    ("close", CloseSpec, _close),
-    ("show", ShowSpec, _released),
-    ("recharge", RechargeSpec, _recharge),
-    ("run", ContinualSpec, _run),
-):
-    app.command(name, cls=SectionedCommand)(command(spec, body))
 
 
 def _show(ask: Callable[..., HorizonAnswer | DryRun], spec: KeptFields, *data: Any, json: bool) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, get_origin, get_type_hints
 
-from typer import Option
+from typer import Option, Typer
 
 from accounting.address import masked
 from dpselect.cli import guard
@@ -72,6 +72,18 @@ def command(spec: type[Spec], run: Callable[..., None], *, configured: bool = Tr
     call.examples = spec.examples  # type: ignore[attr-defined]
     call.__doc__ = spelled(inspect.cleandoc(spec.__doc__ or ""), spec)
     return call
+
+
+def verb(
+    app: Typer, name: str, spec: type[Spec], *, configured: bool = True
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes `command(spec, run)` a command of `app`."""
+
+    def registered(run: Callable[..., None]) -> Callable[..., None]:
+        app.command(name, cls=guard.SectionedCommand)(command(spec, run, configured=configured))
+        return run
+
+    return registered
 
 
 def flags(spec: type[Spec], name: str) -> list[str]:

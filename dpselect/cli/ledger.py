@@ -7,13 +7,12 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from textwrap import shorten
 from typing import Annotated, Any, Literal
 
-from rich.console import Console
 from rich.text import Text
 from typer import Argument, Exit, Typer, echo
 
@@ -31,11 +30,11 @@ from accounting.page.wording import in_words, rounded_down
 from accounting.price import unit_in_words
 from accounting.remaining import Remaining, stated
 from dpselect.cli import guard, out
-from dpselect.cli.from_model import command, spelled
-from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
+from dpselect.cli.from_model import spelled, verb
+from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.errors import InvalidRequest, printable
 from dpselect.release.answer import told
-from dpselect.spec import Spec, ledger_spec
+from dpselect.spec import ledger_spec
 
 app: Typer = Typer(
     name="ledger",
@@ -46,6 +45,7 @@ app: Typer = Typer(
 )
 
 
+@verb(app, "init", ledger_spec.InitSpec)
 def _init(spec: ledger_spec.InitSpec) -> None:
     budget = None if spec.dataset is None else _in_unit(spec)
     delta = spec.most_per_release_delta
@@ -57,10 +57,16 @@ def _init(spec: ledger_spec.InitSpec) -> None:
         echo(f"the ledger has {len(ledger.datasets())} dataset(s)")
 
 
+@verb(app, "charge", ledger_spec.ChargeSpec, configured=False)
 def _charge(spec: ledger_spec.ChargeSpec) -> None:
     common: Any = {name: getattr(spec, name) for name in _TERMS} | {"period": spec.periods or None}
     if spec.batch is not None:
-        _charge_all(spec.ledger, spec.dataset, Path(spec.batch), common)
+        charges = list(_lines(Path(spec.batch), common))
+        with Ledger.open(spec.ledger, create=False) as ledger:
+            receipts = ledger.charge_all(spec.dataset, charges)
+        again = sum(receipt.replayed for receipt in receipts)
+        earlier = f", {again:,} of them by an earlier call: nothing was charged again for those" if again else ""
+        _tell(f"{len(receipts):,} charges are made{earlier}")
         return
     with Ledger.open(spec.ledger, create=False) as ledger:
         if spec.relation is None and (spec.event is not None or spec.steps is not None):
@@ -75,45 +81,14 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
             receipt = ledger.charge(spec.dataset, item, **terms)
         usage = ledger.affordable(spec.dataset, spec.count * item, **common)
     _echo_receipt(receipt)
-    _tell(_in_words(usage))
+    first = " (failure probability runs out first)" if usage.runs_out == "failure" else ""
+    _tell(f"{usage.account + ': ' if usage.account else ''}{usage}{first}")
 
 
 _TERMS = ("relation", "period", "label", "actor", "team", "purpose", "fingerprint", "time_zone", "override")
 
 
-def _quota(
-    spec: ledger_spec.QuotaSpec,
-    action: Annotated[Literal["list"] | None, Argument(help="list: what is declared, and where each account stands.")] = None,
-) -> None:
-    with Ledger.open(spec.ledger, create=False) as ledger:
-        quotas = ledger.quotas(spec.dataset)
-        if action == "list":
-            lines = list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")]
-            out.screen(highlight=True).print(*lines, sep="\n", highlight=False)
-            return
-        if spec.name is None:
-            raise InvalidRequest("name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are")
-        if spec.withdraw:
-            entry = quotas.withdraw(spec.name, actor=spec.actor)
-        else:
-            limit, budget = spec.budget, ledger.dataset(spec.dataset).budget
-            if limit.form == "approximate" and (budget.order == "gaussian" or budget.release is not None):
-                limit = Budget(epsilon=limit.epsilon, delta=limit.delta, order=budget.order, release=budget.release)
-            scope: Any = {name: getattr(spec, name) for name in ("name", "by", "of", "window", "rolling")}
-            entry = quotas.declare(Quota(limit=limit, among=tuple(spec.among or ()), **scope), actor=spec.actor)
-    echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
-
-
-def _follow(spec: ledger_spec.CommitSpec) -> None:
-    with Ledger.open(spec.ledger, create=False) as ledger:
-        if isinstance(spec, ledger_spec.VoidSpec):
-            receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
-        else:
-            step = ledger.release if isinstance(spec, ledger_spec.ReleaseSpec) else ledger.commit
-            receipt = step(spec.dataset, spec.key)
-    _echo_receipt(receipt)
-
-
+@verb(app, "show", ledger_spec.StandingSpec, configured=False)
 def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
     with Ledger.open(spec.ledger, create=False) as ledger:
         names = [known.name for known in ledger.datasets()] if spec.dataset is None else [spec.dataset]
@@ -121,10 +96,26 @@ def _show(spec: ledger_spec.StandingSpec, json: guard.Json = False) -> None:
             heads = jsonlib.loads(ledger.heads().to_json())
             data = {"heads": heads, "datasets": [_as_data(ledger, name, spec.limit) for name in names]}
             out.emit(out.json_text(data) + "\n")
-        else:
-            _show_datasets(ledger, names, spec.limit, out.screen(highlight=True), details=spec.details)
+            return
+        console, details = out.screen(highlight=True), spec.details
+        for name in names:
+            dataset = ledger.dataset(name)
+            if details:
+                table = out.rows(HEADS, map(account_cells, _totals(ledger, name)), left=HEADS[:1])
+                table.title, table.title_justify, table.caption_justify = Text(printable(name), style="bold"), "left", "left"
+                table.caption = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}")
+                console.print(table)
+                console.print(units_in_words(dataset.budget), highlight=False)
+            else:
+                console.print(*_in_figures(ledger, name), sep="\n", highlight=False)
+            console.print(*_quotas(ledger, name, details=details), sep="\n", highlight=False)
+            if spec.limit:
+                lines = _latest(ledger.latest(name, spec.limit), dataset.budget, details=details)
+                console.print(Text("Latest entries"), *lines, sep="\n", soft_wrap=False)
+            console.print()
 
 
+@verb(app, "affordable", ledger_spec.AffordableSpec)
 def _affordable(spec: ledger_spec.AffordableSpec, config: Path | None, json: guard.Json = False) -> None:
     from dpselect.release.question import Question, choose  # knows every mechanism, which other verbs do without
     from dpselect.release.run import Payer
@@ -162,6 +153,44 @@ def _affordable(spec: ledger_spec.AffordableSpec, config: Path | None, json: gua
     )
 
 
+@verb(app, "quota", ledger_spec.QuotaSpec, configured=False)
+def _quota(
+    spec: ledger_spec.QuotaSpec,
+    action: Annotated[Literal["list"] | None, Argument(help="list: what is declared, and where each account stands.")] = None,
+) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        quotas = ledger.quotas(spec.dataset)
+        if action == "list":
+            lines = list(_quotas(ledger, spec.dataset)) or [Text("no quota is declared")]
+            out.screen(highlight=True).print(*lines, sep="\n", highlight=False)
+            return
+        if spec.name is None:
+            raise InvalidRequest("name= is missing: which quota is declared; `dpselect ledger quota list` shows those that are")
+        if spec.withdraw:
+            entry = quotas.withdraw(spec.name, actor=spec.actor)
+        else:
+            limit, budget = spec.budget, ledger.dataset(spec.dataset).budget
+            if limit.form == "approximate" and (budget.order == "gaussian" or budget.release is not None):
+                limit = Budget(epsilon=limit.epsilon, delta=limit.delta, order=budget.order, release=budget.release)
+            scope: Any = {name: getattr(spec, name) for name in ("name", "by", "of", "window", "rolling")}
+            entry = quotas.declare(Quota(limit=limit, among=tuple(spec.among or ()), **scope), actor=spec.actor)
+    echo(f"entry {entry.seq}: quota {spec.name} {'withdrawn' if spec.withdraw else 'declared'}")
+
+
+@verb(app, "void", ledger_spec.VoidSpec, configured=False)
+@verb(app, "release", ledger_spec.ReleaseSpec, configured=False)
+@verb(app, "commit", ledger_spec.CommitSpec, configured=False)
+def _follow(spec: ledger_spec.CommitSpec) -> None:
+    with Ledger.open(spec.ledger, create=False) as ledger:
+        if isinstance(spec, ledger_spec.VoidSpec):
+            receipt = ledger.void(spec.dataset, spec.key, actor=spec.actor, reason=spec.reason)
+        else:
+            step = ledger.release if isinstance(spec, ledger_spec.ReleaseSpec) else ledger.commit
+            receipt = step(spec.dataset, spec.key)
+    _echo_receipt(receipt)
+
+
+@verb(app, "keygen", ledger_spec.KeygenSpec, configured=False)
 def _keygen(spec: ledger_spec.KeygenSpec) -> None:
     output = Path(spec.output)
     out.require_targets({"--output": output}, None)
@@ -171,19 +200,42 @@ def _keygen(spec: ledger_spec.KeygenSpec) -> None:
     echo(key.public)
 
 
+@verb(app, "verify", ledger_spec.AuditSpec, configured=False)
 def _verify(spec: ledger_spec.AuditSpec, json: guard.Json = False) -> None:
     known = _kept(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
         found = ledger.verify(known, spec.trust)
     if json:
-        out.emit(out.json_text(_findings(found)) + "\n")
+        problems = [{"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message} for p in found.problems]
+        of_all = {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "covered": found.covered}
+        out.emit(out.json_text({**of_all, "problems": problems}) + "\n")
     else:
-        signer = _signer_in_words(known, spec.trust)
-        _show_findings(found, out.screen(highlight=True), against_head=known is not None, signer=signer)
+        out.screen().print(*_findings(found, known, spec.trust), sep="\n")
     if not found.ok:
         raise Exit(FAILED)
 
 
+def _findings(found: Verification, known: Heads | None, trusted: str | None) -> Iterator[Text]:
+    """One line each, and what was found out about who signed."""
+    checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
+    yield Text(f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else "")
+    for problem in found.problems:
+        where = "" if problem.seq is None else f", entry {problem.seq}"
+        yield Text.assemble((printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}")
+    if found.covered is not None:
+        yield Text(f"the heads vouch for {found.covered:,} of them, and not for the {found.entries - found.covered:,} later ones")
+    if known is not None and trusted is not None:
+        yield Text("the heads were held against the trusted key")
+    elif known is not None and known.signature is None:
+        yield Text("the heads are not signed: they are worth what the place is worth where they were kept")
+    elif known is not None and known.signature is not None:
+        key = f"it names key {known.signature.key[:16]}..."
+        yield Text(f"the signature was not checked ({key}): give the public key that you trust with --trust")
+    if found.ok and known is None:
+        yield Text("A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger heads`.")
+
+
+@verb(app, "heads", ledger_spec.HeadsSpec, configured=False)
 def _heads(spec: ledger_spec.HeadsSpec) -> None:
     output, key = _signed(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
@@ -195,6 +247,7 @@ def _heads(spec: ledger_spec.HeadsSpec) -> None:
         file.write(found)
 
 
+@verb(app, "export", ledger_spec.ExportSpec, configured=False)
 def _export(spec: ledger_spec.ExportSpec) -> None:
     output, key = _signed(spec)
     with Ledger.open(spec.ledger, create=False) as ledger:
@@ -207,12 +260,14 @@ def _export(spec: ledger_spec.ExportSpec) -> None:
         out.emit("")
 
 
+@verb(app, "import", ledger_spec.ImportSpec, configured=False)
 def _import(source: Annotated[Path, Argument(help="What export wrote.")], spec: ledger_spec.ImportSpec) -> None:
     with Ledger.open(spec.ledger) as ledger:
         signer = "" if spec.trust is None else "; the trusted key signed them"
         echo(f"{ledger.import_(source, spec.trust)} entries imported and verified{signer}")
 
 
+@verb(app, "report", ledger_spec.ReportSpec)
 def _report(spec: ledger_spec.ReportSpec) -> None:
     from accounting import registry_entry
     from accounting.report import DELTAS, cited_by, write_report  # the other verbs need no template engine, and no mechanisms
@@ -229,26 +284,6 @@ def _report(spec: ledger_spec.ReportSpec) -> None:
         proofs = {kind: cited_by(member) for kind, member in members().items()}
         about: Any = {"verification": found, "proofs": proofs, "mode": mode}
         write_report(ledger, output, deltas=spec.deltas or DELTAS, latest=spec.latest, **about)
-
-
-_COMMANDS: dict[str, tuple[type[Spec], Callable[..., None]]] = {
-    "init": (ledger_spec.InitSpec, _init),
-    "charge": (ledger_spec.ChargeSpec, _charge),
-    "show": (ledger_spec.StandingSpec, _show),
-    "affordable": (ledger_spec.AffordableSpec, _affordable),
-    "quota": (ledger_spec.QuotaSpec, _quota),
-    "commit": (ledger_spec.CommitSpec, _follow),
-    "release": (ledger_spec.ReleaseSpec, _follow),
-    "void": (ledger_spec.VoidSpec, _follow),
-    "keygen": (ledger_spec.KeygenSpec, _keygen),
-    "verify": (ledger_spec.AuditSpec, _verify),
-    "heads": (ledger_spec.HeadsSpec, _heads),
-    "export": (ledger_spec.ExportSpec, _export),
-    "import": (ledger_spec.ImportSpec, _import),
-    "report": (ledger_spec.ReportSpec, _report),
-}
-for _name, (_spec, _run) in _COMMANDS.items():
-    app.command(_name, cls=SectionedCommand)(command(_spec, _run, configured=_name in ("init", "affordable", "report")))
 
 
 # -- what is read: keys, heads, curves, permissions --------------------------------------------------------------------------
@@ -312,26 +347,11 @@ def _echo_receipt(receipt: Receipt) -> None:
     _tell(f"entry {receipt.seq}, key {receipt.key}: {receipt.state}{again}")
 
 
-def _in_words(left: Remaining) -> str:
-    """The three figures of the account that a charge is held against, in one line."""
-    first = {"divergence": "", "failure": " (failure probability runs out first)", None: ""}[left.runs_out]
-    return f"{left.account + ': ' if left.account else ''}{left}{first}"
-
-
 def _tell(words: str) -> None:
     try:
         out.emit(words + "\n")
     except out.NotShown as error:
         raise out.NotShown(f"{error}; what was done is done: {words}") from None
-
-
-def _charge_all(url: str, dataset: str, batch: Path, common: Terms) -> None:
-    charges = list(_lines(batch, common))
-    with Ledger.open(url, create=False) as ledger:
-        receipts = ledger.charge_all(dataset, charges)
-    again = sum(receipt.replayed for receipt in receipts)
-    earlier = f", {again:,} of them by an earlier call: nothing was charged again for those" if again else ""
-    _tell(f"{len(receipts):,} charges are made{earlier}")
 
 
 def _lines(batch: Path, common: Terms) -> Iterator[tuple[Any, Terms]]:
@@ -377,25 +397,6 @@ def _charged(spec: ledger_spec.ChargeSpec | ledger_spec.AffordableSpec, relation
 _FULLEST = 5  # accounts of a quota that are listed
 _PERIODS = 12  # of a dataset with a window, the latest
 _RECENT = 100  # entries among which the last charge is looked for
-
-
-def _show_datasets(ledger: Ledger, names: Iterable[str], limit: int, console: Console, *, details: bool) -> None:
-    """Where every dataset stands, and its latest entries: in shares, or with `details` in the accountant's units."""
-    for name in names:
-        dataset = ledger.dataset(name)
-        if details:
-            table = out.rows(HEADS, map(account_cells, _totals(ledger, name)), left=HEADS[:1])
-            table.title, table.title_justify, table.caption_justify = Text(printable(name), style="bold"), "left", "left"
-            table.caption = Text(f"{dataset.budget!r}, {dataset.relation}, unit: {printable(dataset.unit)}")
-            console.print(table)
-            console.print(units_in_words(dataset.budget), highlight=False)
-        else:
-            console.print(*_in_figures(ledger, name), sep="\n", highlight=False)
-        console.print(*_quotas(ledger, name, details=details), sep="\n", highlight=False)
-        if limit:
-            lines = _latest(ledger.latest(name, limit), dataset.budget, details=details)
-            console.print(Text("Latest entries"), *lines, sep="\n", soft_wrap=False)
-        console.print()
 
 
 def _totals(ledger: Ledger, name: str) -> list[Remaining]:
@@ -490,37 +491,3 @@ def _account(left: Remaining) -> dict[str, Any]:
     units = {"main": left.main, "failure": left.failure, "measure": left.measure}
     remaining = units | {"epsilon": left.epsilon_left, "mu": left.mu_left}
     return {"spent": left.spent._asdict(), "figures": left.as_data(), "remaining": remaining}
-
-
-def _show_findings(found: Verification, console: Console, *, against_head: bool, signer: str | None = None) -> None:
-    """What verify found, one line each."""
-    checked = f"{found.entries:,} {'entry' if found.entries == 1 else 'entries'} checked"
-    console.print(f"{checked}: no problems" if found.ok else checked, style="green" if found.ok else None, highlight=False)
-    for problem in found.problems:
-        where = "" if problem.seq is None else f", entry {problem.seq}"
-        console.print(Text.assemble((printable(problem.dataset) + where, "bold red"), f": {printable(problem.message)}"))
-    if found.covered is not None:
-        later = found.entries - found.covered
-        console.print(f"the heads vouch for {found.covered:,} of them, and not for the {later:,} later ones", highlight=False)
-    if signer is not None:
-        console.print(signer, highlight=False)
-    if found.ok and not against_head:
-        console.print("A tail that was cut off shows against a head kept elsewhere only: see `dpselect ledger heads`.")
-
-
-def _signer_in_words(heads: Heads | None, trusted: str | None) -> str | None:
-    """What was found out about who signed, for people; None without heads."""
-    if heads is None or trusted is not None:
-        return None if heads is None else "the heads were held against the trusted key"
-    if heads.signature is None:
-        return "the heads are not signed: they are worth what the place is worth where they were kept"
-    return (
-        f"the signature was not checked (it names key {heads.signature.key[:16]}...): give the public key that you trust with "
-        "--trust"
-    )
-
-
-def _findings(found: Verification) -> dict[str, Any]:
-    """What verify found as plain data."""
-    problems = [{"dataset": p.dataset, "entry": p.seq, "kind": p.kind, "message": p.message} for p in found.problems]
-    return {"ok": found.ok, "datasets": found.datasets, "entries": found.entries, "covered": found.covered, "problems": problems}

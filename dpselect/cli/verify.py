@@ -10,8 +10,8 @@ from rich.text import Text
 from typer import Argument, Exit, Typer
 
 from dpselect.cli import guard, out
-from dpselect.cli.from_model import command
-from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup, SectionedCommand
+from dpselect.cli.from_model import verb
+from dpselect.cli.guard import FAILED, PLAIN, GuardedGroup
 from dpselect.spec import HorizonReplaySpec, ReplaySpec
 from dpselect.verify.of_log import PRIVATE, LogReplay, replay_horizon, replay_log
 
@@ -23,6 +23,7 @@ def _verify() -> None:
     """Check what a release rests on. What these commands print is computed from private data without noise: keep it."""
 
 
+@verb(app, "replay", ReplaySpec)
 def _replay(
     events: Annotated[list[str], Argument(metavar="EVENTS...", help="The log, as topk reads it.")],
     spec: ReplaySpec,
@@ -40,6 +41,7 @@ def _replay(
     _report(found, json=json)
 
 
+@verb(app, "horizon", HorizonReplaySpec)
 def _horizon(
     events: Annotated[str, Argument(metavar="EVENTS", help="The whole log, as for continual run.")],
     spec: HorizonReplaySpec,
@@ -48,10 +50,6 @@ def _horizon(
     with out.counted("replaying users") as progress:
         found = replay_horizon(events, **spec.fields(), progress=progress)
     _report(found, json=json)
-
-
-app.command("replay", cls=SectionedCommand)(command(ReplaySpec, _replay))
-app.command("horizon", cls=SectionedCommand)(command(HorizonReplaySpec, _horizon))
 
 
 def _report(replayed: LogReplay, *, json: bool) -> None:
