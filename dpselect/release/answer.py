@@ -668,7 +668,7 @@ class AnswerFile:
             if receipt is None or held is None:
                 return None
             then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked())))
-            other = next((name for name in now | then if then.get(name) != now.get(name)), None)
+            other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
             if other is not None or not _is_paid(held, receipt):
                 named = f"{other}=" if other and "_" in other else other
                 raise acc.ledger.KeyConflict(
