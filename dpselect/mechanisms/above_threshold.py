@@ -77,14 +77,19 @@ class AboveThreshold(Mechanism):
             return self
         if self.candidates is None:
             raise ValueError("noise='gaussian' needs candidates= (the public number of queries): its guarantee depends on it")
-        if _log_patterns(self.candidates, self.c) > _MOST_LOG_PATTERNS:
+        above = min(self.c, self.candidates)  # bounds the logarithm of `_patterns`, without huge integers
+        if min(self.candidates * math.log(2), above * (1 + math.log(self.candidates / above))) > _MOST_LOG_PATTERNS:
             raise ValueError(f"c={self.c} of candidates={self.candidates} is too much for the gaussian guarantee: use laplace")
         return self
 
     @property
     def curve(self) -> Curve:
         if self.candidates is not None and self._price == "gaussian":
-            return self._gaussian_curve(self.candidates)
+            moved, answer = ratio_up(self.sensitivity.linf, self.scale), ratio_up(self.answer_shift, self.noise_on_answers)
+            mu = _UP * math.hypot(moved, math.sqrt(self.c) * answer)
+            changed = self.candidates if self.sensitivity.l0 is None else min(self.sensitivity.l0, self.candidates)
+            vectors = GaussianDP(mu=_UP * math.sqrt(changed) * ratio_up(self.sensitivity.linf, self.noise_on_answers))
+            return tighter(GaussianMax(mu=mu, candidates=_patterns(self.candidates, self.c)), vectors)
         if self._price == "exponential":
             threshold = Fraction(self.sensitivity.linf) / Fraction(self.scale)
             above = self.c * Fraction(self.answer_shift) / Fraction(self.noise_on_answers)
@@ -109,12 +114,6 @@ class AboveThreshold(Mechanism):
     @property
     def _price(self) -> ThresholdPrice | None:
         return by_name(self.noise).threshold_price
-
-    def _gaussian_curve(self, queries: int) -> Curve:
-        threshold, answer = ratio_up(self.sensitivity.linf, self.scale), ratio_up(self.answer_shift, self.noise_on_answers)
-        union = GaussianMax(mu=_UP * math.hypot(threshold, math.sqrt(self.c) * answer), candidates=_patterns(queries, self.c))
-        changed = queries if self.sensitivity.l0 is None else min(self.sensitivity.l0, queries)
-        return tighter(union, GaussianDP(mu=_UP * math.sqrt(changed) * ratio_up(self.sensitivity.linf, self.noise_on_answers)))
 
     @property
     def answer_shift(self) -> float:
@@ -154,12 +153,6 @@ class AboveThreshold(Mechanism):
         enumerable(_patterns(scores.size, self.c), 2e4)
         above = margins(scores.dense(), self._level)
         return dict(NoisyComparisons(above, by_name(self.noise), self.scale, self.noise_on_answers).passing_sets(self.c))
-
-
-def _log_patterns(queries: int, most: int) -> float:
-    """A bound from above on the logarithm of `_patterns`, without huge integers."""
-    above = min(most, queries)
-    return min(queries * math.log(2), above * (1 + math.log(queries / above)))
 
 
 def _patterns(queries: int, most: int) -> int:

@@ -339,15 +339,13 @@ class AllowedRanks:
             if excess.sum() <= _WASTE * np.exp(most - shift).sum():
                 break
             wasteful = np.flatnonzero(excess[:-1] > 0.1 * _WASTE * excess.sum() / len(excess))
-            cuts = self._cuts(edges[wasteful], edges[wasteful + 1])
+            # A level just below a jump of N inside each interval, near its middle.
+            low, high = edges[wasteful], edges[wasteful + 1]
+            before, after = self._counts.jump((low + high) / 2)
+            cuts = np.where(before > low + 2 * self._counts.margin(before), before, after)
+            cuts -= self._counts.margin(cuts)
+            cuts = cuts[(cuts > low) & (cuts < high)]
             if not len(cuts):
                 break
             edges = np.union1d(edges, cuts)
         return cells
-
-    def _cuts(self, low: Floats, high: Floats) -> Floats:
-        """A level just below a jump of N inside each interval, near its middle."""
-        before, after = self._counts.jump((low + high) / 2)
-        cuts = np.where(before > low + 2 * self._counts.margin(before), before, after)
-        cuts -= self._counts.margin(cuts)
-        return cuts[(cuts > low) & (cuts < high)]

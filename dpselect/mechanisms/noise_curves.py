@@ -92,14 +92,11 @@ def centred_gaussian(scale: float, sensitivity: Sensitivity, candidates: int | N
     if candidates is not None:
         squares.append(Fraction(sensitivity.range) ** 2 * candidates / 4)
     if sensitivity.l0 is not None:
-        squares.append(Fraction(sensitivity.linf) ** 2 * _changed(sensitivity, sensitivity.l0, candidates))
+        changed = Fraction(l0 := sensitivity.l0)
+        if sensitivity.monotone and candidates is not None:
+            raised = min(l0, candidates // 2)
+            changed = raised * (1 - Fraction(raised, candidates))
+        squares.append(Fraction(sensitivity.linf) ** 2 * changed)
     # Rationals: squares of small floats underflow, and a shift of 0 would be charged nothing.
     shifts = [sensitivity.l2_of(candidates), *map(sqrt_up, squares)]
     return GaussianDP(mu=ratio_up(min(shifts), scale))
-
-
-def _changed(sensitivity: Sensitivity, l0: int, candidates: int | None) -> Fraction:
-    if not sensitivity.monotone or candidates is None:
-        return Fraction(l0)
-    raised = min(l0, candidates // 2)
-    return raised * (1 - Fraction(raised, candidates))

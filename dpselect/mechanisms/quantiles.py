@@ -279,8 +279,7 @@ class JointQuantiles(Mechanism):
         return Selections(np.array(rows, dtype=np.int64), ordered=True, requested=len(self.quantiles))
 
     def _tuples(self, scores: Scores) -> Tuples:
-        parts, (counts, many) = self._parts, _groups(scores)
-        users, (below, points) = int((counts * many).sum()), _runs(counts, many)
+        parts, (below, points, users) = self._parts, _runs(scores)
         return Tuples(below * sum(parts), points, tuple(part * users for part in parts), sum(parts) * users, self.rate)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
@@ -299,14 +298,13 @@ class JointQuantiles(Mechanism):
         return sum(abs(sum(parts) * held - part * users) for held, part in zip(between, parts, strict=True))
 
 
-def _groups(scores: Scores) -> tuple[Indices, Indices]:
-    """(groups,) users at each point of a group, and how many points it has."""
+def _runs(scores: Scores) -> tuple[Indices, Indices, int]:
+    """(runs,) users below the points of each run, and how many points it has: a run ends with a point that somebody is at.
+
+    And all users.
+    """
     counts = scores.values.astype(np.int64)
-    return counts, np.ones_like(counts) if scores.multiplicities is None else scores.multiplicities
-
-
-def _runs(counts: Indices, many: Indices) -> tuple[Indices, Indices]:
-    """(runs,) users below the points of each run, and how many points it has: a run ends with a point that somebody is at."""
+    many = np.ones_like(counts) if scores.multiplicities is None else scores.multiplicities
     # Of points with users each is a run's end by itself.
     repeated = np.where(counts > 0, many, 1)
     counts, many = np.repeat(counts, repeated), np.repeat(np.where(counts > 0, 1, many), repeated)
@@ -314,7 +312,7 @@ def _runs(counts: Indices, many: Indices) -> tuple[Indices, Indices]:
     points = np.diff(np.concatenate([[0], np.cumsum(many)[ends], [many.sum()]]))
     below = np.concatenate([[0], np.cumsum(counts[ends])])
     kept = points > 0
-    return below[kept].astype(np.int64), points[kept].astype(np.int64)
+    return below[kept].astype(np.int64), points[kept].astype(np.int64), int(below[-1])
 
 
 @final

@@ -183,8 +183,19 @@ def number_of_runs(distribution: NumberOfRuns, source: Sampler) -> int:
 def _chances(distribution: NumberOfRuns) -> Iterator[tuple[int, arb]]:
     """Every possible number of runs and its chance, at Arb's working precision."""
     if isinstance(distribution, TruncatedNegativeBinomial):
-        return _negative_binomial(distribution)
-    return _poisson(distribution.mean)
+        eta, gamma = arb(rational(distribution.eta)), arb(rational(distribution.gamma))
+        log, count = -gamma.log(), 1
+        chance = (1 - gamma) * (1 / log if distribution.eta == 0 else eta / (eta * log).expm1())
+        while True:
+            yield count, chance
+            chance = chance * (1 - gamma) * (count + eta) / (count + 1)
+            count += 1
+    expected = arb(rational(distribution.mean))
+    chance, count = (-expected).exp(), 0
+    while True:
+        yield count, chance
+        count += 1
+        chance = chance * expected / count
 
 
 def _place(cell: arb, chances: Iterator[tuple[int, arb]]) -> int | None:
@@ -197,23 +208,3 @@ def _place(cell: arb, chances: Iterator[tuple[int, arb]]) -> int | None:
         if not cell > upto:
             return None
     return None
-
-
-def _negative_binomial(distribution: TruncatedNegativeBinomial) -> Iterator[tuple[int, arb]]:
-    eta, gamma = arb(rational(distribution.eta)), arb(rational(distribution.gamma))
-    log = -gamma.log()
-    chance = (1 - gamma) * (1 / log if distribution.eta == 0 else eta / (eta * log).expm1())
-    count = 1
-    while True:
-        yield count, chance
-        chance = chance * (1 - gamma) * (count + eta) / (count + 1)
-        count += 1
-
-
-def _poisson(mean: float) -> Iterator[tuple[int, arb]]:
-    expected = arb(rational(mean))
-    chance, count = (-expected).exp(), 0
-    while True:
-        yield count, chance
-        count += 1
-        chance = chance * expected / count

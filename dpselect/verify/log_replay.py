@@ -134,7 +134,21 @@ def replay(
         changes.append((name, _Pair(first, second)))
         if progress is not None:
             progress(done, len(tried))
-    return _summary(changes, salt)
+    broken = [(name, pair.breaks) for name, pair in changes if pair.breaks]
+    every = [change for _, pair in changes for change in pair.parts.values()]
+    rounds = [change.l2 / norm for _, pair in changes for change, (_, norm) in zip(pair.rounds, _ROUNDS, strict=False)]
+    return Replay(
+        users=len(changes),
+        linf=max((one.linf for one in every), default=0.0),
+        l0=max((one.l0 for one in every), default=0),
+        l1=max((one.l1 for one in every), default=0.0),
+        l2=max((one.l2 for one in every), default=0.0),
+        domain_moved=any(pair.moved for _, pair in changes),
+        groups=max(pair.changed if pair.groups else 0 for _, pair in changes),
+        broken=tuple(dict.fromkeys(field for _, wrong in broken for field in wrong)),
+        offender=salted_name(broken[0][0], salt) if broken else None,
+        second_round=max(rounds, default=None),
+    )
 
 
 def _neighbours(pipeline: Pipeline, log: _Replayable, tried: list[Any], whole: _Run) -> Iterator[tuple[Any, _Run, _Run]]:
@@ -208,24 +222,6 @@ class _Change:
         return [name for name, is_wrong in wrong if is_wrong]
 
 
-def _summary(changes: list[tuple[Any, _Pair]], salt: str) -> Replay:
-    broken = [(name, pair.breaks) for name, pair in changes if pair.breaks]
-    every = [change for _, pair in changes for change in pair.parts.values()]
-    rounds = [change.l2 / norm for _, pair in changes for change, (_, norm) in zip(pair.rounds, _ROUNDS, strict=False)]
-    return Replay(
-        users=len(changes),
-        linf=max((one.linf for one in every), default=0.0),
-        l0=max((one.l0 for one in every), default=0),
-        l1=max((one.l1 for one in every), default=0.0),
-        l2=max((one.l2 for one in every), default=0.0),
-        domain_moved=any(pair.moved for _, pair in changes),
-        groups=max(pair.changed if pair.groups else 0 for _, pair in changes),
-        broken=tuple(dict.fromkeys(field for _, wrong in broken for field in wrong)),
-        offender=salted_name(broken[0][0], salt) if broken else None,
-        second_round=max(rounds, default=None),
-    )
-
-
 def _above(value: float, bound: float) -> bool:
     return value > bound * (1 + _ROUNDING)
 
@@ -248,14 +244,14 @@ def _moves(first: Scores | None, second: Scores | None) -> tuple[bool, NDArray[n
     """
     if first is not None and second is not None and first.labels == second.labels and first.size == second.size:
         return False, np.asarray(second.dense() - first.dense(), dtype=np.float64)
-    before, after = ({} if scores is None else _by_name(scores) for scores in (first, second))
+    before, after = dict[Any, Any](), dict[Any, Any]()
+    for scores, named in ((first, before), (second, after)):
+        if scores is not None:
+            named.update(
+                zip(range(scores.size) if scores.labels is None else scores.labels, scores.dense().tolist(), strict=True)
+            )
     change = [after.get(name, 0) - before.get(name, 0) for name in before | after]
     return None not in (first, second) and before.keys() != after.keys(), np.array(change, dtype=np.float64)
-
-
-def _by_name(scores: Scores) -> dict[Any, Any]:
-    values = scores.dense().tolist()
-    return dict(zip(range(len(values)) if scores.labels is None else scores.labels, values, strict=True))
 
 
 def _run(pipeline: Pipeline, log: Any) -> _Run:
@@ -273,7 +269,9 @@ def _weighed(scores: Scores, share: float, norm: float) -> Scores:
     assert scores.second is not None
     assert scores.labels is not None
     present = itertools.compress(scores.labels, (scores.dense() > 0).tolist())
-    numbers = {label: place / share for label in present if (place := _uniform(label)) <= share}
+    # In (0, 1], the same for a label in every log.
+    places = {label: 1 + int.from_bytes(hashlib.blake2b(repr(label).encode(), digest_size=6).digest()) for label in present}
+    numbers = {label: place / 2**48 / share for label, place in places.items() if place / 2**48 <= share}
     if share == 1:
         numbers = dict.fromkeys(numbers, 1.0)
     demands = np.ceil(np.array(list(numbers.values())) * WEIGHT_UNIT).astype(np.int64)
@@ -282,11 +280,6 @@ def _weighed(scores: Scores, share: float, norm: float) -> Scores:
     users = math.sqrt(2) if first.relation == "replace_one" else 1.0
     bound = Sensitivity(l0=first.l0, l2=users * norm, relation=first.relation, monotone=first.relation == "add_remove")
     return Scores([found.get(label, 0.0) for label in scores.labels], labels=scores.labels, sensitivity=bound, domain="observed")
-
-
-def _uniform(label: Hashable) -> float:
-    """A number in (0, 1] that is the same for a label in every log."""
-    return (1 + int.from_bytes(hashlib.blake2b(repr(label).encode(), digest_size=6).digest())) / 2**48
 
 
 def _chosen(events: Mapping[Any, int], users: int | None, seed: int) -> list[Any]:

@@ -639,8 +639,7 @@ dpselect/mechanisms/noise_curves.py
     laws/test_per_group.py::test_values_in_groups_cost_what_the_worst_two_users_move
         else 2 * vector(noise => else vector(noise
     laws/test_pate.py::test_a_teacher_who_comes_moves_the_centred_votes_only
-        raised = min(l0, candidates // 2)¶    return raised * (1 - Fraction(raised, candidates))
-        => raised = min(l0, candidates // 2)¶    return Fraction(9, 10) * raised * (1 - Fraction(raised, candidates))
+        changed = raised * (1 - Fraction( => changed = Fraction(9, 10) * raised * (1 - Fraction(
     laws/test_configured_noise.py::test_a_price_is_the_range_over_the_scale
         epsilon_curve(noise, @ratio_up(sensitivity.range, scale))
     laws/test_configured_noise.py::test_some_pair_attains_the_price
