@@ -55,11 +55,11 @@ def rounded_laplace(epsilon: float) -> Small:
     return Small((first, second), LaplaceDP(epsilon=epsilon))
 
 
-def worst(budget: Budget, menu: list[Small], gain: Callable[[float, float], float]) -> float:
+def worst(budget: Budget, mechanisms: list[Small], gain: Callable[[float, float], float]) -> float:
     """The largest sum over transcripts of gain(P, Q) that any adversary reaches under the filter."""
 
-    prices = [budget.price(small.curve) for small in menu]
-    laws = [[np.transpose(law).tolist() for law in (small.law, small.law[::-1])] for small in menu]
+    prices = [budget.price(small.curve) for small in mechanisms]
+    laws = [[np.transpose(law).tolist() for law in (small.law, small.law[::-1])] for small in mechanisms]
     seen: dict[tuple[Price, float, float], float] = {}
 
     def best(spent: Price, p: float, q: float) -> float:
@@ -86,7 +86,7 @@ def renyi(order: float) -> Callable[[float, float], float]:
     return lambda p, q: p**order * q ** (1 - order) if p > 0 else 0.0
 
 
-MENU = [randomised_response(0.25), exponential_mechanism(0.5, 0.6), rounded_laplace(0.4)]
+SMALL = [randomised_response(0.25), exponential_mechanism(0.5, 0.6), rounded_laplace(0.4)]
 LEAKY = [leaky(0.3, 0.01), randomised_response(0.5)]
 
 
@@ -99,13 +99,13 @@ AT_FOUR, LEAKS, FIVE = (
     for delta, order, failure in ((0.1, 4.0, 0.0), (0.05, "inf", None), (0.05, 5.0, None))
 )
 WHOLE = randomised_response(1.0)
-# A budget, a menu, what is added up, the order if it is a moment; what the worst adversary reaches, in hockey-stick divergence or
-# nats, at least and at most.
+# A budget, mechanisms, what is added up, the order if it is a moment; what the worst adversary reaches, in hockey-stick divergence
+# or nats, at least and at most.
 FILTERS: list[tuple[Budget, list[Small], Callable[[float, float], float], float | None, float, float]] = [
     # No likelihood ratio is above exp(budget), and some adversary reaches the budget exactly.
-    (Budget(epsilon=1.0), MENU, hockey_stick(1.0 + 1e-12), None, 0.0, 0.0),
-    (Budget(epsilon=1.0), MENU, hockey_stick(1.0 - 1e-6), None, 1e-12, 1.0),
-    *((Budget(rho=0.11), MENU, renyi(a), a, 1e-12, a * 0.11 * (1 + 1e-12)) for a in (1.1, 2.0, 5.0, 30.0)),
+    (Budget(epsilon=1.0), SMALL, hockey_stick(1.0 + 1e-12), None, 0.0, 0.0),
+    (Budget(epsilon=1.0), SMALL, hockey_stick(1.0 - 1e-6), None, 1e-12, 1.0),
+    *((Budget(rho=0.11), SMALL, renyi(a), a, 1e-12, a * 0.11 * (1 + 1e-12)) for a in (1.1, 2.0, 5.0, 30.0)),
     # Whatever order the filter was given.
     *(
         (
@@ -118,8 +118,8 @@ FILTERS: list[tuple[Budget, list[Small], Callable[[float, float], float], float 
     # The failure probability is not idle caution: leaks alone get within a tenth of it.
     (LEAKS, [leaky(0.0, 0.01)], hockey_stick(1.0), None, 0.045, 0.05),
     # At the filter's own order some come within 40 percent of the capacity.
-    (AT_FOUR, MENU, renyi(4.0), 4.0, 0.6 * AT_FOUR.capacity.main * 1e-12, AT_FOUR.capacity.main * 1e-12),
-    # A plan on the menu that costs the whole budget is no extra chance.
+    (AT_FOUR, SMALL, renyi(4.0), 4.0, 0.6 * AT_FOUR.capacity.main * 1e-12, AT_FOUR.capacity.main * 1e-12),
+    # A plan among them that costs the whole budget is no extra chance.
     (FIVE, [WHOLE, *LEAKY], hockey_stick(1.0), None, 0.0, 0.05),
 ]
 
@@ -127,8 +127,8 @@ FILTERS: list[tuple[Budget, list[Small], Callable[[float, float], float], float 
 @pytest.mark.parametrize("case", FILTERS, ids=lambda case: f"{case[0]!r}")
 def test_no_adversary_passes_a_filter(case: tuple[Any, ...]) -> None:
     """F1 to F4: of all adversaries that the filter pays for, enumerated, the worst stays within the budget."""
-    budget, menu, gain, order, least, most = case
-    reached = worst(budget, menu, gain)
+    budget, mechanisms, gain, order, least, most = case
+    reached = worst(budget, mechanisms, gain)
     assert least <= (reached if order is None else in_nats(order, reached)) <= most
 
 
@@ -271,7 +271,7 @@ def rounded_gaussian(mu: float) -> Small:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.6, 0.1), (1.1, 0.03), (0.2, 0.25)])
 def test_no_adaptive_plan_passes_a_gaussian_budget(epsilon: float, delta: float) -> None:
-    """Every adversary over a menu of four kinds and a leak: enumerated, at most delta, and more than a fifth of it."""
+    """Every adversary over four kinds and a leak: enumerated, at most delta, and more than a fifth of it."""
     budget = acc.Budget(epsilon=epsilon, delta=delta, order="gaussian", failure=delta / 4)
     reached = worst(budget, [*KINDS, rounded_gaussian(0.5), leaky(0.2, delta / 8)], hockey_stick(epsilon))
     assert delta / 5 < reached <= delta

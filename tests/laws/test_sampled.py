@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution
 from pairs import delta
 from scipy.stats import binom, laplace, norm
 
@@ -227,8 +228,6 @@ def test_very_many_steps_come_within_a_hundredth_of_the_gaussian_limit(kind: str
 @pytest.mark.parametrize(("runs", "shift", "rate"), [(200, 0.5, 0.1), (1000, 1.0, 0.02)])
 def test_sampled_laplace_noise_agrees_with_dp_accounting(runs: int, shift: float, rate: float) -> None:
     """Composed, it is dp-accounting's law to a part in 10^4."""
-    from dp_accounting.pld import privacy_loss_distribution
-
     pld = privacy_loss_distribution.from_laplace_mechanism(1 / shift, sampling_prob=rate)
     curve = runs * acc.poisson_sampled(acc.LaplaceDP(epsilon=shift), rate, relation="add_remove")
     assert curve.epsilon(1e-6) == pytest.approx(pld.self_compose(runs).get_epsilon_for_delta(1e-6), rel=1e-4)

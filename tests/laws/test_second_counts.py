@@ -175,17 +175,17 @@ BUDGETS = [acc.Budget(epsilon=1.0, delta=1e-6), acc.Budget(rho=0.1, delta=1e-6),
 def test_one_price_for_every_clip(budget: acc.Budget, k: int) -> None:
     """Whatever is chosen, with whatever clip for the counts, costs no more than the budget, and all of it but for 1 %."""
     asked = TopKRequest(k=k, candidates=None if budget.delta else 5000, counts=0.1, recounted=True)
-    menu = Candidates.of(budget, asked)
-    assert menu.counted is not None
+    candidates = Candidates.of(budget, asked)
+    assert candidates.counted is not None
 
     def cost(mechanism: dps.Mechanism) -> float:
         curve = mechanism.curve
         return best_epsilon(curve, budget.delta, thorough=True).value if budget.form == "approximate" else budget.cost(curve)
 
-    for clip in menu.counted.clips:
-        first, last = (cost(menu.counted.around(menu.choices[at].mechanism, clip)) for at in (0, -1))
+    for clip in candidates.counted.clips:
+        first, last = (cost(candidates.counted.around(candidates.choices[at].mechanism, clip)) for at in (0, -1))
         assert 0.99 * budget.limit <= first <= budget.limit * (1 + 1e-9) >= last
-    best = menu.best(Profile.of_quantiles(20_000.0, (1.0, 1.0, 2.0, 5.0, 9.0)))
+    best = candidates.best(Profile.of_quantiles(20_000.0, (1.0, 1.0, 2.0, 5.0, 9.0)))
     assert isinstance(best.mechanism, dps.WithValues)
     assert cost(best.mechanism) <= budget.limit * (1 + 1e-9)
 
@@ -271,12 +271,12 @@ def test_no_item_of_fewer_users_is_ever_shown(domain: list[str] | None, with_cou
 @pytest.mark.parametrize("relation", ["add_remove", "replace_one"])
 @pytest.mark.parametrize("floor", [0.0, 4.0])
 def test_all_that_may_be_chosen_keeps_the_floor(floor: float, relation: Any) -> None:
-    """Every choice of the menu has the floor, its threshold lies that much higher, and its price is that without one."""
+    """Every candidate has the floor, its threshold lies that much higher, and its price is that without one."""
     whole = dps.Sensitivity.of_counts(relation)
     budget = acc.Budget(epsilon=1.0, delta=1e-6)
-    menu = Candidates.of(budget, TopKRequest(k=10, min_users=int(floor) + 1, candidates=500, sensitivity=whole))
-    assert menu.choices
-    for choice in menu.choices:
+    candidates = Candidates.of(budget, TopKRequest(k=10, min_users=int(floor) + 1, candidates=500, sensitivity=whole))
+    assert candidates.choices
+    for choice in candidates.choices:
         mechanism = choice.mechanism
         first: Any = mechanism.discovery if isinstance(mechanism, dps.DiscoverThenSelect) else mechanism
         assert isinstance(first, dps.SparseHistogram)
