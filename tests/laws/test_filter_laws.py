@@ -99,8 +99,8 @@ AT_FOUR, LEAKS, FIVE = (
     for delta, order, failure in ((0.1, 4.0, 0.0), (0.05, "inf", None), (0.05, 5.0, None))
 )
 WHOLE = randomised_response(1.0)
-# A budget, mechanisms, what is added up, the order if it is a moment; what the worst adversary reaches, in hockey-stick divergence
-# or nats, at least and at most.
+# A budget, mechanisms, what is added up, the order if it is a moment; what the worst adversary reaches, in hockey-stick
+# divergence or nats, at least and at most.
 FILTERS: list[tuple[Budget, list[Small], Callable[[float, float], float], float | None, float, float]] = [
     # No likelihood ratio is above exp(budget), and some adversary reaches the budget exactly.
     (Budget(epsilon=1.0), SMALL, hockey_stick(1.0 + 1e-12), None, 0.0, 0.0),
