@@ -192,7 +192,12 @@ def _deviations(column: Floats) -> Floats:
 def strategy(count: Over, periods: int, window: int | None) -> Strategy:
     """The strategy of a count over a horizon of `periods`."""
     width = {"period": 1, "running": periods, "window": min(window or periods, periods)}[count]
-    measured, counted = np.array(_root(width), dtype=np.int64), (np.arange(periods) < width).astype(np.int64)
+    # The square root of the lower triangle of ones: 1, 1/2, 3/8, ..., in units rounded down.
+    factor, root = Fraction(1), [UNIT]
+    for j in range(1, width):
+        factor *= Fraction(2 * j - 1, 2 * j)
+        root.append(int(factor * UNIT))
+    measured, counted = np.array(root, dtype=np.int64), (np.arange(periods) < width).astype(np.int64)
     estimator, totals = _solved(measured, counted), _solved(measured, np.ones(periods, dtype=np.int64))
     for column in (measured, estimator, counted, totals):
         column.setflags(write=False)
@@ -205,15 +210,6 @@ def _solved(measured: Integers, wanted: Integers) -> Floats:
     for t in range(len(wanted)):
         lags = factors[1 : t + 1]
         column[t] = wanted[t] - math.fsum(lags * column[t - len(lags) : t][::-1])
-    return column
-
-
-def _root(width: int) -> list[int]:
-    """The first column of the square root of the lower triangle of ones: 1, 1/2, 3/8, ..., in units rounded down."""
-    factor, column = Fraction(1), []
-    for j in range(width):
-        factor *= Fraction(2 * j - 1, 2 * j) if j else 1
-        column.append(int(factor * UNIT))
     return column
 
 

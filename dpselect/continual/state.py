@@ -121,8 +121,6 @@ USING CASE WHEN CAST(TRY_CAST({name} AS HUGEINT) AS VARCHAR) = {name} THEN CAST(
 _LOW = 2**32 - 1
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
 _DAMAGED = "it is damaged, or no state of a horizon"
-Coins = Callable[[Integers, Integers], NDArray[np.uint64]]
-"""(2, n) words of fair bits for (n,) cells, by the numbers of their users and items."""
 
 # One thread of a process at a time; the engine's own lock keeps other processes out. A fork leaves the child a lock that a thread
 # of its parent may hold, so each process has its own, and the parent's connections without the threads that serve them.
@@ -150,12 +148,8 @@ def _turn(path: Path) -> Iterator[None]:
         raise
 
 
-def _tossed(users: Integers, _: Integers) -> NDArray[np.uint64]:
-    return np.frombuffer(secrets.token_bytes(16 * len(users)), dtype=np.uint64).reshape(2, -1)
-
-
-def _salted(salt: str, period: int) -> Coins:
-    """Words for a cell that depend on nothing but its user, its item and the period."""
+def _salted(salt: str, period: int) -> Callable[[Integers, Integers], NDArray[np.uint64]]:
+    """(2, n) words for (n,) cells, which depend on nothing but the numbers of their users and items, the period and the salt."""
     seed = hashlib.blake2b(f"{salt}/{period}".encode(), digest_size=16).digest()
     keys = np.frombuffer(seed, dtype=np.uint64)
 
@@ -394,15 +388,22 @@ class State(NotPickled):
         Coins choose among the cells of a user who has too many: fresh ones, but in a replay, which compares two logs, those of a
         salt.
         """
-        coins = _tossed if salt is None else _salted(salt, period)
+        words = None if salt is None else _salted(salt, period)
         self._settle()
         mechanism, known = self.meta.mechanism, self.number_of_items()
         since = period - (mechanism.window or period)  # a pair counts again this many periods later
-        cells = self._cells(since)
-        used = self._used()
+        cells, stored = self._cells(since), self._run("SELECT used FROM positions")
+        used = np.frombuffer(stored[0][0] if stored else b"", dtype=np.int16)  # how many cells of each user were counted so far
+        used = np.pad(used, (0, self._run("SELECT count(*) FROM users")[0][0] - len(used)))
         cells = cells[used[cells >> 32] < mechanism.users.cells]
         users, items = cells >> 32, cells & _LOW
-        counted, weights = mechanism.users.counted(users, used, lambda at: coins(users[at], items[at]))
+
+        def coins(at: Integers) -> NDArray[np.uint64]:
+            if words is not None:
+                return words(users[at], items[at])
+            return np.frombuffer(secrets.token_bytes(16 * len(at)), dtype=np.uint64).reshape(2, -1)
+
+        counted, weights = mechanism.users.counted(users, used, coins)
         users, items = users[counted], items[counted]
         # Sums of integers in floats: exact below 2^53, for 2^33 cells.
         sums = np.bincount(items, weights).astype(np.int64)
@@ -445,12 +446,6 @@ class State(NotPickled):
         """Give users their numbers before they come, in order: for a replay."""
         names = [str(user) for user in users]
         self._run("INSERT INTO users SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
-
-    def _used(self) -> NDArray[np.int16]:
-        """(users,) how many cells of each user were counted so far."""
-        stored = self._run("SELECT used FROM positions")
-        used = np.frombuffer(stored[0][0] if stored else b"", dtype=np.int16)
-        return np.pad(used, (0, self._run("SELECT count(*) FROM users")[0][0] - len(used)))
 
     # -- items: what was measured ---------------------------------------------------------------------------------------
 

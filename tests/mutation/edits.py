@@ -396,8 +396,8 @@ dpselect/cli/out.py
 dpselect/continual/continual_top_k.py
     laws/test_continual.py::test_the_curve_is_that_of_the_norm
         return @sqrt_up(Fraction(sum(
-        column.append(int(factor * UNIT)) => column.append(int(0.95 * factor * UNIT) if j else UNIT)
-        np.array(_root(width), dtype => np.array(_root(periods if count == "window" else width), dtype
+        root.append(int(factor * UNIT)) => root.append(int(0.95 * factor * UNIT))
+        for j in range(1, width): => for j in range(1, periods if count == "window" else width):
         math.nextafter(sqrt_up(Fraction(2)) * norm, math.inf) => 0.95 * math.sqrt(2) * norm
         Approximate(curve=core, delta0=@self.delta)
         l2=one * sqrt_up( => l2=one / sqrt_up(
