@@ -197,12 +197,7 @@ class Book:
         due, periods = request.due(self.dataset)
         if earlier := self.steps(due.key):
             return self._replay(due, periods, earlier)
-        after = self.require_room(due, periods)
-        if (rows := due.said["fingerprint"]) is not None and not self.claims(rows, periods):
-            raise SharedRows(
-                f"rows with this fingerprint were charged before, but not to dataset={self.dataset.name!r} with these periods: "
-                "the same rows have one budget, so charge them under the name and periods they were first charged to"
-            )
+        after = self.require_room(due, periods, claim=True)
         opened = due.fields | due.price(self.dataset.budget)._asdict()
         written = self.append([opened | {"period": period} for period in periods], due.by)
         self.move(after)
@@ -213,11 +208,12 @@ class Book:
         due, periods = request.due(self.dataset)
         if earlier := self.steps(due.key):
             return self._replay(due, periods, earlier)
-        self.require_room(due, periods)
+        self.require_room(due, periods, claim=False)
         return None
 
-    def require_room(self, due: Request, periods: tuple[str, ...]) -> dict[Place, Price]:
-        """How the accounts stand after a charge that every one of them can pay for. Raises as `charge_all`."""
+    def require_room(self, due: Request, periods: tuple[str, ...], *, claim: bool) -> dict[Place, Price]:
+        """How the accounts stand after a charge that every one of them can pay for; with `claim` its rows are the dataset's from
+        now on. Raises as `charge_all`."""
         dataset, most = self.dataset, self.dataset.most_per_release
         if due.said["override"] is None and most is not None and not _is_small(most, due.said["curve"], due.said["count"]):
             raise BudgetExceeded(
@@ -232,6 +228,11 @@ class Book:
             after[place] = left.spent.plus(price)
         if dataset.most_in_all is not None:
             self.in_all(due.price(dataset.budget), periods)
+        if (rows := due.said["fingerprint"]) is not None and not self.claims(rows, periods, write=claim):
+            raise SharedRows(
+                f"rows with this fingerprint were charged before, but not to dataset={dataset.name!r} with these periods: the "
+                "same rows have one budget, so charge them under the name and periods they were first charged to"
+            )
         return after
 
     def in_all(self, price: Price = NOTHING, periods: Iterable[str] = ()) -> tuple[float, float]:
@@ -267,12 +268,13 @@ class Book:
         """For the entries that a step made, now or earlier, as the steps of the key tell."""
         return Receipt(self.dataset.name, made[0].key, state_of(steps or made), tuple(made), replayed=bool(steps))
 
-    def claims(self, fingerprint: str, periods: tuple[str, ...]) -> bool:
-        """Whether the rows with this fingerprint belong to the dataset and periods; unclaimed ones do from now on."""
+    def claims(self, fingerprint: str, periods: tuple[str, ...], *, write: bool = True) -> bool:
+        """Whether the rows with this fingerprint belong to the dataset and periods, or to nobody: those do now, if `write`."""
         values = {"fingerprint": fingerprint, "dataset_id": self.declared.id, "periods": json.dumps(periods)}
-        self.connection.execute(_upsert(fingerprints), values)
-        row = self.connection.execute(_CLAIMED, {"rows": fingerprint}).one()
-        return bool(row._asdict() == values)
+        if write:
+            self.connection.execute(_upsert(fingerprints), values)
+        row = self.connection.execute(_CLAIMED, {"rows": fingerprint}).one_or_none()
+        return row is None or bool(row._asdict() == values)
 
     # -- what follows a charge ----------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from ledger_steps import Made
 import accounting as acc
 from accounting.budget import Price
 from accounting.errors import InvalidArgument, Unaffordable
-from accounting.ledger import InvalidEntry, InvalidTransition, KeyConflict, Ledger
+from accounting.ledger import InvalidEntry, InvalidTransition, KeyConflict, Ledger, SharedRows
 
 HALF, TENTH = acc.PureDP(epsilon=0.5), acc.PureDP(epsilon=0.1)
 SAMPLED = acc.SampledGaussianDP(mu=0.1, rate=0.01)
@@ -189,3 +189,16 @@ def test_every_form_of_budget_survives_the_store(made: Made, budget: acc.Budget)
     """A budget comes back equal, its filter's order included, so a later version cannot choose another one."""
     ledger = made(budget)
     assert ledger.dataset("clicks").budget == budget
+
+
+def test_rows_have_one_budget(made_on_either: Made) -> None:
+    """What was charged to one dataset is refused to another, by a check before anything is read too, and the first goes on."""
+    made_on_either(acc.Budget(epsilon=1.0), "first")
+    ledger = made_on_either(acc.Budget(epsilon=1.0), "second")
+    ledger.check("second", TENTH, relation="add_remove", fingerprint="rows")  # which claims nothing
+    ledger.charge("first", TENTH, relation="add_remove", fingerprint="rows")
+    for call in (ledger.check, ledger.charge, ledger.reserve):
+        with pytest.raises(SharedRows, match=r"not to dataset='second'.*one budget"):
+            call("second", TENTH, relation="add_remove", fingerprint="rows")
+    ledger.check("first", TENTH, relation="add_remove", fingerprint="rows")
+    assert ledger.verify().ok

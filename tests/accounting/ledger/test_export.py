@@ -112,6 +112,7 @@ def test_an_edited_line_is_found(lines: list[str], sqlite_url: str, field: str, 
 def test_lines_that_are_nothing_are_refused(lines: list[str], sqlite_url: str, line: str) -> None:
     """Empty, deep, huge, endless and foreign lines raise ImportRefused and nothing else."""
     assert refused([*lines[:3], line, *lines[3:]], sqlite_url)
+    assert "line 14: a line comes after the end line" in refused([*lines, line], sqlite_url)
 
 
 @pytest.mark.parametrize("committed", [False, True])
