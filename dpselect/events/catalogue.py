@@ -221,16 +221,12 @@ def _fields(
     labels = [record[at[0]] for _, record in records]
     if len(names) == 1 and options.delimiter is None:
         _refuse_unsplit([names[0], *labels], what)
-    first_is_label = not (meant and wanted) and not _is_header(names[0], labels, asked)
+    first, integers = names[0], bool(labels) and all(map(_INTEGER.fullmatch, labels))
+    is_header = bool(meant and wanted) or first == asked or first.lower() in _HEADERS
+    is_header = is_header or (integers and not _INTEGER.fullmatch(first))
     if options.header is not None:
-        first_is_label = not options.header
-    return [*names, *labels] if first_is_label else labels
-
-
-def _is_header(first: str, rest: list[str], item: _Names | None) -> bool:
-    if first == item or first.lower() in _HEADERS:
-        return True
-    return not _INTEGER.fullmatch(first) and bool(rest) and all(_INTEGER.fullmatch(label) for label in rest)
+        is_header = options.header
+    return labels if is_header else [*names, *labels]
 
 
 def _refuse_unsplit(lines: list[str], what: str) -> None:

@@ -63,7 +63,10 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
     quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
     delimiter = reading.delimiter or _SEPARATORS[kind]
     # Spark reads each line by itself: a field that goes on would become other rows. It unquotes what is quoted in part otherwise.
-    if quote and _quietly(lambda: session.read.text(name).where(_badly_quoted(delimiter, quote)).limit(1).count()):
+    end, mark = ("".join(f"\\x{{{ord(letter):x}}}" for letter in text) for text in (delimiter, quote))
+    whole = rf"(?:\A|{end}){mark}(?:[^{mark}]++|{mark}{mark})*+{mark}(?={end}|\z)"  # possessive: the stack is not that of a line
+    badly = f"contains(regexp_replace(value, {SPARK.literal(whole)}, ''), {SPARK.literal(quote)})"
+    if quote and _quietly(lambda: session.read.text(name).where(badly).limit(1).count()):
         raise EventLogError(
             f"{name!r} has a quote that is not closed on its line, or within a field that is not quoted as a whole, and Spark "
             "reads each line by itself: remove line ends within quotes, quote whole fields and double the quotes in them, or "
@@ -84,13 +87,6 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
     }
     frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
     return frame if reading.header is not False else frame.toDF(*map(str, range(1, 1 + len(frame.columns)))), read
-
-
-def _badly_quoted(delimiter: str, quote: str) -> str:
-    """SQL of whether a quote of a line is not one of a field that is quoted as a whole, those within it doubled."""
-    end, mark = ("".join(f"\\x{{{ord(letter):x}}}" for letter in text) for text in (delimiter, quote))
-    whole = rf"(?:\A|{end}){mark}(?:[^{mark}]++|{mark}{mark})*+{mark}(?={end}|\z)"  # possessive: the stack is not that of a line
-    return f"contains(regexp_replace(value, {SPARK.literal(whole)}, ''), {SPARK.literal(quote)})"
 
 
 def _session() -> Any:

@@ -411,7 +411,14 @@ def by_path(
     places = dict[str, tuple[int, tuple[str, ...]]]()
     for role, column in asked.columns.items():
         if not header or (positions and isinstance(column, int)):
-            places[role] = _numbered(role, column, len(names), what), ()
+            place, count = _position(column), len(names)
+            if place is None or place >= count:
+                raise EventLogError(
+                    f"{stated_as(role)}={column!r} is not a column of {what}, read without a header: it has {count} columns, so "
+                    f"give a number from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or state header= if its "
+                    "first line has names, or its delimiter="
+                )
+            places[role] = place, ()
         elif paths and isinstance(column, str) and column not in names and (found := placed(column, names)) is not None:
             places[role] = place_of(role, found[0], names, what), found[1]
         elif listed or column in names:
@@ -449,15 +456,3 @@ def place_of(field: str, column: object, names: Sequence[object], what: str) -> 
     if names.count(column) > 1:
         raise EventLogError(f"{field}={column!r} names more than one column of {what}: rename all but one of them")
     return names.index(column)
-
-
-def _numbered(field: str, column: Column, count: int, what: str) -> int:
-    field = stated_as(field)
-    found = _position(column)
-    if found is None or found >= count:
-        raise EventLogError(
-            f"{field}={column!r} is not a column of {what}, read without a header: it has {count} columns, so give a number "
-            f"from 1 to {count} ('column0' to 'column{count - 1}' mean the same), or state header= if its first line has names, "
-            "or its delimiter="
-        )
-    return found

@@ -196,23 +196,21 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
     stored |= {role: "VARCHAR" for role, place in places.items() if types[place] == _NUMERIC and role != "value"}
     kinds = {role: kind_of(role, given.asked.columns[role], kind, what) for role, kind in stored.items()}
     shown = [sql.SQL("{} AS {}").format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])) for role, at in places.items()]
-    columns = sql.SQL(", ").join(shown)
-    target, quoted = engine.unused("database"), [SHORT[role] for role in places if stored[role] == "VARCHAR"]
-    force = sql.SQL(", FORCE_QUOTE ({})").format(sql.SQL(", ").join(map(sql.Identifier, quoted))) if quoted else sql.SQL("")
+    target, texts = engine.unused("database"), [SHORT[role] for role in places if stored[role] == "VARCHAR"]
+    force = sql.SQL(", FORCE_QUOTE ({})").format(sql.SQL(", ").join(map(sql.Identifier, texts))) if texts else sql.SQL("")
     copy = sql.SQL("COPY (SELECT {} FROM ({}\n) AS log) TO STDOUT (FORMAT csv, ENCODING 'UTF8', NULL '\\N'{})")
-    with cursor.copy(copy.format(columns, log, force)) as stream, target.open("xb") as file:
+    with cursor.copy(copy.format(sql.SQL(", ").join(shown), log, force)) as stream, target.open("xb") as file:
         for block in stream:
             file.write(block)
     CSV.require_lines(target, what)
-    typed = ", ".join(
-        f"{_text(SHORT[role], kind)} AS {SHORT[role]}" if kinds[role] == "str" else SHORT[role] for role, kind in stored.items()
-    )
-    return Rows(sql=f"SELECT {typed} FROM {spooled(target, stored)}", size=target.stat().st_size, what=what, kinds=kinds)
-
-
-def _text(name: str, kind: str) -> str:
-    """SQL of a column as text; the engine would hand on the t and f of the stream, where a cast is all there is."""
-    return f"CASE {name} WHEN true THEN 'true' WHEN false THEN 'false' END" if kind == "BOOLEAN" else f"CAST({name} AS VARCHAR)"
+    columns = []
+    for role, kind in stored.items():
+        text = short = SHORT[role]
+        if kind == "BOOLEAN":  # the engine would hand on the t and f of the stream, where a cast is all there is
+            text = f"CASE {short} WHEN true THEN 'true' WHEN false THEN 'false' END"
+        columns.append(f"CAST({text} AS VARCHAR) AS {short}" if kinds[role] == "str" else short)
+    log = f"SELECT {', '.join(columns)} FROM {spooled(target, stored)}"
+    return Rows(sql=log, size=target.stat().st_size, what=what, kinds=kinds)
 
 
 def _stored(cursor: Any, number: int) -> str:

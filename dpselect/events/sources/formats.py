@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -254,7 +255,10 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
             value = f"coalesce(nullif({value}, 'null'), {_json_within(known[first.lower()], path_within)})"
         fields.append(f"{value} AS {SHORT[role]}")
     sql = f"SELECT {', '.join(fields)} FROM {source}"
-    sql = _json_elements(sql, [SHORT[role] for role in names if is_label(role)])
+    for column in (SHORT[role] for role in names if is_label(role)):  # an event per element where a label is a list
+        spread = f"CASE WHEN json_array_length({column}) > 0 THEN json_extract({column}, '$[*]') ELSE [NULL] END"
+        elements = f"unnest(CASE WHEN json_type({column}) = 'ARRAY' THEN {spread} ELSE [{column}] END)"
+        sql = f"SELECT * REPLACE ({elements} AS {column}) FROM ({sql})"
     texts, bad = [], []
     for role in names:
         column = SHORT[role]
@@ -286,15 +290,6 @@ def _json_within(column: str, fields: Sequence[str]) -> str:
     return f"CASE WHEN len({listed}) = 1 THEN {listed}[1] ELSE to_json({listed}) END"
 
 
-def _json_elements(sql: str, labels: Sequence[str]) -> str:
-    """The same events, one per element where a label is a list."""
-    for column in labels:
-        spread = f"CASE WHEN json_array_length({column}) > 0 THEN json_extract({column}, '$[*]') ELSE [NULL] END"
-        elements = f"unnest(CASE WHEN json_type({column}) = 'ARRAY' THEN {spread} ELSE [{column}] END)"
-        sql = f"SELECT * REPLACE ({elements} AS {column}) FROM ({sql})"
-    return sql
-
-
 def _names(asked: Asked, what: str) -> dict[str, str]:
     """The names of fields, by role, which the engine can tell apart."""
     names: dict[str, str] = {}
@@ -313,7 +308,11 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
 
 def _require_fields(path: Path, asked: Asked, what: str, missing: frozenset[str]) -> None:
     """Refuse a column in which no row had a value, unless the first object has it (then it is null, not missing)."""
-    names = _first_names(path) if missing else []
+    names = list[str]()  # of the first object; none if it cannot be read here, though the engine, which looks at few fields, can
+    if missing:
+        with suppress(ValueError, RecursionError), path.open(encoding="utf-8") as stream:
+            values = (json.loads(line) for line in stream if line.strip())
+            names = list(next((value for value in values if isinstance(value, dict)), {}))
     for role, column in asked.columns.items():
         if role in missing and names and placed(str(column), names) is None:
             # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
@@ -323,19 +322,6 @@ def _require_fields(path: Path, asked: Asked, what: str, missing: frozenset[str]
                     "so are not shown"
                 )
             place_of(role, column, names, what)  # refuses it, and says which there are
-
-
-def _first_names(path: Path) -> list[str]:
-    """The names in the first object; none if it cannot be read here, though the engine, which looks at two fields only, can."""
-    with path.open(encoding="utf-8") as stream:
-        for line in stream:
-            try:
-                value: Any = json.loads(line) if line.strip() else None
-            except (ValueError, RecursionError):
-                return []
-            if isinstance(value, dict):
-                return list(value)
-    return []
 
 
 _MAGIC = b"PAR1"
