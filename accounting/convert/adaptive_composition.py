@@ -66,7 +66,8 @@ def adaptive_composition(steps: Sequence[Curve | tuple[Curve, int]], delta: floa
     reach = min(whole.core_epsilon, renyi) if math.isfinite(renyi) else whole.core_epsilon
     negligible = max(kept * _TAIL / sum(count for count, _ in plan), 1e-300)
     interval = _interval(plan, cells)
-    return solved(tuple(plan), interval, negligible, math.ceil(reach / interval) + 1).epsilon_upper(kept)
+    found = solved(tuple(plan), interval, negligible, math.ceil(reach / interval) + 1).epsilon_upper(kept)
+    return min(found, whole.core_epsilon) if whole.delta0 <= target else found
 
 
 def _interval(plan: Sequence[tuple[int, Loss]], cells: int) -> float:

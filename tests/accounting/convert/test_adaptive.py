@@ -102,6 +102,7 @@ def test_bad_events_and_edges() -> None:
     assert adaptive_composition([], 1e-6) == adaptive_composition([(PICK, 0)], 0) == 0
     assert adaptive_composition([3 * acc.BoundedRange(epsilon=0.5)], 0) == 1.5
     assert adaptive_composition([acc.Approximate(curve=PICK, delta0=1e-3)], 1e-6) == math.inf
+    assert adaptive_composition([(acc.LaplaceDP(epsilon=0.5), 3), (acc.ApproxDP(epsilon=0.2, delta=1e-8), 2)], 1e-6) == 1.9
     plain = adaptive_composition([acc.BoundedRange(epsilon=0.5)] * 4, 1e-6)
     shifted = adaptive_composition([acc.Approximate(curve=acc.BoundedRange(epsilon=0.5), delta0=1e-6)] * 4, 5e-6)
     assert shifted == pytest.approx(plain, rel=1e-9)
