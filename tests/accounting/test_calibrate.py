@@ -100,71 +100,77 @@ def test_a_cost_that_wavers_is_followed_outward(limit: float) -> None:
     assert not budget.admits(wavering(found * math.exp(1.9e-9)))
 
 
-def test_round_answers_come_out_round() -> None:
-    """Where a short decimal spends the budget exactly, that decimal is the answer."""
-    assert calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=0.3)) == 0.3
-    assert calibrate(lambda x: 10 * PureDP(epsilon=x), Budget(epsilon=1.0)) == 0.1
-    assert calibrate(lambda scale: 4 * PureDP(epsilon=1 / scale), Budget(epsilon=0.5)) == 8.0
+def below_half(x: float) -> Curve:
+    """A family that raises outside of its domain."""
+    if not 0.003 < x < 0.5:
+        raise InvalidCurve("outside")
+    return PureDP(epsilon=x)
 
 
-def test_bracket_that_is_admitted_whole() -> None:
-    """If all of a given bracket is admitted, its costlier end is returned, on either branch."""
-    assert calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=9.0), bracket=(0.5, 2.0)) == 2.0
-    assert calibrate(lambda x: PureDP(epsilon=1 / x), Budget(epsilon=9.0), bracket=(0.5, 2.0)) == 0.5
+Bracket = tuple[float, float] | None
+ENDS: dict[str, tuple[Family, Budget, Bracket, float]] = {
+    "a short decimal that spends the budget": (lambda x: PureDP(epsilon=x), Budget(epsilon=0.3), None, 0.3),
+    "of ten": (lambda x: 10 * PureDP(epsilon=x), Budget(epsilon=1.0), None, 0.1),
+    "of a scale": (lambda scale: 4 * PureDP(epsilon=1 / scale), Budget(epsilon=0.5), None, 8.0),
+    "all of a bracket is admitted": (lambda x: PureDP(epsilon=x), Budget(epsilon=9.0), (0.5, 2.0), 2.0),
+    "all of it, a scale": (lambda x: PureDP(epsilon=1 / x), Budget(epsilon=9.0), (0.5, 2.0), 0.5),
+    "a probability, beyond which the family raises": (
+        lambda delta: ApproxDP(epsilon=0.1, delta=delta),
+        Budget(rho=1.0, delta=1e-6),
+        None,
+        1e-6,
+    ),
+}
 
 
-def test_domains_end_the_search() -> None:
+@pytest.mark.parametrize(("family", "budget", "bracket", "end"), ENDS.values(), ids=ENDS)
+def test_the_end_is_round_or_that_of_the_bracket(family: Family, budget: Budget, bracket: Bracket, end: float) -> None:
+    """Where a short decimal is the answer it comes out as that, and what a bracket does not end is its costlier end."""
+    assert calibrate(family, budget, bracket) == end
+
+
+@pytest.mark.parametrize(("limit", "bracket", "end"), [(0.1, None, 0.1), (2.0, None, 0.5), (0.0031, (1e-6, 1.0), 0.0031)])
+def test_domains_end_the_search(limit: float, bracket: Bracket, end: float) -> None:
     """Parameters at which the family raises are outside: the search stays inside and goes up to the edge."""
-
-    def below_half(x: float) -> Curve:
-        if not 0.003 < x < 0.5:
-            raise InvalidCurve("outside")
-        return PureDP(epsilon=x)
-
-    assert math.isclose(calibrate(below_half, Budget(epsilon=0.1)), 0.1, rel_tol=1e-9)
-    assert math.isclose(calibrate(below_half, Budget(epsilon=2.0)), 0.5, rel_tol=1e-9)
+    assert math.isclose(calibrate(below_half, Budget(epsilon=limit), bracket), end, rel_tol=1e-9)
     assert calibrate(below_half, Budget(epsilon=2.0)) < 0.5
-    assert math.isclose(calibrate(below_half, Budget(epsilon=0.0031), bracket=(1e-6, 1.0)), 0.0031, rel_tol=1e-9)
-    with pytest.raises(CalibrationError, match="admits no parameter"):
-        calibrate(below_half, Budget(epsilon=0.001))
 
 
-def test_probabilities_as_parameters() -> None:
-    """A failure probability is calibrated within (0, 1) although decades above it raise."""
-    found = calibrate(lambda delta: ApproxDP(epsilon=0.1, delta=delta), Budget(rho=1.0, delta=1e-6))
-    assert found == 1e-6
+def two_branches(x: float) -> Curve:
+    """A cost that falls and then rises."""
+    return PureDP(epsilon=0.1 + abs(x - 3))
 
 
-@pytest.mark.parametrize("bracket", [None, (1.0, 10.0), (0.1, 20.0)])
-def test_a_cost_with_two_branches_is_refused(bracket: tuple[float, float] | None) -> None:
-    """A cost that falls and then rises raises instead of returning one of two answers."""
-    with pytest.raises(CalibrationError, match="not monotone"):
-        calibrate(lambda x: PureDP(epsilon=0.1 + abs(x - 3)), Budget(epsilon=0.5), bracket=bracket)
+HALF, FINE, PAIR = Budget(epsilon=0.5), Budget(epsilon=1.0), Budget(epsilon=1.0, delta=1e-6)
+IN_VAIN: list[tuple[str, Family, Budget, Bracket]] = [
+    *(("not monotone", two_branches, HALF, bracket) for bracket in (None, (1.0, 10.0), (0.1, 20.0))),
+    # Between two probes, and where the search walks into it, or from where strides would leave the floats.
+    ("not monotone", lambda x: PureDP(epsilon=x if not 4.5 < x < 6 else 0.5), Budget(epsilon=5.0), (1.0, 10.0)),
+    ("not monotone", lambda x: PureDP(epsilon=2.0 if x == 10 else 0.9), FINE, (1.0, 10.0)),
+    ("not monotone", lambda x: PureDP(epsilon=2.0 if x == 1e290 else 0.9 * (x / x)), FINE, (1.0, 1e290)),
+    ("not monotone", lambda x: PureDP(epsilon=2.0 if x == 1e-290 else 0.9 * (x / x)), FINE, (1e-290, 1.0)),
+    (
+        r"no end after 1000 parameters from 0\.17.* to 5623.*: the cost goes up and down",
+        lambda x: PureDP(epsilon=x if not 1 < x < 1e3 else 1 + 1e-7 * math.sin(math.log(x) * 3e9)),
+        FINE,
+        (1e-3, 1e6),
+    ),
+    ("admits no parameter", below_half, Budget(epsilon=0.001), None),
+    (r"the cheapest, 1, costs 1 against 0\.5", lambda x: PureDP(epsilon=x), HALF, (1, 2)),
+    (r"Budget\(epsilon=, delta=\)", lambda scale: GaussianDP(mu=1 / scale), FINE, None),
+    ("likelier than the delta", lambda x: ApproxDP(epsilon=x, delta=1e-3), PAIR, None),
+    ("uses its parameter", lambda _: PureDP(epsilon=0.1), FINE, None),
+    # Whether or not the domain ends on the cheap side.
+    ("none is the costliest", lambda x: PureDP(epsilon=x / (1 + x) if x > 0 else math.nan), Budget(epsilon=1.0 + 1e-9), None),
+    ("none is the costliest", lambda x: PureDP(epsilon=x / (1 + x) if x > 5 else math.nan), Budget(epsilon=1.0 + 1e-9), None),
+]
 
 
-def test_a_dip_between_the_probes_is_found_out() -> None:
-    """A cost that only breaks its monotony between two probes is still refused when the search walks into it."""
-
-    def dented(x: float) -> Curve:
-        return PureDP(epsilon=x if not 4.5 < x < 6 else 0.5)
-
-    with pytest.raises(CalibrationError, match="not monotone"):
-        calibrate(dented, Budget(epsilon=5.0), bracket=(1.0, 10.0))
-
-
-def test_budgets_that_cannot_be_met() -> None:
-    """An unmet budget says what the cheapest parameter costs; a form that never admits the family says what would."""
-    with pytest.raises(CalibrationError, match=r"the cheapest, 1, costs 1 against 0\.5"):
-        calibrate(lambda x: PureDP(epsilon=x), Budget(epsilon=0.5), bracket=(1, 2))
-    with pytest.raises(CalibrationError, match=r"Budget\(epsilon=, delta=\)"):
-        calibrate(lambda scale: GaussianDP(mu=1 / scale), Budget(epsilon=1.0))
-    with pytest.raises(CalibrationError, match="likelier than the delta"):
-        calibrate(lambda x: ApproxDP(epsilon=x, delta=1e-3), Budget(epsilon=1.0, delta=1e-6))
-    with pytest.raises(CalibrationError, match="uses its parameter"):
-        calibrate(lambda _: PureDP(epsilon=0.1), Budget(epsilon=1.0))
-    for least in (0.0, 5.0):  # whether or not the domain ends on the cheap side
-        with pytest.raises(CalibrationError, match="none is the costliest"):
-            calibrate(lambda x, least=least: PureDP(epsilon=x / (1 + x) if x > least else math.nan), Budget(epsilon=1.0 + 1e-9))
+@pytest.mark.parametrize(("words", "family", "budget", "bracket"), IN_VAIN)
+def test_a_search_in_vain_says_why(words: str, family: Family, budget: Budget, bracket: Bracket) -> None:
+    """A cost that is not monotone, never ends, is never admitted or always: refused, and what would help is said."""
+    with pytest.raises(CalibrationError, match=words):
+        calibrate(family, budget, bracket)
 
 
 @pytest.mark.parametrize("power", [1.0, -1.0])
@@ -181,18 +187,6 @@ def test_the_widest_brackets_end(bracket: tuple[float, float], power: float) -> 
     with pytest.raises(CalibrationError, match=r"no finite cost\. GaussianDP has no finite pure epsilon"):
         calibrate(lambda x: GaussianDP(mu=scaled(x)), Budget(epsilon=1.0), bracket)
     assert (min(seen), max(seen)) == bracket
-
-
-def test_a_cost_that_never_stops_wavering_is_refused() -> None:
-    """The number of probes is bounded, and so is how far past a refused parameter admitted ones are looked for."""
-    fine = Budget(epsilon=1.0)
-    with pytest.raises(CalibrationError, match=r"no end after 1000 parameters from 0\.17.* to 5623.*: the cost goes up and down"):
-        calibrate(lambda x: PureDP(epsilon=x if not 1 < x < 1e3 else 1 + 1e-7 * math.sin(math.log(x) * 3e9)), fine, (1e-3, 1e6))
-    with pytest.raises(CalibrationError, match="not monotone"):
-        calibrate(lambda x: PureDP(epsilon=2.0 if x == 10 else 0.9), fine, (1.0, 10.0))
-    for far in (1e290, 1e-290):  # from where strides would leave the floats
-        with pytest.raises(CalibrationError, match="not monotone"):
-            calibrate(lambda x, far=far: PureDP(epsilon=2.0 if x == far else 0.9 * (x / x)), fine, (min(far, 1.0), max(far, 1.0)))
 
 
 @given(limit=st.integers(1, 10**9), unit=st.integers(1, 10**6))
