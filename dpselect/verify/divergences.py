@@ -15,7 +15,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from accounting.arguments import checked_integer
-from dpselect.errors import InvalidRequest
+from dpselect.errors import InvalidRequest, NoClosedForm
 from dpselect.mechanisms import Mechanism
 from dpselect.scores import Domain, Scores
 from dpselect.selection import Outcome
@@ -114,6 +114,8 @@ def _laws(mechanism: Mechanism, vectors: Indices, domain: Domain, edges: ArrayLi
     sensitivity = mechanism.covers
     scores = [Scores(vector * sensitivity.linf, sensitivity=sensitivity, domain=domain) for vector in vectors]
     valued = mechanism.releases_values
+    if valued and not hasattr(mechanism, "cell_probabilities"):  # one of others
+        raise NoClosedForm(f"{type(mechanism).__name__} releases values and has no law of them: use lower_bound")
     laws = [mechanism.cell_probabilities(one, edges) if valued else mechanism.probabilities(one) for one in scores]
     outcomes = {outcome: column for column, outcome in enumerate(dict.fromkeys(itertools.chain(*laws)))}
     table = np.zeros((len(vectors), len(outcomes)))

@@ -109,19 +109,18 @@ def test_only_differences_in_units_of_the_scale_matter(name, scale):
     assert math.isclose(plain[0], plain[2], rel_tol=1e-13)
 
 
-def test_largest_scores_raise_no_warning(name):
-    """Differences that overflow after division by the scale still give certain outcomes."""
+def test_what_is_far_apart_is_decided_surely_and_does_not_blur_what_is_not(name):
+    """Differences that overflow give certain outcomes; 1,000 units below the winner, and between clusters further apart, the
+    runner-up is decided as if the others were absent."""
     noise, scores = by_name(name), [-1e300, 1e300, 0.0]
     assert argmax_probabilities(noise, 1e-200, scores).round(14).tolist() == [0.0, 1.0, 0.0]
     assert abs(top_set_probabilities(noise, 1e-200, scores, 2)[frozenset({1, 2})] - 1.0) < 1e-14
-
-
-def test_clusters_far_apart_do_not_blur_each_other(name):
-    """Beyond 2000 units the runner-up is decided within its own cluster as if the others were absent, to 14 digits."""
-    noise = by_name(name)
     within = argmax_probabilities(noise, 1.0, [0.0, 0.3])
     found = top_set_probabilities(noise, 1.0, [1e6 + 0.1, 0.0, 0.3, -1e6 / 3.0], 2)
     np.testing.assert_allclose([found[frozenset({0, 1})], found[frozenset({0, 2})]], within, rtol=1e-14)
+    orders = ordered_probabilities(noise, 1.0, [0.0, -1000.0, -999.5], 2)
+    runner_up = argmax_probabilities(noise, 1.0, [-1000.0, -999.5])
+    np.testing.assert_allclose([orders[0, 1], orders[0, 2]], runner_up, rtol=1e-12)
 
 
 def test_ties_share_equally(name):
@@ -202,14 +201,6 @@ def test_three_in_order_match_extended_precision(name, reference, scores):
         peak = max(integrand(t) for t in ends)
         exact = peak * mp.quad(lambda t, f=integrand, top=peak: f(t) / top, ends)
         assert abs(float(p / exact - 1)) < 1e-13 + 1e-15 * abs(math.log(p))
-
-
-def test_far_apart_scores(name):
-    """A thousand units below the winner, the runner-up is still decided as if the winner were not there."""
-    noise = by_name(name)
-    found = ordered_probabilities(noise, 1.0, [0.0, -1000.0, -999.5], 2)
-    runner_up = argmax_probabilities(noise, 1.0, [-1000.0, -999.5])
-    np.testing.assert_allclose([found[0, 1], found[0, 2]], runner_up, rtol=1e-12)
 
 
 LAPLACE = by_name("laplace")

@@ -76,7 +76,7 @@ def test_each_trial_succeeds_with_its_probability(size: int, level: int) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("level", [pytest.param(6, marks=pytest.mark.slow), 9])
+@pytest.mark.parametrize("level", [6, 9])
 def test_repetitions_are_replaced(level: int) -> None:
     """Over 2^29 trials the number of successes is right to 6 standard errors: places drawn twice in a piece are drawn again."""
     words = ExactSampler(np.random.default_rng(20 + level)).words

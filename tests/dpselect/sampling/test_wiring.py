@@ -33,15 +33,6 @@ MECHANISMS = [
 ]
 
 
-def test_releases_are_exact_and_simulations_plain() -> None:
-    """Without a generator the exact sampler of the operating system's entropy is used, with one the plain sampler."""
-    assert type(sampler(None)) is EntropySampler
-    assert EntropySampler.exact
-    assert not sampler(None).constant_work
-    assert type(sampler(np.random.default_rng(1))) is SeededSampler
-    assert not SeededSampler.exact
-
-
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda m: f"{m.kind}-{getattr(m, 'noise', '')}")
 def test_grouped_scores_are_never_expanded(mechanism: dps.Mechanism) -> None:
     """2^62 candidates in three groups: what is far ahead is released, by position, though nothing could hold the candidates."""
@@ -65,7 +56,10 @@ def test_positions_of_members_count_from_the_first_group() -> None:
 
 
 def test_constant_work_reaches_every_release() -> None:
-    """Inside the context releases draw in constant work; simulations, other threads and releases after it do not."""
+    """Releases are exact, simulations plain. Inside the context releases draw in constant work; simulations, other threads and
+    releases after it do not."""
+    assert (type(sampler(None)), type(sampler(np.random.default_rng(1)))) == (EntropySampler, SeededSampler)
+    assert (EntropySampler.exact, SeededSampler.exact, sampler(None).constant_work) == (True, False, False)
     seen: list[bool] = []
     with dps.sampling.constant_work():
         assert sampler(None).constant_work
