@@ -150,17 +150,6 @@ def test_many_rounds_are_one_charge(session: Session) -> None:
         session.select_many(MECHANISM, np.arange(3).reshape(1, 3))
 
 
-def test_a_period_is_charged_where_there_is_a_window(ledger: Ledger) -> None:
-    """A session on a dataset with a budget per month charges the months it names, each."""
-    ledger.create_dataset("visits", acc.Budget(epsilon=0.25), "add_remove", window="month")
-    session = Session(ledger, "visits", period=["2024-01", "2024-02"])
-    session.require(MECHANISM)
-    session.select(MECHANISM, SCORES)
-    assert [total.main for total in session.totals()] == [0.0, 0.0]
-    Session(ledger, "visits", period="2024-03").select(MECHANISM, SCORES)
-    assert ledger.verify().ok
-
-
 def test_releases_one_by_one_are_counted_as_they_are_charged(ledger: Ledger) -> None:
     """After one release the count is one less, where the same runs as one plan no longer fit; a period that is short decides."""
     mechanism = dps.LimitedDomain(k=2, kbar=10, epsilon=0.2, delta=1e-8)
@@ -222,8 +211,8 @@ def test_a_schedule_is_voided_until_something_is_drawn(session: Session, schedul
         used.void(actor="ada", reason="cancelled")
 
 
-def test_a_failed_draw_of_a_schedule_is_used_up(session: Session, schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run whose draw failed is not drawn again."""
+def test_no_run_of_a_schedule_is_drawn_twice(schedule: Schedule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One whose draw failed is used up; a forked or pickled copy would draw the same runs for one charge, and is refused."""
     with monkeypatch.context() as patch:
         patch.setattr(dps.PermuteAndFlip, "_select", lambda *_: 1 // 0)
         with pytest.raises(ZeroDivisionError):
@@ -231,10 +220,6 @@ def test_a_failed_draw_of_a_schedule_is_used_up(session: Session, schedule: Sche
     with pytest.raises(InvalidRequest):
         schedule.select(FLIP, SCORES)
     assert schedule.left == {MECHANISM: 2}
-
-
-def test_a_schedule_stays_in_its_process(session: Session, schedule: Schedule) -> None:
-    """A forked or pickled copy would draw the same runs twice for one charge: both are refused."""
     with pytest.raises(TypeError, match="one process"):
         pickle.dumps(schedule)
     read, write = os.pipe()
