@@ -251,9 +251,12 @@ def filtered(tmp_path: Path) -> Iterator[Session]:
 
 def test_a_release_pays_for_what_came_out(filtered: Session) -> None:
     """One item and the threshold are two picks of three: the third is given back with the record of the release."""
-    selection = filtered.select(LIMITED, ONE, pay="spent")
+    selection = filtered.select(LIMITED, ONE, pay="spent", key="one")
     assert selection.labels == ("a",)
     assert actions(filtered) == ["reserve", "commit", "release"]
+    for pay, error in (("spent", AlreadyCharged), ("curve", KeyConflict)):
+        with pytest.raises(error, match="'one'"):
+            filtered.require(LIMITED, pay=pay, key="one")  # type: ignore[arg-type]
     assert left(filtered) == pytest.approx(0.8, abs=1e-12)
     with_values = dps.WithValues(mechanism=LIMITED, noise="laplace", scale=30.0)
     nothing = dps.Scores([1], sensitivity=SENSITIVITY, labels=["a"], domain="observed")
