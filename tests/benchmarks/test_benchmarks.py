@@ -18,7 +18,6 @@ ROOT = HERE.parents[1]
 TINY = "--logs zipf:1.1,300,2000,10 --k 5 --epsilon 1 --draws 2"
 SMALL = {
     "accounting": "--most 100 --runs 1",
-    "accounting, calibrated": "--calibration --rounds 20 --runs 1",
     "continual": "--year 2000",
     "counts": TINY,
     "events": "--events 20000 --items 1000 --tasks clipped --group-events 10000 --groups 20 --group-items 50",

@@ -112,23 +112,6 @@ def cities(paid: list[str], tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_one_table_of_groups_weeks_and_counts(cities: list[str], tmp_path: Path) -> None:
-    """One command gives the top k of each group in each period with numbers of users, as a table with their intervals."""
-    told(*cities, "--with-counts", "--items-per-period", "1", "--output", str(tmp_path / "table.csv"))
-    shown = told("show", *cities[2:10], "--output", str(tmp_path / "page.html"))
-    assert "at least" in shown
-    assert "<polygon" in (tmp_path / "page.html").read_text()
-    rows = pd.read_csv(tmp_path / "table.csv")
-    assert list(rows.columns) == ["period", "city", "rank", "item", "users", "low", "high"]
-    found = rows[rows["rank"] == 1].pivot_table(index="period", columns="city", values="users")
-    assert found.index.tolist() == ["2024-07-01", "2024-07-02", "2024-07-03"]
-    assert (rows.low < rows.users).all()
-    assert rows.high.isna().all()  # who holds two items of a day counts for one: at least so many
-    assert (abs(found["de"] - 300) < 60).all()
-    assert (abs(found["fr"] - 200) < 60).all()
-
-
-@pytest.mark.slow
 def test_topk_gives_the_same_table(cities: list[str], tmp_path: Path) -> None:
     """`topk --every --horizon` with groups and counts is that run; what it bounds users to is items of a period."""
     place = cities.index("--state")

@@ -211,16 +211,6 @@ def test_an_interrupted_print_says_where_the_answer_lies(
     assert re.search(r"answer\.txt.*paid for: entry 1 .*'monday'", done.stderr)
 
 
-@pytest.mark.slow
-def test_an_ordinary_error_is_not_talked_over(words: list[str]) -> None:
-    """An error before the charge keeps its message, and a used key is told by the ledger."""
-    wrong = CliRunner().invoke(app, [*words, "--k", "9"])
-    assert "charged" not in wrong.stderr.replace("dataset", "")
-    assert CliRunner().invoke(app, words).exit_code == 0
-    again = CliRunner().invoke(app, words)
-    assert again.stderr.count("entry 1") == 1
-
-
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_a_charge_on_the_command_line_is_told(words: list[str], tmp_path: Path) -> None:
     """`ledger charge` whose receipt cannot be printed names entry and key on standard error."""
