@@ -215,13 +215,13 @@ def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
     assert run("plan", "--config", file).exit_code == 0
     for words, said in (
         (("--user", "person", "--public"), "name its columns"),
-        ((*columns, "--public", "--column", "shop"), "about a file of counts"),
-        ((*columns, "--public", "--users", 9), "--users does not go with a file"),
+        ((*columns, "--public", "--column", "shop"), "--column does not go with a log"),
+        ((*columns, "--public", "--users", 9), "--users does not go with a log"),
     ):
         refused = run(*ask, *words)
         assert refused.exit_code == 2
         assert said in refused.stderr
-    assert "leave them out" in run("plan", "--k", 2, "--epsilon", 1, *MADE_UP, *columns).stderr
+    assert "--user, --item do not go with a made-up law" in run("plan", "--k", 2, "--epsilon", 1, *MADE_UP, *columns).stderr
     counts = (*ASKED, *ONE, "--shape", folder / "last_year.csv")
     for asked in (counts, ("plan", "--config", folder / "release.toml", *ONE, "--column", "visitors")):
         undeclared = run(*asked)
