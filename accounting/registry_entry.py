@@ -6,7 +6,6 @@ import json
 from collections import Counter
 
 from accounting.arguments import WORDS
-from accounting.budget import Budget
 from accounting.ledger import Ledger
 from accounting.ledger.model import package_version
 from accounting.page.templates import asset
@@ -16,6 +15,12 @@ from accounting.report import fullest_of
 
 TO_FILL_IN = "TO FILL IN: "
 _MOST_CURVES = 20
+_VARIANTS = {
+    ("pure", False): "Pure DP",
+    ("approximate", True): "Approximate DP",
+    ("zcdp", False): "Zero-concentrated DP",
+    ("zcdp", True): "Custom",
+}
 _SUMMED = {"epsilon": "pure epsilons", "rho": "rho", "mu^2": "mu squared of Gaussian pairs", "release": "declared releases"}
 
 
@@ -38,7 +43,7 @@ def entry(ledger: Ledger, name: str) -> str:
         "url_slug": slug or "dataset",
         "name": dataset.name,
         "publication_date": days[0] if days else f"{TO_FILL_IN}YYYY-MM-DD",
-        "variant_name": _variant(budget),
+        "variant_name": _VARIANTS[budget.form, budget.delta > 0],
         "data_domain": f"{TO_FILL_IN}the datasets that are possible; rows here: {dataset.data_period or 'not stated'}",
         "privacy_unit": dataset.unit,
         "privacy_unit_details": f"Neighbouring datasets ({dataset.relation}): {WORDS[dataset.relation]}.",
@@ -58,12 +63,6 @@ def entry(ledger: Ledger, name: str) -> str:
         **{field: json.dumps(value, ensure_ascii=False) for field, value in known.items()},
         privacy_parameters="".join(f"      {of}: {_number(value)}\n" for of, value in parameters.items() if value is not None),
     )
-
-
-def _variant(budget: Budget) -> str:
-    if budget.rho is not None:
-        return "Custom" if budget.delta else "Zero-concentrated DP"
-    return "Approximate DP" if budget.delta else "Pure DP"
 
 
 def _mechanisms(ledger: Ledger, name: str) -> str:

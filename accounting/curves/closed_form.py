@@ -175,18 +175,15 @@ def _rise(base: Floats, step: Floats) -> Floats:
     base, step = np.broadcast_arrays(base, step)
     with np.errstate(all="ignore"):  # where the other branch is read
         far = step / 2 + np.log1p(-np.expm1(-step) / np.expm1(base)) - np.log1p(step / base)
-    return np.where(base + step <= 1, _series_rise(base, step), far)
-
-
-def _series_rise(base: Floats, step: Floats) -> Floats:
-    """The same by the power series in z^2: a divided difference in Horner form, times (base + step)^2 - base^2."""
-    base, step = np.where(base + step <= 1, base, 0.5), np.where(base + step <= 1, step, 0.5)
+    # Near 0 by the power series in z^2: a divided difference in Horner form, times (base + step)^2 - base^2.
+    near = base + step <= 1
+    base, step = np.where(near, base, 0.5), np.where(near, step, 0.5)
     u, v = (base + step) ** 2, base**2
     value, slope = np.zeros_like(u), np.zeros_like(u)
     for coefficient in reversed((0.0, *_SERIES)):
         slope = slope * u + value
         value = value * v + coefficient
-    return slope * step * (2 * base + step)
+    return np.where(near, slope * step * (2 * base + step), far)
 
 
 _SERIES_TERMS = 12  # below |z| = 1/2 the remainder is under 2^-53 of the sum

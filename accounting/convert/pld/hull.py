@@ -137,17 +137,15 @@ class RenyiLoss(Profiled):
         return float(np.min(values + np.log1p(-1 / orders) - logs / (orders - 1)).clip(0.0))
 
     def ahead(self, y: Floats) -> Floats:
-        blocks = [self._smallest(y[start : start + _BLOCK]) for start in range(0, len(y), _BLOCK)]
-        # One up: what underflows to 0 is not a bound.
-        return np.nextafter(np.concatenate(blocks), 1.0) if blocks else y
-
-    def _smallest(self, y: Floats) -> Floats:
-        """Proposition 12 of Canonne, Kamath and Steinke at the best order, and the total variation; rounded up."""
-        orders, values = np.array(self.orders), np.array(self.values)
-        logs = (orders - 1) * (values - y[:, None] + np.log1p(-1 / orders)) - np.log(orders)
-        logs += 1e-13 * (1 + orders * (1 + y[:, None]))
+        # Proposition 12 of Canonne, Kamath and Steinke at the best order, and the total variation; rounded up.
+        orders, values, least = np.array(self.orders), np.array(self.values), np.empty_like(y)
+        for start in range(0, len(y), _BLOCK):
+            at = y[start : start + _BLOCK, None]
+            logs = (orders - 1) * (values - at + np.log1p(-1 / orders)) - np.log(orders) + 1e-13 * (1 + orders * (1 + at))
+            least[start : start + _BLOCK] = logs.min(axis=1)
         variation = math.sqrt(-math.expm1(-self.values[0])) * (1 + 1e-13)
-        return np.minimum(np.exp(np.minimum(0.0, logs.min(axis=1))), min(1.0, variation))
+        # One up: what underflows to 0 is not a bound.
+        return np.nextafter(np.minimum(np.exp(np.minimum(0.0, least)), min(1.0, variation)), 1.0)
 
 
 def _lower_hull(x: Floats, y: Floats) -> NDArray[np.intp]:

@@ -337,16 +337,11 @@ class Normal(Loss):
         ratio = np.exp(np.minimum(grid[:-1], 700.0)) * other[::-1] / np.maximum(cells, 1e-307)
         margin = self._error(grid, cells) + self._error(flipped, other)[::-1] + 1e-15 * (1 + np.abs(grid[:-1]))
         direct = (1 - ratio + margin) / -math.expm1(-interval)
-        slope = (0.5 - grid[:-1] / self.mu**2) * interval
-        steepest = _mean_place(slope) * (interval / -math.expm1(-interval)) + 1e-13
+        # The mean of t on [0, 1] under density e^(x t) is 1/(1 - e^-x) - 1/x; the next term of the series is -x^3/720 < 2e-9.
+        x = (0.5 - grid[:-1] / self.mu**2) * interval
+        small = np.abs(x) < 1e-2
+        safe = np.where(small, 1.0, x)
+        with np.errstate(over="ignore"):
+            mean = np.where(small, 0.5 + x / 12 + 2e-9, -1 / np.expm1(-safe) - 1 / safe)
+        steepest = mean * (interval / -math.expm1(-interval)) + 1e-13
         return np.clip(np.where(cells > 1e-300, np.minimum(direct, steepest), 1.0), 0.0, 1.0)
-
-
-def _mean_place(x: Floats) -> Floats:
-    """Mean of t on [0, 1] under density e^(x t): 1/(1 - e^-x) - 1/x."""
-    small = np.abs(x) < 1e-2
-    safe = np.where(small, 1.0, x)
-    with np.errstate(over="ignore"):
-        far = -1 / np.expm1(-safe) - 1 / safe
-    # The next term of the series is -x^3/720 < 2e-9.
-    return np.where(small, 0.5 + x / 12 + 2e-9, far)
