@@ -241,11 +241,6 @@ def _self_composed(event: dp_event.SelfComposedDpEvent, relation: Relation) -> C
     return Composed.of([(count, from_dp_event(event.event, relation))])
 
 
-def _poisson_sampled(event: dp_event.PoissonSampledDpEvent, relation: Relation) -> Curve:
-    inner = from_dp_event(event.event, relation)
-    return zero() if event.sampling_probability == 0 else poisson_sampled(inner, event.sampling_probability, relation=relation)
-
-
 def _repeat_and_select(event: dp_event.RepeatAndSelectDpEvent, relation: Relation) -> Curve:
     base = from_dp_event(event.event, relation)
     if event.shape == math.inf:
@@ -321,7 +316,11 @@ _READERS: dict[str, Callable[[Any, Relation], Curve]] = {  # by the name of the 
     ),
     "ExponentialMechanismDpEvent": lambda event, _relation: BoundedRange(epsilon=event.epsilon),
     "PermuteAndFlipDpEvent": lambda event, _relation: LaplaceDP(epsilon=event.epsilon),
-    "PoissonSampledDpEvent": _poisson_sampled,
+    "PoissonSampledDpEvent": lambda event, relation: (
+        poisson_sampled(from_dp_event(event.event, relation), event.sampling_probability, relation=relation)
+        if event.sampling_probability
+        else zero()
+    ),
     "RepeatAndSelectDpEvent": _repeat_and_select,
     "ComposedDpEvent": lambda event, relation: Composed.of([(1, from_dp_event(part, relation)) for part in event.events]),
     "SelfComposedDpEvent": _self_composed,

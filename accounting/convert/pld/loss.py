@@ -217,7 +217,8 @@ class Banded(Loss):
         grid = grid_of(low, high, interval)
         mass = np.zeros(len(grid))
         ends = np.clip(grid, -self.width, self.width)
-        cells = self.middle * self._density(ends[:-1], ends[1:])
+        a, b = ends[:-1], ends[1:]
+        cells = self.middle * (np.exp((b - self.width) / 2) * np.expm1((a - b) / 2) / math.expm1(-self.width))
         _split(mass, cells, self._share((ends[:-1] - grid[:-1] + (ends[1:] - grid[:-1])) / 2, interval))
         for place, weight in self._atoms(interval).items():
             mass[place - low] += weight
@@ -244,9 +245,6 @@ class Banded(Loss):
         """What moves right from a cell whose mass lies `place` above its left end, on average in the sense of Theorem P2."""
         slack = 4 * _ULP * (self.width + interval) / interval
         return np.clip(np.expm1(-place) / math.expm1(-interval) + slack, 0.0, 1.0)
-
-    def _density(self, left: Floats, right: Floats) -> Floats:
-        return np.exp((right - self.width) / 2) * np.expm1((left - right) / 2) / math.expm1(-self.width)
 
     def profile(self, y: Floats) -> Floats:
         inside = np.clip(y, -self.width, self.width)
