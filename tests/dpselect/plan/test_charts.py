@@ -86,11 +86,13 @@ def test_every_way_to_vote_has_a_line_of_its_own() -> None:
 
 
 def test_another_shape_is_refused(found: TopKPlan) -> None:
-    """Curves of another shape would not belong to the plan."""
+    """Curves of another shape would not belong to the plan; and a chart of another kind of plan is none of this one."""
     with pytest.raises(InvalidRequest, match="made for"):
         explore(found, Profile.zipf(1.2, 500, 20_000))
     with pytest.raises(InvalidRequest, match="mechanisms=0"):
         explore(found, SHAPE, mechanisms=0)
+    with pytest.raises(InvalidRequest, match="charts='f1' is no chart of such a plan: choose among epsilon, k"):
+        explore(found, SHAPE, charts=["f1"])
 
 
 @pytest.mark.slow

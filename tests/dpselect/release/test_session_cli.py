@@ -281,6 +281,8 @@ def test_how_many_more(shell: Shell, tmp_path: Path) -> None:
     told = shell.run("affordable", *release)
     for words in ("for releases by LimitedDomain", "left: 6 more releases like this", "failure probability", "lower its delta"):
         assert words in told
+    assert "as --releases does" in told  # of commands and options alone
+    assert "Session" not in told
     found = json.loads(shell.run("affordable", *release, "--json"))
     assert (found["one_by_one"], found["runs_out"], found["as_one_plan"]) == (6, "failure", 13)
     shell.run(*ON, "--mechanism", dps.ExponentialMechanism(epsilon=0.25, sensitivity=dps.Sensitivity()).to_json())

@@ -231,15 +231,16 @@ def test_a_public_log_is_a_shape(run: Run, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_what_a_made_up_plan_keeps_is_its_forecast(run: Run, tmp_path: Path) -> None:
-    """The file states the range over uneven shapes, not the recall on the smooth curve; so does the page."""
+    """The file states the range over uneven shapes, not the recall on the smooth curve; so does the page, which names options."""
     file, page = tmp_path / "p.toml", tmp_path / "p.html"
-    done = run(*ASKED, *ONE, *MADE_UP, "--write", file, "--html", page, "--json")
+    done = run(*ASKED, *ONE, "--mechanism", "permute_and_flip", *MADE_UP, "--write", file, "--html", page, "--json")
     assert done.exit_code == 0, done.stderr
     best, kept = json.loads(done.stdout)["plan"]["ranked"][0], tomllib.loads(file.read_text())["release"]["expected"]
     assert [kept["recall_low"], kept["recall_high"]] == best["forecast"]
     assert kept["recall"] == best["fresh_recall"]
     assert kept["recall"] != best["quality"]["recall"]["value"]
     assert "profiles that fit what is stated" in page.read_text()
+    assert "releases one item: it is for --k=1" in page.read_text()
 
 
 @pytest.mark.slow
