@@ -45,8 +45,8 @@ PAYABLE = [
 def default(kind: str, budget: acc.Budget, **asked: Any) -> dps.Mechanism:
     """The last one of that kind that `topk` may choose."""
     request = UNKNOWN.model_copy(update=asked)
-    menu = Candidates.of(budget, request, limit=request.sensitivity.l0)
-    return [one.mechanism for one in menu.choices if one.mechanism.kind == kind][-1]  # type: ignore[attr-defined]
+    found = Candidates.of(budget, request, limit=request.sensitivity.l0)
+    return [one.mechanism for one in found.choices if one.mechanism.kind == kind][-1]  # type: ignore[attr-defined]
 
 
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
