@@ -33,7 +33,6 @@ from accounting.convert.pld.hull import Hull
 from accounting.convert.renyi import invert_profile
 from dpselect import pate, ranking, verify
 from dpselect.mechanisms.base import settings_of
-from dpselect.verify import divergences
 
 DELTA = 1e-6
 RELATIONS: tuple[acc.arguments.Relation, acc.arguments.Relation] = ("add_remove", "replace_one")
@@ -308,20 +307,16 @@ MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
 ]  # fmt: skip
 
 
-def searched(mechanism: dps.Mechanism, candidates: int, highest: int, one_user: bool = False, score: Any = reached) -> Pair:
-    """The worst neighbouring pair found: a coarse grid of inputs, then the best one's surroundings.
-
-    `one_user`: who comes or leaves alone, as a replaced user does in a group that sees no other.
-    """
-    known: dict[tuple[int, ...], Law] = {}
-    changes = [c for c in verify.changes(mechanism.covers, candidates) if not one_user or min(c) == 0]
-    if one_user:
-        changes = [c for c in changes if 2 * sum(c) <= (mechanism.covers.l0 or 2 * candidates)]
+def searched(mechanism: dps.Mechanism, candidates: int, highest: int, score: Callable[[Pair], float]) -> Pair:
+    """The worst neighbouring pair found: a coarse grid of inputs, then the best one's surroundings."""
+    known, changes = dict[tuple[int, ...], Law](), list(verify.changes(mechanism.covers, candidates))
 
     def law(counts: tuple[int, ...]) -> Law:
         if counts not in known:
             scores = dps.Scores(np.array(counts) * mechanism.covers.linf, sensitivity=mechanism.covers)
-            known[counts] = divergences._law(mechanism, scores, np.arange(highest + 1.0))
+            valued = mechanism.releases_values
+            seen = mechanism.cell_probabilities(scores, np.arange(highest + 1.0)) if valued else mechanism.probabilities(scores)
+            known[counts] = seen
         return known[counts]
 
     def worst(counts: tuple[int, ...]) -> tuple[float, int, Pair]:
@@ -426,7 +421,7 @@ def mechanisms() -> Iterator[tuple[str, acc.Curve, float]]:
             name += ", replaced" if mechanism.relation == "replace_one" else ""
             name += ", teacher" if getattr(mechanism, "unit", None) == "teacher" else ""
             groups = getattr(mechanism, "max_groups_per_user", 1)
-            pair = searched(mechanism, candidates, highest, score=functools.partial(reached, times=groups))
+            pair = searched(mechanism, candidates, highest, functools.partial(reached, times=groups))
             yield name, mechanism.curve, max(reached(pair, groups), crowded(mechanism))
 
 

@@ -68,6 +68,18 @@ def test_every_row_of_the_table_of_tightness_is_tight_or_has_its_reason(monkeypa
 
 
 @pytest.mark.slow
+def test_a_row_of_the_table_of_tightness_is_searched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search finds a pair of inputs that the claim covers, and that reaches nearly all of it."""
+    monkeypatch.syspath_prepend(str(HERE))
+    table = importlib.import_module("bench_tightness")
+    monkeypatch.setattr(
+        table, "MECHANISMS", [one for one in table.MECHANISMS if one[0].kind in ("permute_and_flip", "with_values")]
+    )
+    for name, curve, found in table.mechanisms():
+        assert 0.95 * curve.epsilon(1e-6) <= found <= curve.epsilon(1e-6) * (1 + 1e-3), name
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SMALL))
 def test_a_benchmark_runs(name: str, tmp_path: Path) -> None:
     """Status 0 and a table."""
