@@ -121,11 +121,11 @@ class GroupedScores(Rounds):
 
     def law(self, mechanism: Any) -> dict[Any, float]:
         """The exact law of pairs (group, position): groups that are known are independent."""
-        found: Mapping[Any, float] = {self.groups: 1.0}
-        if self.presence is not None:
-            names, laws = self.presence.labels or (), mechanism.discovery._probabilities(self.presence)
-            found = {_in_order(names[place] for place in _items(outcome)): chance for outcome, chance in laws.items()}
-        return mixture((chance, self._law(mechanism, groups)) for groups, chance in found.items())
+        if self.presence is None:
+            return self._law(mechanism, self.groups)
+        names, found = self.presence.labels or (), mechanism.discovery._probabilities(self.presence)
+        discovered = ((chance, _in_order(names[place] for place in _items(outcome))) for outcome, chance in found.items())
+        return mixture((chance, self._law(mechanism, groups)) for chance, groups in discovered)
 
     def _law(self, mechanism: Any, groups: tuple[Label, ...]) -> dict[Any, float]:
         laws = [_named(group, mechanism.mechanism._probabilities(self._scores[group])) for group in groups]

@@ -248,6 +248,16 @@ def discovered(users: tuple[tuple[int | None, int | None], ...]) -> dps.mechanis
     return dps.mechanisms.GroupedScores(cells, max_groups_per_user=2, presence=seen)
 
 
+def test_the_law_of_discovered_groups_adds_up_every_order_of_their_discovery() -> None:
+    """Whichever group is found first, the release is the same: chances of both orders add up, and all of them to 1."""
+    groups = discovered(((0, 1), (1, None)))
+    law, chosen = FOUND.probabilities(groups), FOUND.mechanism.probabilities
+    assert sum(law.values()) == pytest.approx(1, abs=1e-9)
+    found = FIND.probabilities(groups.presence)  # type: ignore[arg-type]
+    first, second = (chosen(scores)[0] for scores in groups.by_group.values())
+    assert law[("a", 0), ("b", 0)] == pytest.approx((found[0, 1] + found[1, 0]) * first * second, abs=1e-9)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "scale", "part"), [(0.8, 0.7, "selection"), (4.0, 2.0, "discovery")])
 def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(epsilon: float, scale: float, part: str) -> None:
