@@ -215,6 +215,7 @@ class Book:
         """How the accounts stand after a charge that every one of them can pay for; with `claim` its rows are the dataset's from
         now on. Raises as `charge_all`."""
         dataset, most = self.dataset, self.dataset.most_per_release
+        whole = due.price(dataset.budget)  # what no account of its form pays for is not asked to be smaller
         if due.said["override"] is None and most is not None and not _is_small(most, due.said["curve"], due.said["count"]):
             raise BudgetExceeded(
                 f"dataset={dataset.name!r} allows a single release at most {stated(most)}, and this one costs more. Make it "
@@ -227,7 +228,7 @@ class Book:
             require_fit(left, price, due, where)
             after[place] = left.spent.plus(price)
         if dataset.most_in_all is not None:
-            self.in_all(due.price(dataset.budget), periods)
+            self.in_all(whole, periods)
         if (rows := due.said["fingerprint"]) is not None and not self.claims(rows, periods, write=claim):
             raise SharedRows(
                 f"rows with this fingerprint were charged before, but not to dataset={dataset.name!r} with these periods: the "

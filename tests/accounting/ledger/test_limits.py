@@ -30,6 +30,14 @@ def test_a_single_release_is_capped_unless_it_says_why(made_on_either: Made) -> 
     assert ledger.verify().ok
 
 
+def test_what_no_size_makes_affordable_is_not_asked_to_be_smaller(made_on_either: Made) -> None:
+    """A charge that the budget's form never pays for is refused for that, cap or none: less of it would be refused as well."""
+    ledger = made_on_either(acc.Budget(epsilon=3.0), most_per_release=acc.Budget(epsilon=0.5))
+    for call in (ledger.charge, ledger.check, ledger.reserve):
+        with pytest.raises(acc.errors.Unaffordable, match="no finite pure epsilon"):
+            call("clicks", acc.GaussianDP(mu=0.5), relation="add_remove")
+
+
 def test_periods_add_up_for_somebody_in_all_of_them(made_on_either: Made) -> None:
     """The sum over periods is stated before anything is read; a charge or a question beyond the declared figure is refused."""
     ledger = made_on_either(acc.Budget(epsilon=1.0), "weeks", window="week", most_in_all=2.5)
