@@ -152,7 +152,7 @@ def _epsilons(curve: Bounded, delta: float) -> Iterator[Bound]:
     if inside:
         found = rdp_to_epsilon(_renyi(curve), _rounded_down(delta, curve.delta0), curve.table_orders)
         yield Bound(found.value, "rdp", found.order, found.at_edge)
-    if (losses := _composable(curve) if inside else _failing(curve)) is not None:
+    if delta > 0 and (losses := _composable(curve) if inside else _failing(curve)) is not None:
         yield Bound(max(pld_epsilon(way, delta) for way in losses.directed()), "pld")
     if curve.delta0 <= delta and (profile := _closed_form(curve)) is not None:
         value = curve.inverse(delta)

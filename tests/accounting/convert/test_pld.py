@@ -232,3 +232,10 @@ def test_failures_within_an_approximation_add_up(inner: float, outer: float, cou
     assert found is not None
     least = min(1.0, 1 - (1 - inner) ** count + outer)  # of several steps one may fail, which their sum is above
     assert least * (1 - 1e-12) <= found.get_delta_for_epsilon(50.0) <= least + 1e-7 + (count - 1) * inner * outer
+
+
+def test_steps_that_may_fail_have_no_epsilon_without_delta() -> None:
+    """At delta 0 nothing pays for a failure, however the steps are composed: no epsilon is proved, and asking is no error."""
+    step = acc.ApproxDP(epsilon=0.5, delta=1e-7)
+    for plan in (2 * step, step + acc.PureDP(epsilon=0.1), step + acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-9)):
+        assert plan.epsilon(0.0) == acc.Accountant().compose(plan).epsilon(0.0) == math.inf
