@@ -243,7 +243,9 @@ class Ledger:
     def total(self, dataset: str, period: str | None = None) -> Remaining:
         """What a dataset, or one period of it where it has a window, has spent and what is left."""
         with reading(self._store, dataset) as book:
-            (account,) = checked_periods(book.dataset.window, period)
+            account, *others = checked_periods(book.dataset.window, period)
+            if others:
+                raise InvalidEntry(f"period={period!r} names several, each with a budget of its own: name one, or ask `totals`")
             return Remaining(book.dataset.budget, book.spent(0, [account])[0, account], account=account)
 
     def totals(self, dataset: str) -> list[Remaining]:

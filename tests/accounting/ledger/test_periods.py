@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ledger_steps import Made
@@ -61,6 +62,15 @@ def test_a_period_has_one_spelling(made: Made, window: Window, good: str, bad: s
     ledger.charge("visits", ALL, relation="add_remove", period=good)
     with pytest.raises(InvalidEntry, match="period"):
         ledger.charge("visits", ALL, relation="add_remove", period=bad)
+
+
+@pytest.mark.parametrize("period", [None, [*MONTHS], "2024-13"])
+def test_a_total_is_of_one_period(monthly: Ledger, period: Any) -> None:
+    """What is spent is asked of one period that exists: none, several and one that does not exist are refused."""
+    monthly.charge("visits", ALL, relation="add_remove", period=MONTHS[0])
+    assert monthly.total("visits", MONTHS[0]).spent.main == 10**12
+    with pytest.raises(InvalidEntry, match="period"):
+        monthly.total("visits", period)
 
 
 def test_the_unit_says_what_a_window_protects(monthly: Ledger) -> None:
