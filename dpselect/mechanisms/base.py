@@ -572,8 +572,8 @@ class ShowsValues(ABC):
         Args:
             confidence: in (0, 1).
             among: how many candidates there are at most, a public guess, where values show the noise that chose them: what is
-                released is the luckiest of all. Values with fresh noise hold each for itself, whatever was selected: for all of
-                k together pass 1 - (1 - confidence)/k.
+                released is the luckiest of all. Values with fresh noise hold each for itself, whatever was selected: of these k
+                for all of k together.
 
         Raises:
             InvalidRequest: `confidence` is not in (0, 1), `among` is less than 1, or no values are released.

@@ -366,7 +366,7 @@ class OneshotTopK(NoisyTopK, ShowsValues):
 
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         if self.value_scale is not None:
-            return half_width("laplace", self.value_scale, confidence)
+            return half_width("laplace", self.value_scale, confidence, among)
         if not self.values:
             raise InvalidRequest("no values are released: configure values or value_scale")
         return half_width(self.noise, self.scale, confidence, among)

@@ -130,7 +130,7 @@ class WithValues(Around, ShowsValues):
         return zero() if self.lost_scale is None else vector(self.noise, self.lost_scale, Sensitivity(linf=self.most_lost), 1)
 
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
-        return half_width(self.noise, self.scale, confidence)
+        return half_width(self.noise, self.scale, confidence, among)
 
     def lost_margin(self, confidence: float = 0.95) -> float:
         """The `margin` of what the clip takes away; InvalidRequest where that is not released."""

@@ -219,7 +219,7 @@ def interval(mechanism: Mechanism, confidence: float = 0.95, among: int | None =
     elif isinstance(mechanism, mechanisms.SparseHistogram | mechanisms.OneshotTopK):
         among = among or mechanism.most_candidates or MOST_ITEMS
         alone = isinstance(mechanism, mechanisms.OneshotTopK) and not mechanism.values
-        found = Interval(mechanism.margin(confidence, among), confidence, None if alone else among)
+        found = Interval(mechanism.margin(confidence, 1 if alone else among), confidence, None if alone else among)
     return None if found is None else replace(found, at_least=_in_part(mechanism))
 
 

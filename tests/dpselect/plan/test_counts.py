@@ -169,9 +169,17 @@ def test_what_an_interval_says() -> None:
     assert [None if one is None else one.among for one in groups] == [MOST_ITEMS, None, None]
     assert groups[1] is not None
     assert groups[2] is None
-    for wrong in (lambda: histogram.margin(1.0), lambda: histogram.margin(0.9, 0), lambda: SELECT_ALONE.margin()):
+    for wrong in (lambda: histogram.margin(1.0), lambda: SELECT_ALONE.margin()):
         with pytest.raises(InvalidRequest):
             wrong()
+
+
+@pytest.mark.parametrize("mechanism", [*FRESH, *OWN], ids=str)
+def test_intervals_for_several_values_are_wider(mechanism: Any) -> None:
+    """Half a chance of a miss for each of two; none for fewer than one value."""
+    assert mechanism.margin(0.9, 2) == pytest.approx(mechanism.margin(0.95))
+    with pytest.raises(InvalidRequest, match="among=0"):
+        mechanism.margin(0.9, 0)
 
 
 SELECT_ALONE = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0)
