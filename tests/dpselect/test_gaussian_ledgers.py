@@ -95,10 +95,10 @@ def test_a_mixed_ledger_of_mu_squared_settles_limits_reports_and_verifies(ledger
     whole, part = (budget.price(acc.Approximate(curve=n * acc.BoundedRange(epsilon=0.06), delta0=1e-9)) for n in (3, 2))
     assert whole.main > part.main >= settled.main > 0
     assert settled == budget.price(PICKS.spent(picked))
-    ((_, quota),) = ledger.quotas("visits").standing()
-    assert quota.spent == settled
+    ((quota, standing),) = ledger.quotas("visits").standing()
+    assert standing.spent == settled
     fits = session.affordable(HISTOGRAM, one_by_one=True)
-    assert (fits.releases, fits.runs_out) == (quota.quota.limit.how_many(HISTOGRAM, settled), "divergence")
+    assert (fits.releases, fits.runs_out) == (quota.limit.how_many(HISTOGRAM, settled), "divergence")
     ledger.charge("visits", HISTOGRAM, count=fits.releases, actor="ada")
     with pytest.raises(acc.BudgetExceeded, match=r"quota='each' \(ada\).*of the budget is needed"):
         ledger.charge("visits", HISTOGRAM, actor="ada")
@@ -130,10 +130,10 @@ def test_a_quota_from_a_shell_counts_as_its_dataset_does(tmp_path: Path) -> None
             limit = ["--name", "half", "--epsilon", 0.5, "--delta", "1e-6"]
             told("ledger", "quota", "--ledger", url, "--dataset", name, *limit)
             ledger.charge(name, VECTOR)
-            ((_, quota),) = ledger.quotas(name).standing()
-            assert quota.quota.limit.measure == budget.measure
-            fit = quota.quota.limit.how_many(VECTOR)
-            assert quota.quota.limit.admits(fit * VECTOR.curve)
+            ((quota, _),) = ledger.quotas(name).standing()
+            assert quota.limit.measure == budget.measure
+            fit = quota.limit.how_many(VECTOR)
+            assert quota.limit.admits(fit * VECTOR.curve)
             ledger.charge(name, VECTOR, count=fit - 1)
             assert "quota='half'" in told(
                 "ledger", "charge", "--ledger", url, "--dataset", name, "--mechanism", VECTOR.to_json(), status=3
