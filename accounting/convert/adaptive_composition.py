@@ -39,12 +39,14 @@ def adaptive_composition(steps: Sequence[Curve | tuple[Curve, int]], delta: floa
             few steps more.
 
     Raises:
-        InvalidArgument: delta is out of range or below 1e-280, or a step has no dominating pair or no known order.
+        InvalidArgument: delta is out of range or below 1e-280, cells is not an integer >= 1, or a step has no dominating pair or
+            no known order.
     """
     if isinstance(steps, Curve) or not isinstance(steps, Iterable):
         raise InvalidArgument(
             f"steps must be a list of curves or (Curve, count) pairs, not {type(steps).__name__}: put it in a list"
         )
+    checked_integer("cells", cells, "of the grid in one range")
     target, counted, plan, bad = check_delta(delta), [], [], []
     for item in steps:
         curve, count = item if isinstance(item, tuple) and len(item) == 2 else (item, 1)

@@ -118,7 +118,7 @@ class SampledGaussianDP(_OnASample):
 
     kind: Literal["sampled_gaussian_dp"] = "sampled_gaussian_dp"
     mu: Annotated[Positive, Field(le=1e100)] = Field(description="a mu > 0, <= 1e100: sensitivity over standard deviation")
-    rate: Annotated[Positive, Field(lt=1)] = Field(description="a probability in (0, 1)")
+    rate: Annotated[Positive, Field(lt=1)] = Field(description="a sampling probability in (0, 1)")
 
     @property
     def _loss(self) -> Sampled:
@@ -145,7 +145,7 @@ class SampledNoiseDP(_OnASample):
     kind: Literal["sampled_noise_dp"] = "sampled_noise_dp"
     noise: Noise = Field(description="'gaussian' or 'laplace'")
     shift: Annotated[Positive, Field(le=1e100)] = Field(description="a shift > 0, <= 1e100, over the scale of the noise")
-    rate: Annotated[Positive, Field(lt=1)] = Field(description="a probability in (0, 1)")
+    rate: Annotated[Positive, Field(lt=1)] = Field(description="a sampling probability in (0, 1)")
     group: Annotated[Count, Field(le=MOST_EXACT)] = Field(default=1, description="a number of users, from 1 to 16")
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -231,6 +232,13 @@ def test_wide_ranges_cost_what_they_cost(width: float) -> None:
             adaptive_composition([curve], 1e-6)
     else:
         assert attained <= adaptive_composition([curve], 1e-6) <= 2 * width
+
+
+@pytest.mark.parametrize("cells", [0, 1.5, True])
+def test_a_grid_has_cells(cells: Any) -> None:
+    """A number of cells that is none is refused by its name."""
+    with pytest.raises(acc.errors.InvalidArgument, match="cells="):
+        adaptive_composition([acc.BoundedRange(epsilon=1.0)], 1e-6, cells=cells)
 
 
 @pytest.mark.parametrize("widths", [(1.0,), (0.8, 1.1), (1.0, 0.7, 0.9), (0.5, 0.5, 0.5, 0.5)])
