@@ -8,9 +8,9 @@ of a plan whose outcome says what ran.
 from __future__ import annotations
 
 import getpass
-import math
 import os
 import socket
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields
@@ -21,7 +21,7 @@ from typing import Annotated, Any, ClassVar, Literal, final, get_args
 
 from pydantic import BeforeValidator, PlainSerializer, ValidationInfo, field_validator
 
-from accounting.arguments import Relation
+from accounting.arguments import Relation, shown
 from accounting.budget import Budget, Price
 from accounting.curves import Approximate, Composed, Curve
 from accounting.errors import AccountingError, InvalidBudget
@@ -46,8 +46,22 @@ OPENS: tuple[Action, ...] = ("charge", "reserve")  # a charge, at its full price
 
 
 # Floats, those of budgets too, are text in what is hashed.
-_KEPT_AS_TEXT: dict[str, Callable[[Any], Any]] = {"budget": read_json, "most_per_release": read_json, "most_in_all": float}
-_Stated = Annotated[Budget, PlainSerializer(Budget.model_dump_json)]
+
+
+def _read_budget(text: str) -> Budget:
+    return Budget.model_validate(read_json(text))
+
+
+def _is_budget(value: object, info: ValidationInfo) -> Budget:
+    if not isinstance(value, Budget):
+        raise InvalidBudget(
+            f"{info.field_name} must be an accounting.Budget, not {type(value).__name__}: Budget(epsilon=1, delta=1e-6), say"
+        )
+    return value
+
+
+_KEPT_AS_TEXT: dict[str, Callable[[Any], Any]] = {"budget": _read_budget, "most_per_release": _read_budget, "most_in_all": float}
+_Stated = Annotated[Budget, BeforeValidator(_is_budget), PlainSerializer(Budget.model_dump_json)]
 
 
 @final
@@ -102,10 +116,8 @@ class Dataset(Frozen):
                 "most_in_all is an epsilon over the periods of a window: declare a window, and a budget in epsilon or with a "
                 "delta"
             )
-        if isinstance(most, bool) or not isinstance(most, int | float) or not budget.limit <= most < math.inf:
-            raise InvalidBudget(
-                f"most_in_all={str(most)[:20]} must be a finite epsilon of at least one period's, {budget.limit:g}"
-            )
+        if isinstance(most, bool) or not isinstance(most, int | float) or not budget.limit <= most <= sys.float_info.max:
+            raise InvalidBudget(f"most_in_all={shown(most)} must be a finite epsilon of at least one period's, {budget.limit:g}")
         return float(most)
 
     def declaration(self) -> str:
@@ -126,7 +138,7 @@ class Dataset(Frozen):
                 if data.get(name) is not None:
                     data[name] = read(data[name])
             return Dataset.model_validate(data)
-        except (AccountingError, ValueError, TypeError):
+        except (AccountingError, ValueError, TypeError, OverflowError):
             raise LedgerCorrupt("a dataset's declaration cannot be read: it was edited") from None
 
     @property
@@ -241,10 +253,13 @@ class Origin:
     package: str
 
 
-@lru_cache(maxsize=16)  # a batch is of one moment
 def origin(actor: str | None, now: datetime) -> Origin:
     """This process, on behalf of `actor` (by default the operating system's user)."""
-    name = _user() if actor is None else checked_name("actor", actor)
+    return _origin(_user() if actor is None else checked_name("actor", actor), now)
+
+
+@lru_cache(maxsize=16)  # a batch is of one moment
+def _origin(name: str, now: datetime) -> Origin:
     try:
         at = now.astimezone(UTC).isoformat(timespec="microseconds")
     except OverflowError:

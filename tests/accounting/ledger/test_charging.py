@@ -12,7 +12,7 @@ from ledger_steps import Made
 
 import accounting as acc
 from accounting.budget import Price
-from accounting.errors import InvalidArgument, Unaffordable
+from accounting.errors import InvalidArgument, InvalidBudget, Unaffordable
 from accounting.ledger import InvalidEntry, InvalidTransition, KeyConflict, Ledger, SharedRows
 
 HALF, TENTH = acc.PureDP(epsilon=0.5), acc.PureDP(epsilon=0.1)
@@ -52,6 +52,19 @@ REFUSED: list[tuple[type[Exception], str, Callable[[Ledger], object]]] = [
     *(
         (InvalidEntry, "expires_in", lambda ledger, wait=wait: ledger.reserve("clicks", HALF, expires_in=wait, **OURS))
         for wait in (0, -1, float("nan"), float("inf"), "60", True)
+    ),
+    (InvalidEntry, "actor", lambda ledger: ledger.commit("clicks", "k", actor=["x"])),
+    (InvalidEntry, "actor", lambda ledger: ledger.expire("clicks", actor={})),
+    *(
+        (
+            InvalidBudget,
+            f"{name} must be an accounting.Budget",
+            lambda ledger, name=name, wrong=wrong: ledger.create_dataset(
+                "other", **{"budget": acc.Budget(epsilon=1.0), "relation": "add_remove", name: wrong}
+            ),
+        )
+        for name in ("budget", "most_per_release")
+        for wrong in (1.0, {"epsilon": 1.0})
     ),
     (InvalidEntry, "left out", lambda ledger: ledger.charge("clicks", HALF, period="2024-01", **OURS)),
     (InvalidEntry, "across='all'", lambda ledger: ledger.charge("clicks", HALF, across="all", **OURS)),

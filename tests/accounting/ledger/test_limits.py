@@ -58,7 +58,7 @@ def test_periods_add_up_for_somebody_in_all_of_them(made_on_either: Made) -> Non
     assert ledger.verify().ok
 
 
-@pytest.mark.parametrize("wrong", [0.5, math.inf, math.nan, True, "2"])
+@pytest.mark.parametrize("wrong", [0.5, math.inf, math.nan, True, "2", 10**400])
 def test_a_limit_over_periods_is_an_epsilon_of_at_least_one(ledger: Ledger, wrong: float) -> None:
     """Less than one period's budget, or no number, is refused; so is one where there are no periods."""
     with pytest.raises(acc.errors.InvalidBudget, match="most_in_all"):
