@@ -554,4 +554,4 @@ def _asked(work: Callable[[], T]) -> T:
     if interrupted:
         raise KeyboardInterrupt
     why = "its disk or the memory is full: make room, and call again with the same events" if full else _DAMAGED
-    raise HorizonError(f"it cannot be read or written: {why}. Nothing of this call is kept")
+    raise HorizonError(f"what the horizon keeps cannot be read or written: {why}. Nothing of this call is kept")

@@ -198,7 +198,7 @@ class Pairs(NotPickled):
             return count.read()
 
     def hold(self, **look: Unpack[ReadingKeywords]) -> HeldCounts:
-        """The counts, as `dpselect.events.hold` gives them. They go with the pairs, if they are not closed before."""
+        """The counts, as `dpselect.events.hold` gives them. They go when the pairs are closed."""
         with self._count(_holdable(self._asked(look))) as count, ExitStack() as stack:
             kept = self._tables.another()
             stack.callback(kept.close)

@@ -235,8 +235,11 @@ class Cluster:
             # handle: it lets go of them when Python does of the frame.
             frame: Any = self._computed.pop()
             if hasattr(frame, "_jdf"):
-                rows = frame._jdf.queryExecution().analyzed().rdd()
-                _quietly(partial(rows.unpersist, False))
+                _quietly(partial(_forgotten, frame))
+
+
+def _forgotten(frame: Any) -> None:
+    frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
 def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> tuple[Cluster, Staged]:
@@ -244,7 +247,7 @@ def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> t
     refused unless it `may_be_empty`.
     """
     given, frame = reading.given(source), cast(Any, source)
-    given.require_unsaid(WHAT, "format", *OF_TEXT)
+    given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
     if given.said.normalize:
         raise EventLogError(
             f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "

@@ -572,11 +572,12 @@ def _cut(votes: Votes, tau: int, salt: str, priority: Sequence[int] | None, conf
     sure = None if confidences is None else _as_array(confidences)
     if sure is not None and (sure.shape != shape or sure.dtype.kind not in "iuf"):
         raise InvalidBallots(f"confidences must be numbers of shape {shape}, one for every vote")
+    fixed = None if priority is None else np.array(priority, dtype=np.int64)  # not the caller's list, which may change
 
     def order(number: int) -> NDArray[np.int64]:
         """(labels,) those of a round, the one to keep first at the front."""
-        if priority is not None:
-            return np.array(priority, dtype=np.int64)
+        if fixed is not None:
+            return fixed
         digest = hashlib.shake_256(f"dpselect.pate:{salt}:{number}".encode()).digest(8 * votes.labels)
         return np.argsort(np.frombuffer(digest, dtype="<u8"), kind="stable")
 

@@ -83,7 +83,7 @@ class VotesFile:
             if "votes" in arrays and labels is not None:
                 arrays["classes"] = arrays.pop("votes")
             if (names := arrays.get("names")) is not None:
-                if names.dtype.kind not in "iuU":
+                if names.ndim != 1 or names.dtype.kind not in "iuU":
                     _refuse("'names' must be one name, text or an integer, for each label")
                 declared["names"] = names.tolist()
             stated = arrays["teachers"].tolist() if "teachers" in arrays else None  # Ballots refuse what is no number

@@ -183,7 +183,7 @@ class Given:
         """Refuse options that say nothing about a source of this kind."""
         kinds = {"format": "files", "table": "a database", "query": "a database"}
         for field in fields:
-            if (stated := getattr(self.said, field)) not in (None, "auto"):
+            if (stated := getattr(self.said, field)) != ("auto" if field == "format" else None):
                 whose = kinds.get(field, "csv and tsv")
                 raise EventLogError(f"{field}={stated!r} is for {whose}, and this is {what}: leave it out")
 

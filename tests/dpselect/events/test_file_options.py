@@ -63,6 +63,15 @@ def test_a_header_that_two_delimiters_fit_is_not_guessed(tmp_path: Path) -> None
         counted(path)
 
 
+@pytest.mark.parametrize("option", ["table", "query", "delimiter", "encoding"])
+def test_auto_is_the_name_of_a_format_alone(option: str, tmp_path: Path) -> None:
+    """Of any other option it is text like other text, which says nothing about this source and is refused."""
+    table = pd.DataFrame({"u": ["a", "b"], "i": ["x", "y"]})
+    asked: Any = {option: "utf-8" if option == "encoding" else "auto"}
+    with pytest.raises(EventLogError, match=f"{option}="):
+        dps.events.read(table, user="u", item="i", **asked)
+
+
 @pytest.mark.parametrize("lines", [0, 3, 40_000])
 @pytest.mark.parametrize("foot", ["\nSource: office; table 3", "Total", "\n\nx;y;z"])
 def test_a_footnote_is_no_event(lines: int, foot: str, tmp_path: Path) -> None:

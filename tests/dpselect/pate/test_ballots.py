@@ -378,6 +378,15 @@ def cut_slowly(votes: Any, tau: int, order: list[int], sure: Any) -> Any:
     return kept
 
 
+def test_a_cut_is_of_the_order_that_it_was_given() -> None:
+    """A list that the caller changes afterwards changes no ballot that was cut by it."""
+    votes, priority = np.ones((1, 3, 4), dtype=bool), [3, 2, 1, 0]
+    cut = pate.Ballots(votes).cut(2, priority=priority)
+    priority.reverse()
+    assert cut.counts.tolist() == [[0, 0, 3, 3]]
+    assert cut.cut(1, priority=[3, 2, 1, 0]).counts.tolist() == [[0, 0, 0, 3]]
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 6), st.permutations(range(5)), st.booleans())
 def test_a_cut_keeps_the_first_votes_of_every_ballot(seed: int, tau: int, priority: list[int], confident: bool) -> None:
