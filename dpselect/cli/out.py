@@ -106,7 +106,7 @@ def screen(*, highlight: bool = False) -> Console:
 
 
 def show(found: Any, as_text: Callable[[Any], RenderableType], *, json: bool) -> None:
-    """Print what was found: its plain data, or as"""
+    """Print what was found: its plain data, or as text."""
     data = found if isinstance(found, dict | list) else found.as_data() if json else {}
     emit(json_text(data) + "\n" if json else as_text(found))
 

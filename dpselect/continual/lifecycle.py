@@ -18,7 +18,7 @@ from dpselect.continual.horizon import Horizon, Period
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError
 from dpselect.events.time_window import periods
-from dpselect.release.answer import DryRun
+from dpselect.release.answer import DryRun, group_head
 from dpselect.release.run import session_of
 from dpselect.release.series import HorizonAnswer, dry_close, horizon_mechanism, over_horizon
 from dpselect.release.session import Session
@@ -86,8 +86,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
             horizon.rehearse(period, data, spec.reading())
             return dry_close(session, horizon.key, horizon.mechanism)
         selection = horizon.close(period, data, spec.reading())
-        about = {} if spec.group is None else {"group": str(spec.group)}
-        return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], **about), spec)
+        return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], group=group_head(spec.group)), spec)
 
 
 @asked_by(ShowSpec)

@@ -250,6 +250,11 @@ class LargeMargin(Mechanism):
         # A few ulps up, so that rounding cannot let a margin pass too easily.
         return (noise + ahead) * (1 + 1e-14)
 
+    def _check_stated(self) -> None:
+        with np.errstate(over="ignore"):
+            if not np.isfinite(self._margins(np.array([2.0**53]))).all():  # refused before a charge, not at the draw
+                raise InvalidMechanism(f"epsilon={self.epsilon:g} puts the margins beyond the floats: raise it")
+
     def _leads(self, descending: Numbers) -> Floats:
         """(rows, m - 1) lead of the best over every lower rank, beyond T; in float64, for the law."""
         ordered = margins(descending, 0.0)

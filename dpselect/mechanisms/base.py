@@ -425,6 +425,8 @@ class Mechanism(Frozen, Summable, ABC):
 
     def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
         """The law of the outcome and of the cells `between` edges that its values lie in."""
+        if not self.releases_values:
+            raise NoClosedForm(f"{type(self).__name__} releases no values: ask for probabilities")
         raise NoClosedForm(f"{type(self).__name__} has no exact law of released values: use dpselect.verify.lower_bound")
 
     @final

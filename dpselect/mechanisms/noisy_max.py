@@ -391,13 +391,18 @@ class OneshotTopK(NoisyTopK, ShowsValues):
 
     def _cell_probabilities(self, scores: Scores, edges: Floats, between: Between) -> dict[Any, float]:
         if self.value_scale is None:
-            raise NoClosedForm("no values with noise of their own are released: ask for probabilities, or configure value_scale")
-        enumerable(math.comb(scores.size, self.k) * float(len(between)) ** self.k)
+            raise NoClosedForm(
+                "values that show the noise that chose have no exact law: use dpselect.verify.lower_bound"
+                if self.values
+                else "no values are released: ask for probabilities, or configure value_scale"
+            )
+        enumerable(math.comb(scores.size, self.k) * len(between) ** self.k)
         return cell_law(scores, self._chosen(scores), "laplace", self.value_scale, edges, between)
 
     def _probabilities(self, scores: Scores) -> dict[Any, float]:
         if self.releases_values:
-            raise NoClosedForm("released values have a density, not probabilities: ask for cell_probabilities or leave them out")
+            instead = "leave them out" if self.values else "ask for cell_probabilities or leave them out"
+            raise NoClosedForm(f"released values have a density, not probabilities: {instead}")
         return self._chosen(scores)
 
     def _chosen(self, scores: Scores) -> dict[Any, float]:

@@ -179,5 +179,5 @@ class WithValues(Around, ShowsValues):
         if self.clip is not None and scores.second is not None:
             raise NoClosedForm("values of a second look depend on what it finds: ask for the law of scores without one")
         law = {(item,) if isinstance(item, int) else item: p for item, p in self._probabilities(scores).items()}
-        enumerable(len(law) * float(len(between)) ** max(map(len, law)))
+        enumerable(len(law) * len(between) ** max(map(len, law)))
         return cell_law(scores, law, self.noise, self.scale, edges, between)

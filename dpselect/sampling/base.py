@@ -458,7 +458,10 @@ class _Generated(Sampler):
 
 @final
 class SeededSampler(_Generated):
-    """Simulation in float64 from a `numpy.random.Generator`. Whoever knows the seed can undo the noise: never for a release."""
+    """Simulation, with rankings in float64, from a `numpy.random.Generator`.
+
+    Whoever knows the seed can undo the noise: never for a release.
+    """
 
     exact: ClassVar[bool] = False
 

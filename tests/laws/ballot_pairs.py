@@ -13,7 +13,6 @@ import accounting as acc
 import dpselect as dps
 from dpselect import verify
 
-Ballot = tuple[int, ...]
 Counts = tuple[int, ...]
 Pair = tuple[Counts, Counts]
 

@@ -221,12 +221,6 @@ def test_joint_cut_is_public_and_rarely_met() -> None:
         assert alike == pytest.approx([1 / len(alike)] * len(alike))
 
 
-# -- refusals -----------------------------------------------------------------------------------------------------------
-
-
-COUNTS = dps.Sensitivity()
-
-
 def two_groups(first: float, second: float, sizes: tuple[int, int], k: int, scale: float) -> np.ndarray:
     """Law of how many of the top k come from the first of two groups of equal scores, by quadrature over the k-th largest."""
     noise = by_name("laplace")
@@ -322,6 +316,11 @@ def test_values_are_charged_and_have_no_probabilities_and_no_batch() -> None:
         valued.probabilities(counts([1, 2, 3, 4, 5]))
     with pytest.raises(dps.errors.InvalidRequest, match="value_scale"):
         valued.select_many([[1, 2, 3, 4, 5]])
+    shown = OneshotTopK(k=2, noise="laplace", scale=1.0, sensitivity=dps.Sensitivity(l0=2), values=True)
+    with pytest.raises(dps.errors.NoClosedForm, match="leave them out"):
+        shown.probabilities(counts([1, 2, 3, 4, 5], shown.covers))
+    with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
+        shown.cell_probabilities(counts([1, 2, 3, 4, 5], shown.covers), [2.0])
 
 
 K, BUDGETS = 100, (0.1, 0.2, 0.5)

@@ -447,6 +447,14 @@ def test_uses_that_compose_cost_what_they_did() -> None:
     assert (30 * LargeMargin(epsilon=0.3, delta=1e-8, split=0.6).curve).epsilon(1e-6) == pytest.approx(4.836, abs=2e-3)
 
 
+def test_margins_beyond_the_floats_are_refused_before_a_charge() -> None:
+    """What a draw could not compare is refused by `check`, which comes first."""
+    scores = dps.Scores([5, 3, 1], sensitivity=dps.Sensitivity())
+    with pytest.raises(dps.errors.InvalidMechanism, match="beyond the floats"):
+        LargeMargin(epsilon=1e-307, delta=1e-6).check(scores)
+    assert len(LargeMargin(epsilon=1e-305, delta=1e-6).select(scores)) == 1
+
+
 def test_a_lead_beyond_t_passes_by_mistake_as_often_as_the_margin_allows() -> None:
     """Theorem V7: at a lead of t(r) the exact law of the two noises passes with the probability that its proof gives it."""
     for monotone, share in ((False, 0.4), (True, 0.4), (True, 0.75)):
@@ -462,7 +470,7 @@ def _steps(mechanism: LargeMargin, values: tuple[int, ...], other: tuple[int, ..
     ordered = np.array(values)[rank]
     law: dict[Any, float] = {}
     for size, chance in enumerate(mechanism._size_law(ordered).tolist(), start=1):
-        shares = np.exp((ordered[:size] - ordered[0]) * mechanism.epsilon * 0.4 / mechanism.covers.range)
+        shares = np.exp((ordered[:size] - ordered[0]) / mechanism._scales[2])
         for i, share in zip(rank, (shares / shares.sum()).tolist(), strict=False):
             key = (size, i if i in others[:size] else "moved")
             law[key] = law.get(key, 0.0) + chance * share

@@ -20,10 +20,6 @@ from dpselect.mechanisms.stable_top_k import StabilityTest, StableTopK, StableTo
 from dpselect.scores import Domain, Scores
 from dpselect.verify.divergences import renyi
 
-# About 500 chi-square tests at 1e-10 each.
-FALSE_ALARM = 1e-10
-
-
 # -- the steps of the proofs -----------------------------------------------------------------------------------------
 
 
@@ -181,9 +177,6 @@ def test_nothing_is_released_when_the_test_fails(domain: Domain) -> None:
     assert [s.indices for s in never] == [(), ()]
     assert not never.complete.any()
     assert StableTopK(rho=1.0, failure_delta=0.5, kbar=3).select_many([[1000]])[0].indices == (0,)
-
-
-# -- many rounds --------------------------------------------------------------------------------------------------------
 
 
 # -- what planners ask ----------------------------------------------------------------------------------------------------------

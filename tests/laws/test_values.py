@@ -80,6 +80,15 @@ def test_a_mechanism_without_a_law_of_its_values_is_refused(monkeypatch: pytest.
     monkeypatch.delattr(dps.OneshotTopK, "_cell_probabilities")
     with pytest.raises(dps.errors.NoClosedForm, match="lower_bound"):
         verify.worst_case(with_values(1), candidates=1)
+    with pytest.raises(dps.errors.NoClosedForm, match="ask for probabilities"):
+        dps.ExponentialMechanism(epsilon=1.0).cell_probabilities(dps.Scores([1, 2], sensitivity=S), [1.0])
+
+
+def test_a_law_of_too_many_values_is_refused() -> None:
+    """By the number of its outcomes, which may be no float."""
+    many = dps.Scores([1] * 1200, sensitivity=S)
+    with pytest.raises(dps.errors.NoClosedForm, match="more than 200000"):
+        dps.OneshotTopK(k=600, noise="gumbel", scale=1.0, value_scale=1.0).cell_probabilities(many, [1.0])
 
 
 @pytest.mark.parametrize(

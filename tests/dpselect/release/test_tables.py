@@ -157,6 +157,20 @@ def test_what_chooses_a_mechanism_is_refused_beside_one_that_is_planned(more: di
 
 
 @pytest.mark.fast(1)
+@pytest.mark.parametrize(("column", "head"), [("score", "group"), ("value", "group"), ("city", "city")])
+def test_a_period_that_is_closed_keeps_its_groups(column: str, head: str, tmp_path: Path) -> None:
+    """A horizon that is closed period by period calls the column of groups as a horizon of a log does."""
+    url = f"sqlite:///{tmp_path}/p.db"
+    with acc.Ledger.open(url) as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=50.0, delta=1e-5), "add_remove")
+    kept: Any = {"state": tmp_path / "state", "ledger": url, "dataset": "log", "key": "h"}
+    dps.continual.start(**kept, k=1, periods=2, epsilon=40.0, delta=1e-12, grouped=True)
+    events = pd.DataFrame({"user": range(900), "item": "zoo", column: ["Rome", "Oslo"] * 450})
+    answer: Any = dps.continual.close(1, events, **kept, user="user", item="item", group=column)
+    assert [(row.get(head), row["item"]) for row in answer.rows] == [("Oslo", "zoo"), ("Rome", "zoo")]
+    assert all(f"{group}: zoo" in plain(_as_text(answer.as_data())) for group in ("Oslo", "Rome"))
+
+
 @pytest.mark.parametrize("column", ["period", "rank", "score"])
 def test_a_column_of_groups_hides_no_other(column: str, tmp_path: Path) -> None:
     """A column of groups that is called as another of the table is `group` there: of a horizon, in its page and as text, too."""
