@@ -28,7 +28,7 @@ from dpselect.events import spark
 from dpselect.events.catalogue import Labels, named, written_alike
 from dpselect.events.counting import cells_of
 from dpselect.events.engine import Engine, opened
-from dpselect.events.reading import Reading, reading_of, require_items
+from dpselect.events.reading import Reading, reading_of
 from dpselect.events.sources.base import Kinds, literal, located
 from dpselect.events.staging import prepared
 from dpselect.mechanisms.release import public_grid
@@ -480,7 +480,6 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[La
 
 def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     """A reading of pairs, or of (user, group, item), and nothing else: what users may contribute is the horizon's to bound."""
-    require_items(reading)
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
         raise InvalidRequest(f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out")
     if reading.max_groups_per_user not in (None, ANY_GROUPS):

@@ -11,5 +11,3 @@ from .reading import ProgressCallback as ProgressCallback
 from .reading import Reading as Reading
 from .user_counts import EventCounts as EventCounts
 from .user_counts import GroupCounts as GroupCounts
-from .values import UserValues as UserValues
-from .values import read_values as read_values

@@ -10,7 +10,7 @@ from dpselect.events.contributions import NotPickled
 from dpselect.events.counting import number
 from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.file_options import normalized
-from dpselect.events.reading import ProgressCallback, Reading, require_items
+from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources.base import LABELS, SHORT, literal
 from dpselect.events.staging import OUTSIDE, prepared
 from dpselect.selection import Label
@@ -110,7 +110,6 @@ def check(
     source: object, reading: Reading, catalogue: Sequence[Label] | None = None, *, progress: ProgressCallback | None = None
 ) -> LogCheck:
     """Read a log as a release would, refuse what it would refuse, and say what is there. Nothing is drawn, charged or written."""
-    require_items(reading)
     with opened(reading.memory_limit) as engine:
         staged = prepared(engine, source, reading, progress, may_be_empty=True)
         tables = EmbeddedTables(engine, staged.what)

@@ -21,7 +21,7 @@ from dpselect.events.counting import Count
 from dpselect.events.dialect import Tables
 from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.held import HeldCounts, Tally
-from dpselect.events.reading import Options, ProgressCallback, Reading, ReadingKeywords, reading_of, require_items
+from dpselect.events.reading import Options, ProgressCallback, Reading, ReadingKeywords, reading_of
 from dpselect.events.sources.base import Column
 from dpselect.events.staging import prepared
 from dpselect.events.user_counts import EventCounts, GroupCounts
@@ -174,7 +174,6 @@ class Pairs(NotPickled):
     __slots__ = ("_once", "_stack", "_staged", "_state", "_tables", "reading")
 
     def __init__(self, source: object, reading: Reading, progress: ProgressCallback | None, *, once: bool = False) -> None:
-        require_items(reading)
         self.reading: Reading = reading
         self._once = once
         self._state = ProcessState("", owner="the pairs of a log", remedy="read the log in each process with events.pairs")

@@ -32,24 +32,21 @@ _MOST_BUCKETS = 1024
 _MOST_KEPT = 10**12
 _LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
-# What a number per user is read by.
-_OF_USERS = frozenset({"user", "item", "value", "where", "salt", "buckets", "memory_limit", *FILE_OPTIONS}) - {"split"}
 
 
 @final
 class Reading(FileOptions):
     """How a log is read: its columns, which events and items are looked at, what one user may contribute. Frozen, and public.
 
-    Make it once and pass it on: `events.read(log, reading)`, `events.hold(log, reading)` and `events.read_values(log, reading)`
-    take it in place of their keywords, which are its fields. Change it by `model_copy(update={"clip": 2.0})`, which checks
-    everything again. All checks that need no log are made here; an unknown field is refused. It does not hold the log itself, nor
-    what is reported while it is read (`progress`), nor anything that was read.
+    Make it once and pass it on: `events.read(log, reading)` and `events.hold(log, reading)` take it in place of their keywords,
+    which are its fields. Change it by `model_copy(update={"clip": 2.0})`, which checks everything again. All checks that need no
+    log are made here; an unknown field is refused. It does not hold the log itself, nor what is reported while it is read
+    (`progress`), nor anything that was read.
 
     Attributes:
         user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
         item: the column of items, likewise. Several columns (at most 8) make up one item: its label is a record of CSV,
-            "DE,Berlin", with quotes where a part has a comma, a quote or a line end, or is empty; an event needs all parts. None
-            for `read_values`, which looks at users alone.
+            "DE,Berlin", with quotes where a part has a comma, a quote or a line end, or is empty; an event needs all parts.
         group: the column of groups, likewise; None to count the log as a whole.
         groups: the groups to look at, a public list, or a file of them for `read_catalogue`; what is elsewhere takes no place
             under the bound. None takes those of the log, which are private: `PerGroup` then needs a `discovery`.
@@ -99,7 +96,7 @@ class Reading(FileOptions):
 
     # Validated below, so that messages name field, value, rule and remedy in the words of a log.
     user: SkipValidation[Column]
-    item: SkipValidation[Column | tuple[Column, ...] | None] = None
+    item: SkipValidation[Column | tuple[Column, ...]]
     group: SkipValidation[Column | None] = None
     groups: SkipValidation[tuple[Label, ...] | None] = Field(default=None, repr=False)
     max_groups_per_user: SkipValidation[int | None] = None
@@ -146,28 +143,21 @@ class Reading(FileOptions):
                 f"buckets={self.buckets!r} must be a whole number from 1 to {_MOST_BUCKETS}, or None to choose by size"
             )
         Engine.require_memory(self.memory_limit)
-        if self.item is None:
-            for name, field in type(self).model_fields.items():
-                if name not in _OF_USERS and getattr(self, name) != field.default:
-                    raise EventLogError(
-                        f"{name}= is about items: name their column, item=, or leave it out to read a number per user"
-                    )
-        else:
-            if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
-                raise EventLogError("groups= and max_groups_per_user= are about the column group=: name it, or leave them out")
-            if self.cells and (self.group is None or self.value is not None):
-                raise EventLogError("cells= counts users of a group and an item: name the group, group=, and leave value= out")
-            if self.cells and self.max_groups_per_user is not None:
-                raise EventLogError(
-                    f"max_groups_per_user={self.max_groups_per_user!r} bounds no cells=: one bound holds over all groups "
-                    "together: leave it out, or bound a user's cells by max_items_per_user="
-                )
-            if self.group is not None and self.max_groups_per_user is None and not self.cells:
-                raise EventLogError(
-                    "group= needs max_groups_per_user=: a release costs that many times what it costs for one group, and a user "
-                    "in any number of groups could not be hidden"
-                )
-            self.contributions()
+        if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
+            raise EventLogError("groups= and max_groups_per_user= are about the column group=: name it, or leave them out")
+        if self.cells and (self.group is None or self.value is not None):
+            raise EventLogError("cells= counts users of a group and an item: name the group, group=, and leave value= out")
+        if self.cells and self.max_groups_per_user is not None:
+            raise EventLogError(
+                f"max_groups_per_user={self.max_groups_per_user!r} bounds no cells=: one bound holds over all groups "
+                "together: leave it out, or bound a user's cells by max_items_per_user="
+            )
+        if self.group is not None and self.max_groups_per_user is None and not self.cells:
+            raise EventLogError(
+                "group= needs max_groups_per_user=: a release costs that many times what it costs for one group, and a user "
+                "in any number of groups could not be hidden"
+            )
+        self.contributions()
         self.given(None)
         return self
 
@@ -191,8 +181,6 @@ class Reading(FileOptions):
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """What is added up of each user with the count: clipped counts, or the sums of a column."""
-        if self.item is None:
-            return ()
         if (self.value is None) != (self.value_clip is None):
             raise EventLogError(
                 "value= names a column and value_clip= the most that a user may add to an item: give both or neither"
@@ -310,9 +298,3 @@ def reading_of(reading: Reading | None, options: dict[str, Any]) -> Reading:
             f"{min(options)}= is a field of the reading that was given: state it there, by model_copy(update=...)"
         )
     return reading
-
-
-def require_items(reading: Reading) -> None:
-    """Refuse a reading that is for `read_values`."""
-    if reading.item is None:
-        raise EventLogError("item= is missing: name the column of items, or use events.read_values for a number per user")

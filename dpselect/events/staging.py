@@ -236,14 +236,14 @@ def prepared(
     staged = staged_of(found, log, given.asked, may_be_empty=may_be_empty, buckets=buckets, progress=progress)
     if len(log.texts) > 1:
         refuse_two_spellings(engine, log, given.asked, "grouped")
-    added = ["m"] if reading.item is None else [] if amount is None else ["s"]
+    added = [] if amount is None else ["s"]
     engine.run(f"CREATE VIEW pairs AS SELECT {', '.join(labels + added)} FROM grouped WHERE apart = 0", what=log.what)
     return staged
 
 
 def keys_of(reading: Reading) -> list[str]:
     """The columns whose distinct values are counted."""
-    return [SHORT[role] for role in reading.asked.roles if is_label(role) or (role == "value" and reading.item is None)]
+    return [SHORT[role] for role in reading.asked.roles if is_label(role)]
 
 
 _POINT_ZERO = "'-?[0-9]+[.]0+'"

@@ -609,13 +609,11 @@ class AnswerFile:
         output: of a table, beside which the answer is kept as JSON; or of one of the `texts`. None keeps it nowhere.
         defused: whether text in a CSV that begins like a formula gets an apostrophe, for spreadsheets.
         texts: by the end of the file's name.
-        tables: whether the answer can be a table.
     """
 
     output: Path | None
     defused: bool = False
     texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: {".json": as_json})
-    tables: bool = True
     failure: OutputError | None = None
 
     @classmethod
@@ -634,7 +632,7 @@ class AnswerFile:
         """Check, before anything is read or charged, that the answer will have a place."""
         if self.output is None or self.record is None:
             return
-        known = (*self.texts, *TABLES) if self.tables else tuple(self.texts)
+        known = (*self.texts, *TABLES)
         if self.output.suffix.lower() not in known:
             raise InvalidRequest(f"output={masked(self.output)} must end in {' or '.join(known)}: the name tells the format")
         if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:

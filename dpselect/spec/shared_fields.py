@@ -202,8 +202,8 @@ class FileFields(Spec, FileOptions):
             raise InvalidRequest(str(error)) from None
 
 
-class SourceFields(FileFields):
-    """How any log is read. Rules of what is read are those of `events.Reading`, which is made of these."""
+class ItemFields(FileFields):
+    """How a log of items is read. Rules of what is read are those of `events.Reading`, which is made of these."""
 
     user: SkipValidation[Column] = option(
         "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN"
@@ -216,11 +216,6 @@ class SourceFields(FileFields):
         metavar="CONDITION",
         many=True,
     )
-
-
-class ItemFields(SourceFields):
-    """How a log of items is read."""
-
     item: SkipValidation[Column | Sequence[Column]] = option(
         "Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) make up one item.",
         default=...,

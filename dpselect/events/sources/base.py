@@ -82,7 +82,7 @@ class Asked:
     def of(
         cls,
         user: Column | None,
-        item: Column | Sequence[Column] | None,
+        item: Column | Sequence[Column],
         group: Column | None = None,
         value: Column | None = None,
         time: Column | None = None,
@@ -90,7 +90,7 @@ class Asked:
     ) -> Self:
         """With one column of items, or several, eight at most, that make up one; and what conditions are about, `where`."""
         parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
-        if not 1 <= len(parts) <= 8 or (len(parts) > 1 and None in parts):
+        if not 1 <= len(parts) <= 8 or None in parts:
             raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
         stated = {"user": user, "item": parts[0], "group": group, "value": value, "time": time}
         stated |= {f"item_{number}": column for number, column in enumerate(parts[1:], start=2)}
@@ -125,9 +125,8 @@ class Asked:
     def require_events(self, what: str, *, complete: bool) -> None:
         """Refuse a log in which nothing can be counted."""
         if not complete:
-            wanted = [role for role in self.roles if is_label(role) or "item" not in self.columns]
-            *some, last = (f"{'an' if role == 'item' else 'a'} {role}" for role in wanted)
-            needed = f"{'both ' if len(some) == 1 else ''}{', '.join(some)} and {last}" if some else last
+            *some, last = (f"{'an' if role == 'item' else 'a'} {role}" for role in self.roles if is_label(role))
+            needed = f"{'both ' if len(some) == 1 else ''}{', '.join(some)} and {last}"
             columns = " and ".join(f"{role}=" for role in self.roles)
             raise EventLogError(f"{what} has no event with {needed}: check that {columns} name the columns meant")
 

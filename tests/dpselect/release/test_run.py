@@ -24,7 +24,6 @@ from dpselect.sampling.base import EntropySampler
 BASE: dict[str, Any] = {"user": "who", "item": "shop", "k": 2, "epsilon": 2.0, "delta": 1e-6, "salt": "pepper"}
 TIMES: dict[str, Any] = {"time": "at", "since": "2024-05-01", "until": "2024-05-04"}
 EVERY: dict[str, Any] = {**BASE, **TIMES, "every": "day", "max_items_per_user": 3, "dataset": "days", "key": "d"}
-QUANTILES: dict[str, Any] = {"user": "who", "value": "price", "quantiles": 0.5, "low": 0, "high": 90, "step": 1, "epsilon": 1.0}
 SURFACES = {
     "topk": {**BASE, "max_items_per_user": 5},
     "learns_nothing": {**BASE, "max_items_per_user": 5, "learn": 0.0},
@@ -32,7 +31,6 @@ SURFACES = {
     "groups": {**BASE, "group": "town", "max_groups_per_user": 1},
     "every": EVERY,
     "every_learns_nothing": {**EVERY, "learn": 0.0},
-    "quantile": {**QUANTILES, "salt": "pepper"},
 }
 
 
@@ -90,11 +88,11 @@ def words(asked: dict[str, Any]) -> list[str]:
 
 
 def command(asked: dict[str, Any]) -> Result:
-    return CliRunner().invoke(app, ["quantile" if "quantiles" in asked else "topk", "log.csv", *words(asked)])
+    return CliRunner().invoke(app, ["topk", "log.csv", *words(asked)])
 
 
 def called(asked: dict[str, Any]) -> Any:
-    return (dps.quantile if "quantiles" in asked else dps.topk)("log.csv", **asked)
+    return dps.topk("log.csv", **asked)
 
 
 @pytest.mark.slow
