@@ -144,23 +144,6 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selec
     )
 
 
-def window(state: State, first: int, last: int) -> Selection:
-    """The best items by what the periods from `first` to `last` have added to their counts; nothing is drawn (Theorem T9).
-
-    Of cells that are discovered, or of a public domain: a function of their measurements.
-    """
-    mechanism, items = state.meta.mechanism, state.discovered()
-    factors = np.zeros(last)
-    for period, sign in ((last, 1.0), (first - 1, -1.0)):
-        if period:
-            factors[:period] += sign * mechanism.strategy.totals[:period][::-1]
-    scores = np.zeros(state.number_of_items())
-    for start, rows in state.measured(last, len(scores)):
-        scores[start : start + rows.shape[1]] = weighted(factors[None], rows)[0] * public_grid(mechanism.scale)
-    items = np.sort(items)
-    return _best(state, items, scores[items], scores[items])
-
-
 _BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")
 
 
@@ -327,17 +310,6 @@ class Horizon:
         """What was released so far, in order."""
         with self._opened() as state:
             return tuple(Period(one.period, one.selection) for one in state.closed())
-
-    def window(self, first: int, last: int) -> Selection:
-        """The best items by what closed periods have added to their counts, all together: coarser periods, for nothing.
-
-        A user who is counted in several of them adds a cell for each.
-        """
-        with self._opened() as state:
-            done = len(state.closed())
-            if not 1 <= first <= last <= done:
-                raise InvalidRequest(f"first={first!r} and last={last!r} must be closed periods in order, from 1 to {done}")
-            return window(state, first, last)
 
     @property
     def periods_left(self) -> int:

@@ -504,14 +504,20 @@ class State(NotPickled):
             self.add_measured(1, since, late, period)
 
     def measured(self, period: int, items: int) -> Iterator[tuple[int, NDArray[np.float64]]]:
-        """The (period, n) measurements of n items at a time, and the first of these."""
+        """The (period, n) measurements of n items at a time, and the first of these, once those of `period` are drawn.
+
+        Of an earlier period some may not have been drawn then, since their items came later: none is ever taken for 0.
+        """
         tables = " UNION ALL ".join(f"FROM measured_{number}" for number in range(period // _TOGETHER + 1))
         found = f"SELECT period - 1, start - ?, width, bytes, body FROM ({tables}) WHERE start >= ? AND start < ?"
         for since, until in _slices(self.meta.mechanism, 0, items):
-            rows = np.zeros((period, until - since))
+            rows, drawn = np.zeros((period, until - since)), 0
             for at, start, width, size, body in self._run(found, [since, since, until]):
                 values = np.frombuffer(body, f"i{size}").reshape(-1, width)
                 rows[at : at + len(values), start : start + width] = values
+                drawn += values.size
+            if drawn != rows.size:
+                raise HorizonError(f"{_UNREADABLE}: {_DAMAGED}")
             yield since, rows
 
     def add_measured(self, start: int, first: int, values: Integers, period: int) -> None:

@@ -653,7 +653,7 @@ def test_the_cells_that_count_are_any_with_the_same_chance() -> None:
     assert sets == dict.fromkeys(itertools.combinations(crowded.tolist(), 2), 4)
 
 
-# -- groups, counts and coarser periods: T9 and T10 -------------------------------------------------------------------------
+# -- groups and counts: T9 and T10 -----------------------------------------------------------------------------------------
 
 
 def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
@@ -665,22 +665,6 @@ def test_cells_of_a_group_and_an_item_are_never_written_alike() -> None:
     assert len({written for *_, written in found}) == len(parts) ** 2
     for group, item, written in found:
         assert (cell(group, item), parts_of(written)) == (written, (group, item))
-
-
-@pytest.mark.parametrize("counted", [("period", None), ("running", None), ("window", 2)])
-def test_coarser_periods_are_read_off_the_discovered_items_alone(counted: Any) -> None:
-    """T9: what periods 2 and 3 added to a discovered item, plus the noise of what was measured; others are never looked at."""
-    mechanism = of(*counted, k=3, scale=4.0, delta=1e-9, users=Clip.counting(4, 1))
-    state, unit = states.State.in_memory(mechanism), mechanism.users.unit or 0
-    for period, (popular, rare) in enumerate([(4000, 3), (5000, 0), (6000, 2), (0, 0)], start=1):
-        users = np.arange(popular + rare) + 10_000 * period
-        fed(state, period, users, np.repeat([7, 8], [popular, rare]), source=sampler(np.random.default_rng(period)))
-    for (first, last), truth in {(2, 3): 11_000, (1, 4): 15_000, (4, 4): 0, (1, 1): 4000}.items():
-        found = horizon.window(state, first, last)
-        assert found.labels == (7,)
-        deviation = mechanism.scale * unit * max(mechanism.strategy.total_deviations) * 2
-        assert found.values is not None
-        assert found.values[0] * unit == pytest.approx(truth, abs=6 * deviation)
 
 
 def test_margins_hold_for_the_noise_with_the_chance_that_is_stated() -> None:
