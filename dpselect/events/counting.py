@@ -69,7 +69,7 @@ class Count:
         return [each.astype(np.float64) for each in found]
 
     def weighed(self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
-        """(n,) sums of what users spend on these items, of the pairs that the bounds keep: see `respent`."""
+        """(n,) sums of what users spend on these items, of the pairs that were kept for the counts: see `respent`."""
         tables, bound, kept = self.tables, self.allowed.bound, self._looked_at()
         if bound is not None:
             held = tables.made("held", f"SELECT u, count(*) AS t FROM {kept} GROUP BY u")

@@ -16,7 +16,7 @@ from pydantic import Field, SkipValidation, model_validator
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import Labels, ListOptions, listed, named, public_list, written_alike
-from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, summed
+from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, require_weights, summed
 from dpselect.events.engine import Engine
 from dpselect.events.file_options import FILE_OPTIONS, FileOptions, FileSaid
 from dpselect.events.sources.base import Asked, Column, Given, Kinds
@@ -29,7 +29,7 @@ ProgressCallback = Callable[[int, int], None]
 """Called with (steps done, steps in all); nothing else about the data is handed over."""
 
 _MOST_BUCKETS = 1024
-_MOST_KEPT = 10**12
+_MOST_ITEMS, _MOST_GROUPS = 10**6, 10**12
 _LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
 
@@ -56,7 +56,8 @@ class Reading(FileOptions):
             hold for all of its groups together, and there is none on groups.
         max_items_per_user: keep at most this many distinct items of each user: those with the smallest first 64 bits of
             sha256(length(user) ":" user ":" length(item) ":" item ":" salt), lengths in code points, integers in decimal; ties
-            by item. The choice for one user depends on no other user, nor on the order of the log.
+            by item. The choice for one user depends on no other user, nor on the order of the log. At most 10^6, and with a clip
+            no more than leave 2^-20 for each item.
         salt: text that makes that choice repeatable; a fresh random one for each reading if None. The result records it.
         clip: also sum up clipped counts, in the same reading: a user with t items (kept under the bound) adds
             min(1, clip/sqrt(t)) to each, so that all of a heavy user's items count in part and its vector has an l2 norm of at
@@ -209,12 +210,15 @@ class Reading(FileOptions):
             )
         salt = secrets.token_hex(16) if salt is None else salt
         bounds: list[ContributionLimit | None] = []
-        for field in ("max_items_per_user", "max_groups_per_user"):
+        for field, most in (("max_items_per_user", _MOST_ITEMS), ("max_groups_per_user", _MOST_GROUPS)):
             limit = getattr(self, field)
-            if limit is not None and (type(limit) is not int or not 1 <= limit <= _MOST_KEPT):
-                raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
+            if limit is not None and (type(limit) is not int or not 1 <= limit <= most):
+                power = f"10^{len(str(most)) - 1}"
+                raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most {power}, or None for no bound")
             bounds.append(None if limit is None else ContributionLimit(limit, salt))
         items, groups = bounds
+        if items is not None:
+            require_weights(self.measures, items.limit, None if self.within is None else len(self.within))
         allowed = Contributions(items, self.measures, groups=groups, normalize=self.normalize, cells=self.cells)
         if kinds is None:
             return allowed

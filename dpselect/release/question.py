@@ -17,6 +17,7 @@ from accounting.address import without_password
 from accounting.arguments import Relation
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import DomainMismatch, InvalidRequest
+from dpselect.events.contributions import Clip, require_weights
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, TopOfGroups, WithValues
 from dpselect.plan.candidates import (
@@ -298,7 +299,16 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
 
     Raises:
         InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for `dpselect.plan.default_choice`.
+        EventLogError: no log can be read with this clip and bound.
     """
+    found = _chosen(question, whole, known)
+    if found.clip is not None and found.max_items_per_user is not None and not found.cells:  # said before anything is read
+        listed = None if question.domain is None else len(question.domain)
+        require_weights([Clip(found.clip, found.norm)], found.max_items_per_user, listed)
+    return found
+
+
+def _chosen(question: Question, whole: Budget | None, known: Learnt | None) -> Choice:
     reading, spec = question.reading, question.spec
     clip, limit, groups = _clip(reading), reading.max_items_per_user, question.grouping
     if spec.planned is not None:

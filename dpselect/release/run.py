@@ -9,9 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, final
 from uuid import uuid4
 
-import numpy as np
-from numpy.typing import NDArray
-
 import accounting as acc
 import dpselect as dps
 from dpselect import events
@@ -401,13 +398,18 @@ def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
 @final
 @dataclass(frozen=True)
 class _Read:
-    """Scores as they were read under a look at the log, which names the bounds on users, the salt of these, and the roles whose
-    labels are integers, which cells do not tell."""
+    """Scores as they were read under a look at the log, which names the bounds on users; the counts that they are of; and the
+    roles whose labels are integers, which cells do not tell."""
 
     look: dict[str, Any]
     scores: Scores | Rounds
-    salt: str | None
+    counts: EventCounts | GroupCounts | HeldCounts
     integers: frozenset[str] = frozenset()
+
+    @property
+    def salt(self) -> str | None:
+        """Of the bounds on users."""
+        return self.counts.salt
 
 
 def _read(
@@ -442,7 +444,7 @@ def _read(
     )
     if log is None:
         source, reading = _source(question, staged)
-        twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(choice)
+        twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(question, choice)
         if choice.cells or (twice and reading.group is None):
             log = stack.enter_context(events.pairs(source, reading, progress=progress))
         else:
@@ -456,8 +458,8 @@ def _read(
         else:
             counts = stack.enter_context(events.hold(source, reading, progress=progress))
         scores: Scores | Rounds = counts.scores(None if within else domain, relation=question.relation, clip=choice.clip)
-        ahead = _Read(look, scores, counts.salt, frozenset() if log is None else log.integers)
-    second = None if log is None else _second_look(question, choice, log, {**look, "salt": ahead.salt})
+        ahead = _Read(look, scores, counts, frozenset() if log is None else log.integers)
+    second = None if log is None else _second_look(question, choice, log, ahead.counts)
     if second is None or not isinstance(ahead.scores, Scores | HeldScores):
         return ahead
     return replace(ahead, scores=ahead.scores.with_second(second))
@@ -468,25 +470,23 @@ def _counted_again(choice: Choice) -> dps.WithValues | None:
     return choice.mechanism if isinstance(choice.mechanism, dps.WithValues) and choice.mechanism.clip is not None else None
 
 
-def _weighed_again(choice: Choice) -> bool:
-    """Whether the mechanism weighs users' items in a second round."""
+def _weighed_again(question: Question, choice: Choice) -> bool:
+    """Whether the mechanism weighs users' items in a second round. Sums of a column have none: their scores are used again."""
     mechanism = without_counts(choice.mechanism)
-    return isinstance(
-        mechanism.mechanism if isinstance(mechanism, dps.mechanisms.TopOfGroups) else mechanism, dps.TwoRoundHistogram
-    )
+    whole = mechanism.mechanism if isinstance(mechanism, dps.mechanisms.TopOfGroups) else mechanism
+    return isinstance(whole, dps.TwoRoundHistogram) and question.reading.value is None
 
 
-def _second_look(question: Question, choice: Choice, log: events.Pairs, first: dict[str, Any]) -> SecondLook | None:
+def _second_look(
+    question: Question, choice: Choice, log: events.Pairs, first: EventCounts | GroupCounts | HeldCounts
+) -> SecondLook | None:
     """How users are clipped anew within released items, to select or to count, and how their items are weighed in a second round;
-    None where that is not wanted. `first` is how the scores were read.
+    None where that is not wanted. `first` is what the scores are of.
     """
     relation, valued = question.relation, _counted_again(choice)
-    if choice.again is None and valued is None and not _weighed_again(choice):
+    weigh = log.second_round(first) if _weighed_again(question, choice) else None
+    if choice.again is None and valued is None and weigh is None:
         return None
-
-    def weigh(labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
-        # Of the items that the scores count, or what a user weighs would depend on which items occur (Theorem H11).
-        return log.weighed(labels, numbers, norm, **first)
 
     def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
         found = log.read(max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels)
@@ -506,7 +506,7 @@ def _second_look(question: Question, choice: Choice, log: events.Pairs, first: d
 
     again = None if valued is None else count
     if choice.again is None:
-        return SecondLook(select, Sensitivity.of_counts(relation), again, weigh if _weighed_again(choice) else None)
+        return SecondLook(select, Sensitivity.of_counts(relation), again, weigh)
     return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
 
 
