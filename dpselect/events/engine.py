@@ -25,6 +25,7 @@ from accounting.address import masked
 from accounting.errors import AccountingError, missing_extra
 from dpselect.errors import NO_MEMORY, EventLogError, is_memory_fault
 from dpselect.events.dialect import EMBEDDED
+from dpselect.events.sources.logged_tables import require_whole
 from dpselect.selection import Label
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Engine:
         self._memory = memory
         self._lock = threading.Lock()
         self.numbers: Iterator[int] = itertools.count()
+        self.listed: set[str] = set()  # folders at addresses that hold no log of a table
 
     @staticmethod
     def require_memory(limit: object) -> None:
@@ -378,6 +380,7 @@ def checked(source: object) -> Path:
     path, failure = Path(cast(str, source)), ""
     try:
         if path.is_dir():
+            require_whole(path)
             failure = "is a directory: give a file, or a folder of them alone"
         elif not path.exists():
             failure = "does not exist: check the path"

@@ -12,6 +12,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, cast, final
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from dpselect.events.dialect import Dialect, double, matches
 from dpselect.events.engine import T, guarded
 from dpselect.events.reading import Reading
 from dpselect.events.sources.base import OF_TEXT, SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
+from dpselect.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
 from dpselect.events.staging import Staged, judged, keys_of, shaped, staged_of, written_alike
 from dpselect.events.where import NUMBER
 from dpselect.selection import Label
@@ -59,7 +61,10 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
         )
     session, read = _session(), reading.model_copy(update={"format": "auto", **dict.fromkeys(of_text)})
     if kind == "parquet":
-        return _quietly(lambda: session.table(name) if is_table else session.read.parquet(name)), read
+        frame = _quietly(lambda: session.table(name) if is_table else session.read.parquet(name))
+        if not is_table:
+            _require_whole(session, name, frame)
+        return frame, read
     quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
     delimiter = reading.delimiter or _SEPARATORS[kind]
     # Spark reads each line by itself: a field that goes on would become other rows. It unquotes what is quoted in part otherwise.
@@ -87,6 +92,30 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
     }
     frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
     return frame if reading.header is not False else frame.toDF(*map(str, range(1, 1 + len(frame.columns)))), read
+
+
+def _require_whole(session: Any, name: str, frame: DataFrame) -> None:
+    """Refuse files of a table with a log, whose folder is found by Spark: it knows the file system."""
+    places = [unquote(place) for place in _quietly(frame.inputFiles)]
+    folders = dict.fromkeys(folder for place in (*places, f"{name}/.") for folder in folders_of(place))
+    for folder in folders:
+        if "=" in PurePath(folder).name:  # a part of a table, and there may be thousands of them
+            continue
+        for kind in OTHERS_THAN_SPARK:
+            if _is_there(session, f"{_PATTERN.sub(_ESCAPED, folder)}/{kind.mark}"):
+                refuse(kind, folder)
+
+
+_PATTERN, _ESCAPED = re.compile(r"[*?\[\]{}\\]"), r"\\\g<0>"
+
+
+def _is_there(session: Any, pattern: str) -> bool:
+    """Whether Spark finds such a file or folder; not if it may not look."""
+    try:
+        _quietly(lambda: session.read.text(pattern).schema)
+    except EventLogError:
+        return False
+    return True
 
 
 def _session() -> Any:

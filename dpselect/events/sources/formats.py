@@ -44,6 +44,7 @@ from dpselect.events.sources.base import (
     selected,
     stated_as,
 )
+from dpselect.events.sources.logged_tables import LOGGED, folders_of, refuse, require_whole
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
@@ -328,9 +329,16 @@ _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
 
-def parquet(engine: Engine, given: Given) -> Rows:
-    """The columns of a Parquet file, which have types, by their names or positions."""
+def parquet(engine: Engine, given: Given, stamps: Stamps | None = None) -> Rows:
+    """The columns of a Parquet file, which have types, by their names or positions.
+
+    Args:
+        engine: reads it.
+        given: the file.
+        stamps: where it was copied from, its own `_stamps`, which a copy does not keep.
+    """
     source = checked(given.source)
+    require_whole(source)
     what = given.called("parquet")
     given.require_unsaid("parquet", *OF_TEXT)
     path = plain(source, engine.unused("source"))
@@ -344,6 +352,12 @@ def parquet(engine: Engine, given: Given) -> Rows:
     sql, kinds = selected(
         engine, relation, {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}, given.asked, what
     )
+    if "time" in found:
+        place, fields = found["time"]
+        stamps = _stamps(engine, located(path), what) if stamps is None else stamps
+        if (place, tuple(map(str.lower, fields))) in stamps:
+            sql = f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']}) FROM ({sql})"
+            kinds = {**kinds, "time": "instant"}
     count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
     texts = (sql,) if "str" in kinds.values() else ()
     return Rows(sql, count * BYTES_PER_ROW, what, kinds, texts=texts)
@@ -358,6 +372,34 @@ def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
             names.append(name)
         inside += int(children or 0) - (inside > 0)
     return names
+
+
+Stamps = frozenset[tuple[int, tuple[str, ...]]]
+"""Positions of columns, with the names of fields within them in lower case."""
+
+
+def _stamps(engine: Engine, place: str, what: str) -> Stamps:
+    """Where a Parquet file has instants that the engine takes for times of a clock on the wall.
+
+    The format says that stamps without a logical type are instants in UTC, and Spark reads them so: INT96, which it
+    writes by default, and what writers of Parquet 1 called TIMESTAMP_MILLIS and TIMESTAMP_MICROS.
+    """
+    old = "type = 'INT96' OR (logical_type IS NULL AND starts_with(converted_type, 'TIMESTAMP_'))"
+    nodes = engine.run(f"SELECT lower(name), num_children, coalesce({old}, false) FROM parquet_schema({place})", what=what)
+    found, above, column = set[tuple[int, tuple[str, ...]]](), list[tuple[str, int]](), -1  # above: fields that are still to come
+    for name, children, is_old in nodes[1:]:
+        while above and above[-1][1] == 0:
+            above.pop()
+        if above:
+            outer, left = above.pop()
+            above.append((outer, left - 1))
+        else:
+            column += 1
+        if is_old:
+            found.add((column, tuple([outer for outer, _ in above[1:]] + [name] * bool(above))))
+        if children:
+            above.append((name, int(children)))
+    return frozenset(found)
 
 
 def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str) -> dict[str, str]:
@@ -423,7 +465,7 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 def _of_one(engine: Engine, given: Given) -> Rows:
     if isinstance(given.source, str) and _REMOTE.match(given.source) is not None:
-        return parquet(engine, _fetched(engine, given))
+        return parquet(engine, *_fetched(engine, given))
     path = checked(given.source)
     if (known := format_of(path, given.said.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
@@ -474,6 +516,7 @@ def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
         return [(path, {}) for path in source]
     root = Path(cast(str, source))
     if root.is_dir():
+        require_whole(root)
         kind = PARQUET.name if given.said.format == "auto" else given.said.format
         found = (path for path in root.rglob("*") if (known := format_of(path, "auto")) is not None and known.name == kind)
         files = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)]
@@ -547,8 +590,9 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
 _REMOTE = re.compile(r"(s3|s3a|s3n|gs|gcs|r2|https?)://", re.IGNORECASE)
 
 
-def _fetched(engine: Engine, given: Given) -> Given:
-    """The same question about a file of the reading, with the columns asked for of Parquet at an address: s3, gs, r2, https.
+def _fetched(engine: Engine, given: Given) -> tuple[Given, Stamps]:
+    """The same question about a file of the reading, with the columns asked for of Parquet at an address: s3, gs, r2, https; and
+    the `_stamps` of that.
 
     They are fetched once, since what lies there may change between two looks at it, by DuckDB's extension `httpfs` where it is
     installed, with DuckDB's own persistent secrets. An address is taken literally, as the name of a file is.
@@ -565,11 +609,13 @@ def _fetched(engine: Engine, given: Given) -> Given:
             "it once, with duckdb.sql('INSTALL httpfs') in Python, or save the log to a file"
         )
     what, failure = f"parquet file {masked(address.partition('?')[0])}", ""  # what follows may be a signature
+    _require_whole_at(engine, address, what)
     # Of an address of the web a question mark begins its query; elsewhere it would be a pattern.
     exact = literal(address) if scheme.lower() in ("http", "https") else located(address)
     relation = f"read_parquet({exact}, hive_partitioning = false, filename = false)"
     try:
         names = [str(row[0]) for row in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
+        stamps = _stamps(engine, exact, what)
     except EventLogError:
         failure = f"{what} cannot be fetched: check the address, the permissions, DuckDB's secrets, and that it is Parquet"
     if failure:
@@ -579,4 +625,19 @@ def _fetched(engine: Engine, given: Given) -> Given:
     columns = (quoted(name) if place in places else f"NULL AS {quoted(name)}" for place, name in enumerate(names))
     target = engine.unused("fetched.parquet")
     engine.run(f"COPY (SELECT {', '.join(columns)} FROM {relation}) TO {literal(str(target))} (FORMAT parquet)", what=what)
-    return replace(given, source=str(target), name=what)
+    return replace(given, source=str(target), name=what), stamps
+
+
+def _require_whole_at(engine: Engine, address: str, what: str) -> None:
+    """Refuse a file of a table with a log, where what lies beside the file can be listed: not on the web."""
+    for folder in folders_of(address) if not address.lower().startswith("http") else ():
+        if folder in engine.listed:
+            continue
+        engine.listed.add(folder)
+        for kind in LOGGED:
+            mark = kind.mark if "*" in kind.mark else f"{kind.mark}/*"
+            found = list[Any]()
+            with suppress(EventLogError):  # whoever may read a file need not be allowed to list its folder
+                found = engine.run(f"SELECT 1 FROM glob({located(folder)} || {literal('/' + mark)}) LIMIT 1", what=what)
+            if found:
+                refuse(kind, folder)
