@@ -28,6 +28,7 @@ from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
 from dpselect.release.answer import TABLES, Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
 from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
 from dpselect.selection import Label, Tabled
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 PLACE = "{period}"  # in the name of the files that keep the answers
 ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbers of users and nobody says how many
 _MORE_NOISE = 1.1  # that averages over periods outweigh
-State = Literal["released", "recorded", "lost"]
-"""Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again."""
+State = Literal["released", "recorded", "lost", "waiting"]
+"""Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again; not
+charged, because noise alone explains the first answer."""
 Named = Sequence[tuple[str, datetime, datetime]]
 """Periods, with their ends."""
 
@@ -105,7 +107,7 @@ class InAll:
 @final
 @dataclass(frozen=True)
 class PeriodRelease:
-    """How one period stands: its name, its state, the file of its answer, and the answer where it is not lost."""
+    """How one period stands: its name, its state, the file of its answer, and the answer if there is one."""
 
     name: str
     state: State
@@ -128,13 +130,30 @@ class Series(_OfPeriods):
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """By the names of periods; without those that are lost."""
+        """By the names of periods; without those that are lost or waiting."""
         return {one.name: one.answer for one in self.releases if one.answer is not None}
 
     @property
     def lost(self) -> tuple[str, ...]:
         """Periods that are charged and whose answer is lost."""
         return tuple(one.name for one in self.releases if one.state == "lost")
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Periods that were not charged, because noise alone explains the first answer."""
+        return tuple(one.name for one in self.releases if one.state == "waiting")
+
+    @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains every answer: see `Answer.explained_by_noise`."""
+        return bool(self.answers) and all(answer.explained_by_noise for answer in self.answers.values())
+
+    @property
+    def cautions(self) -> list[str]:
+        """What to beware of in the answers as a whole."""
+        waiting = self.waiting
+        rest = f"; {len(waiting):,} further periods were not charged: state go_on= to release them" if waiting else ""
+        return [HARDLY_ANY + rest] if self.explained_by_noise else []
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -157,7 +176,7 @@ class Series(_OfPeriods):
 
     def lines(self) -> list[str]:
         """How the periods stand and what they cost, in words."""
-        return [*(f"{one.name}: {one.state}, {one.output}" for one in self.releases), self.in_all.words]
+        return [*(f"{one.name}: {one.state}, {one.output}" for one in self.releases), self.in_all.words, *self.cautions]
 
     def __repr__(self) -> str:
         return "\n".join(["Series:", *(f"  {line}" for line in self.lines())])
@@ -216,6 +235,21 @@ class HorizonAnswer(_OfPeriods):
         return rows
 
     @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains the answer of every period: see `Answer.explained_by_noise`."""
+        return bool(self.released) and all(map(self._explained, self.released))
+
+    @property
+    def cautions(self) -> list[str]:
+        """What to beware of in the answers as a whole."""
+        return [HARDLY_ANY] if self.explained_by_noise else []
+
+    def _explained(self, one: Period) -> bool:
+        mechanism = self.mechanism
+        listed = mechanism.candidates if mechanism.delta is None else None  # of a public list
+        return explained_by_noise(mechanism, one.selection, listed, period=one.number)
+
+    @property
     def values(self) -> tuple[float, ...] | None:
         """Estimates of numbers of users, or scores, of the items."""
         return tuple(row["users"] if "users" in row else row["score"] for row in self.rows)
@@ -238,11 +272,13 @@ class HorizonAnswer(_OfPeriods):
                     "period": one.number,
                     "name": None if names is None else names[one.number - 1],
                     "deviation": float(mechanism.deviations[one.number - 1]),
+                    "explained_by_noise": self._explained(one),
                     "selection": plain_data(one.selection),
                 }
                 for one in self.released
             ],
             "table": self.rows,
+            "notes": self.cautions,
         }
 
     @property
@@ -396,8 +432,11 @@ class ByPeriod:
         return [name for name in self._asked if name not in self._done]
 
     def released(self, progress: ProgressCallback | None = None) -> Series:
-        """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand."""
-        if pending := self._left:
+        """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand.
+
+        Without `go_on` it stops before the second charge if noise alone explains the first answer.
+        """
+        if (pending := self._left) and not self._is_quiet:
             in_all = self._in_all(pending)
             if self._announce is not None:
                 self._announce(f"to be released, {len(pending):,} of {len(self._asked):,} periods: {in_all.words}")
@@ -412,7 +451,19 @@ class ByPeriod:
                     if progress is not None:
                         progress(number, len(pending))
                     self._release(name, parts[name])
+                    if self._is_quiet:
+                        break
+        for name in self._left:
+            output = self._asked[name][1].output
+            assert output is not None
+            self._done[name] = PeriodRelease(name, "waiting", output, None)
         return Series(tuple(self._done[name] for name in self._asked), InAll.of(self._ledger, self._dataset))
+
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether there is one answer so far, noise alone explains it, and nobody said to go on all the same."""
+        answers = [one.answer for one in self._done.values() if one.answer is not None]
+        return not self._question.spec.go_on and len(answers) == 1 and answers[0].explained_by_noise
 
     def _release(self, name: str, events: PeriodEvents) -> None:
         question, place = self._asked[name]
