@@ -449,7 +449,7 @@ def _cautions(question: Question) -> Iterator[str]:
 @final
 @dataclass(frozen=True, repr=False)
 class DryRun:
-    """What a release would charge, of a log that was read to its end; nothing was charged or drawn, or is shown of the log.
+    """What a release would charge, by its options, the header or schema of its log and the budget. No row was read.
 
     Attributes:
         item: what would be charged; its `curve` is the price.
@@ -457,7 +457,7 @@ class DryRun:
         budget: what was stated.
         left: of each budget that would pay, what is left afterwards, in words; empty without a ledger.
         paid: that an earlier call has paid for it already, in words.
-        reads: whether there is a log to be read.
+        is_kept: True if a file or a state keeps the answer of a release that is killed after its charge.
     """
 
     item: Chargeable
@@ -465,7 +465,7 @@ class DryRun:
     budget: acc.Budget
     left: tuple[str, ...] = ()
     paid: str | None = None
-    reads: bool = True
+    is_kept: bool = True
 
     @property
     def guarantee(self) -> Promise:
@@ -484,16 +484,16 @@ class DryRun:
             priced = [f"rho {self.guarantee.rho:.6g}"]
         pays = self.paid or ("it would be charged" if self.left else "no ledger is named, and nothing would be charged")
         return [
-            f"a dry run: {self._notes[0]}",
+            f"a dry run: {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {by}",
             *(f"left afterwards of {words}" for words in self.left),
-            *self._notes[1:],
+            *self._warnings,
         ]
 
     @property
-    def _notes(self) -> list[str]:
-        return [_DRY, _READABLE] if self.reads else [_UNREAD]
+    def _warnings(self) -> list[str]:
+        return [] if self.is_kept else [_LOST_IF_KILLED]
 
     def as_data(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -504,17 +504,20 @@ class DryRun:
             "curve": plain_data(self.item.curve),
             "mechanisms": list(map(plain_data, self.mechanisms)),
             "left": list(self.left),
-            "notes": [*filter(None, [self.paid]), *self._notes],
+            "notes": [*filter(None, [self.paid]), _NO_ROW, *self._warnings],
         }
 
     def __repr__(self) -> str:
         return "\n".join(["DryRun:", *(f"  {printable(line)}" for line in self.lines())])
 
 
-_DRY = "the log was read to its end, and nothing was charged, drawn or shown of it"
-_UNREAD = "no log is read for it, and nothing was charged, reserved or made"
-_READABLE = (
-    "whether a log can be read may itself be private, and no guarantee covers it: do not publish that a dry run succeeds or fails"
+_NO_ROW = (
+    "No row was read, and nothing was charged, drawn or made. What was looked at is the header or schema of the data, if there "
+    "are any, the options and the budget"
+)
+_LOST_IF_KILLED = (
+    "no output file is named: a run that is killed after its charge loses the answer, and the charge stays. Name a file, and the "
+    "same call again shows the answer"
 )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import partial
@@ -17,6 +16,7 @@ import dpselect as dps
 from accounting.errors import OutputError
 from accounting.files import PRIVATE, new_file
 from accounting.remaining import in_all_in_words
+from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
 from dpselect.continual.history import History
 from dpselect.continual.horizon import of_pairs
@@ -30,7 +30,7 @@ from dpselect.plan.candidates import Choice
 from dpselect.release.answer import TABLES, Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
-from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
+from dpselect.release.run import Payer, Planned, learnt_before, payer_of, run
 from dpselect.selection import Label, Tabled
 from dpselect.spec import ReleaseFields
 
@@ -465,12 +465,12 @@ class ByPeriod:
         answers = [one.answer for one in self._done.values() if one.answer is not None]
         return not self._question.spec.go_on and len(answers) == 1 and answers[0].explained_by_noise
 
-    def _release(self, name: str, events: PeriodEvents) -> None:
+    def _release(self, name: str, part: PeriodEvents) -> None:
         question, place = self._asked[name]
         planned = self._planned(question)
         try:
             InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
-            answer = run(question, keep=place.keep, planned=planned, staged=events)
+            answer = run(question, keep=place.keep, planned=planned, staged=part)
         except acc.AccountingError as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -489,13 +489,11 @@ class ByPeriod:
             raise InvalidRequest("all periods are charged already: leave dry_run= out to see how they stand, which costs nothing")
         for name in pending:
             self._asked[name][1].require()
+        events.require_columns(self._question.source, self._question.reading)
         plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
-        with self._cut() as parts:
-            for name in pending:
-                question = self._asked[name][0]
-                payer = payer_of(question)
-                with payer.staged(plan.item, partial(stage, question, plan, None, parts[name])):
-                    left.append(f"{name}: {payer.left(plan.mechanisms[0], plan.item.curve, after=True)}")
+        for name in pending:
+            found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.mechanisms, self._question.budget)
+            left += [f"{name}: {words}" for words in found.left]
         return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left))
 
     # -- what answers the periods: asked once for all that know the same of users, with a memory of what was shown -----
@@ -605,13 +603,12 @@ def over_horizon(
     lists = {name: opens[name] for name in ("domain", "groups")}
     mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
     reading = of_pairs(reading, grouped=grouped)
-    cut = partial(split, source, reading, named)
     if dry_run:
         session.continual(mechanism, **opens, dry_run=True)
-        return dry_close(session, opens["key"], mechanism, budget, cut)
+        return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))
     names = tuple(name for name, *_ in named)
     untimed = {"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
-    with cut() as parts:
+    with split(source, reading, named) as parts:
         horizon = session.continual(mechanism, **opens)
         for number, name in enumerate(names, 1):
             horizon.close(number, parts[name], reading.model_copy(update=untimed))
@@ -653,31 +650,23 @@ def dry_close(
     key: str,
     mechanism: ContinualTopK,
     budget: acc.Budget | None = None,
-    cut: Callable[[], AbstractContextManager[object]] = nullcontext,
-    *,
-    reads: bool = True,
+    look: Callable[[], object] = lambda: None,
 ) -> DryRun:
     """What a horizon would charge, or that it is charged already; see `Payer.dry_run`.
 
     Args:
         budget: as it was stated, if it was.
-        cut: reads the log.
-        reads: whether anything is read at all.
+        look: checks the header or schema of what would be read.
     """
     payer, held, stated = Payer(session, key), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
     if held is None:
-
-        def read(stack: ExitStack) -> Ready[None]:
-            stack.enter_context(cut())
-            return Ready(lambda: None)
-
-        return replace(payer.dry_run(mechanism, (mechanism,), stated, read), reads=reads)
+        return payer.dry_run(mechanism, (mechanism,), stated, look)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(f"key={key!r} has paid for something else (entry {held.seq}): name another key")
-    with cut():
-        left = payer.left(mechanism)
+    look()
+    left = payer.left(mechanism)
     paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
-    return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid, reads=reads)
+    return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid)
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:

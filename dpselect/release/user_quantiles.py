@@ -63,8 +63,7 @@ class Quantiles:
     def stage(self, progress: ProgressCallback | None, _: ExitStack) -> Ready[tuple[Selection, str | None]]:
         """Read the log: the numbers that are drawn from."""
         held, mechanism = dps.events.read_values(self.source, self.reading, rule=self.rule, progress=progress), self.mechanism
-        # Numbers are spread at random over a step to be scored, and a dry run draws nothing.
-        scores = mechanism.scores([] if self.spec.dry_run else held.numbers)
+        scores = mechanism.scores(held.numbers)
         mechanism.check(scores)
         return Ready(lambda: (mechanism.select(scores), held.salt), held.salt, scores)
 
@@ -140,7 +139,8 @@ def answered(question: Quantiles, place: AnswerFile, progress: ProgressCallback 
         return payer.release(mechanism, stage, lambda drawn, charge: QuantileAnswer(question, *drawn, charge), place.keep)
 
     def dry_run() -> DryRun:
-        return payer.dry_run(mechanism, (mechanism,), question.budget, stage)
+        look = partial(dps.events.require_columns, question.source, question.reading)
+        return payer.dry_run(mechanism, (mechanism,), question.budget, look, is_kept=place.output is not None)
 
     return once(question, place, partial(QuantileAnswer.restored, question), release, dry_run)
 
