@@ -79,10 +79,17 @@ class Delimited:
 
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
-        source, asked = checked(given.source), given.asked
-        path = plain(source, engine.unused("source"), given.said.encoding)
+        source, asked, what = checked(given.source), given.asked, given.called(self.name)
         form = self.stated(given.said.delimiter, given.said.quote)
-        return form.read(path, asked, given.said.header, given.called(self.name), sniff=given.said.delimiter is None)
+        if given.unread and not form.has_header(asked, given.said.header):
+            return given.unknown(what)  # its first line is an event
+        path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None)
+        return form.read(path, asked, given.said.header, what, sniff=given.said.delimiter is None)
+
+    @staticmethod
+    def has_header(asked: Asked, stated: bool | None) -> bool:
+        """Whether the first line holds names."""
+        return not asked.by_position() if stated is None else stated
 
     def stated(self, delimiter: str | None, quote: str | None) -> Delimited:
         """With the delimiter and quote that were stated."""
@@ -91,7 +98,7 @@ class Delimited:
     def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool) -> Rows:
         """The columns of a file of UTF-8 that lies in the folder of the reading."""
         self.require_lines(path, what)
-        has_header = not asked.by_position() if header is None else header
+        has_header = self.has_header(asked, header)
         names = [column for column in asked.columns.values() if isinstance(column, str)]
         # Without a header the first line is an event: one user's text must not decide how the others' rows are split.
         form = self.sniffed(path, names, what) if sniff and has_header else self
@@ -195,12 +202,15 @@ def _excel(engine: Engine, given: Given) -> Rows:
     """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
     what = given.called("xlsx")
     given.require_unsaid("xlsx", "delimiter", "quote", "encoding")
-    path = workbook(checked(given.source), engine.unused("sheet"), what)
+    source = checked(given.source)
+    if given.unread and not CSV.has_header(given.asked, given.said.header):
+        return given.unknown(what)
+    path = workbook(source, engine.unused("sheet"), what, rows=1 if given.unread else None)
     return CSV.read(path, given.asked, given.said.header, what, sniff=False)
 
 
-def workbook(source: Path, target: Path, what: str) -> Path:
-    """`target`, made CSV with the cells of a workbook's one sheet."""
+def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
+    """`target`, made CSV with the cells of a workbook's one sheet; or of its first `rows`."""
     try:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError:
@@ -214,7 +224,7 @@ def workbook(source: Path, target: Path, what: str) -> Path:
         sheet.reset_dimensions()  # what the file says of its size may be out of date: rows beyond it would be dropped
         with target.open("x", encoding="utf-8", newline="") as file:
             written = csv.writer(file, quoting=csv.QUOTE_ALL)
-            for row in sheet.iter_rows(values_only=True):
+            for row in sheet.iter_rows(values_only=True, max_row=rows):
                 if any(cell is not None for cell in row):
                     cells = ["" if one is None else one.isoformat() if hasattr(one, "isoformat") else str(one) for one in row]
                     width = width or len(cells)
@@ -234,8 +244,10 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
     original, asked = checked(given.source), given.asked
     what = given.called("jsonl")
     given.require_unsaid("jsonl", "header", "delimiter", "quote")
-    path = plain(original, engine.unused("source"), given.said.encoding)
     names = _names(asked, what)
+    if given.unread:
+        return given.unknown(what)
+    path = plain(original, engine.unused("source"), given.said.encoding)
     if path.stat().st_size == 0:
         raise EventLogError(f"{what} is empty: it needs at least one event")
     outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
@@ -333,7 +345,7 @@ def parquet(engine: Engine, given: Given) -> Rows:
     source = checked(given.source)
     what = given.called("parquet")
     given.require_unsaid("parquet", *OF_TEXT)
-    path = plain(source, engine.unused("source"))
+    path = plain(source, engine.unused("source"))  # its footer tells the columns
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
@@ -409,6 +421,9 @@ def rows(engine: Engine, given: Given) -> Rows:
         stream: Any = sys.stdin
         if stream is None:
             raise EventLogError("standard input is closed: name a file in place of '-'")
+        if given.unread:
+            format_of(Path(), given.said.format)
+            return given.unknown(f"{given.said.format} on standard input")
         copied = engine.path("standard input")  # to its end: to tell malformed rows, and to be looked at twice
         with copied.open("xb") as copy:
             shutil.copyfileobj(stream.buffer, copy, 1 << 20)
@@ -519,6 +534,8 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
 
     Labels of which one file has integers and another text are printed, and so are integers that need more than 64 bits together.
     """
+    if not all(part.sql for part in parts):  # unread
+        return parts
     kinds = {role: {part.kinds[role] for part in parts} for role in parts[0].kinds}
     mixed = [role for role, found in kinds.items() if len(found) > 1]
     for role in mixed:
@@ -578,5 +595,6 @@ def _fetched(engine: Engine, given: Given) -> Given:
     # Positions stay what they are: what is not asked for is a column of nothing.
     columns = (quoted(name) if place in places else f"NULL AS {quoted(name)}" for place, name in enumerate(names))
     target = engine.unused("fetched.parquet")
-    engine.run(f"COPY (SELECT {', '.join(columns)} FROM {relation}) TO {literal(str(target))} (FORMAT parquet)", what=what)
+    few = " LIMIT 0" if given.unread else ""
+    engine.run(f"COPY (SELECT {', '.join(columns)} FROM {relation}{few}) TO {literal(str(target))} (FORMAT parquet)", what=what)
     return replace(given, source=str(target), name=what)
