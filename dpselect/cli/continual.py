@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
+from rich.console import Group, RenderableType
 from typer import Argument
 
 from accounting.page.wording import plain, rounded_up
@@ -76,8 +75,10 @@ def _show(ask: Callable[..., HorizonAnswer | DryRun], spec: KeptFields, *data: A
 
 
 def show_horizon(answer: HorizonAnswer, *, json: bool) -> None:
-    """Print what a horizon has released."""
+    """Print what a horizon has released; a status of its own says that noise alone explains all of it."""
     out.show(answer.as_data(), _as_text, json=json)
+    if answer.explained_by_noise:
+        out.leave_explained(answer.cautions, json=json)
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str]:
@@ -120,5 +121,6 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
-    budget = Text.assemble(("Budget: ", "bold"), told["budget"])
-    return out.page(*parts, out.section("What is promised, for the whole horizon", facts), budget)
+    last = [out.note("Warning", words) for words in told["notes"]]
+    last.append(out.note("Budget", told["budget"], "bold"))
+    return out.page(*parts, out.section("What is promised, for the whole horizon", facts), Group(*last))

@@ -10,18 +10,19 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
+from typer import Exit, echo
 
 from accounting.address import masked
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
-from dpselect.cli.guard import abandon_standard_output
+from dpselect.cli.guard import EXPLAINED, abandon_standard_output
 from dpselect.errors import InvalidRequest, Note, printable
 
 if TYPE_CHECKING:
@@ -183,6 +184,13 @@ def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], Rendera
         raise
     if place.failure is not None:
         raise OutputError(f"{place.failure}. The answer is printed, and nowhere else: copy it. {paid}")
+
+
+def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:
+    """End, after an answer that noise alone explains, with a status of its own; as text the answer has said so itself."""
+    if json:
+        echo(f"warning: {printable(cautions[-1])}", err=True)
+    raise Exit(EXPLAINED)
 
 
 def require_shown(place: AnswerFile) -> None:

@@ -24,7 +24,7 @@ from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
 from dpselect.continual.state import Closed, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
-from dpselect.events import spark
+from dpselect.events import require_columns, spark
 from dpselect.events.catalogue import Labels, named, written_alike
 from dpselect.events.counting import cells_of
 from dpselect.events.engine import Engine, opened
@@ -287,24 +287,32 @@ class Horizon:
         return selection
 
     def rehearse(self, period: int, events: object, reading: Reading | None = None, **options: Any) -> None:
-        """Read and count the new events of a period as `close` would, and forget them: nothing is stored, charged or drawn."""
-        with self._read(period, events, reading, options) as (relation, kinds), State.opened(self._path) as state:
-            if _closed_before(state, period, relation, kinds) is None:
-                with state.transaction(kept=False):
-                    state.load(relation, kinds)
-                    state.take(int(period))
+        """Check what `close` checks before it reads: the period, the reading, and the header or schema of the events.
+
+        No event is read, and nothing is stored, charged or drawn.
+        """
+        asked = self._asked(period, events, reading, options)
+        if asked is not None:
+            require_columns(events, asked)
+        with State.opened(self._path) as state:
+            _require_order(int(period), len(state.closed()))
 
     @contextmanager
     def _read(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Iterator[tuple[str, Kinds]]:
         """The new events of a period as a relation in SQL, before the state is opened."""
+        asked = self._asked(period, events, reading, options)
+        with opened(None if asked is None else asked.memory_limit) as engine:
+            yield NO_EVENTS if asked is None else _count_pairs(engine, events, asked, self._groups)
+
+    def _asked(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Reading | None:
+        """How the events of a period are read, once the period is one of the horizon; None for a period without events."""
         last = self.mechanism.periods
         if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
         over_all = {} if options.get("group") is None else {"max_groups_per_user": ANY_GROUPS}
         asked = None if events is None else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
         self._require_written_alike(() if asked is None else asked.normalize)
-        with opened(None if asked is None else asked.memory_limit) as engine:
-            yield NO_EVENTS if asked is None else _count_pairs(engine, events, asked, self._groups)
+        return asked
 
     def released(self) -> tuple[Period, ...]:
         """What was released so far, in order."""
@@ -425,9 +433,13 @@ def _closed_before(state: State, period: int, relation: str, kinds: Kinds) -> Se
                 "`dpselect continual show`. What came late counts in the period that is open: close that with it"
             )
         return done[period - 1].selection
-    if period > len(done) + 1:
-        raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
+    _require_order(period, len(done))
     return None
+
+
+def _require_order(period: int, done: int) -> None:
+    if period > done + 1:
+        raise InvalidRequest(f"period={period} cannot be closed before period {done + 1}: close them in order")
 
 
 def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> tuple[Label, ...] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
@@ -58,7 +59,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
     mechanism = horizon_mechanism(spec.budget, **settings, **lists)
     with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
-            return dry_close(session, horizon.key, mechanism, reads=False)
+            return dry_close(session, horizon.key, mechanism)
         return _kept(HorizonAnswer.of(horizon, ()), spec)
 
 
@@ -78,13 +79,14 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         period, data: as for `Horizon.close`.
 
     Returns:
-        What the period has released. With `dry_run` what closing it would cost; its events are read to their end and forgotten.
+        What the period has released. With `dry_run` what closing it would cost; no event is read.
     """
     spec = CloseSpec(**asked)
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
-            horizon.rehearse(period, data, spec.reading())
-            return dry_close(session, horizon.key, horizon.mechanism)
+            return dry_close(
+                session, horizon.key, horizon.mechanism, look=partial(horizon.require_closable, period, data, spec.reading())
+            )
         selection = horizon.close(period, data, spec.reading())
         return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], group=group_head(spec.group)), spec)
 

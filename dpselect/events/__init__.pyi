@@ -1,4 +1,5 @@
 from .catalogue import read_catalogue as read_catalogue
+from .columns import require_columns as require_columns
 from .contributions import ReadReport as ReadReport
 from .file_options import Format as Format
 from .held import HeldCounts as HeldCounts

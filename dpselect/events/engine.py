@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, final
@@ -69,7 +69,6 @@ class Engine:
         self._memory = memory
         self._lock = threading.Lock()
         self.numbers: Iterator[int] = itertools.count()
-        self.listed: set[str] = set()  # folders at addresses that hold no log of a table
 
     @staticmethod
     def require_memory(limit: object) -> None:
@@ -94,15 +93,6 @@ class Engine:
         """Make a function of text known under `name`; what is missing stays missing."""
         with self._lock:
             self._connection.create_function(name, function, ["VARCHAR"], "VARCHAR")
-
-    def loaded(self, extension: str) -> bool:
-        """Load an extension of the engine that is installed; none is fetched."""
-        import duckdb
-
-        with self._lock, suppress(duckdb.Error):
-            self._connection.execute(f"LOAD {extension}")
-            return True
-        return False
 
     def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
         """All rows of a query; an error names `what` was being read and the rule, never a value."""
@@ -341,6 +331,7 @@ def _explained(error: Exception, what: str) -> str:
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://")
 _PACKED = {".gz": re.compile(b"\x1f\x8b"), ".bz2": re.compile(b"BZh[1-9]1AY&SY"), ".zst": re.compile(b"[(]\xb5/\xfd")}
 _BOM = b"\xef\xbb\xbf"
+_PART, _FAR = 1 << 16, 1 << 22  # bytes
 
 
 _FOLDERS: set[str] = set()
@@ -407,8 +398,10 @@ def unpacked_suffix(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
 
 
-def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
+def plain(path: Path, target: Path, encoding: str | None = None, quote: str | None = None) -> Path:
     """`target`, made a file with the contents of `path`: unpacked, in UTF-8, without byte order mark; a link where it is that.
+
+    With a `quote`, or "" for none, it holds the first record alone, and no more is unpacked.
 
     Unpacking gzip here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
     a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
@@ -424,6 +417,10 @@ def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
             head = stream.read(len(_BOM))
             if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding is None:
                 raise UnicodeError
+            if quote is not None:
+                parts = itertools.chain([b"" if head == _BOM else head], iter(lambda: stream.read(_PART), b""))
+                target.write_bytes(_begun(parts, coded, quote))
+                return target
             if not packed and head != _BOM and coded in (None, "utf-8"):
                 target.symlink_to(path.resolve())
                 return target
@@ -451,6 +448,22 @@ def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
             else "is not a whole packed file, or its disk does not answer: fetch or compress it again"
         )
     raise EventLogError(f"{shown} {failure}")
+
+
+def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
+    """The first record, in UTF-8, of what is read in parts: up to the first line end outside quotes, if it is not far."""
+    decoder = codecs.getincrementaldecoder(coded or "utf-8")("strict" if coded else "surrogateescape")
+    held, looked, inside = b"", 0, False
+    for part in parts:
+        held += decoder.decode(part).encode(errors="surrogateescape")
+        while (end := min((at for mark in (b"\n", b"\r") if (at := held.find(mark, looked)) >= 0), default=-1)) >= 0:
+            inside ^= bool(quote) and held.count(quote.encode(), looked, end) % 2 == 1
+            looked = end + 1
+            if not inside:
+                return held[:looked]
+        if len(held) > _FAR:
+            break
+    return held
 
 
 def _unpacked(path: Path, packed: str | None) -> IO[bytes]:

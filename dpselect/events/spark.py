@@ -276,14 +276,7 @@ def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> t
     refused unless it `may_be_empty`.
     """
     given, frame = reading.given(source), cast(Any, source)
-    given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
-    if given.said.normalize:
-        raise EventLogError(
-            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
-            "the letter: write them so there, and leave it out"
-        )
-    if frame.isStreaming:
-        raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
+    _require_readable(given)
     cluster = Cluster(frame.sparkSession)
     with ExitStack() as stack:
         stack.callback(cluster.close)
@@ -299,6 +292,23 @@ def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> t
         made = staged_of(found, log, given.asked, may_be_empty=may_be_empty, pairs=held)
         stack.pop_all()
     return cluster, made
+
+
+def _require_readable(given: Given) -> None:
+    given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
+    if given.said.normalize:
+        raise EventLogError(
+            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
+            "the letter: write them so there, and leave it out"
+        )
+    if cast(Any, given.source).isStreaming:
+        raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
+
+
+def require_columns(given: Given) -> None:
+    """Refuse what the options, the columns of a Spark table and their types alone refuse."""
+    _require_readable(given)
+    events_of(rows(given, cast(Any, given.source), "unread"), given)
 
 
 def save(source: object, reading: Reading, path: Path) -> Kinds:

@@ -566,6 +566,11 @@ def enumerable(outcomes: float, limit: float = 2e5) -> None:
 class ShowsValues(ABC):
     """What releases noisy scores of the items with them."""
 
+    @property
+    @abstractmethod
+    def shows_what_chose(self) -> bool:
+        """True if values show the noise that chose them, one draw for each candidate; False if their noise is fresh."""
+
     @abstractmethod
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         """Half the width, score units, of intervals around the released values that all hold at once with this probability.

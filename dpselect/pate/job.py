@@ -41,7 +41,7 @@ from dpselect.plan.voting_plan import (
     require_better_than_constant,
 )
 from dpselect.release.answer import DryRun
-from dpselect.release.run import Payer, Ready, session_of
+from dpselect.release.run import Payer, session_of
 from dpselect.selection import Label
 from dpselect.spec.base import asked_by
 from dpselect.spec.label_spec import LabelSpec
@@ -287,7 +287,7 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
     budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
         payer = Payer(session, spec.key or uuid.uuid4().hex)
-        return payer.dry_run(price, (mechanism,), budget, lambda _: Ready(lambda: None))
+        return payer.dry_run(price, (mechanism,), budget)
 
 
 def _standing(spec: LabelSpec) -> str:

@@ -20,8 +20,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 
-import numpy as np
-
 import accounting as acc
 import dpselect as dps
 from accounting import Budget, Curve
@@ -34,11 +32,12 @@ from accounting.page.wording import rounded_up
 from accounting.risk import Risk
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
-from dpselect.plan.candidates import Candidates, Choice
+from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import Interval, interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
-from dpselect.release.question import Question, learns_about, request_of
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.release.question import Question, learns_about
 from dpselect.selection import Label, Selection, Tabled
 from dpselect.spec import LedgerFields
 
@@ -275,7 +274,19 @@ class Answer(Tabled):
     @property
     def cautions(self) -> list[str]:
         """What to beware of in the question, and in what was released."""
-        return [*_cautions(self.question), *_doubts(self)]
+        return [*_cautions(self.question), *([HARDLY_ANY] if self.explained_by_noise else [])]
+
+    @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains the answer: nothing passed, or no score that was released exceeds the noise.
+
+        It is a function of what was released and costs nothing. Always False for items of a public list without scores.
+        """
+        reading, domain = self.question.reading, self.question.domain
+        listed = None if domain is None or (reading.group is not None and reading.groups is None) else len(domain)
+        cells = None if listed is None else listed * len(reading.groups or ("",))
+        signed = isinstance(reading.value_clip, tuple) and reading.value_clip[0] < 0
+        return explained_by_noise(self.mechanism, self.selection, cells, signed=signed)
 
     @property
     def on_record(self) -> str:
@@ -373,6 +384,7 @@ class Answer(Tabled):
             "shown": plain_data(self.shown),
             "unit": None if self.values is None else self.unit or "shares of users, cut by the clip",
             "intervals": None if around is None else asdict(around),
+            "explained_by_noise": self.explained_by_noise,
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
             "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
             "mechanism": plain_data(self.mechanism),
@@ -411,12 +423,10 @@ def group_head(column: object) -> str:
     return "group" if column is None or str(column) in HEADS else str(column)
 
 
-# -- what is doubtful in what was released -------------------------------------------------------------------------------
+# -- what to beware of in a question -------------------------------------------------------------------------------------
 
 
 _LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
-_LOOK = "'dpselect check' says how the log is read and how many listed items occur, to whoever may see the data"
-_LIKELY = 0.5  # the share of the top k that a plan expected, from which on finding nothing is no matter of the budget
 
 
 def _cautions(question: Question) -> Iterator[str]:
@@ -433,50 +443,13 @@ def _cautions(question: Question) -> Iterator[str]:
         yield question.assumes
 
 
-def _doubts(answer: Answer) -> Iterator[str]:
-    """Warnings of an answer, made of what is released with it and of nothing else.
-
-    Few users hold a listed item where so many were learnt as noise alone may make, or where no number shown is beyond noise;
-    where nothing is shown, what a plan expected among such users says whether the budget or the reading is to be looked at.
-    """
-    question, choice, selection, learnt = answer.question, answer.choice, answer.selection, answer.learnt
-    profile, by_noise = choice.profile, None  # that so few users were learnt that there may be none
-    counted = None if learnt is None or profile is None or not learnt.learning.users else Learnt(profile, learnt.learning)
-    if counted is not None and counted.at("low").users == 1:
-        by_noise = f"about {counted.profile.users:,.0f} were learnt, which noise alone may have made"
-    alike = f"are ids written alike in log and catalogue? {_LOOK}"
-    around = interval(choice.mechanism) if choice.clip is None or question.recounted else None
-    if question.domain is not None and counted is not None:
-        if by_noise:
-            yield f"few users hold a listed item ({by_noise}): {alike}"
-    elif question.domain is not None and around and selection.values and max(selection.values) <= around.half_width:
-        yield f"no number shown is beyond what noise alone makes, so that few users hold a listed item: {alike}"
-    if len(selection) or profile is None or question.reading.group is not None or question.reading.value is not None:
-        return
-    if by_noise:
-        if question.domain is None:
-            looked = "the conditions and the times" if question.reading.where else "the columns and the times"
-            yield f"nothing was found, and few users may be there ({by_noise}): are {looked} those meant? {_LOOK}"
-        return
-    recalls = Candidates(request_of(question, None), (choice,)).recalls(choice, profile)
-    expected, among = float(np.mean(recalls)), profile.in_words()
-    if expected >= _LIKELY:
-        look = "are the columns, the times and the delimiter those meant? "
-        yield f"nothing was found, and a plan expects {expected:.0%} of the top {question.k} among {among}: {look}{_LOOK}"
-    else:
-        yield (
-            f"nothing was found, and a plan expects no more than {expected:.0%} of the top {question.k} among {among}: "
-            "'dpselect plan' says which budget finds more, before anything is paid"
-        )
-
-
 # -- what a release would cost -----------------------------------------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class DryRun:
-    """What a release would charge, of a log that was read to its end; nothing was charged or drawn, or is shown of the log.
+    """What a release would charge, by its options, the header or schema of its log and the budget. No row was read.
 
     Attributes:
         item: what would be charged; its `curve` is the price.
@@ -484,7 +457,7 @@ class DryRun:
         budget: what was stated.
         left: of each budget that would pay, what is left afterwards, in words; empty without a ledger.
         paid: that an earlier call has paid for it already, in words.
-        reads: whether there is a log to be read.
+        is_kept: True if a file or a state keeps the answer of a release that is killed after its charge.
     """
 
     item: Chargeable
@@ -492,7 +465,7 @@ class DryRun:
     budget: acc.Budget
     left: tuple[str, ...] = ()
     paid: str | None = None
-    reads: bool = True
+    is_kept: bool = True
 
     @property
     def guarantee(self) -> Promise:
@@ -511,16 +484,16 @@ class DryRun:
             priced = [f"rho {self.guarantee.rho:.6g}"]
         pays = self.paid or ("it would be charged" if self.left else "no ledger is named, and nothing would be charged")
         return [
-            f"a dry run: {self._notes[0]}",
+            f"a dry run: {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {by}",
             *(f"left afterwards of {words}" for words in self.left),
-            *self._notes[1:],
+            *self._warnings,
         ]
 
     @property
-    def _notes(self) -> list[str]:
-        return [_DRY, _READABLE] if self.reads else [_UNREAD]
+    def _warnings(self) -> list[str]:
+        return [] if self.is_kept else [_LOST_IF_KILLED]
 
     def as_data(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -531,17 +504,20 @@ class DryRun:
             "curve": plain_data(self.item.curve),
             "mechanisms": list(map(plain_data, self.mechanisms)),
             "left": list(self.left),
-            "notes": [*filter(None, [self.paid]), *self._notes],
+            "notes": [*filter(None, [self.paid]), _NO_ROW, *self._warnings],
         }
 
     def __repr__(self) -> str:
         return "\n".join(["DryRun:", *(f"  {printable(line)}" for line in self.lines())])
 
 
-_DRY = "the log was read to its end, and nothing was charged, drawn or shown of it"
-_UNREAD = "no log is read for it, and nothing was charged, reserved or made"
-_READABLE = (
-    "whether a log can be read may itself be private, and no guarantee covers it: do not publish that a dry run succeeds or fails"
+_NO_ROW = (
+    "No row was read, and nothing was charged, drawn or made. What was looked at is the header or schema of the data, if there "
+    "are any, the options and the budget"
+)
+_LOST_IF_KILLED = (
+    "no output file is named: a run that is killed after its charge loses the answer, and the charge stays. Name a file, and the "
+    "same call again shows the answer"
 )
 
 

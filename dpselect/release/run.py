@@ -122,12 +122,27 @@ class Payer:
             yield stage(stack)
 
     def dry_run(
-        self, item: Chargeable, mechanisms: tuple[Mechanism, ...], budget: acc.Budget, stage: Callable[[ExitStack], Ready[Any]]
+        self,
+        item: Chargeable,
+        mechanisms: tuple[Mechanism, ...],
+        budget: acc.Budget,
+        look: Callable[[], object] = lambda: None,
+        *,
+        is_kept: bool = True,
     ) -> DryRun:
-        """What `release` would charge: the log is read to its end, and nothing is charged, drawn or shown of it."""
-        with self.staged(item, stage):
+        """What `release` would charge. No row is read, and nothing is charged or drawn.
+
+        Args:
+            look: checks the header or schema of what would be read.
+            is_kept: as for `DryRun`; without a ledger there is no charge that could stay without its answer.
+        """
+        session = self.session
+        with told(session and session.ledger, session and session.dataset.name, self.key):
+            if session is not None:
+                session.require(item, pay=self.pay, key=self.key)
+            look()
             left = self.left(mechanisms[0], item.curve, after=True)
-            return DryRun(item, mechanisms, budget, () if left is None else (left,))
+        return DryRun(item, mechanisms, budget, () if left is None else (left,), is_kept=is_kept or session is None)
 
     def release(
         self,
@@ -182,7 +197,7 @@ def once(
     if not spec.dry_run:
         return before
     paid = f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer that is in its file"
-    return DryRun(before.paid, (before.mechanism,), question.budget, paid=paid, reads=False)
+    return DryRun(before.paid, (before.mechanism,), question.budget, paid=paid)
 
 
 # -- the top k ---------------------------------------------------------------------------------------------------------
@@ -291,7 +306,8 @@ def run_once(question: Question, place: AnswerFile, progress: ProgressCallback |
     def dry_run() -> DryRun:
         payer = payer_of(question)
         plan = Planned.of(question, payer.session)
-        return payer.dry_run(plan.item, plan.mechanisms, question.budget, partial(stage, question, plan, progress, None))
+        look = partial(events.require_columns, *_source(question, None))
+        return payer.dry_run(plan.item, plan.mechanisms, question.budget, look, is_kept=place.output is not None)
 
     return once(question, place, partial(Answer.restored, question), lambda: run(question, progress, place.keep), dry_run)
 

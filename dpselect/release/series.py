@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import partial
@@ -17,6 +16,7 @@ import dpselect as dps
 from accounting.errors import OutputError
 from accounting.files import PRIVATE, new_file
 from accounting.remaining import in_all_in_words
+from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
 from dpselect.continual.history import History
 from dpselect.continual.horizon import of_pairs
@@ -28,8 +28,9 @@ from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
 from dpselect.release.answer import TABLES, Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
-from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
+from dpselect.release.run import Payer, Planned, learnt_before, payer_of, run
 from dpselect.selection import Label, Tabled
 from dpselect.spec import ReleaseFields
 
@@ -39,8 +40,9 @@ if TYPE_CHECKING:
 PLACE = "{period}"  # in the name of the files that keep the answers
 ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbers of users and nobody says how many
 _MORE_NOISE = 1.1  # that averages over periods outweigh
-State = Literal["released", "recorded", "lost"]
-"""Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again."""
+State = Literal["released", "recorded", "lost", "waiting"]
+"""Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again; not
+charged, because noise alone explains the first answer."""
 Named = Sequence[tuple[str, datetime, datetime]]
 """Periods, with their ends."""
 
@@ -105,7 +107,7 @@ class InAll:
 @final
 @dataclass(frozen=True)
 class PeriodRelease:
-    """How one period stands: its name, its state, the file of its answer, and the answer where it is not lost."""
+    """How one period stands: its name, its state, the file of its answer, and the answer if there is one."""
 
     name: str
     state: State
@@ -128,13 +130,30 @@ class Series(_OfPeriods):
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """By the names of periods; without those that are lost."""
+        """By the names of periods; without those that are lost or waiting."""
         return {one.name: one.answer for one in self.releases if one.answer is not None}
 
     @property
     def lost(self) -> tuple[str, ...]:
         """Periods that are charged and whose answer is lost."""
         return tuple(one.name for one in self.releases if one.state == "lost")
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Periods that were not charged, because noise alone explains the first answer."""
+        return tuple(one.name for one in self.releases if one.state == "waiting")
+
+    @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains every answer: see `Answer.explained_by_noise`."""
+        return bool(self.answers) and all(answer.explained_by_noise for answer in self.answers.values())
+
+    @property
+    def cautions(self) -> list[str]:
+        """What to beware of in the answers as a whole."""
+        waiting = self.waiting
+        rest = f"; {len(waiting):,} further periods were not charged: state go_on= to release them" if waiting else ""
+        return [HARDLY_ANY + rest] if self.explained_by_noise else []
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -157,7 +176,7 @@ class Series(_OfPeriods):
 
     def lines(self) -> list[str]:
         """How the periods stand and what they cost, in words."""
-        return [*(f"{one.name}: {one.state}, {one.output}" for one in self.releases), self.in_all.words]
+        return [*(f"{one.name}: {one.state}, {one.output}" for one in self.releases), self.in_all.words, *self.cautions]
 
     def __repr__(self) -> str:
         return "\n".join(["Series:", *(f"  {line}" for line in self.lines())])
@@ -216,6 +235,21 @@ class HorizonAnswer(_OfPeriods):
         return rows
 
     @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains the answer of every period: see `Answer.explained_by_noise`."""
+        return bool(self.released) and all(map(self._explained, self.released))
+
+    @property
+    def cautions(self) -> list[str]:
+        """What to beware of in the answers as a whole."""
+        return [HARDLY_ANY] if self.explained_by_noise else []
+
+    def _explained(self, one: Period) -> bool:
+        mechanism = self.mechanism
+        listed = mechanism.candidates if mechanism.delta is None else None  # of a public list
+        return explained_by_noise(mechanism, one.selection, listed, period=one.number)
+
+    @property
     def values(self) -> tuple[float, ...] | None:
         """Estimates of numbers of users, or scores, of the items."""
         return tuple(row["users"] if "users" in row else row["score"] for row in self.rows)
@@ -238,11 +272,13 @@ class HorizonAnswer(_OfPeriods):
                     "period": one.number,
                     "name": None if names is None else names[one.number - 1],
                     "deviation": float(mechanism.deviations[one.number - 1]),
+                    "explained_by_noise": self._explained(one),
                     "selection": plain_data(one.selection),
                 }
                 for one in self.released
             ],
             "table": self.rows,
+            "notes": self.cautions,
         }
 
     @property
@@ -396,8 +432,11 @@ class ByPeriod:
         return [name for name in self._asked if name not in self._done]
 
     def released(self, progress: ProgressCallback | None = None) -> Series:
-        """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand."""
-        if pending := self._left:
+        """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand.
+
+        Without `go_on` it stops before the second charge if noise alone explains the first answer.
+        """
+        if (pending := self._left) and not self._is_quiet:
             in_all = self._in_all(pending)
             if self._announce is not None:
                 self._announce(f"to be released, {len(pending):,} of {len(self._asked):,} periods: {in_all.words}")
@@ -412,14 +451,26 @@ class ByPeriod:
                     if progress is not None:
                         progress(number, len(pending))
                     self._release(name, parts[name])
+                    if self._is_quiet:
+                        break
+        for name in self._left:
+            output = self._asked[name][1].output
+            assert output is not None
+            self._done[name] = PeriodRelease(name, "waiting", output, None)
         return Series(tuple(self._done[name] for name in self._asked), InAll.of(self._ledger, self._dataset))
 
-    def _release(self, name: str, events: PeriodEvents) -> None:
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether there is one answer so far, noise alone explains it, and nobody said to go on all the same."""
+        answers = [one.answer for one in self._done.values() if one.answer is not None]
+        return not self._question.spec.go_on and len(answers) == 1 and answers[0].explained_by_noise
+
+    def _release(self, name: str, part: PeriodEvents) -> None:
         question, place = self._asked[name]
         planned = self._planned(question)
         try:
             InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
-            answer = run(question, keep=place.keep, planned=planned, staged=events)
+            answer = run(question, keep=place.keep, planned=planned, staged=part)
         except acc.AccountingError as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -438,13 +489,11 @@ class ByPeriod:
             raise InvalidRequest("all periods are charged already: leave dry_run= out to see how they stand, which costs nothing")
         for name in pending:
             self._asked[name][1].require()
+        events.require_columns(self._question.source, self._question.reading)
         plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
-        with self._cut() as parts:
-            for name in pending:
-                question = self._asked[name][0]
-                payer = payer_of(question)
-                with payer.staged(plan.item, partial(stage, question, plan, None, parts[name])):
-                    left.append(f"{name}: {payer.left(plan.mechanisms[0], plan.item.curve, after=True)}")
+        for name in pending:
+            found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.mechanisms, self._question.budget)
+            left += [f"{name}: {words}" for words in found.left]
         return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left))
 
     # -- what answers the periods: asked once for all that know the same of users, with a memory of what was shown -----
@@ -554,13 +603,12 @@ def over_horizon(
     lists = {name: opens[name] for name in ("domain", "groups")}
     mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
     reading = of_pairs(reading, grouped=grouped)
-    cut = partial(split, source, reading, named)
     if dry_run:
         session.continual(mechanism, **opens, dry_run=True)
-        return dry_close(session, opens["key"], mechanism, budget, cut)
+        return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))
     names = tuple(name for name, *_ in named)
     untimed = {"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
-    with cut() as parts:
+    with split(source, reading, named) as parts:
         horizon = session.continual(mechanism, **opens)
         for number, name in enumerate(names, 1):
             horizon.close(number, parts[name], reading.model_copy(update=untimed))
@@ -602,31 +650,23 @@ def dry_close(
     key: str,
     mechanism: ContinualTopK,
     budget: acc.Budget | None = None,
-    cut: Callable[[], AbstractContextManager[object]] = nullcontext,
-    *,
-    reads: bool = True,
+    look: Callable[[], object] = lambda: None,
 ) -> DryRun:
     """What a horizon would charge, or that it is charged already; see `Payer.dry_run`.
 
     Args:
         budget: as it was stated, if it was.
-        cut: reads the log.
-        reads: whether anything is read at all.
+        look: checks the header or schema of what would be read.
     """
     payer, held, stated = Payer(session, key), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
     if held is None:
-
-        def read(stack: ExitStack) -> Ready[None]:
-            stack.enter_context(cut())
-            return Ready(lambda: None)
-
-        return replace(payer.dry_run(mechanism, (mechanism,), stated, read), reads=reads)
+        return payer.dry_run(mechanism, (mechanism,), stated, look)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(f"key={key!r} has paid for something else (entry {held.seq}): name another key")
-    with cut():
-        left = payer.left(mechanism)
+    look()
+    left = payer.left(mechanism)
     paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
-    return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid, reads=reads)
+    return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid)
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:

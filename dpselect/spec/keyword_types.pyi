@@ -133,6 +133,7 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     items_per_user: Positive | None
     users: Positive | None
     learn: float | str | PathLike[str] | None
+    go_on: Flag
     count: Over | None
     window: Count | None
     partial_last: Flag

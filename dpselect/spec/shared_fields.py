@@ -137,8 +137,8 @@ class RunFields(Spec):
     """How it is run."""
 
     dry_run: Flag = option(
-        "Read the log to its end, and say what would be charged, by which mechanism, and what would be left: nothing is charged, "
-        "drawn or shown of the log. Whether a log can be read may itself be private.",
+        "Say what would be charged, by which mechanism, and what would be left, by the header or schema of the data, the options "
+        "and the budget. No row is read, and nothing is charged, drawn or made.",
         "Output",
         False,
     )

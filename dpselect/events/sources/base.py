@@ -159,6 +159,8 @@ class Given:
         said: how a file or a database is read.
         name: how messages name the source, where it is not by its path.
         amount, window, where: what is summed up, and which events are read, if that was asked for.
+        unread: whether no row is read, and the answer holds for what is public alone: that there is such a source, its header or
+            declared schema, and the options. The `Rows` are then of a relation that nobody may ask.
     """
 
     source: object
@@ -168,11 +170,16 @@ class Given:
     amount: Amount | None = None
     window: Window | None = None
     where: tuple[Condition, ...] = ()
+    unread: bool = False
 
     def tests(self) -> dict[str, list[Condition]]:
         """The conditions on the column of each role that is there for them."""
         held = columns_of(self.where)
         return {f"where_{at}": [one for one in self.where if one.column == name] for at, name in enumerate(held, start=1)}
+
+    def unknown(self, what: str) -> Rows:
+        """What is said of a source whose columns only its rows tell, where none may be read."""
+        return Rows("", 0, what, dict.fromkeys(self.asked.columns, "str"))
 
     def called(self, kind: str) -> str:
         """How messages name the file."""

@@ -72,7 +72,8 @@ def _attached(engine: Engine, given: Given, what: str) -> Rows:
     engine.run("USE source", what=what)
     try:
         relation = f"({_asked(given, lambda name: '.'.join(quoted(part) for part in name.split('.')))})"
-        engine.run(f"CREATE TEMP TABLE copied AS SELECT * FROM {relation}", what=what)
+        few = " LIMIT 0" if given.unread else ""
+        engine.run(f"CREATE TEMP TABLE copied AS SELECT * FROM {relation}{few}", what=what)
     finally:
         engine.run("USE memory", what=what)
         engine.run("DETACH source", what=what)
@@ -108,6 +109,8 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
                     return _copied(engine, given, connection.connection.driver_connection, what)
                 identifier = made.dialect.identifier_preparer.quote_identifier
                 query = _asked(given, lambda name: ".".join(map(identifier, name.split("."))))
+                if given.unread:
+                    query = f"SELECT * FROM ({query}\n) dpselect_log WHERE 1 = 0"
                 streaming = connection.execution_options(stream_results=True, max_row_buffer=_AT_ONCE)
                 result = streaming.exec_driver_sql(query)
                 names = list(result.keys())
@@ -196,6 +199,8 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
     stored |= {role: "VARCHAR" for role, place in places.items() if types[place] == _NUMERIC and role != "value"}
     kinds = {role: kind_of(role, given.asked.columns[role], kind, what) for role, kind in stored.items()}
     shown = [sql.SQL("{} AS {}").format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])) for role, at in places.items()]
+    if given.unread:
+        return Rows("", 0, what, kinds)
     target, texts = engine.unused("database"), [SHORT[role] for role in places if stored[role] == "VARCHAR"]
     force = sql.SQL(", FORCE_QUOTE ({})").format(sql.SQL(", ").join(map(sql.Identifier, texts))) if texts else sql.SQL("")
     copy = sql.SQL("COPY (SELECT {} FROM ({}\n) AS log) TO STDOUT (FORMAT csv, ENCODING 'UTF8', NULL '\\N'{})")

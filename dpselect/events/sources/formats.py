@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast, final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from accounting.address import masked
 from accounting.errors import missing_extra
@@ -44,7 +44,7 @@ from dpselect.events.sources.base import (
     selected,
     stated_as,
 )
-from dpselect.events.sources.logged_tables import LOGGED, folders_of, refuse, require_whole
+from dpselect.events.sources.logged_tables import require_whole
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
@@ -80,10 +80,17 @@ class Delimited:
 
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
-        source, asked = checked(given.source), given.asked
-        path = plain(source, engine.unused("source"), given.said.encoding)
+        source, asked, what = checked(given.source), given.asked, given.called(self.name)
         form = self.stated(given.said.delimiter, given.said.quote)
-        return form.read(path, asked, given.said.header, given.called(self.name), sniff=given.said.delimiter is None)
+        if given.unread and not form.has_header(asked, given.said.header):
+            return given.unknown(what)  # its first line is an event
+        path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None)
+        return form.read(path, asked, given.said.header, what, sniff=given.said.delimiter is None)
+
+    @staticmethod
+    def has_header(asked: Asked, stated: bool | None) -> bool:
+        """Whether the first line holds names."""
+        return not asked.by_position() if stated is None else stated
 
     def stated(self, delimiter: str | None, quote: str | None) -> Delimited:
         """With the delimiter and quote that were stated."""
@@ -92,7 +99,7 @@ class Delimited:
     def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool) -> Rows:
         """The columns of a file of UTF-8 that lies in the folder of the reading."""
         self.require_lines(path, what)
-        has_header = not asked.by_position() if header is None else header
+        has_header = self.has_header(asked, header)
         names = [column for column in asked.columns.values() if isinstance(column, str)]
         # Without a header the first line is an event: one user's text must not decide how the others' rows are split.
         form = self.sniffed(path, names, what) if sniff and has_header else self
@@ -196,12 +203,15 @@ def _excel(engine: Engine, given: Given) -> Rows:
     """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
     what = given.called("xlsx")
     given.require_unsaid("xlsx", "delimiter", "quote", "encoding")
-    path = workbook(checked(given.source), engine.unused("sheet"), what)
+    source = checked(given.source)
+    if given.unread and not CSV.has_header(given.asked, given.said.header):
+        return given.unknown(what)
+    path = workbook(source, engine.unused("sheet"), what, rows=1 if given.unread else None)
     return CSV.read(path, given.asked, given.said.header, what, sniff=False)
 
 
-def workbook(source: Path, target: Path, what: str) -> Path:
-    """`target`, made CSV with the cells of a workbook's one sheet."""
+def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
+    """`target`, made CSV with the cells of a workbook's one sheet; or of its first `rows`."""
     try:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError:
@@ -215,7 +225,7 @@ def workbook(source: Path, target: Path, what: str) -> Path:
         sheet.reset_dimensions()  # what the file says of its size may be out of date: rows beyond it would be dropped
         with target.open("x", encoding="utf-8", newline="") as file:
             written = csv.writer(file, quoting=csv.QUOTE_ALL)
-            for row in sheet.iter_rows(values_only=True):
+            for row in sheet.iter_rows(values_only=True, max_row=rows):
                 if any(cell is not None for cell in row):
                     cells = ["" if one is None else one.isoformat() if hasattr(one, "isoformat") else str(one) for one in row]
                     width = width or len(cells)
@@ -235,8 +245,10 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
     original, asked = checked(given.source), given.asked
     what = given.called("jsonl")
     given.require_unsaid("jsonl", "header", "delimiter", "quote")
-    path = plain(original, engine.unused("source"), given.said.encoding)
     names = _names(asked, what)
+    if given.unread:
+        return given.unknown(what)
+    path = plain(original, engine.unused("source"), given.said.encoding)
     if path.stat().st_size == 0:
         raise EventLogError(f"{what} is empty: it needs at least one event")
     outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
@@ -329,19 +341,13 @@ _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
 
-def parquet(engine: Engine, given: Given, stamps: Stamps | None = None) -> Rows:
-    """The columns of a Parquet file, which have types, by their names or positions.
-
-    Args:
-        engine: reads it.
-        given: the file.
-        stamps: where it was copied from, its own `_stamps`, which a copy does not keep.
-    """
+def parquet(engine: Engine, given: Given) -> Rows:
+    """The columns of a Parquet file, which have types, by their names or positions."""
     source = checked(given.source)
     require_whole(source)
     what = given.called("parquet")
     given.require_unsaid("parquet", *OF_TEXT)
-    path = plain(source, engine.unused("source"))
+    path = plain(source, engine.unused("source"))  # its footer tells the columns
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
@@ -354,8 +360,7 @@ def parquet(engine: Engine, given: Given, stamps: Stamps | None = None) -> Rows:
     )
     if "time" in found:
         place, fields = found["time"]
-        stamps = _stamps(engine, located(path), what) if stamps is None else stamps
-        if (place, tuple(map(str.lower, fields))) in stamps:
+        if (place, tuple(map(str.lower, fields))) in _stamps(engine, located(path), what):
             sql = f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']}) FROM ({sql})"
             kinds = {**kinds, "time": "instant"}
     count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
@@ -451,6 +456,9 @@ def rows(engine: Engine, given: Given) -> Rows:
         stream: Any = sys.stdin
         if stream is None:
             raise EventLogError("standard input is closed: name a file in place of '-'")
+        if given.unread:
+            format_of(Path(), given.said.format)
+            return given.unknown(f"{given.said.format} on standard input")
         copied = engine.path("standard input")  # to its end: to tell malformed rows, and to be looked at twice
         with copied.open("xb") as copy:
             shutil.copyfileobj(stream.buffer, copy, 1 << 20)
@@ -464,8 +472,6 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 
 def _of_one(engine: Engine, given: Given) -> Rows:
-    if isinstance(given.source, str) and _REMOTE.match(given.source) is not None:
-        return parquet(engine, *_fetched(engine, given))
     path = checked(given.source)
     if (known := format_of(path, given.said.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
@@ -562,6 +568,8 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
 
     Labels of which one file has integers and another text are printed, and so are integers that need more than 64 bits together.
     """
+    if not all(part.sql for part in parts):  # unread
+        return parts
     kinds = {role: {part.kinds[role] for part in parts} for role in parts[0].kinds}
     mixed = [role for role, found in kinds.items() if len(found) > 1]
     for role in mixed:
@@ -582,62 +590,3 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
         sql = f"SELECT * REPLACE ({printed}) FROM ({part.sql})"
         made.append(replace(part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}, texts=(sql,)))
     return made
-
-
-# -- Parquet at an address ------------------------------------------------------------------------------------------------
-
-
-_REMOTE = re.compile(r"(s3|s3a|s3n|gs|gcs|r2|https?)://", re.IGNORECASE)
-
-
-def _fetched(engine: Engine, given: Given) -> tuple[Given, Stamps]:
-    """The same question about a file of the reading, with the columns asked for of Parquet at an address: s3, gs, r2, https; and
-    the `_stamps` of that.
-
-    They are fetched once, since what lies there may change between two looks at it, by DuckDB's extension `httpfs` where it is
-    installed, with DuckDB's own persistent secrets. An address is taken literally, as the name of a file is.
-    """
-    address, scheme = str(given.source), urlsplit(str(given.source)).scheme
-    if given.said.format not in ("auto", "parquet"):
-        raise EventLogError(
-            f"format={given.said.format!r} is for files, and only Parquet is fetched: save the log to a file first"
-        )
-    given.require_unsaid("parquet", *OF_TEXT)
-    if not engine.loaded("httpfs"):
-        raise EventLogError(
-            f"addresses that begin with {scheme}:// are read by DuckDB's extension httpfs, which is not installed here: install "
-            "it once, with duckdb.sql('INSTALL httpfs') in Python, or save the log to a file"
-        )
-    what, failure = f"parquet file {masked(address.partition('?')[0])}", ""  # what follows may be a signature
-    _require_whole_at(engine, address, what)
-    # Of an address of the web a question mark begins its query; elsewhere it would be a pattern.
-    exact = literal(address) if scheme.lower() in ("http", "https") else located(address)
-    relation = f"read_parquet({exact}, hive_partitioning = false, filename = false)"
-    try:
-        names = [str(row[0]) for row in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
-        stamps = _stamps(engine, exact, what)
-    except EventLogError:
-        failure = f"{what} cannot be fetched: check the address, the permissions, DuckDB's secrets, and that it is Parquet"
-    if failure:
-        raise EventLogError(failure)
-    places = {place for place, _ in by_path(given.asked, names, what).values()}
-    # Positions stay what they are: what is not asked for is a column of nothing.
-    columns = (quoted(name) if place in places else f"NULL AS {quoted(name)}" for place, name in enumerate(names))
-    target = engine.unused("fetched.parquet")
-    engine.run(f"COPY (SELECT {', '.join(columns)} FROM {relation}) TO {literal(str(target))} (FORMAT parquet)", what=what)
-    return replace(given, source=str(target), name=what), stamps
-
-
-def _require_whole_at(engine: Engine, address: str, what: str) -> None:
-    """Refuse a file of a table with a log, where what lies beside the file can be listed: not on the web."""
-    for folder in folders_of(address) if not address.lower().startswith("http") else ():
-        if folder in engine.listed:
-            continue
-        engine.listed.add(folder)
-        for kind in LOGGED:
-            mark = kind.mark if "*" in kind.mark else f"{kind.mark}/*"
-            found = list[Any]()
-            with suppress(EventLogError):  # whoever may read a file need not be allowed to list its folder
-                found = engine.run(f"SELECT 1 FROM glob({located(folder)} || {literal('/' + mark)}) LIMIT 1", what=what)
-            if found:
-                refuse(kind, folder)

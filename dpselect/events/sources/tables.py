@@ -56,6 +56,10 @@ def rows(engine: Engine, given: Given) -> Rows:
     what, adapter = f"the {type(source).__module__.split('.')[0].lstrip('_')} table", _adapter(source)
     given.require_unsaid("a table", "table", "query", "format", *OF_TEXT)
     assert adapter is not None, "a source reads what it accepts"
+    if given.unread:
+        if (source := _without_rows(source, adapter)) is None:
+            return given.unknown(what)
+        adapter = _adapter(source) or _arrow
     relation, size, names = adapter(engine, source, asked, what)
     places = {role: (SHORT[role], fields) for role, (_, fields) in by_path(asked, names, what, positions=False).items()}
     sql, kinds = selected(engine, relation, places, asked, what)
@@ -66,6 +70,25 @@ def _adapter(source: object) -> _Adapter | None:
     names = {(base.__module__.split(".")[0], base.__name__) for base in type(source).__mro__}
     known = next((adapter for name, adapter in _ADAPTERS.items() if name in names), None)
     return _arrow if known is None and hasattr(type(source), "__arrow_c_stream__") else known
+
+
+def _without_rows(source: Any, adapter: _Adapter) -> Any:
+    """A table with the same columns and no row, for which no row is asked; None where the source tells its columns with its rows
+    alone, perhaps once.
+    """
+    if adapter is _pandas:
+        return source.iloc[:0]
+    if adapter is _relation:
+        return guarded("the table", lambda: source.limit(0))
+    if adapter is _lazy or (type(source).__module__.split(".")[0] == "polars" and hasattr(source, "clear")):
+        return source.clear()
+    if importlib.util.find_spec("pyarrow") is None:
+        return source  # refused by its adapter
+    arrow = importlib.import_module("pyarrow")
+    schema = source.schema if isinstance(getattr(source, "schema", None), arrow.Schema) else None
+    if schema is None and hasattr(type(source), "__arrow_c_schema__"):
+        schema = guarded("the table", lambda: arrow.schema(source))
+    return None if schema is None else schema.empty_table()
 
 
 def _short(asked: Asked, names: Sequence[Any], what: str) -> dict[str, int]:

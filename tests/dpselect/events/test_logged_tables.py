@@ -1,4 +1,4 @@
-"""A table with a log beside its files is not its files: they also hold what the log has deleted, and are refused however named."""
+"""The files of a table with a log hold rows that the log has deleted too, so they are refused however they are named."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from event_oracle import counted
 
 from dpselect.errors import EventLogError
 from dpselect.events import read_catalogue
-from dpselect.events.engine import Engine
-from dpselect.events.sources import formats
 from dpselect.events.sources.logged_tables import LOGGED, LoggedTable, folders_of
 
 EVENTS = pa.table({"u": ["ann", "bob"], "i": ["zoo", "zoo"]})
@@ -109,24 +107,6 @@ def test_what_only_looks_like_one_is_read(tmp_path: Path) -> None:
         (tmp_path / name).write_text("{}")
     pq.write_table(EVENTS, tmp_path / "part.parquet")
     assert counted(tmp_path) == counted(tmp_path / "part.parquet") == {"zoo": 2}
-
-
-def test_a_file_at_an_address_is_looked_above(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where folders can be listed; each folder once."""
-    monkeypatch.setattr(formats, "_REMOTE", re.compile("file://"))
-    monkeypatch.setattr(Engine, "loaded", lambda _engine, _name: True)
-    for number, kind in enumerate(LOGGED):
-        folder = table(tmp_path / f"lake[{number}]", kind)
-        with pytest.raises(EventLogError, match=f"is a {kind.name} table"):
-            counted(f"file://{folder}/country=DE/part-0.parquet")
-    pq.write_table(EVENTS, tmp_path / "part.parquet")
-    asked = list[str]()
-    run = Engine.run
-    monkeypatch.setattr(Engine, "run", lambda engine, sql, *more, **said: [asked.append(sql), run(engine, sql, *more, **said)][1])
-    assert counted([f"file://{tmp_path}/part.parquet"] * 2) == {"zoo": 2}
-    looks = [sql for sql in asked if "glob(" in sql]
-    assert looks
-    assert len(set(looks)) == len(looks)
 
 
 def test_folders_of_an_address() -> None:
