@@ -56,6 +56,7 @@ SOURCES: Final[tuple[Source, ...]] = (databases, formats, tables)
 OUTSIDE = 32
 _BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
 _NUMBERS = f"{NUMBER}|[+-]?(?i:nan|inf|infinity)"
+_SHOWN = 5  # examples
 _LARGEST = double(sys.float_info.max)
 _TIME = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"  # a wrong unit puts times beyond the years 1900 to 9999
 _FINITE = f"coalesce(abs(number) <= {_LARGEST}, false)"
@@ -133,12 +134,12 @@ def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     return replace(log, kept=" AND ".join(held), bad="CASE WHEN refused < 0 THEN refused END" if log.bad else "")
 
 
-def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None = None) -> Rows:
     """The same events as one relation: labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or
     not), and why one is not counted in `apart`, which may be SQL of the labels.
 
     Events that are not to be counted are still looked at for all that refuses a log: a refusal is free, and the window and the
-    conditions are the asker's.
+    conditions are the asker's. The column of one role is kept as it is in `raw`, if that is asked for.
     """
     if log.apart:
         return log
@@ -151,6 +152,9 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     beyond = [f"NOT ({log.kept})"] if log.kept else []
     bad = ["WHEN bad < 0 THEN bad "] if log.bad else []
     inner += [f"{log.bad} AS bad"] if log.bad else []
+    if raw is not None:
+        inner.append(f"CAST({SHORT[raw]} AS VARCHAR) AS raw")
+        columns["raw"] = "raw"
     if joined:
         parts = (_record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in asked.parts)
         inner.append(" || ',' || ".join(parts) + " AS joined")
@@ -240,6 +244,9 @@ def prepared(engine: Engine, source: object, reading: Reading, progress: Progres
     sql = f"SELECT {names}, {log.apart} AS apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY {by}"
     make(f"CREATE TABLE grouped AS {sql}", what=log.what)
     found = engine.run("SELECT apart, CAST(sum(m) AS BIGINT) FROM grouped GROUP BY apart", what=log.what)
+    if engine.tells and (bad := {refused(apart) for apart, _ in found if apart < 0}):
+        role = min(bad, key=list(SHORT).index)
+        given.asked.refuse_malformed({role}, log.what, "" if log.once or source == "-" else _examples(engine, given, role))
     # A function of size alone, so that it does not change what is counted.
     buckets = reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
     staged = staged_of(found, log, given.asked, buckets=buckets, progress=progress)
@@ -247,6 +254,22 @@ def prepared(engine: Engine, source: object, reading: Reading, progress: Progres
     added = ["m"] if reading.item is None else [] if amount is None else ["s"]
     engine.run(f"CREATE VIEW pairs AS SELECT {', '.join(labels + added)} FROM grouped WHERE apart = 0", what=log.what)
     return staged
+
+
+def _examples(engine: Engine, given: Given, role: str) -> str:
+    """How many values of a role are malformed, and some of them, for whoever may see them; of the log as its source holds it."""
+    said = given.said.model_copy(update={"null": (), "split": None, "normalize": (), "where": ()})
+    asked = given.asked.without([condition for condition in given.asked.columns if is_condition(condition)])
+    plain = replace(given, said=said, asked=asked, where=())
+    log = shaped(rows(engine, plain), plain, raw=role)
+    numbered = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
+    shown = f"SELECT raw, place, count(*) OVER () FROM ({numbered}) WHERE apart = {refusal(role)} ORDER BY place LIMIT {_SHOWN}"
+    engine.run("SET preserve_insertion_order = true", what=log.what)
+    found = engine.run(shown, what=log.what)
+    if not found:
+        return ""
+    examples = ", ".join(f"{text!r} in event {place:,}" for text, place, _ in found)
+    return f". These are {found[0][2]:,} of its events, such as {examples}, counted from 1 below the header"
 
 
 def keys_of(reading: Reading) -> list[str]:

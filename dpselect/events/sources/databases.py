@@ -76,7 +76,7 @@ def _attached(engine: Engine, given: Given, what: str) -> Rows:
     try:
         relation = f"({_asked(given, lambda name: '.'.join(quoted(part) for part in name.split('.')))})"
         few = " LIMIT 0" if given.unread else ""
-        engine.run(f"CREATE TEMP TABLE copied AS SELECT * FROM {relation}{few}", what=what)
+        engine.run(f"CREATE OR REPLACE TEMP TABLE copied AS SELECT * FROM {relation}{few}", what=what)
     finally:
         engine.run("USE memory", what=what)
         engine.run("DETACH source", what=what)
