@@ -312,7 +312,8 @@ def run_once(question: Question, place: AnswerFile, progress: ProgressCallback |
     def dry_run() -> DryRun:
         payer = payer_of(question)
         plan = Planned.of(question, payer.session)
-        look = partial(events.require_columns, *_source(question, None))
+        source, reading = _source(question, None)
+        look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))  # of a bound still to come
         return payer.dry_run(plan.item, plan.mechanisms, question.budget, look, is_kept=place.output is not None)
 
     return once(question, place, partial(Answer.restored, question), lambda: run(question, progress, place.keep), dry_run)

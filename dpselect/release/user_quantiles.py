@@ -139,7 +139,7 @@ def answered(question: Quantiles, place: AnswerFile, progress: ProgressCallback 
         return payer.release(mechanism, stage, lambda drawn, charge: QuantileAnswer(question, *drawn, charge), place.keep)
 
     def dry_run() -> DryRun:
-        look = partial(dps.events.require_columns, question.source, question.reading)
+        look = partial(dps.events.require_columns, question.source, question.reading.model_copy(update={"salt": None}))
         return payer.dry_run(mechanism, (mechanism,), question.budget, look, is_kept=place.output is not None)
 
     return once(question, place, partial(QuantileAnswer.restored, question), release, dry_run)
