@@ -84,9 +84,8 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
     spec = CloseSpec(**asked)
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
-            return dry_close(
-                session, horizon.key, horizon.mechanism, look=partial(horizon.require_closable, period, data, spec.reading())
-            )
+            look = partial(horizon.rehearse, period, data, spec.reading())
+            return dry_close(session, horizon.key, horizon.mechanism, look=look)
         selection = horizon.close(period, data, spec.reading())
         return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], group=group_head(spec.group)), spec)
 

@@ -115,11 +115,17 @@ class Payer:
             item: what will be charged.
             stage: reads all that can fail; what it opens goes with the block.
         """
+        with self._affordable(item), ExitStack() as stack:
+            yield stage(stack)
+
+    @contextmanager
+    def _affordable(self, item: Chargeable) -> Iterator[None]:
+        """Hold the price against the budget. What interrupts the block says whether it was charged."""
         session = self.session
-        with told(session and session.ledger, session and session.dataset.name, self.key), ExitStack() as stack:
+        with told(session and session.ledger, session and session.dataset.name, self.key):
             if session is not None:
                 session.require(item, pay=self.pay, key=self.key)  # before a long read; the charge itself is checked again
-            yield stage(stack)
+            yield
 
     def dry_run(
         self,
@@ -136,13 +142,10 @@ class Payer:
             look: checks the header or schema of what would be read.
             is_kept: as for `DryRun`; without a ledger there is no charge that could stay without its answer.
         """
-        session = self.session
-        with told(session and session.ledger, session and session.dataset.name, self.key):
-            if session is not None:
-                session.require(item, pay=self.pay, key=self.key)
+        with self._affordable(item):
             look()
             left = self.left(mechanisms[0], item.curve, after=True)
-        return DryRun(item, mechanisms, budget, () if left is None else (left,), is_kept=is_kept or session is None)
+        return DryRun(item, mechanisms, budget, () if left is None else (left,), is_kept=is_kept or self.session is None)
 
     def release(
         self,
@@ -306,7 +309,8 @@ def run_once(question: Question, place: AnswerFile, progress: ProgressCallback |
     def dry_run() -> DryRun:
         payer = payer_of(question)
         plan = Planned.of(question, payer.session)
-        look = partial(events.require_columns, *_source(question, None))
+        source, reading = _source(question, None)
+        look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))  # of a bound still to come
         return payer.dry_run(plan.item, plan.mechanisms, question.budget, look, is_kept=place.output is not None)
 
     return once(question, place, partial(Answer.restored, question), lambda: run(question, progress, place.keep), dry_run)

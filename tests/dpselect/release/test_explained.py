@@ -23,6 +23,7 @@ from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 
 ONE = dps.Sensitivity.of_counts(items_per_user=1)
 NOISY = dps.OneshotTopK(k=3, noise="gaussian", scale=7.0, sensitivity=ONE, values=True)
+PEELING = dps.PeelingTopK(k=3, noise="gumbel", scale=1.0, sensitivity=ONE)
 LISTED = [f"{item:05}" for item in range(1, 11)]
 OTHERWISE = [str(item) for item in range(1, 11)]
 
@@ -42,7 +43,7 @@ def shown(*values: float, groups: Any = None) -> dps.Selection:
         (NOISY.model_copy(update={"noise": "laplace"}), 40, laplace, 7.0, 40),
         (dps.OneshotTopK(k=3, noise="gumbel", scale=1.0, sensitivity=ONE, value_scale=5.0), 40, laplace, 5.0, 3),
         (
-            dps.WithValues(mechanism=dps.PeelingTopK(k=3, epsilon=1.0, sensitivity=ONE), noise="gaussian", scale=4.0),
+            dps.WithValues(mechanism=PEELING, noise="gaussian", scale=4.0),
             40,
             norm,
             4.0,
@@ -78,19 +79,15 @@ def test_what_passed_is_no_noise_and_what_shows_no_score_tells_nothing() -> None
     for candidates in (None, 40):
         assert explained_by_noise(NOISY, shown(), candidates)
     assert not explained_by_noise(NOISY, shown(1e-9), None)
-    peeling = dps.PeelingTopK(k=1, epsilon=1.0, sensitivity=ONE)
-    assert not explained_by_noise(peeling, dps.Selection(indices=(0,), ordered=True), 40)
+    assert not explained_by_noise(PEELING, dps.Selection(indices=(0,), ordered=True), 40)
 
 
 def test_whatever_shows_values_says_with_which_noise() -> None:
     """A mechanism that may release scores states their noise itself, or passes on what it delegates to does."""
-    showing = [one for one in members() if callable(one.traits.values) or one.traits.values]
+    showing = [one for one in members().values() if callable(one.traits.values) or one.traits.values]
     assert {dps.OneshotTopK, dps.WithValues} < set(showing)
-    unknown_only = {one for one in showing if one.traits.domain == "unknown"}  # nothing is held against noise there
-    assert [one for one in showing if not issubclass(one, ShowsValues | Around) and one not in unknown_only] in (
-        [],
-        [dps.ContinualTopK],
-    )
+    unknown = {one for one in showing if one.traits.domain == "unknown"}  # nothing is held against noise there
+    assert {one for one in showing if not issubclass(one, ShowsValues | Around)} <= {*unknown, dps.ContinualTopK}
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------------
