@@ -559,11 +559,10 @@ def over_horizon(
         session.continual(mechanism, **opens, dry_run=True)
         return dry_close(session, opens["key"], mechanism, budget, cut)
     names = tuple(name for name, *_ in named)
-    untimed = {"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
     with cut() as parts:
         horizon = session.continual(mechanism, **opens)
-        for number, name in enumerate(names, 1):
-            horizon.close(number, parts[name], reading.model_copy(update=untimed))
+        for number, (name, start, end) in enumerate(named, 1):
+            horizon.close(number, parts[name], reading.model_copy(update={"since": _written(start), "until": _written(end)}))
     return HorizonAnswer.of(horizon, horizon.released()[: len(names)], names=names, group=group_head(reading.group))
 
 
