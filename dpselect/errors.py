@@ -25,7 +25,7 @@ _FULL = re.compile(r"no space left|file too large|quota exceeded", re.IGNORECASE
 
 
 def is_full_disk(message: str) -> bool:
-    """Whether a disk, a quota or a limit on the size of files is full: engines say so in words, whatever the class of the error."""
+    """Whether a disk, a quota or a limit on the size of files is full, which engines say in words and not by a class of error."""
     return _FULL.search(message) is not None
 
 

@@ -422,7 +422,7 @@ class Horizon:
 def _closed_before(state: State, period: int, events: Events) -> Selection | None:
     """What a period has released that is closed already; None if it is the next one.
 
-    Its events are compared with those of then only if they are read as then: who could choose how would learn which rows there are.
+    Its events are compared with those of then only if they are read as then: who could choose how would learn which rows exist.
     """
     done = state.closed()
     if period <= len(done):

@@ -116,9 +116,10 @@ CREATE TABLE IF NOT EXISTS measured_{number} (period SMALLINT, start INTEGER, wi
 # Labels are compared as text: integers and text of one label are one, whatever the column is in one period and in another. A user
 # who is written 7 in one period and 7.0 in another, as pandas writes integers where one is missing, is one user.
 _FRESH: Final = r"""
-CREATE OR REPLACE TEMP TABLE fresh AS SELECT CAST(i AS VARCHAR) AS i,
-CASE WHEN CAST(u AS VARCHAR) LIKE '%.0%' THEN regexp_replace(CAST(u AS VARCHAR), '^(-?[0-9]+)[.]0+$', '\1') ELSE CAST(u AS VARCHAR) END AS u
-FROM """
+CREATE OR REPLACE TEMP TABLE fresh AS SELECT i, CASE
+WHEN u LIKE '%.0%' THEN regexp_replace(u, '^(-?[0-9]+)[.]0+$', '\1') ELSE u END AS u
+FROM (SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation})
+"""
 _LOW = 2**32 - 1
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
 _DAMAGED = "it is damaged, or no state of a horizon"
@@ -193,7 +194,7 @@ class Events:
 @final
 @dataclass(frozen=True, repr=False)
 class Closed:
-    """A closed period: how it was read (`Events.asked`) and what (a hash), the mark that the ledger keeps, and what was released."""
+    """A closed period: `asked` and what was read (a hash), the mark that the ledger keeps, and what was released."""
 
     period: int
     asked: str
@@ -272,7 +273,8 @@ class State(NotPickled):
                     os.fsync(file.fileno())
                 reason = "" if settle(made, path) else "it exists: name another"
         except OSError as error:
-            reason = f"it cannot be written ({error.strerror or 'input or output error'}); nothing is left of it: check its folder"
+            why = error.strerror or "input or output error"
+            reason = f"it cannot be written ({why}); nothing is left of it: check its folder"
         except HorizonError:
             reason = (
                 "it cannot be written (its disk or the memory is full, or the size of files is limited); nothing is left of it: "
@@ -362,7 +364,7 @@ class State(NotPickled):
     def load(self, events: Events) -> str:
         """Make the (user, item) pairs of a period the table `fresh`, for `take`; a hash of them, in any order."""
         self._fresh = events
-        self._run(f"{_FRESH}{events.relation}")
+        self._run(_FRESH.format(relation=events.relation))
         # Not a matter of privacy: whether the same events are given again.
         words = self._columns("SELECT md5_number_lower(concat_ws(chr(0), u, i)) AS word FROM fresh")["word"].view(np.uint64)
         return f"{len(words)}:{words.sum()}"
@@ -379,8 +381,8 @@ class State(NotPickled):
             for name, now in who.items():
                 if now != then[name]:
                     raise InvalidRequest(
-                        f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds each user over all of its periods, "
-                        "and another reading makes one person several users: state it as then, or open another horizon"
+                        f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds each user over all of its "
+                        "periods, and read otherwise one person is several users: state it as then, or open another horizon"
                     )
         integers = all(kind for (_, kind) in known) and kinds.get("item", "int") == "int"
         if kinds:
