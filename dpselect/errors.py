@@ -21,6 +21,14 @@ def is_memory_fault(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or _REFUSED.search(str(error)) is not None
 
 
+_FULL = re.compile(r"no space left|file too large|quota exceeded", re.IGNORECASE)
+
+
+def is_full_disk(message: str) -> bool:
+    """Whether a disk, a quota or a limit on the size of files is full, which engines say in words and not by a class of error."""
+    return _FULL.search(message) is not None
+
+
 class Note(str):
     """What is added to the message of an exception that passes by, by `add_note`: public, unlike notes of anybody else."""
 
@@ -72,4 +80,11 @@ class InvalidComparisons(DpSelectError):
 
 
 class HorizonError(DpSelectError):
-    """The private state of a horizon is missing, in use, of another horizon, or older than its ledger says."""
+    """The private state of a horizon is missing, damaged, of another horizon, or older than its ledger says."""
+
+
+class HorizonUnavailable(HorizonError):
+    """The private state of a horizon cannot be used now: it is in use, its disk or the memory is full, or the system refuses it.
+
+    Nothing is wrong with it: the same call again goes on.
+    """

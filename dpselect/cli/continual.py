@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Group, RenderableType
 from typer import Argument
 
+from accounting.address import masked
 from accounting.page.wording import plain, rounded_up
 from dpselect.cli import guard, out
 from dpselect.cli.from_model import verb
 from dpselect.cli.guard import PLAIN, GuardedGroup
 from dpselect.continual import lifecycle
-from dpselect.errors import printable
+from dpselect.errors import Note, printable
 from dpselect.release.answer import HEADS, DryRun
 from dpselect.release.series import HorizonAnswer
 from dpselect.spec import CloseSpec, ContinualSpec, RechargeSpec, ShowSpec, StartSpec
@@ -66,17 +66,27 @@ def _run(
 
 
 def _show(ask: Callable[..., HorizonAnswer | DryRun], spec: KeptFields, *data: Any, json: bool) -> None:
-    out.require_targets({"--output": None if spec.output is None else Path(spec.output)}, str(spec.ledger))
     found = ask(*data, **spec.fields())
     if isinstance(found, DryRun):
         out.show_dry_run(found, json=json)
     else:
-        show_horizon(found, json=json)
+        show_horizon(found, spec.output, spec.state, json=json)
 
 
-def show_horizon(answer: HorizonAnswer, *, json: bool) -> None:
-    """Print what a horizon has released; a status of its own says that noise alone explains all of it."""
-    out.show(answer.as_data(), _as_text, json=json)
+def show_horizon(answer: HorizonAnswer, output: Any, state: Any, *, json: bool) -> None:
+    """Print what a horizon has released, which lies in its file and its state by now; if that fails, the error says where.
+
+    A status of its own says that noise alone explains all of it.
+    """
+    lies = f"is kept in state={masked(state)}: 'dpselect continual show' prints it, for nothing"
+    lies = f"the answer {lies if output is None else f'lies in {masked(output)}'}"
+    try:
+        out.show(answer.as_data(), _as_text, json=json)
+    except out.NotShown as error:
+        raise out.NotShown(f"{error}; {lies}") from None
+    except BaseException as error:
+        error.add_note(Note(lies))
+        raise
     if answer.explained_by_noise:
         out.leave_explained(answer.cautions, json=json)
 

@@ -25,6 +25,7 @@ from dpselect.errors import (
     NO_MEMORY,
     DomainMismatch,
     HorizonError,
+    HorizonUnavailable,
     InvalidMechanism,
     InvalidRequest,
     Note,
@@ -222,7 +223,13 @@ def _explained(error: BaseException) -> tuple[str, int]:
     if isinstance(error, AccountingError):
         from accounting import BudgetExceeded  # help, which fails at nothing, does without the curves that it brings
 
-        statuses = ((BudgetExceeded, SPENT), (HorizonError, HORIZON), (_ASKED_WRONGLY, USAGE), (AccountingError, FAILED))
+        statuses = (
+            (BudgetExceeded, SPENT),
+            (HorizonUnavailable, FAILED),
+            (HorizonError, HORIZON),
+            (_ASKED_WRONGLY, USAGE),
+            (AccountingError, FAILED),
+        )
         return printable(str(error)), next(status for kind, status in statuses if isinstance(error, kind))
     if is_memory_fault(error):
         return NO_MEMORY, FAILED

@@ -62,7 +62,7 @@ def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = 
     else:
         from dpselect.cli.continual import show_horizon  # what most answers do without
 
-        show_horizon(found, json=json)
+        show_horizon(found, spec.output, spec.horizon, json=json)
 
 
 topk = command(TopKSpec, _topk)

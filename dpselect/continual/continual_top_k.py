@@ -28,6 +28,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 UNIT = 2**20  # weights are whole multiples of 1/UNIT, rounded down
+MOST_PERIODS: Final = 4000
+"""The most periods of a horizon."""
 _MOST_CELLS = 1000
 _BELOW_ONE = 1 - 2.0**-30  # more than the roundings of a thousand shares
 
@@ -304,7 +306,7 @@ class ContinualTopK(Mechanism):
         values=True,
     )
     k: Count = Field(description="an integer >= 1")
-    periods: Annotated[Count, Field(le=4000)] = Field(description="an integer from 1 to 4000")
+    periods: Annotated[Count, Field(le=MOST_PERIODS)] = Field(description=f"an integer from 1 to {MOST_PERIODS}")
     count: Over = Field(default="period", description="'period', 'running' or 'window'")
     window: Count | None = Field(default=None, description="an integer >= 1, or None")
     scale: Annotated[Real, Field(ge=_LEAST, le=_MOST)] = Field(description="a scale from 2^-10 to 2^32, in weights")

@@ -5,10 +5,11 @@ A period is closed in one transaction of the state: from new events to what is r
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Any, Final, final
@@ -22,21 +23,23 @@ from accounting.ledger import ClaimConflict, Dataset, Receipt, Terms
 from dpselect.cells import ANY_GROUPS, cell, parts_of
 from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
-from dpselect.continual.state import Closed, Meta, State
+from dpselect.continual.state import Closed, Events, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
 from dpselect.events import require_columns, spark
 from dpselect.events.catalogue import Labels, named, written_alike
 from dpselect.events.counting import cells_of
 from dpselect.events.engine import Engine, opened
+from dpselect.events.file_options import FILE_OPTIONS
 from dpselect.events.reading import Reading, reading_of
-from dpselect.events.sources.base import Kinds, literal, located
+from dpselect.events.sources.base import literal, located
 from dpselect.events.staging import prepared
 from dpselect.mechanisms.release import public_grid
+from dpselect.release.question import UNASKED
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
 
-NO_EVENTS: tuple[str, Kinds] = "(SELECT '' AS u, '' AS i WHERE false)", {"user": "str", "item": "str"}
+NO_EVENTS: Final = Events("(SELECT '' AS u, '' AS i WHERE false)", {})
 _REASON = "fewer items than requested were discovered"
 _STAYS = Note("the horizon is charged and stays charged: call again with the same events, which costs nothing more")
 
@@ -44,18 +47,17 @@ _STAYS = Note("the horizon is charged and stays charged: call again with the sam
 def close(
     state: State,
     period: int,
-    relation: str,
-    kinds: Kinds,
+    events: Events,
     source: Sampler,
     before: Callable[[], object] = lambda: None,
 ) -> Selection:
-    """Count the events in a SQL relation (columns u and i), measure, estimate and select, and store all of it, or nothing.
+    """Count the events of a period, measure, estimate and select, and store all of it, or nothing.
 
     Args:
         before: called when all is read and users are bounded, and nothing is drawn yet.
     """
     with state.transaction():
-        read = state.load(relation, kinds)
+        read = state.load(events)
         known = state.number_of_items()
         increment = state.take(period)
         before()
@@ -64,7 +66,7 @@ def close(
         mechanism = state.meta.mechanism
         groups = len({parts_of(label)[0] for label in state.labels(items)}) if mechanism.grouped else 1
         selection = _best(state, items, scores, means.order_by(mechanism, period, scores, sums, groups))
-        state.add_closed(period, read, selection)
+        state.add_closed(period, events.asked, read, selection)
     return selection
 
 
@@ -145,6 +147,8 @@ def _best(state: State, items: Integers, scores: Floats, order: Floats) -> Selec
 
 
 _BOUNDED: Final = ("max_items_per_user", "clip", "value", "within")
+# Options of a file that rewrite no label of a user: what the file is, what is read of it, and how several items are written.
+_SAME_USERS: Final = frozenset({"format", "header", "table", "query", "split"})
 
 
 @final
@@ -269,11 +273,11 @@ class Horizon:
             HorizonError: the state is in use, lost, damaged, or older than the ledger says, or the horizon was voided.
             LedgerUnavailable: the release could not be recorded: call again with the same events.
         """
-        with self._read(period, events, reading, options) as (relation, kinds), self._opened() as state:
-            if (before := _closed_before(state, period, relation, kinds)) is not None:
+        with self._read(period, events, reading, options) as read, self._opened() as state:
+            if (before := _closed_before(state, period, read)) is not None:
                 return before
             try:
-                selection = close(state, int(period), relation, kinds, sampler(None), self._commit)
+                selection = close(state, int(period), read, sampler(None), self._commit)
                 self._release(state.meta, state.closed()[-1])
             except BaseException as error:
                 try:
@@ -298,7 +302,7 @@ class Horizon:
             _require_order(int(period), len(state.closed()))
 
     @contextmanager
-    def _read(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Iterator[tuple[str, Kinds]]:
+    def _read(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Iterator[Events]:
         """The new events of a period as a relation in SQL, before the state is opened."""
         asked = self._asked(period, events, reading, options)
         with opened(None if asked is None else asked.memory_limit) as engine:
@@ -423,11 +427,21 @@ class Horizon:
         return f"Horizon({self._ledger!r}, {self._dataset.name!r}, key={self._key!r})"
 
 
-def _closed_before(state: State, period: int, relation: str, kinds: Kinds) -> Selection | None:
-    """What a period has released that is closed already; None if it is the next one."""
+def _closed_before(state: State, period: int, events: Events) -> Selection | None:
+    """What a period has released that is closed already; None if it is the next one.
+
+    Its events are compared with those of then only if they are read as then: who could choose how would learn which rows exist.
+    """
     done = state.closed()
     if period <= len(done):
-        if state.load(relation, kinds) != done[period - 1].read:
+        then, now = json.loads(done[period - 1].asked) or {}, json.loads(events.asked) or {}
+        if then != now:
+            other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
+            raise InvalidRequest(
+                f"period {period} is closed, and {other}= was another then: ask as you did then, or leave it. Its answer stays: "
+                "released() has it, and `dpselect continual show`"
+            )
+        if state.load(events) != done[period - 1].read:
             raise InvalidRequest(
                 f"period {period} is closed, with other events. Its answer stays: released() has it, and "
                 "`dpselect continual show`. What came late counts in the period that is open: close that with it"
@@ -475,21 +489,27 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     return reading
 
 
-def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None) -> tuple[str, Kinds]:
-    """A SQL relation of the events, columns u and i, and what these hold; i is a `cell` where there are groups."""
+def _who(reading: Reading) -> dict[str, Any]:
+    """The options that say which events are one user's: the column, and all that rewrites its labels."""
+    return reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
+
+
+def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None) -> Events:
+    """The events of a period, counted once each; an item is a `cell` where there are groups."""
     path = engine.path("pairs.parquet")  # the state has its own connection
-    relation = f"read_parquet({located(path)})"
+    asked = json.dumps(reading.model_dump(mode="json", exclude_defaults=True, exclude={*UNASKED, "max_groups_per_user"}))
+    read = Events(f"read_parquet({located(path)})", {}, _who(reading), asked)
     if spark.accepts(events):
         if reading.group is not None:
             raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
-        return relation, spark.save(events, reading, path)
+        return replace(read, kinds=spark.save(events, reading, path))
     staged = prepared(engine, events, reading, None)
     shown, kinds = "pairs", staged.kinds
     if reading.group is not None:
         shown = f"({cells_of('pairs', groups if groups is not None else reading.groups)})"
         kinds = {**kinds, "item": "str"}
     engine.run(f"COPY {shown} TO {literal(str(path))} (FORMAT parquet, COMPRESSION uncompressed)", what=staged.what)
-    return relation, kinds
+    return replace(read, kinds=kinds)
 
 
 # -- a replay -------------------------------------------------------------------------------------------------------------
@@ -518,7 +538,7 @@ def pipeline(
         with parts(log) as periods:
             for at, events in enumerate(periods, start=1):
                 with opened(reading.memory_limit) as engine, state.transaction():
-                    state.load(*_count_pairs(engine, events, reading))
+                    state.load(_count_pairs(engine, events, reading))
                     state.add_increment(state.take(at, salt), 1)
                 whole, rest = state.true_measurements(at)
                 exact.append(whole * public_grid(mechanism.scale) + rest / UNIT**2)

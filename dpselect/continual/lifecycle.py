@@ -1,27 +1,31 @@
 """A horizon from its start to its last period: `dpselect continual` in Python.
 
-Each function takes the fields of a spec, which are the options of its command. `output` is a new file; errors are those of
-`Horizon`.
+Each function takes the fields of a spec, which are the options of its command. `output` is a new file, or the one that holds the
+answer to the same question; errors are those of `Horizon`.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, final, overload
 
 from accounting.address import masked
-from accounting.files import require_new
-from dpselect.continual.continual_top_k import ContinualTopK
+from accounting.errors import OutputError
+from dpselect.continual.continual_top_k import MOST_PERIODS, ContinualTopK
 from dpselect.continual.horizon import Horizon, Period
 from dpselect.continual.state import State
-from dpselect.errors import HorizonError
+from dpselect.errors import HorizonError, Note
 from dpselect.events.time_window import periods
-from dpselect.release.answer import DryRun, group_head
+from dpselect.release.answer import AnswerFile, DryRun, as_json, group_head
+from dpselect.release.question import named
 from dpselect.release.run import session_of
-from dpselect.release.series import HorizonAnswer, dry_close, horizon_mechanism, over_horizon
+from dpselect.release.series import FORMS, HorizonAnswer, dry_close, horizon_mechanism, over_horizon
 from dpselect.release.session import Session
 from dpselect.spec.base import asked_by
 from dpselect.spec.continual_spec import CloseSpec, ContinualSpec, KeptFields, RechargeSpec, ShowSpec, StartSpec
@@ -57,10 +61,11 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
     lists: Any = {"domain": spec.catalogue(), "groups": spec.group_list()}
     settings = {name: getattr(spec, name) for name in (*_SETTINGS, "grouped")}
     mechanism = horizon_mechanism(spec.budget, **settings, **lists)
+    kept = _Kept.of(spec, "start")
     with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             return dry_close(session, horizon.key, mechanism)
-        return _kept(HorizonAnswer.of(horizon, ()), spec)
+        return kept.written(HorizonAnswer.of(horizon, (), question=kept.question))
 
 
 @overload
@@ -79,23 +84,26 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         period, data: as for `Horizon.close`.
 
     Returns:
-        What the period has released. With `dry_run` what closing it would cost; no event is read.
+        What the period has released: where `output` holds it already, no event is read. With `dry_run` what closing it would
+        cost; no event is read.
     """
     spec = CloseSpec(**asked)
+    kept = _Kept.of(spec, "close", period=period, source=named(data))
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             look = partial(horizon.rehearse, period, data, spec.reading())
             return dry_close(session, horizon.key, horizon.mechanism, look=look)
+        about: Any = {"group": group_head(spec.group), "question": kept.question}
+        if kept.held is not None:
+            return kept.written(HorizonAnswer.of(horizon, horizon.released()[period - 1 : period], **about))
         selection = horizon.close(period, data, spec.reading())
-        return _kept(HorizonAnswer.of(horizon, [Period(period, selection)], group=group_head(spec.group)), spec)
+        return kept.written(HorizonAnswer.of(horizon, [Period(period, selection)], **about))
 
 
 @asked_by(ShowSpec)
 def show(**asked: Unpack[SharedKept]) -> HorizonAnswer:
     """What a horizon has released so far; asked by a `ShowSpec`."""
-    spec = ShowSpec(**asked)
-    with _horizon(spec) as (_, horizon):
-        return _kept(HorizonAnswer.of(horizon), spec)
+    return _shown(ShowSpec(**asked), recharge=False)
 
 
 @asked_by(RechargeSpec)
@@ -104,9 +112,17 @@ def recharge(**asked: Unpack[SharedKept]) -> HorizonAnswer:
 
     Asked by a `RechargeSpec`.
     """
-    spec = RechargeSpec(**asked)
-    with _horizon(spec, recharge=True) as (_, horizon):
-        return _kept(HorizonAnswer.of(horizon), spec)
+    return _shown(RechargeSpec(**asked), recharge=True)
+
+
+def _shown(spec: KeptFields, *, recharge: bool) -> HorizonAnswer:
+    """All that was released so far, which grows: it goes to a new file."""
+    place = _place(spec)
+    place.require()
+    with _horizon(spec, recharge=recharge) as (_, horizon):
+        answer = HorizonAnswer.of(horizon)
+    place.write(answer)
+    return answer
 
 
 @overload
@@ -129,21 +145,21 @@ def run(data: object, **asked: Any) -> HorizonAnswer | DryRun:
     """
     spec = ContinualSpec(**asked)
     reading = spec.reading()
-    _require_place(spec)
+    kept = _Kept.of(spec, "run", source=named(data))
     assert reading.window is not None, "there is a column of times"
-    named = list(periods(reading.window, spec.every or "day", partial=spec.partial_last))
+    cut = list(periods(reading.window, spec.every or "day", partial=spec.partial_last, most=MOST_PERIODS))
     opens = {"state": Path(str(spec.state)), "key": str(spec.key), "label": spec.label or _LABEL}
     opens |= {"domain": spec.catalogue(), "groups": reading.groups}
     settings = {name: getattr(spec, name) for name in _SETTINGS}
     with session_of(spec) as session:
-        found = over_horizon(session, data, reading, named, spec.budget, settings, opens, dry_run=spec.dry_run)
-        return found if isinstance(found, DryRun) else _kept(found, spec)
+        about: Any = {"dry_run": spec.dry_run, "question": kept.question, "held": kept.held}
+        found = over_horizon(session, data, reading, cut, spec.budget, settings, opens, **about)
+        return found if isinstance(found, DryRun) else kept.written(found)
 
 
 @contextmanager
 def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: Any) -> Iterator[tuple[Session, Horizon]]:
     """What pays, and the horizon that a spec names; its mechanism is the state's, where none is stated."""
-    _require_place(spec)
     path = Path(str(spec.state))
     if mechanism is None:
         if not path.exists():
@@ -154,12 +170,45 @@ def _horizon(spec: KeptFields, mechanism: ContinualTopK | None = None, **about: 
         yield session, session.continual(mechanism, state=path, key=str(spec.key), label=spec.label or _LABEL, **about)
 
 
-def _require_place(spec: KeptFields) -> None:
-    if spec.output is not None:
-        require_new(Path(spec.output), "output")
+# Who asks, which copy of the horizon answers, where the answer goes and what memory reads the events: no part of the question.
+_UNASKED: Final = frozenset(
+    {"ledger", "state", "label", "team", "purpose", "actor", "output", "dry_run", "buckets", "memory_limit"}
+)
 
 
-def _kept(answer: HorizonAnswer, spec: KeptFields) -> HorizonAnswer:
-    if spec.output is not None:
-        answer.write(Path(spec.output))
-    return answer
+@final
+@dataclass(frozen=True)
+class _Kept:
+    """The file of an answer, the question that it answers, and the plain data of the answer, if the file holds it already."""
+
+    place: AnswerFile
+    question: dict[str, Any]
+    held: dict[str, Any] | None
+    state: Path
+
+    @classmethod
+    def of(cls, spec: KeptFields, command: str, **about: Any) -> Self:
+        """What a spec asks for, before anything is read, reserved or charged."""
+        fields = {name: getattr(spec, name) for name in type(spec).model_fields if name not in _UNASKED}
+        for name, listed in (("domain", "catalogue"), ("groups", "group_list")):
+            if fields.get(name) is not None:
+                names = getattr(spec, listed)() if hasattr(spec, listed) else spec.reading().groups
+                fields[name] = hashlib.sha256(json.dumps(names).encode()).hexdigest()
+        question, place = json.loads(json.dumps({"command": command, **about, **fields}, default=str)), _place(spec)
+        return cls(place, question, place.held(question), Path(str(spec.state)))
+
+    def written(self, answer: HorizonAnswer) -> HorizonAnswer:
+        """The answer, once it is in its file; what the file holds must be what the state has."""
+        released = json.loads(as_json(answer))["released"]
+        if self.held is not None and self.held.get("released") != released:
+            self.place.require()
+        try:
+            self.place.write(answer, held=self.held is not None)
+        except OutputError as error:
+            error.add_note(Note(f"what was released is kept in state={masked(self.state)}, and the same call gives it again"))
+            raise
+        return answer
+
+
+def _place(spec: KeptFields) -> AnswerFile:
+    return AnswerFile.of(spec, texts=FORMS)

@@ -9,12 +9,13 @@ import hashlib
 import json
 import math
 import os
+import re
 import secrets
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
@@ -22,12 +23,13 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
 import numpy as np
 from numpy.typing import NDArray
 
+from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
-from dpselect.errors import EventLogError, HorizonError
+from dpselect.errors import NO_MEMORY, HorizonError, HorizonUnavailable, InvalidRequest, is_full_disk, is_memory_fault
 from dpselect.events.contributions import NotPickled
-from dpselect.events.engine import without_progress_bar
+from dpselect.events.engine import temporary_folder, was_interrupted, without_progress_bar
 from dpselect.events.sources.base import Kinds
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
@@ -92,18 +94,18 @@ def _slices(mechanism: ContinualTopK, first: int, end: int) -> Iterator[tuple[in
         yield max(first, start), min(start + width, end)
 
 
-_SCHEMA: Final = 6
+_SCHEMA: Final = 7
 _MEMORY = "1GiB"
 _PLAIN: Final = "BLOB USING COMPRESSION uncompressed"  # to read a blob that is compressed costs ten times as much
 _TABLES = """
 CREATE TABLE meta (schema INTEGER, identity VARCHAR, mechanism VARCHAR, belongs_to VARCHAR, domain VARCHAR, groups VARCHAR);
-CREATE TABLE kinds (role VARCHAR, integers BOOLEAN);
+CREATE TABLE reading (who VARCHAR, integers BOOLEAN);
 CREATE TABLE users (u VARCHAR, uid INTEGER);
 CREATE TABLE items (i VARCHAR, iid INTEGER);
 CREATE TABLE discovered (iid INTEGER);
 CREATE TABLE positions (used PLAIN);
 CREATE TABLE pairs (uid INTEGER, iid INTEGER, period SMALLINT);
-CREATE TABLE closed (period SMALLINT, read VARCHAR, mark VARCHAR, selection VARCHAR);
+CREATE TABLE closed (period SMALLINT, asked VARCHAR, read VARCHAR, mark VARCHAR, selection VARCHAR);
 """.replace("PLAIN", _PLAIN)
 # What grows by the period is in tables of a few periods each: a checkpoint writes a table's last rows again, blobs included.
 _TOGETHER: Final = 16
@@ -111,16 +113,20 @@ _GROWING = """
 CREATE TABLE IF NOT EXISTS increments_{number} (period SMALLINT, items PLAIN, weights PLAIN);
 CREATE TABLE IF NOT EXISTS measured_{number} (period SMALLINT, start INTEGER, width INTEGER, bytes TINYINT, body PLAIN);
 """.replace("PLAIN", _PLAIN)
-_COLUMNS: Final = {"user": "u", "item": "i"}
-_TYPES: Final = {True: "HUGEINT", False: "VARCHAR"}
-# Integers, of 64 bits with a sign or without, are kept as such: to join them takes half as long. A domain is of labels as text.
-_AS_INTEGERS: Final = """
-ALTER TABLE {role}s ALTER {name} TYPE HUGEINT
-USING CASE WHEN CAST(TRY_CAST({name} AS HUGEINT) AS VARCHAR) = {name} THEN CAST({name} AS HUGEINT) END
+# Labels are compared as text: integers and text of one label are one, whatever the column is in one period and in another. A user
+# who is written 7 in one period and 7.0 in another, as pandas writes integers where one is missing, is one user.
+_FRESH: Final = r"""
+CREATE OR REPLACE TEMP TABLE fresh AS SELECT i, CASE
+WHEN u LIKE '%.0%' THEN regexp_replace(u, '^(-?[0-9]+)[.]0+$', '\1') ELSE u END AS u
+FROM (SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {relation})
 """
 _LOW = 2**32 - 1
 _IN_USE = "Could not set lock on file"  # how the engine's message begins where another process has the file
 _DAMAGED = "it is damaged, or no state of a horizon"
+_UNREADABLE = "what the horizon keeps cannot be read or written"
+_AGAIN = "Nothing is wrong with it: call again with the same events, and never restore an earlier copy"
+# What the system says, whatever class an engine's error has.
+_REFUSED = re.compile(r"permission denied|read-only file system|input/output error|too many open files", re.IGNORECASE)
 
 # One thread of a process at a time; the engine's own lock keeps other processes out. A fork leaves the child a lock that a thread
 # of its parent may hold, so each process has its own, and the parent's connections without the threads that serve them.
@@ -135,7 +141,7 @@ def _turn(path: Path) -> Iterator[None]:
     try:
         with _TURNS.setdefault(process, threading.RLock()):
             if _OPEN.setdefault(name, process) != process:
-                raise HorizonError(
+                raise HorizonUnavailable(
                     "it was in use when this process was forked from the one that used it: open it there, or in a process of "
                     "its own"
                 )
@@ -169,10 +175,29 @@ def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 @final
 @dataclass(frozen=True, repr=False)
+class Events:
+    """The new events of a period.
+
+    Attributes:
+        relation: in SQL, with the columns u and i.
+        kinds: what these hold by the types of their source; empty if there is none.
+        who: the options that say which events are one user's, by name; None if nothing was read.
+        asked: all options of the reading, as JSON.
+    """
+
+    relation: str
+    kinds: Kinds
+    who: Mapping[str, Any] | None = None
+    asked: str = "null"
+
+
+@final
+@dataclass(frozen=True, repr=False)
 class Closed:
-    """A closed period: what was read (a hash), the mark that the ledger keeps, and what was released."""
+    """A closed period: `asked` and what was read (a hash), the mark that the ledger keeps, and what was released."""
 
     period: int
+    asked: str
     read: str
     mark: str
     selection: Selection
@@ -207,9 +232,11 @@ class State(NotPickled):
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
-        self._kinds: Kinds = {}  # of the events in `fresh`, if there are any
+        self._fresh = Events("fresh", {})  # what was loaded last
         try:
             schema, identity, mechanism, belongs_to, *lists = self._run("SELECT * FROM meta")[0]
+        except HorizonUnavailable:
+            raise
         except (HorizonError, ValueError, IndexError):
             raise HorizonError("the file is damaged, or not the state of a horizon: name the one that was started") from None
         if schema != _SCHEMA:
@@ -236,28 +263,25 @@ class State(NotPickled):
         groups: Sequence[Label] | None = None,
     ) -> None:
         """Make a state at `path`, mode 0600, whole or not at all."""
-        import duckdb
-
+        reason = ""
         try:
             with tempfile.TemporaryDirectory(prefix=".dpselect-", dir=path.parent) as folder:
                 made = Path(folder) / "state"
-                with duckdb.connect(str(made)) as connection:
-                    _made(connection, mechanism, belongs_to, domain, groups)
-                    connection.execute("CHECKPOINT")  # closing does that too, and says nothing where the disk is full
-                with duckdb.connect(str(made), read_only=True) as connection:
-                    cls(connection)
+                _asked(lambda: _written(made, mechanism, belongs_to, domain, groups))
                 made.chmod(0o600)
                 with made.open("rb") as file:
                     os.fsync(file.fileno())
                 reason = "" if settle(made, path) else "it exists: name another"
         except OSError as error:
+            why = error.strerror or "input or output error"
+            reason = f"it cannot be written ({why}); nothing is left of it: check its folder"
+        except HorizonError:
             reason = (
-                f"it cannot be written ({error.strerror or 'input or output error'}); nothing is left of it: check its folder"
+                "it cannot be written (its disk or the memory is full, or the size of files is limited); nothing is left of it: "
+                "make room"
             )
-        except duckdb.Error:
-            reason = "it cannot be written (its disk is full, or the size of files is limited); nothing is left of it: make room"
         if reason:  # said outside the block: an error that is raised in it is chained to the engine's
-            raise HorizonError(f"state={masked(path)}: {reason}")
+            raise HorizonUnavailable(f"state={masked(path)}: {reason}")
 
     @classmethod
     @contextmanager
@@ -265,28 +289,25 @@ class State(NotPickled):
         """The state at `path`, for this process and thread alone."""
         import duckdb
 
-        with _turn(path), tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
+        with _turn(path), temporary_folder() as spill:
             if not path.exists():  # the engine would make it
                 raise HorizonError("it does not exist: no horizon was started there, or it is lost, and then has ended")
             configuration: dict[str, Any] = {
                 "memory_limit": _MEMORY,
-                "temp_directory": spill,
+                "temp_directory": str(spill),
                 "max_temp_directory_size": f"{shutil.disk_usage(spill).free * 9 // 10 // 2**20}MiB",
                 "preserve_insertion_order": False,
                 "autoinstall_known_extensions": False,
                 "autoload_known_extensions": False,
             }
-            try:
-                connection = duckdb.connect(str(path), config=configuration)
-            except duckdb.Error as error:
-                in_use = isinstance(error, duckdb.IOException) and _IN_USE in str(error).partition(str(path))[0]
-                why = "another process uses it: one at a time" if in_use else _DAMAGED
-                raise HorizonError(f"it cannot be opened: {why}") from None
+            connection = _asked(lambda: duckdb.connect(str(path), config=configuration), "it cannot be opened", path)
             try:
                 without_progress_bar(connection)
                 state = cls(connection)
                 yield state
-                state._run("CHECKPOINT")
+                # What is committed stands in the engine's log beside the file, and is read from there until there is room.
+                with suppress(HorizonUnavailable):
+                    state._run("CHECKPOINT")
             finally:
                 connection.close()
 
@@ -313,7 +334,8 @@ class State(NotPickled):
         try:
             yield
         except BaseException:
-            self._run("ROLLBACK")
+            with suppress(HorizonError):  # of an engine that failed and goes as a whole, as does what is not committed
+                self._run("ROLLBACK")
             raise
         # The engine makes its log of the transaction here, for this user alone. The mask holds for the whole process.
         before = os.umask(0o077)
@@ -326,59 +348,47 @@ class State(NotPickled):
 
     def closed(self) -> list[Closed]:
         """All closed periods, in order."""
-        rows = self._run("SELECT period, read, mark, selection FROM closed ORDER BY period")
-        return [Closed(period, read, mark, Selection.model_validate_json(text)) for period, read, mark, text in rows]
+        rows = self._run("SELECT period, asked, read, mark, selection FROM closed ORDER BY period")
+        return [Closed(*about, Selection.model_validate_json(text)) for *about, text in rows]
 
-    def add_closed(self, period: int, read: str, selection: Selection) -> None:
+    def add_closed(self, period: int, asked: str, read: str, selection: Selection) -> None:
         """Record what a period releases, under a mark that nobody can guess and that follows from the one before."""
         before = self._run("SELECT mark FROM closed WHERE period = ?", [period - 1])
         released = selection.model_dump_json()
         parts = [before[0][0] if before else self.meta.identity, secrets.token_hex(32), released]
         mark = hashlib.sha256("\n".join(parts).encode()).hexdigest()
-        self._run("INSERT INTO closed VALUES (?, ?, ?, ?)", [period, read, mark, released])
+        self._run("INSERT INTO closed VALUES (?, ?, ?, ?, ?)", [period, asked, read, mark, released])
 
     # -- what was read --------------------------------------------------------------------------------------------------
 
-    def load(self, relation: str, kinds: Kinds) -> str:
-        """Make the (user, item) pairs of a SQL relation the table `fresh`, for `take`; a hash of them, in any order."""
-        columns = ", ".join(f"CAST({name} AS {_TYPES[kinds[role] != 'str']}) AS {name}" for role, name in _COLUMNS.items())
-        self._run(f"CREATE OR REPLACE TEMP TABLE fresh AS SELECT {columns} FROM {relation}")
+    def load(self, events: Events) -> str:
+        """Make the (user, item) pairs of a period the table `fresh`, for `take`; a hash of them, in any order."""
+        self._fresh = events
+        self._run(_FRESH.format(relation=events.relation))
         # Not a matter of privacy: whether the same events are given again.
-        if "str" in (kinds["user"], kinds["item"]):
-            hashed = self._columns("SELECT md5_number_lower(concat_ws(chr(0), u, i)) AS word FROM fresh")
-            words = hashed["word"].view(np.uint64)
-        else:
-            halves = "SELECT CAST(u & 18446744073709551615 AS UBIGINT) AS u, CAST(i & 18446744073709551615 AS UBIGINT) AS i"
-            user, item = (half.view(np.uint64) for half in self._columns(f"{halves} FROM fresh").values())
-            words = _mixed(_mixed(user) + item)
-        self._kinds = kinds if len(words) else {}
+        words = self._columns("SELECT md5_number_lower(concat_ws(chr(0), u, i)) AS word FROM fresh")["word"].view(np.uint64)
         return f"{len(words)}:{words.sum()}"
 
     def _settle(self) -> None:
-        """Remember whether users and items are integers, and refuse events in which that is different from before.
+        """Remember who is one user, and refuse to go on with other users; and whether items are integers.
 
-        Refused as well is text that writes 1.0 in one period and 1 in another, which makes two users of one.
+        Both are options and types, which are public: whether anything was read decides nothing.
         """
-        known = dict(self._run("SELECT role, integers FROM kinds"))
-        for role, name in _COLUMNS.items() if self._kinds else ():
-            integers = self._kinds[role] != "str"
-            if role not in known:
-                self._run("INSERT INTO kinds VALUES (?, ?)", [role, integers])
-                if integers:
-                    self._run(_AS_INTEGERS.format(role=role, name=name))
-            elif known[role] != integers:
-                was, now = ("integers", "text") if known[role] else ("text", "integers")
-                raise EventLogError(f"{role}= held {was} in earlier periods and holds {now} now: read the column as before")
-            elif not integers and (role == "user" or self.meta.domain is None):
-                for one, other in (("fresh", f"{role}s"), (f"{role}s", "fresh")):
-                    whole = f"regexp_full_match({name}, '-?[0-9]+[.]0+')"
-                    spelt = f"SELECT split_part({name}, '.', 1) AS {name} FROM {one} WHERE {whole}"
-                    if self._run(f"SELECT 1 FROM {other} SEMI JOIN ({spelt}) USING ({name}) LIMIT 1"):
-                        raise EventLogError(
-                            f"{role}= is written in two ways: in one period as whole numbers, in another with .0, as pandas "
-                            "writes them where one is missing. Write them alike: in pandas, cast the column to Int64 before it "
-                            "is written"
-                        )
+        known = self._run("SELECT who, integers FROM reading")
+        who, kinds = self._fresh.who, self._fresh.kinds
+        if known and who is not None:
+            then: dict[str, Any] = json.loads(known[0][0])
+            for name, now in who.items():
+                if now != then[name]:
+                    raise InvalidRequest(
+                        f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds each user over all of its "
+                        "periods, and read otherwise one person is several users: state it as then, or open another horizon"
+                    )
+        integers = all(kind for (_, kind) in known) and kinds.get("item", "int") == "int"
+        if kinds:
+            stated = json.dumps({} if who is None else dict(who)) if not known else known[0][0]
+            self._run("DELETE FROM reading")
+            self._run("INSERT INTO reading VALUES (?, ?)", [stated, integers])
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 
@@ -464,11 +474,12 @@ class State(NotPickled):
         self._given({"iid": items}, "INSERT INTO discovered FROM given")
 
     def labels(self, items: Integers) -> list[Label]:
-        """What these items are called, in order."""
+        """What these items are called, in order: integers if the columns of all periods were of integers, else text."""
         if self.meta.domain is not None:
             return [self.meta.domain[item] for item in items]
+        written = int if all(integers for (integers,) in self._run("SELECT integers FROM reading")) else str
         names = dict(self._run("SELECT iid, i FROM items WHERE list_contains(?, iid)", [items.tolist()]))
-        return [names[item] for item in items.tolist()]
+        return [written(names[item]) for item in items.tolist()]
 
     def increments(self, since: int, until: int) -> Iterator[Increment]:
         """What the periods from `since` to `until` added, as far as it is kept."""
@@ -546,18 +557,47 @@ def _made(
         connection.execute("INSERT INTO items SELECT unnest(?), unnest(?)", [names, list(range(len(names)))])
 
 
-def _asked(work: Callable[[], T]) -> T:
-    """What `work` asks of the engine; what that raises becomes an error without data, and with a remedy for a state."""
+def _written(
+    path: Path,
+    mechanism: ContinualTopK,
+    belongs_to: str,
+    domain: Sequence[Label] | None,
+    groups: Sequence[Label] | None,
+) -> None:
+    """Write a state to a new file, and see that it can be read."""
+    import duckdb
+
+    with duckdb.connect(str(path)) as connection:
+        _made(connection, mechanism, belongs_to, domain, groups)
+        connection.execute("CHECKPOINT")  # closing does that too, and says nothing where the disk is full
+    with duckdb.connect(str(path), read_only=True) as connection:
+        State(connection)
+
+
+def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None = None) -> T:
+    """What `work` asks of the engine; what that raises becomes an error without data, and with a remedy for its cause.
+
+    An engine that a full disk has stopped says so in words: the class of its error is that of damage.
+    """
     import duckdb
 
     try:
         return work()
+    except AccountingError:
+        raise
     except Exception as error:
-        interrupted = isinstance(error, duckdb.InterruptException)
-        if isinstance(error, RuntimeError) and not isinstance(error, duckdb.Error):
-            interrupted = "interrupted" in str(error).lower()
-        full = isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException | OSError | MemoryError)
+        interrupted, text = was_interrupted(error), str(error)
+        full = is_full_disk(text) or isinstance(error, duckdb.OutOfMemoryException)
+        no_memory, refused = is_memory_fault(error), _REFUSED.search(text)
+        in_use = path is not None and isinstance(error, duckdb.IOException) and _IN_USE in text.partition(str(path))[0]
     if interrupted:
         raise KeyboardInterrupt
-    why = "its disk or the memory is full: make room, and call again with the same events" if full else _DAMAGED
-    raise HorizonError(f"what the horizon keeps cannot be read or written: {why}. Nothing of this call is kept")
+    if in_use:
+        raise HorizonUnavailable(f"{failed}: another process uses it: one at a time")
+    if full:
+        raise HorizonUnavailable(f"{failed}: its disk is full, or files and memory are limited: make room. {_AGAIN}")
+    if no_memory:
+        raise HorizonUnavailable(f"{failed}: {NO_MEMORY}. {_AGAIN}")
+    if refused:
+        raise HorizonUnavailable(f"{failed} ({refused[0].lower()}): see to that. {_AGAIN}")
+    raise HorizonError(f"{failed}: {_DAMAGED}")

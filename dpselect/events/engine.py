@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, final
 
 from accounting.address import masked
 from accounting.errors import AccountingError, missing_extra
-from dpselect.errors import NO_MEMORY, EventLogError, is_memory_fault
+from dpselect.errors import NO_MEMORY, EventLogError, is_full_disk, is_memory_fault
 from dpselect.events.dialect import EMBEDDED
 from dpselect.events.sources.logged_tables import require_whole
 from dpselect.selection import Label, is_integer
@@ -232,6 +232,15 @@ class EmbeddedTables:
         self._names.clear()
 
 
+def was_interrupted(error: Exception) -> bool:
+    """Whether an engine reports Ctrl-C as an error of its own."""
+    import duckdb
+
+    if isinstance(error, RuntimeError) and not isinstance(error, duckdb.Error):
+        return "interrupted" in str(error).lower()
+    return isinstance(error, duckdb.InterruptException)
+
+
 def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
     """What `work` returns; whatever an engine, Arrow or a database driver raises in it becomes an error without data.
 
@@ -243,12 +252,7 @@ def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
     except AccountingError:
         raise
     except Exception as error:
-        import duckdb
-
-        interrupted = isinstance(error, duckdb.InterruptException)
-        if isinstance(error, RuntimeError) and not isinstance(error, duckdb.Error):
-            interrupted = "interrupted" in str(error).lower()
-        failure = _explained(error, what, tells=tells)
+        interrupted, failure = was_interrupted(error), _explained(error, what, tells=tells)
     if interrupted:
         raise KeyboardInterrupt
     raise EventLogError(failure)
@@ -295,8 +299,8 @@ def _explained(error: Exception, what: str, *, tells: bool) -> str:
 
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
     if is_memory_fault(error):
-        return f"{what} cannot be read: {NO_MEMORY}"
-    if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in text:
+        return f"{what} cannot be read and counted: {NO_MEMORY}"
+    if isinstance(error, duckdb.OutOfMemoryException) or is_full_disk(text):
         return (
             f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit=, state more buckets=, "
             "or point TMPDIR at a larger disk"

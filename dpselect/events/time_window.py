@@ -21,7 +21,7 @@ _CLOCK = f"{_DAY}(?:{_TIME})?"
 _INSTANT = f"({_DAY}{_TIME}) ?(?:Z|UTC|([+-])([0-9]{{2}})(?::?([0-9]{{2}}))?)"
 # Microseconds since 1970 of the first and the last moment that is a time.
 FIRST, LAST = ((at - _EPOCH) // timedelta(microseconds=1) for at in (datetime(1900, 1, 1), datetime.max))
-_MOST_PERIODS, _MOST_DAYS = 400, 36_525
+_MOST_DAYS = 36_525
 
 
 @final
@@ -98,9 +98,9 @@ class Window:
         return (moment.astimezone(UTC).replace(tzinfo=None) - _EPOCH) // timedelta(microseconds=1)
 
 
-def periods(whole: Window, every: Every, *, partial: bool = False) -> Iterator[tuple[str, datetime, datetime]]:
+def periods(whole: Window, every: Every, *, partial: bool = False, most: int = 400) -> Iterator[tuple[str, datetime, datetime]]:
     """Name, start and end of the days, ISO weeks or months of a window with two ends, named as a ledger names them; those
-    that the zone skipped are left out. The last may be cut short where that is asked for, `partial`.
+    that the zone skipped are left out. The last may be cut short where that is asked for, `partial`. There are `most` at most.
     """
     if every not in get_args(Every):
         raise EventLogError(f"every={every!r} must be one of {', '.join(get_args(Every))}")
@@ -115,7 +115,7 @@ def periods(whole: Window, every: Every, *, partial: bool = False) -> Iterator[t
                 f"{before:%Y-%m-%d} and {_following(before, every):%Y-%m-%d}"
                 + ("; partial_last= ends the last one early" if field == "until" else "")
             )
-    for _ in range(_MOST_PERIODS):
+    for _ in range(most):
         following = min(_following(at, every), end)
         start, after = (moment.replace(tzinfo=whole.zone) for moment in (at, following))
         if whole.instant(start) < whole.instant(after):  # a zone that crosses the date line skips a day: nothing can happen on it
@@ -123,7 +123,7 @@ def periods(whole: Window, every: Every, *, partial: bool = False) -> Iterator[t
         at = following
         if at >= end:
             return
-    raise EventLogError(f"there are more than {_MOST_PERIODS} periods: ask for fewer at once")
+    raise EventLogError(f"there are more than {most} periods: ask for fewer at once")
 
 
 def _following(start: datetime, every: Every) -> datetime:

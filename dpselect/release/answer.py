@@ -11,7 +11,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache, partial
 from html import escape
@@ -599,8 +599,8 @@ class AnswerFile:
 
     @property
     def record(self) -> Path | None:
-        """Where the answer is kept as JSON: a table has no place for what it cost."""
-        if self.output is None or self.output.suffix.lower() not in TABLES:
+        """Where the answer is kept as JSON: a table has no place for what it cost, and no text is read back."""
+        if self.output is None or self.output.suffix.lower() == ".json":
             return self.output
         return self.output.with_name(self.output.name + ".json")
 
@@ -685,7 +685,39 @@ class AnswerFile:
 
     def _write_table(self, answer: Any) -> None:
         assert self.output is not None
-        _write(self.output, TABLES[self.output.suffix.lower()](answer, defused=self.defused))
+        suffix = self.output.suffix.lower()
+        written = TABLES[suffix](answer, defused=self.defused) if suffix in TABLES else self.texts[suffix](answer).encode()
+        if not (self.output.is_file() and self.output.read_bytes() == written):  # a retry at the same time may have been first
+            _write(self.output, written)
+
+    # -- of answers that are kept elsewhere: those of a horizon, which its state has ---------------------------------
+
+    def held(self, question: dict[str, Any]) -> dict[str, Any] | None:
+        """The plain data of the answer that the file holds, if it answers this question; a file that does not is in the way.
+
+        Raises:
+            InvalidRequest, OutputRefused: there is no such answer, and no place for one.
+        """
+        if self.record is not None and self.record.is_file():
+            with suppress(ValueError, KeyError, TypeError, RecursionError):
+                found: dict[str, Any] = json.loads(read_text(self.record, InvalidRequest, "output="))
+                if found["question"] == json.loads(json.dumps(question)):
+                    return found
+        self.require()
+        return None
+
+    def write(self, answer: Any, *, held: bool = False) -> None:
+        """Write a new answer; or, of one that the file holds, the table or the page that an interruption has lost.
+
+        Raises:
+            OutputError: it cannot be written.
+        """
+        if self.output is None or self.record is None:
+            return
+        if not held:
+            _write(self.record, as_json(answer).encode())
+        if self.record != self.output and not (held and self.output.exists()):
+            self._write_table(answer)
 
 
 def rescued(answer: Any) -> str:

@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, final
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
 from accounting.errors import OutputError
-from accounting.files import PRIVATE, new_file
 from accounting.remaining import in_all_in_words
 from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
+from dpselect.continual.continual_top_k import MOST_PERIODS
 from dpselect.continual.history import History
 from dpselect.continual.horizon import of_pairs
 from dpselect.errors import InvalidRequest, Note
@@ -27,7 +27,7 @@ from dpselect.events.time_window import periods
 from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
-from dpselect.release.answer import TABLES, Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
+from dpselect.release.answer import Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
 from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
 from dpselect.release.run import Payer, Planned, learnt_before, payer_of, run
@@ -194,6 +194,7 @@ class HorizonAnswer(_OfPeriods):
         left: where the dataset's budget stands, in words.
         names: of the periods; None for their numbers.
         group: what the column of groups is called.
+        question: what was asked, as plain data.
     """
 
     mechanism: ContinualTopK
@@ -203,10 +204,11 @@ class HorizonAnswer(_OfPeriods):
     left: str
     names: tuple[str, ...] | None = None
     group: str = "group"
+    question: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, horizon: Horizon, released: Iterable[Period] | None = None, **about: Any) -> Self:
-        """What a horizon has released, or some of it; `about` are `names` and `group`."""
+        """What a horizon has released, or some of it; `about` are `names`, `group` and `question`."""
         shown = tuple(horizon.released() if released is None else released)
         return cls(horizon.mechanism, horizon.key, horizon.periods_left, shown, horizon.left, **about)
 
@@ -260,6 +262,7 @@ class HorizonAnswer(_OfPeriods):
         stated = promise(mechanism, of_horizon(mechanism))
         return {
             "dpselect": dps.__version__,
+            "question": self.question,
             "horizon": {"key": self.key, "periods": mechanism.periods, "periods_left": self.periods_left},
             "count": mechanism.count,
             "window": mechanism.window,
@@ -310,14 +313,9 @@ class HorizonAnswer(_OfPeriods):
         number = "score" if around is None else "users"
         return page(self.rows, self.heads, title=title, number=number, facts=facts, bands=bands)
 
-    def write(self, path: Path, *, defused: bool = False) -> None:
-        """To a new private file: a table as .csv or .parquet, a page as .html, else all as JSON; `defused` as of `AnswerFile`."""
-        suffix = path.suffix.lower()
-        with new_file(path, "output=", mode=PRIVATE) as stream:
-            if suffix in TABLES:
-                stream.write(TABLES[suffix](self, defused=defused))
-            else:
-                stream.write((self.to_html() if suffix == ".html" else as_json(self)).encode())
+
+FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": HorizonAnswer.to_html}
+"""By the end of a file's name, the forms of what a horizon has released; and tables."""
 
 
 # -- what is asked of several periods -------------------------------------------------------------------------------------
@@ -349,7 +347,8 @@ def series_of(
         raise InvalidRequest(f"{what} counts in memory, a period at a time: leave out engine={spec.engine}")
     assert spec.every is not None
     assert window is not None, "there is a column of times"
-    named = list(periods(window, spec.every, partial=spec.partial_last))
+    most = {} if spec.horizon is None else {"most": MOST_PERIODS}
+    named = list(periods(window, spec.every, partial=spec.partial_last, **most))
     if spec.horizon is None:
         with spec.opened() as ledger:
             by_period = ByPeriod(question, named, place, ledger, unkept, announce)
@@ -357,7 +356,8 @@ def series_of(
     other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
     if given := spec.given(*other):
         raise InvalidRequest(f"{min(given)}= is not for a horizon, whose mechanism is ContinualTopK: leave it out")
-    replace(place, texts=dict.fromkeys((".json", ".html"), as_json)).require()
+    place = replace(place, texts=FORMS)
+    place.require()
     settings: Any = {"k": question.k, "periods": None, "count": spec.count or "period"}
     settings |= {name: getattr(spec, name) for name in ("window", "relation", "with_counts")}
     opens: Any = {"state": str(spec.horizon), "key": str(spec.key), "label": spec.label or "dpselect continual"}
@@ -366,8 +366,8 @@ def series_of(
     assert session is not None
     log = (question.source, question.reading, named)
     found = over_horizon(session, *log, budget, settings, opens, dry_run=spec.dry_run)
-    if place.output is not None and isinstance(found, HorizonAnswer):
-        found.write(place.output, defused=place.defused)
+    if isinstance(found, HorizonAnswer):
+        place.write(found)
     return found
 
 
@@ -578,6 +578,8 @@ def over_horizon(
     opens: dict[str, Any],
     *,
     dry_run: bool,
+    question: dict[str, Any] | None = None,
+    held: dict[str, Any] | None = None,
 ) -> HorizonAnswer | DryRun:
     """Release periods at one price, which is reserved once the log is read, and committed by the first of them.
 
@@ -588,6 +590,8 @@ def over_horizon(
         budget: of all of them.
         settings: fields of the mechanism, and what else `horizon_mechanism` takes; `periods` may be None, for those of the log.
         opens: how `Session.continual` opens the horizon.
+        question: what is asked, as plain data.
+        held: the plain data of the answer, if a file holds it: nothing is read then.
 
     Raises:
         HorizonError, KeyConflict: the horizon cannot be opened, or gone on with, as this asks for.
@@ -606,13 +610,15 @@ def over_horizon(
     if dry_run:
         session.continual(mechanism, **opens, dry_run=True)
         return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))
-    names = tuple(name for name, *_ in named)
-    untimed = {"time": None, "since": None, "until": None, "time_unit": None, "time_zone": "UTC"}
+    about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
+    if held is not None:
+        horizon = session.continual(mechanism, **opens)
+        return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
     with split(source, reading, named) as parts:
         horizon = session.continual(mechanism, **opens)
-        for number, name in enumerate(names, 1):
-            horizon.close(number, parts[name], reading.model_copy(update=untimed))
-    return HorizonAnswer.of(horizon, horizon.released()[: len(names)], names=names, group=group_head(reading.group))
+        for number, (name, start, end) in enumerate(named, 1):
+            horizon.close(number, parts[name], reading.model_copy(update={"since": _written(start), "until": _written(end)}))
+    return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
 
 
 def horizon_mechanism(

@@ -75,7 +75,7 @@ class KeptFields(StateFields, PayerFields):
     dataset: str | None = option("Dataset of the ledger whose budget pays.", default=...)
     key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=...)
     output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also write it to this new file: a table as .csv or .parquet, a page as .html, else all as JSON.",
+        "Also keep it in this new file, as .json; or as .csv, .parquet or .html, with the JSON beside it.",
         "Output",
         metavar="FILE",
     )

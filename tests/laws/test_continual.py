@@ -51,8 +51,8 @@ def fed(
         state._connection.register("events", {"u": users, "g": groups, "i": items})
         relation, kinds = f"({cells_of('events', None)})", {"user": "int", "item": "str"}
     if source is not None:
-        return horizon.close(state, period, relation, kinds, source)
-    state.load(relation, kinds)
+        return horizon.close(state, period, states.Events(relation, kinds), source)
+    state.load(states.Events(relation, kinds))
     return state.take(period)
 
 
@@ -461,7 +461,7 @@ def test_what_is_counted_is_what_a_dictionary_counts(count: str, window: int | N
                 expected[str(item)] = expected.get(str(item), 0) + 1
         for number, table in enumerate(tables):
             state._connection.register(f"t{number}", {"u": table[0].astype(str) if text else table[0], "i": table[1].astype(str)})
-        state.load("(FROM t0 UNION ALL FROM t1)", kinds)
+        state.load(states.Events("(FROM t0 UNION ALL FROM t1)", kinds))
         found = state.take(period)
         names = [str(label) for label in state.labels(found.items)]
         assert dict(zip(names, (found.weights / each).round().astype(int).tolist(), strict=True)) == expected
@@ -473,7 +473,7 @@ def test_a_public_domain_of_text_holds_the_integers_that_are_written_so() -> Non
     state = states.State.in_memory(of("period", None, delta=None), labels)
     events = {"u": np.arange(4), "i": np.array(["7", "0", str(2**64 - 1), str(-(2**63))])}
     state._connection.register("events", events)
-    state.load("events", {"user": "int", "item": "int"})
+    state.load(states.Events("events", {"user": "int", "item": "int"}))
     assert [labels[item] for item in state.take(1).items] == ["7", str(2**64 - 1), str(-(2**63))]
 
 
