@@ -178,8 +178,8 @@ def require_weights(measures: Sequence[Measure], limit: int, listed: int | None)
     most = limit if listed is None else min(limit, listed)
     for clip in (measure for measure in measures if isinstance(measure, Clip) and measure.whole < most):
         raise EventLogError(
-            f"clip={clip.clip:g} in {clip.norm}, shared among max_items_per_user={limit} items, gives each less than 2^-20, which "
-            f"is rounded to 0: bound a user's items to {clip.whole} or fewer, or raise clip="
+            f"clip={clip.clip:g} in {clip.norm}, shared among max_items_per_user={limit} items, gives each less than 2^-20, "
+            f"which is rounded to 0: bound a user's items to {clip.whole} or fewer, or raise clip="
         )
 
 
