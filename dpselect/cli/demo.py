@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import shlex
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from accounting.files import new_file
 from dpselect.cli import guard, out
 from dpselect.cli.topk import as_text
 from dpselect.errors import InvalidRequest
+from dpselect.events.engine import temporary_folder
 from dpselect.release.question import Question
 from dpselect.release.run import run
 from dpselect.spec import TopKSpec
@@ -77,8 +77,8 @@ def demo(
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is None:
-        with tempfile.TemporaryDirectory(prefix="dpselect-demo-") as name:
-            yield Path(name)
+        with temporary_folder("dpselect-demo-") as folder:
+            yield folder
         return
     try:
         keep.mkdir(parents=True, exist_ok=True)

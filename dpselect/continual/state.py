@@ -11,7 +11,6 @@ import math
 import os
 import secrets
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import EventLogError, HorizonError
 from dpselect.events.contributions import NotPickled
-from dpselect.events.engine import without_progress_bar
+from dpselect.events.engine import temporary_folder, without_progress_bar
 from dpselect.events.sources.base import Kinds
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
@@ -239,8 +238,8 @@ class State(NotPickled):
         import duckdb
 
         try:
-            with tempfile.TemporaryDirectory(prefix=".dpselect-", dir=path.parent) as folder:
-                made = Path(folder) / "state"
+            with temporary_folder(".dpselect-", path.parent) as folder:
+                made = folder / "state"
                 with duckdb.connect(str(made)) as connection:
                     _made(connection, mechanism, belongs_to, domain, groups)
                     connection.execute("CHECKPOINT")  # closing does that too, and says nothing where the disk is full
@@ -265,12 +264,12 @@ class State(NotPickled):
         """The state at `path`, for this process and thread alone."""
         import duckdb
 
-        with _turn(path), tempfile.TemporaryDirectory(prefix="dpselect-") as spill:
+        with _turn(path), temporary_folder("dpselect-horizon-") as spill:
             if not path.exists():  # the engine would make it
                 raise HorizonError("it does not exist: no horizon was started there, or it is lost, and then has ended")
             configuration: dict[str, Any] = {
                 "memory_limit": _MEMORY,
-                "temp_directory": spill,
+                "temp_directory": str(spill),
                 "max_temp_directory_size": f"{shutil.disk_usage(spill).free * 9 // 10 // 2**20}MiB",
                 "preserve_insertion_order": False,
                 "autoinstall_known_extensions": False,
