@@ -31,6 +31,7 @@ from dpselect.events.sources.formats import (
 )
 from dpselect.selection import Label
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 # First lines of a one-column file that name the column rather than an item.
 _HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})
@@ -104,6 +105,8 @@ def _plain(name: object, what: str) -> Label:
         return _joined(tuple(_plain(part, what) for part in value))
     if type(value) not in (int, str):
         raise EventLogError(f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str")
+    if isinstance(value, str) and _SURROGATE.search(value):  # no file of an answer could hold it
+        raise EventLogError(f"{what} holds {value!r}, in which half of a character is missing: correct the label")
     return value  # type: ignore[return-value]
 
 

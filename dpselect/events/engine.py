@@ -15,6 +15,7 @@ import signal
 import tempfile
 import threading
 import time
+import uuid
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -342,31 +343,36 @@ _BOM = b"\xef\xbb\xbf"
 _PART, _FAR = 1 << 16, 1 << 22  # bytes
 
 
-_FOLDERS: set[str] = set()
+_FOLDERS: set[Path] = set()
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
+def temporary_folder(prefix: str = "dpselect-events-", within: Path | None = None) -> Iterator[Path]:
     """A folder that only this user can read, gone afterwards: also if SIGTERM or SIGHUP, which nobody handles, ends the process.
 
-    Signals are caught where the block is in the main thread. Nothing catches SIGKILL or a power cut: these leave it behind.
+    It lies in the folder `within`, or where the system keeps temporary files. Signals are caught where the block is in the main
+    thread. Nothing catches SIGKILL or a power cut: these leave it behind.
     """
-    with tempfile.TemporaryDirectory(prefix="dpselect-events-") as name, ExitStack() as stack:
-        _FOLDERS.add(name)
-        stack.callback(_FOLDERS.discard, name)
+    folder = Path(within or tempfile.gettempdir(), f"{prefix}{uuid.uuid4().hex}")
+    with ExitStack() as stack:
+        # Known before it is made and until it is gone: a signal may come while it is removed, which takes a while.
         if threading.current_thread() is threading.main_thread():
             for number in _ENDING:
                 if signal.getsignal(number) is signal.SIG_DFL:
                     stack.callback(signal.signal, number, signal.signal(number, _ended))
-        yield Path(name)
+        _FOLDERS.add(folder)
+        stack.callback(_FOLDERS.discard, folder)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        yield folder
 
 
 def _ended(number: int, _frame: object) -> None:
     """Remove the folders, and end as the signal would have."""
     for _ in range(2):  # a thread of the engine may add a file to one while it goes
-        for name in _FOLDERS:
-            shutil.rmtree(name, ignore_errors=True)
+        for folder in tuple(_FOLDERS):
+            shutil.rmtree(folder, ignore_errors=True)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 

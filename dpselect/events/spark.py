@@ -6,7 +6,7 @@ import itertools
 import re
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from decimal import Decimal
 from functools import partial
@@ -61,9 +61,12 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
         )
     session, read = _session(), reading.model_copy(update={"format": "auto", **dict.fromkeys(of_text)})
     if kind == "parquet":
-        frame = _quietly(lambda: session.table(name) if is_table else session.read.parquet(name))
-        if not is_table:
-            _require_whole(session, name, frame)
+        if is_table:
+            return _quietly(lambda: session.table(name)), read
+        _require_whole(session, [f"{name}/any"])  # before it is read: what lies there besides may be nothing that Spark can read
+        frame = _quietly(lambda: session.read.parquet(name))
+        files = _quietly(frame.inputFiles)
+        _require_whole(session, (re.sub(r"[*?\[\]{}\\]", r"\\\g<0>", unquote(file)) for file in files))
         return frame, read
     quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
     delimiter = reading.delimiter or _SEPARATORS[kind]
@@ -94,19 +97,14 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
     return frame if reading.header is not False else frame.toDF(*map(str, range(1, 1 + len(frame.columns)))), read
 
 
-def _require_whole(session: Any, name: str, frame: DataFrame) -> None:
-    """Refuse files of a table with a log, whose folder is found by Spark: it knows the file system."""
-    places = [unquote(place) for place in _quietly(frame.inputFiles)]
-    folders = dict.fromkeys(folder for place in (*places, f"{name}/.") for folder in folders_of(place))
-    for folder in folders:
+def _require_whole(session: Any, places: Iterable[str]) -> None:
+    """Refuse files of a table with a log, whose folder is found by Spark, which knows the file system."""
+    for folder in dict.fromkeys(folder for place in places for folder in folders_of(place)):
         if "=" in PurePath(folder).name:  # a part of a table, and there may be thousands of them
             continue
         for kind in OTHERS_THAN_SPARK:
-            if _is_there(session, f"{_PATTERN.sub(_ESCAPED, folder)}/{kind.mark}"):
-                refuse(kind, folder)
-
-
-_PATTERN, _ESCAPED = re.compile(r"[*?\[\]{}\\]"), r"\\\g<0>"
+            if _is_there(session, f"{folder}/{kind.mark}"):
+                refuse(kind, re.sub(r"\\(.)", r"\1", folder))
 
 
 def _is_there(session: Any, pattern: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -24,6 +23,7 @@ from accounting.convert.bounds import best_epsilon
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.ledger import Dataset
 from accounting.risk import Risk
+from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots import Ballots, Vote
@@ -352,11 +352,8 @@ def _rows(answers: Sequence[Answer], names: Sequence[Label] | None) -> Iterator[
 
 
 def _csv(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow(["round", "answered", "labels"])
-    writer.writerows((place, int(answered), json.dumps(labels)) for place, answered, labels in _rows(answers, names))
-    return stream.getvalue().encode()
+    rows = ((place, int(answered), json.dumps(labels)) for place, answered, labels in _rows(answers, names))
+    return "".join(csv_records([("round", "answered", "labels"), *rows])).encode()
 
 
 def _jsonl(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -30,6 +29,7 @@ from accounting.errors import OutputError, missing_extra
 from accounting.files import PRIVATE, new_file, read_text, require_new
 from accounting.page.wording import rounded_up
 from accounting.risk import Risk
+from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.candidates import Choice
@@ -558,13 +558,11 @@ _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[
 
 
 def _as_csv(answer: Any, *, defused: bool) -> bytes:
-    held, text = answer.columns(), io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(held)
-    for row in zip(*held.values(), strict=True):
-        # Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to.
-        writer.writerow([_FORMULA.sub(r"\1'", cell) if defused and isinstance(cell, str) else cell for cell in row])
-    return text.getvalue().encode()
+    held = answer.columns()
+    rows = (tuple(held), *zip(*held.values(), strict=True))
+    if defused:  # text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to
+        rows = tuple(tuple(_FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
+    return "".join(csv_records(rows)).encode()
 
 
 def _as_parquet(answer: Any, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet

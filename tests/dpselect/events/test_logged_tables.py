@@ -1,4 +1,4 @@
-"""The files of a table with a log hold rows that the log has deleted too, so they are refused however they are named."""
+"""Files of a table with a log also hold what the log has deleted: they are refused, however they are named."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ def test_links_and_relative_names_are_followed(tmp_path: Path, monkeypatch: pyte
 
 
 def test_values_in_names_of_folders_are_not_shown(tmp_path: Path) -> None:
+    """They are data, also in the name of the table's own folder."""
     with pytest.raises(EventLogError, match=r"who=\.\.\.' is a Delta table"):
         counted(table(tmp_path / "who=ann", LOGGED[0], "part"))
 
@@ -110,6 +111,7 @@ def test_what_only_looks_like_one_is_read(tmp_path: Path) -> None:
 
 
 def test_folders_of_an_address() -> None:
+    """They are all above it, to the bucket, the root or the folder that one works in."""
     assert list(folders_of("s3://bucket/a/b/c.parquet")) == ["s3://bucket/a/b", "s3://bucket/a", "s3://bucket"]
     assert list(folders_of("a/b.parquet")) == ["a", "."]
     assert list(folders_of("/a/b.parquet")) == ["/a", ""]
