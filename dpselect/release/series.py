@@ -289,6 +289,7 @@ class HorizonAnswer(_OfPeriods):
 
 def series_of(
     question: Question,
+    source: object,
     place: AnswerFile,
     progress: ProgressCallback | None = None,
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
@@ -297,6 +298,7 @@ def series_of(
     """Release the periods of a question with `every`, or say what that would charge (`Payer.dry_run`).
 
     Args:
+        source: as for `dpselect.events.read`.
         place: where answers are kept, `PLACE` standing for the period; of a horizon the file of all of them.
         progress: called with the number of periods that are done, and all that are to be.
         unkept, announce: as for `ByPeriod`.
@@ -316,7 +318,7 @@ def series_of(
     named = list(periods(window, spec.every, partial=spec.partial_last))
     if spec.horizon is None:
         with spec.opened() as ledger:
-            by_period = ByPeriod(question, named, place, ledger, unkept, announce)
+            by_period = ByPeriod(question, source, named, place, ledger, unkept, announce)
             return by_period.priced() if spec.dry_run else by_period.released(progress)
     other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
     if given := spec.given(*other):
@@ -328,7 +330,7 @@ def series_of(
     opens |= {"domain": question.domain, "groups": question.reading.groups}
     session, budget = payer_of(question).session, question.budget
     assert session is not None
-    log = (question.source, question.reading, named)
+    log = (source, question.reading, named)
     found = over_horizon(session, *log, budget, settings, opens, dry_run=spec.dry_run)
     if place.output is not None and isinstance(found, HorizonAnswer):
         found.write(place.output, defused=place.defused)
@@ -355,6 +357,7 @@ class ByPeriod:
     def __init__(
         self,
         question: Question,
+        source: object,
         named: Named,
         place: AnswerFile,
         ledger: acc.Ledger,
@@ -374,7 +377,7 @@ class ByPeriod:
                 f"every={every} charges each {every} to its own budget, and dataset={self._dataset.name} has {has}: declare one "
                 f"with `dpselect ledger init --window {every}`, or add horizon=STATE, one price for all of them"
             )
-        self._cut = partial(split, question.source, question.reading, named)
+        self._cut = partial(split, source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
         self._done: dict[str, PeriodRelease] = {}
         self._plans: dict[int | None, Planned] = {}
@@ -419,7 +422,7 @@ class ByPeriod:
         planned = self._planned(question)
         try:
             InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
-            answer = run(question, keep=place.keep, planned=planned, staged=events)
+            answer = run(question, events, keep=place.keep, planned=planned)
         except acc.AccountingError as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -443,7 +446,7 @@ class ByPeriod:
             for name in pending:
                 question = self._asked[name][0]
                 payer = payer_of(question)
-                with payer.staged(plan.item, partial(stage, question, plan, None, parts[name])):
+                with payer.staged(plan.item, partial(stage, question, plan, parts[name], None)):
                     left.append(f"{name}: {payer.left(plan.mechanisms[0], plan.item.curve, after=True)}")
         return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left))
 

@@ -14,7 +14,7 @@ from accounting.frozen import Count, Real
 from dpselect.mechanisms.base import Pay
 from dpselect.pate.ballots import Missing, Split
 from dpselect.spec.base import URL, Flag, Spec, option
-from dpselect.spec.shared_fields import LedgerFields, RunFields
+from dpselect.spec.shared_fields import KEPT, LedgerFields, RunFields
 
 Voting = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
 """How teachers' votes become labels."""
@@ -36,7 +36,12 @@ class RoundFields(Spec):
     rho: Real | None = option("zCDP parameter of a round of stable, in nats, in place of a budget.", _ROUND)
     failure_delta: Real | None = option("Probability of failure of a round of stable.", _ROUND)
     kbar: Count | None = option("The most labels of an item, for stable. Default: all.", _ROUND)
-    anyway: Flag = option("Label although the noise leaves little of the votes.", _ROUND, False)
+    anyway: Flag = option(
+        "Label although the noise leaves little of the votes.",
+        _ROUND,
+        False,
+        unasked="it decides whether a job starts, and no label",
+    )
 
 
 class BallotFields(Spec):
@@ -94,12 +99,17 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     own_fields: ClassVar[Any] = (RoundFields, BallotFields)
 
     output: SkipValidation[str | PathLike[str]] = option(
-        "Where the labels go: a .npz, .csv or .jsonl file.", default=..., metavar="FILE"
+        "Where the labels go: a .npz, .csv or .jsonl file.", default=..., metavar="FILE", unasked=KEPT
     )
     epsilon: Real | None = option("Budget of all rounds together, in nats; the noise is chosen to spend it.")
     delta: Real | None = option("Part of the budget: the probability that may fall outside epsilon. Far less than 1 / records.")
     pay_for_what_came_out: Flag = option("Rounds of confident that abstain cost their test alone; with ledger=.", "Ledger", False)
-    resume: Flag = option("Continue a job that was interrupted. Nothing is charged or drawn twice.", _BATCHES, False)
+    resume: Flag = option(
+        "Continue a job that was interrupted. Nothing is charged or drawn twice.",
+        _BATCHES,
+        False,
+        unasked="it goes on with the job that was begun, which is compared",
+    )
 
     @model_validator(mode="after")
     def _states_who_pays_for_what(self) -> Self:
