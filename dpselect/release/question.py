@@ -231,7 +231,8 @@ class Question:
             del how["max_groups_per_user"]  # nobody stated it
         if spec.salt is not None:  # one that is not stated is chance; what is kept under another one is another answer
             how["salt"] = spec.salt
-        asked = {"relation": spec.relation, "releases": self.releases, "budget": self.budget.model_dump(mode="json")}
+        asked: dict[str, Any] = {"relation": spec.relation, "releases": self.releases}
+        asked["budget"] = self.budget.model_dump(mode="json")
         # Of the reading, and in other words.
         asked |= spec.question(without={*type(spec).reading_fields(), *_AMOUNTS, *_LISTS, "learn", "mechanism"})
         if spec.kind is not None:

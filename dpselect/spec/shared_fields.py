@@ -77,11 +77,11 @@ class BudgetFields(Spec):
         return Budget(epsilon=self.epsilon, delta=self.delta or 0.0, rho=self.rho)
 
 
-_CHARGED = "an answer names the charge that paid for it, which is compared with the ledger's"
+# Why fields are no part of a question.
+CHARGED = "an answer names the charge that paid for it, which is compared with the ledger's"
 _NOTED = "the ledger notes it beside the charge, whose price and draw are the same"
 _READ = "it decides how much memory reads the log, and no count"
 KEPT = "it names where the answer is kept, which is there before the question is compared"
-"""Why `output` is no part of a question."""
 
 
 class PayerFields(Spec):
@@ -91,9 +91,9 @@ class PayerFields(Spec):
         "Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.",
         metavar="URL",
         env="DPSELECT_LEDGER",
-        unasked=_CHARGED,
+        unasked=CHARGED,
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.", unasked=_CHARGED)
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", unasked=CHARGED)
     team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger", unasked=_NOTED)
     purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger", unasked=_NOTED)
     actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED)
@@ -101,7 +101,7 @@ class PayerFields(Spec):
     key: str | None = option(
         "Idempotency key: a second release under it is refused; with the same output= its answer is shown.",
         "Ledger",
-        unasked=_CHARGED,
+        unasked=CHARGED,
     )
 
     @model_validator(mode="after")
@@ -194,8 +194,8 @@ class FileFields(Spec, FileOptions):
         """The fields that a reading has too: what they ask is asked of the reading."""
         from dpselect.events.reading import Reading
 
-        known = LogFields.model_fields.keys() & Reading.model_fields  # a spec may call something else as a reading does
-        return frozenset(known & cls.model_fields)
+        known = LogFields.model_fields.keys() & Reading.model_fields.keys()  # a spec may call something else as a reading does
+        return frozenset(known & cls.model_fields.keys())
 
     def reading(self, **stated: Any) -> Reading:
         """How the log is read, with what is stated here in place of the spec's own.
