@@ -47,7 +47,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from accounting.address import masked
+from accounting.address import masked, revealed
 from accounting.budget import NOTHING, Price
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE
@@ -333,7 +333,7 @@ _REASONS = {code: reason for reason, codes in _CODES.items() for code in codes}
 def checked_url(url: str) -> URL:
     """The URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses; LedgerUnavailable if it is none."""
     try:
-        parsed = make_url(url)
+        parsed = make_url(revealed(url) if isinstance(url, str) else url)
     except (ArgumentError, ValueError):
         raise LedgerUnavailable(
             "the ledger's URL (ledger=) cannot be read: write sqlite:///privacy.db or postgresql://host/name"

@@ -51,7 +51,7 @@ def demo(
         budget = Budget(epsilon=epsilon, delta=delta)  # both are needed, and a spec's delta is not
         question = Question.of(log, TopKSpec(user="user_id", item="item_id", k=k, epsilon=budget.epsilon, delta=budget.delta))
         with out.reading() as callback:
-            released = run(question, callback)
+            released = run(question, log, callback)
     command = (
         f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} --epsilon {epsilon:g} --delta {delta:g}"
     )

@@ -45,14 +45,15 @@ _SpreadsheetSafe = Annotated[
 
 
 def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = False, json: guard.Json = False) -> None:
-    question = Question.of(events[0] if len(events) == 1 else tuple(events), spec)
+    log = events[0] if len(events) == 1 else tuple(events)
+    question = Question.of(log, spec)
     place = AnswerFile.of(spec, defused=spreadsheet_safe, texts=ANSWERS)
     if spreadsheet_safe and (place.output is None or place.output.suffix.lower() != ".csv"):
         raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
     out.require_shown(place)
     with out.reading() if spec.every is None else out.counted("periods") as progress:
         unkept = lambda place, answer: out.show_answer(answer, place, as_text, json=True)  # noqa: E731
-        found: Any = answered(question, place, progress, unkept, lambda words: echo(words, err=True))
+        found: Any = answered(question, log, place, progress, unkept, lambda words: echo(words, err=True))
     if isinstance(found, Answer | DryRun):
         out.show_answer(found, place, as_text, json=json)
         if isinstance(found, Answer) and found.explained_by_noise:

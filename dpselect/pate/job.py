@@ -203,6 +203,7 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
             votes=file.digest,
             own=own if dataset is None else None,
             label=spec.label or "dpselect pate",
+            asked=spec.question(),
         )
         job.run(progress, resume=spec.resume)
         if job.answers:

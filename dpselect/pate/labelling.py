@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -143,6 +143,7 @@ class Labelling:
         salt: public text by which ballots were cut.
         votes: digest of what the ballots were read from: a job is resumed with the same votes.
         own: the file of the session's ledger, where it was made for this job and lies in its folder.
+        asked: what the job was asked beside that, as `Spec.question` has it: a job is resumed as it was asked.
 
     Attributes:
         answers: of the rounds that are labelled, in order from the first.
@@ -172,6 +173,7 @@ class Labelling:
         votes: str = "",
         own: Path | None = None,
         label: str = "dpselect pate",
+        asked: Mapping[str, Any] | None = None,
     ) -> None:
         mechanism.check_many(ballots)
         if pay == "spent" and not mechanism.pays_as_it_goes:
@@ -183,7 +185,8 @@ class Labelling:
         self.answers, self.stopped, self.state = [], None, ""
         self._votes, self._own, self._label_of_charges = votes, own, label
         periods = session.terms["period"]
-        self._terms = {
+        self._terms: dict[str, Any] = {
+            **(asked or {}),
             "key": key,
             "mechanism": json.loads(self.mechanism.to_json()),
             "rounds": ballots.rounds,
@@ -253,7 +256,8 @@ class Labelling:
     def _take_up(self) -> None:
         """Go on with the job that was begun, if job, votes and folder are the same."""
         begun, _ = _Begun.read(self.folder / "job.json")
-        if differing := [name for name, value in self._terms.items() if begun.job.get(name) != value]:
+        names = dict.fromkeys((*self._terms, *begun.job))
+        if differing := [name for name in names if begun.job.get(name) != self._terms.get(name)]:
             raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
         if begun.votes != self._votes:
             raise JobConflict("the file of votes is not the one that the job was begun with: resume it with that file")

@@ -206,6 +206,9 @@ class Answer(Tabled):
     known_from: int | None = None
     kept: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "question", self.question.kept)
+
     @classmethod
     def restored(cls, question: Question, content: str) -> Self:
         """The answer that was kept as JSON, to a question that is the same."""

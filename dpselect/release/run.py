@@ -17,6 +17,7 @@ from dpselect.continual.history import History
 from dpselect.errors import InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
+from dpselect.events.staging import PeriodEvents
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.plan.candidates import Choice
@@ -269,18 +270,18 @@ class Planned:
 
 def run(
     question: Question,
+    log: object,
     progress: ProgressCallback | None = None,
     keep: Keep[Answer] | None = None,
     *,
     planned: Planned | None = None,
-    staged: object = None,
 ) -> Answer:
     """Choose by what is public, read the log, charge, draw, record.
 
     Args:
+        log: as for `dpselect.events.read`; or the events within the question's window, if they have been cut out of it.
         keep: called with the answer before the ledger is told that it was released.
         planned: what answers it, if that is known.
-        staged: the events of the source within the question's window, if they have been cut out of it.
     """
     payer = payer_of(question)
     plan = Planned.of(question, payer.session) if planned is None else planned
@@ -299,21 +300,21 @@ def run(
 
     if keep is not None:  # what the answer says of its price is worked out before the charge
         promise(plan.item if plan.choice is None else plan.choice.mechanism, question.budget)
-    answer = payer.release(plan.item, partial(stage, question, plan, progress, staged), answered, kept)
+    answer = payer.release(plan.item, partial(stage, question, plan, log, progress), answered, kept)
     return answer if payer.pay == "curve" else replace(answer, left=payer.left(answer.mechanism))
 
 
-def run_once(question: Question, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer | DryRun:
+def run_once(question: Question, log: object, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer | DryRun:
     """The answer to a question, as `once` has it. Raises as `run`; a dry run up to the charge."""
 
     def dry_run() -> DryRun:
         payer = payer_of(question)
         plan = Planned.of(question, payer.session)
-        source, reading = _source(question, None)
+        source, reading = _source(question, log)
         look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))  # of a bound still to come
         return payer.dry_run(plan.item, plan.mechanisms, question.budget, look, is_kept=place.output is not None)
 
-    return once(question, place, partial(Answer.restored, question), lambda: run(question, progress, place.keep), dry_run)
+    return once(question, place, partial(Answer.restored, question), lambda: run(question, log, progress, place.keep), dry_run)
 
 
 def payer_of(question: Question) -> Payer:
@@ -348,31 +349,29 @@ def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learn
     return None
 
 
-def stage(
-    question: Question, plan: Planned, progress: ProgressCallback | None, staged: object, stack: ExitStack
-) -> Ready[Answer]:
+def stage(question: Question, plan: Planned, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
     """Read the log: its pairs where something is to be learnt of users first, else the scores that are drawn from."""
     if plan.choice is not None:
         choice, memory = plan.remember(plan.choice)
-        read = _read(question, choice, stack, progress=progress, staged=staged)
+        read = _read(question, choice, stack, log, progress=progress)
         (choice.mechanism if memory is None else memory).check(read.scores)  # type: ignore[arg-type]
         used = (lambda drawn: choice.mechanism.spent(drawn.selection)) if question.spec.pay_for_what_came_out else None
         return Ready(lambda: _drawn(question, choice, memory, read), read.salt, read.scores, used)
     assert plan.informed is not None
     informed, learning, groups, ahead = plan.informed, plan.informed.item.learning, None, None
-    log = stack.enter_context(events.pairs(*_source(question, staged), progress=progress))
+    pairs = stack.enter_context(events.pairs(*_source(question, log), progress=progress))
     if question.reading.group is None:
-        items = log.items_per_user(question.domain)
+        items = pairs.items_per_user(question.domain)
     else:
-        groups, items = log.items_per_group(question.domain)
+        groups, items = pairs.items_per_group(question.domain)
     if items.sum() >= _MANY:  # most of the work is done before the charge: what interrupts it then costs nothing
         likely = informed.chosen(learning.likely(items, informed.declared, groups=groups))
-        ahead = _read(question, likely, stack, log=log)
+        ahead = _read(question, likely, stack, pairs)
 
     def draw() -> Answer:
         found = informed.chosen(learning.learn(items, informed.declared, groups=groups))
         choice, memory = plan.remember(found)
-        return _drawn(question, choice, memory, _read(question, choice, stack, log=log, ahead=ahead))
+        return _drawn(question, choice, memory, _read(question, choice, stack, pairs, ahead=ahead))
 
     return Ready(draw)
 
@@ -404,15 +403,15 @@ def _named(question: Question, integers: frozenset[str], selection: Selection) -
 # -- read -------------------------------------------------------------------------------------------------------------
 
 
-def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
+def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
     """The log, and how it is read there."""
-    source, reading = question.source, question.reading
-    if staged is not None:  # the part of the log that was cut out by time, as Parquet
+    reading = question.reading
+    if isinstance(log, PeriodEvents):  # the part of a log that was cut out by time, as Parquet
         whole = {"time": None, "since": None, "until": None, "time_unit": None, "table": None, "query": None}
-        return staged, reading.model_copy(update={**whole, "format": "auto", "header": None})
+        return log, reading.model_copy(update={**whole, "format": "auto", "header": None})
     if question.spec.engine == "spark":
-        return spark.found(str(source), reading)
-    return source, reading
+        return spark.found(str(log), reading)
+    return log, reading
 
 
 @final
@@ -436,17 +435,17 @@ def _read(
     question: Question,
     choice: Choice,
     stack: ExitStack,
+    log: object,
     *,
     progress: ProgressCallback | None = None,
-    staged: object = None,
-    log: events.Pairs | None = None,
     ahead: _Read | None = None,
 ) -> _Read:
     """The scores that the mechanism draws from; what an engine keeps goes with the stack.
 
-    The log is read once: `log` is what was made of it, if something was, and `ahead` what was counted of it; otherwise it is kept
-    here for a second look.
+    The log is read once: it may be the pairs that were made of it already, and `ahead` is what was counted of these; otherwise
+    it is kept here for a second look.
     """
+    pairs = log if isinstance(log, events.Pairs) else None
     domain: Sequence[Label] | None = question.domain
     if domain is not None and choice.cells:
         domain = [cell(group, item) for group in question.reading.groups or () for item in domain]
@@ -462,24 +461,24 @@ def _read(
     in_memory = question.spec.engine == "memory" or (
         question.spec.engine == "spark" and (signed or question.reading.group is not None)
     )
-    if log is None:
-        source, reading = _source(question, staged)
+    if pairs is None:
+        source, reading = _source(question, log)
         twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(question, choice)
         if choice.cells or (twice and reading.group is None):
-            log = stack.enter_context(events.pairs(source, reading, progress=progress))
+            pairs = stack.enter_context(events.pairs(source, reading, progress=progress))
         else:
             reading = reading.model_copy(update=look)
     if ahead is None or ahead.look != look:
         counts: EventCounts | GroupCounts | HeldCounts
-        if log is not None:
-            counts = log.read(**look) if in_memory else stack.enter_context(log.hold(**look))
+        if pairs is not None:
+            counts = pairs.read(**look) if in_memory else stack.enter_context(pairs.hold(**look))
         elif in_memory:
             counts = events.read(source, reading, progress=progress)
         else:
             counts = stack.enter_context(events.hold(source, reading, progress=progress))
         scores: Scores | Rounds = counts.scores(None if within else domain, relation=question.relation, clip=choice.clip)
-        ahead = _Read(look, scores, counts, frozenset() if log is None else log.integers)
-    second = None if log is None else _second_look(question, choice, log, ahead.counts)
+        ahead = _Read(look, scores, counts, frozenset() if pairs is None else pairs.integers)
+    second = None if pairs is None else _second_look(question, choice, pairs, ahead.counts)
     if second is None or not isinstance(ahead.scores, Scores | HeldScores):
         return ahead
     return replace(ahead, scores=ahead.scores.with_second(second))

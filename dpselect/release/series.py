@@ -323,6 +323,7 @@ FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": Hori
 
 def series_of(
     question: Question,
+    source: object,
     place: AnswerFile,
     progress: ProgressCallback | None = None,
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
@@ -331,6 +332,7 @@ def series_of(
     """Release the periods of a question with `every`, or say what that would charge (`Payer.dry_run`).
 
     Args:
+        source: as for `dpselect.events.read`.
         place: where answers are kept, `PLACE` standing for the period; of a horizon the file of all of them.
         progress: called with the number of periods that are done, and all that are to be.
         unkept, announce: as for `ByPeriod`.
@@ -351,7 +353,7 @@ def series_of(
     named = list(periods(window, spec.every, partial=spec.partial_last, **most))
     if spec.horizon is None:
         with spec.opened() as ledger:
-            by_period = ByPeriod(question, named, place, ledger, unkept, announce)
+            by_period = ByPeriod(question, source, named, place, ledger, unkept, announce)
             return by_period.priced() if spec.dry_run else by_period.released(progress)
     other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
     if given := spec.given(*other):
@@ -364,7 +366,7 @@ def series_of(
     opens |= {"domain": question.domain, "groups": question.reading.groups}
     session, budget = payer_of(question).session, question.budget
     assert session is not None
-    log = (question.source, question.reading, named)
+    log = (source, question.reading, named)
     found = over_horizon(session, *log, budget, settings, opens, dry_run=spec.dry_run)
     if isinstance(found, HorizonAnswer):
         place.write(found)
@@ -391,6 +393,7 @@ class ByPeriod:
     def __init__(
         self,
         question: Question,
+        source: object,
         named: Named,
         place: AnswerFile,
         ledger: acc.Ledger,
@@ -402,7 +405,8 @@ class ByPeriod:
             raise InvalidRequest("period= is named by every=: leave it out")
         if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
             raise InvalidRequest(f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each period")
-        self._question, self._ledger, self._dataset = question, ledger, ledger.dataset(str(spec.dataset))
+        self._question, self._source, self._ledger = question, source, ledger
+        self._dataset = ledger.dataset(str(spec.dataset))
         self._unkept, self._announce = unkept, announce
         if self._dataset.window != every:
             has = "one budget for all rows" if self._dataset.window == "whole" else f"a budget for each {self._dataset.window}"
@@ -410,7 +414,7 @@ class ByPeriod:
                 f"every={every} charges each {every} to its own budget, and dataset={self._dataset.name} has {has}: declare one "
                 f"with `dpselect ledger init --window {every}`, or add horizon=STATE, one price for all of them"
             )
-        self._cut = partial(split, question.source, question.reading, named)
+        self._cut = partial(split, source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
         self._done: dict[str, PeriodRelease] = {}
         self._plans: dict[int | None, Planned] = {}
@@ -470,7 +474,7 @@ class ByPeriod:
         planned = self._planned(question)
         try:
             InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
-            answer = run(question, keep=place.keep, planned=planned, staged=part)
+            answer = run(question, part, keep=place.keep, planned=planned)
         except acc.AccountingError as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -489,7 +493,7 @@ class ByPeriod:
             raise InvalidRequest("all periods are charged already: leave dry_run= out to see how they stand, which costs nothing")
         for name in pending:
             self._asked[name][1].require()
-        events.require_columns(self._question.source, self._question.reading)
+        events.require_columns(self._source, self._question.reading)
         plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
         for name in pending:
             found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.mechanisms, self._question.budget)

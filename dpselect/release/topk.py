@@ -93,11 +93,12 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
     """
     question = Question.of(data, TopKSpec(**asked))
     with warned(AnswerFile.of(question.spec), question.spec) as place:
-        return answered(question, place, progress)
+        return answered(question, data, place, progress)
 
 
 def answered(
     question: Question,
+    log: object,
     place: AnswerFile,
     progress: ProgressCallback | None = None,
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
@@ -106,13 +107,14 @@ def answered(
     """What is asked for, whichever it is: an answer, one for each period, or what it would cost.
 
     Args:
+        log: as for `dpselect.events.read`.
         unkept, announce: of a series, as for `release.series.ByPeriod`.
     """
     if question.spec.every is None and question.spec.horizon is None:
-        return run_once(question, place, progress)
+        return run_once(question, log, place, progress)
     from dpselect.release import series  # what most answers do without
 
-    return series.series_of(question, place, progress, unkept, announce)
+    return series.series_of(question, log, place, progress, unkept, announce)
 
 
 @contextmanager

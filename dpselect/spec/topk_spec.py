@@ -13,7 +13,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
 from dpselect.spec.base import LOG, PAYS, Flag, Spec, option
-from dpselect.spec.shared_fields import BUDGETED, BudgetFields, LedgerFields, LogFields, RunFields
+from dpselect.spec.shared_fields import BUDGETED, KEPT, BudgetFields, LedgerFields, LogFields, RunFields
 
 if TYPE_CHECKING:
     from dpselect.mechanisms.base import Mechanism
@@ -100,7 +100,12 @@ class HorizonFields(Spec):
         "Time",
     )
     window: Count | None = option("Periods of a window, with count=window.", "Time")
-    partial_last: Flag = option("With every=: let the last period end at until=, before its own end.", "Time", False)
+    partial_last: Flag = option(
+        "With every=: let the last period end at until=, before its own end.",
+        "Time",
+        False,
+        unasked="each period is asked for by its own since= and until=, which say where it ends",
+    )
 
     @model_validator(mode="after")
     def _counts_over_a_horizon(self) -> Self:
@@ -153,6 +158,7 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         "items as a table, .csv or .parquet, with which the answer is kept as FILE.json.",
         "Output",
         metavar="FILE",
+        unasked=KEPT,
     )
 
     @model_validator(mode="before")

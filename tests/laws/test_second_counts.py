@@ -161,7 +161,7 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: di
         stated: dict[str, Any] = {name: given for name, given in ask.items() if name != "clip"}
         stated |= {"ledger": ledger, "dataset": "log", "key": "once", "domain": ITEMS, "mechanism": planned}
         with pytest.raises(dps.errors.EventLogError, match="clip"):
-            run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=50.0, delta=1e-6, **stated)))
+            run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=50.0, delta=1e-6, **stated)), log)
         assert ledger.find("log", "once") is None
 
 

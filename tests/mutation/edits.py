@@ -859,7 +859,7 @@ dpselect/plan/voting_plan.py
 dpselect/release/answer.py
     dpselect/cli/topk/test_delivery.py::test_an_edited_answer_is_found_out
         if receipt.state == "released": => if receipt.state == "void":
-    dpselect/cli/topk/test_delivery.py::test_an_answer_to_another_question_is_not_shown
+    dpselect/release/test_question.py::test_a_retry_of_another_question_is_refused_and_says_what_differs
         if then.get(name) != now.get(name)), None) => if False), None)
     dpselect/cli/topk/test_delivery.py::test_only_what_was_paid_for_is_an_answer_on_record
          and receipt.state in ("committed", "released") else None =>  else None
