@@ -69,7 +69,7 @@ topk = command(TopKSpec, _topk)
 _STATES = {
     "released": "released now",
     "recorded": "released before",
-    "lost": "charged, and its answer lost when the run was stopped; not drawn again",
+    "lost": "released before, and its file is gone; not drawn again",
 }
 
 
@@ -87,8 +87,9 @@ def _show(series: Series, *, as_json: bool) -> None:
         out.emit(Group(table, Text(f"{series.in_all.words[:1].upper()}{series.in_all.words[1:]}.")))
     if lost := series.lost:
         raise InvalidRequest(
-            f"of {len(lost)} periods the answer is lost ({', '.join(lost[:5])}): they are charged, and may be asked for again "
-            "under another key, if the budget allows it, from --since to --until of that period"
+            f"of {len(lost)} periods the answer is not in its file ({', '.join(lost[:5])}): put the files back. They were "
+            "released, and may be asked for again under another key, if the budget allows it, from --since to --until of that "
+            "period"
         )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
+from accounting.address import masked
 from accounting.errors import OutputError
 from accounting.files import PRIVATE, new_file
 from accounting.remaining import in_all_in_words
@@ -40,7 +41,7 @@ PLACE = "{period}"  # in the name of the files that keep the answers
 ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbers of users and nobody says how many
 _MORE_NOISE = 1.1  # that averages over periods outweigh
 State = Literal["released", "recorded", "lost"]
-"""Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again."""
+"""Of a period: released now; released before; released, and its answer is not in its file, so not drawn again."""
 Named = Sequence[tuple[str, datetime, datetime]]
 """Periods, with their ends."""
 
@@ -133,7 +134,7 @@ class Series(_OfPeriods):
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Periods that are charged and whose answer is lost."""
+        """Periods that were released and whose answer is not in its file."""
         return tuple(one.name for one in self.releases if one.state == "lost")
 
     @property
@@ -377,6 +378,7 @@ class ByPeriod:
         self._cut = partial(split, question.source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
         self._done: dict[str, PeriodRelease] = {}
+        self._begun = set[str]()  # charged, and nothing was released of them: they are drawn under their charge
         self._plans: dict[int | None, Planned] = {}
         self._memories: dict[dps.Mechanism, tuple[Choice, History | None]] = {}
         for name, start, end in named:
@@ -386,27 +388,32 @@ class ByPeriod:
             file = output.with_name(output.name.replace(PLACE, name))
             own = replace(place, output=file)
             self._asked[name] = asked, own
-            if ledger.find(self._dataset.name, str(of_period.key)) is not None:
+            if (charge := ledger.find(self._dataset.name, str(of_period.key))) is not None:
                 # Finding an answer restores its table and its record, and a dry run writes nothing.
                 found = None if spec.dry_run else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
-                self._done[name] = PeriodRelease(name, "lost" if found is None else "recorded", file, found)
+                if found is None and charge.state in ("reserved", "committed"):
+                    self._begun.add(name)
+                else:
+                    self._done[name] = PeriodRelease(name, "lost" if found is None else "recorded", file, found)
 
     @property
     def _left(self) -> list[str]:
         return [name for name in self._asked if name not in self._done]
 
+    @property
+    def _uncharged(self) -> list[str]:
+        return [name for name in self._left if name not in self._begun]
+
     def released(self, progress: ProgressCallback | None = None) -> Series:
         """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand."""
         if pending := self._left:
-            in_all = self._in_all(pending)
+            in_all = self._in_all()
             if self._announce is not None:
                 self._announce(f"to be released, {len(pending):,} of {len(self._asked):,} periods: {in_all.words}")
             for name in pending:
                 question, place = self._asked[name]
                 place.require()
-                payer = payer_of(question)
-                assert payer.session is not None
-                payer.session.require(self._planned(question).item, pay=payer.pay, key=payer.key)
+                payer_of(question).require(self._planned(question).item, kept=True)
             with self._cut() as parts:
                 for number, name in enumerate(pending):
                     if progress is not None:
@@ -418,8 +425,8 @@ class ByPeriod:
         question, place = self._asked[name]
         planned = self._planned(question)
         try:
-            InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
-            answer = run(question, keep=place.keep, planned=planned, staged=events)
+            InAll.of(self._ledger, self._dataset, planned.item, self._uncharged)  # again: what was learnt since then chose it
+            answer = run(question, place=place, planned=planned, staged=events)
         except acc.AccountingError as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -427,7 +434,8 @@ class ByPeriod:
         if place.failure is not None:
             if self._unkept is not None:
                 self._unkept(place, answer)
-            raise OutputError(f"{place.failure}; {rescued(answer)}")
+            where = rescued(answer) if place.lies is None else f"the answer lies in {masked(place.lies)}"
+            raise OutputError(f"{place.failure}; {where}")
         assert place.output is not None
         self._done[name] = PeriodRelease(name, "released", place.output, answer)
 
@@ -438,13 +446,14 @@ class ByPeriod:
             raise InvalidRequest("all periods are charged already: leave dry_run= out to see how they stand, which costs nothing")
         for name in pending:
             self._asked[name][1].require()
-        plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
+        plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all().words]
         with self._cut() as parts:
             for name in pending:
                 question = self._asked[name][0]
                 payer = payer_of(question)
-                with payer.staged(plan.item, partial(stage, question, plan, None, parts[name])):
-                    left.append(f"{name}: {payer.left(plan.mechanisms[0], plan.item.curve, after=True)}")
+                with payer.staged(plan.item, partial(stage, question, plan, None, parts[name]), kept=True):
+                    after = name not in self._begun
+                    left.append(f"{name}: {payer.left(plan.mechanisms[0], plan.item.curve, after=after)}")
         return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left))
 
     # -- what answers the periods: asked once for all that know the same of users, with a memory of what was shown -----
@@ -457,13 +466,13 @@ class ByPeriod:
             self._plans[entry] = replace(Planned.of(question, payer_of(question).session), remember=self._remember)
         return self._plans[entry]
 
-    def _in_all(self, left: Sequence[str]) -> InAll:
-        """What somebody faces if these periods are charged as well: what will be learnt chooses the prices, which differ little.
+    def _in_all(self) -> InAll:
+        """What somebody faces once all periods are charged: what will be learnt chooses the prices, which differ little.
 
         Raises:
             BudgetExceeded: as for `InAll.of`.
         """
-        question = self._asked[left[0]][0]
+        question, left = self._asked[self._left[0]][0], self._uncharged
         plans = [self._planned(question)]
         if plans[0].informed is not None:
             plans.append(Planned.of(replace(question, learn=0.0), payer_of(question).session))

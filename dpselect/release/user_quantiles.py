@@ -137,7 +137,9 @@ def answered(question: Quantiles, place: AnswerFile, progress: ProgressCallback 
     stage, mechanism = partial(question.stage, progress), question.mechanism
 
     def release() -> QuantileAnswer:
-        return payer.release(mechanism, stage, lambda drawn, charge: QuantileAnswer(question, *drawn, charge), place.keep)
+        return payer.release(
+            mechanism, stage, lambda drawn, charge: QuantileAnswer(question, *drawn, charge and charge.paid), place
+        )
 
     def dry_run() -> DryRun:
         return payer.dry_run(mechanism, (mechanism,), question.budget, stage)
