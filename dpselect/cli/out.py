@@ -168,8 +168,8 @@ def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], Rendera
     if isinstance(answer, DryRun):
         show_dry_run(answer, json=json)
         return
-    charge, kept = answer.charge, place.output is not None and place.failure is None
-    lies, paid = f"the answer lies in {masked(place.output)}" if kept else "", "no ledger was charged"
+    charge, kept = answer.charge, answer.kept is not None or place.lies is not None
+    lies, paid = f"the answer lies in {masked(place.lies or place.record)}" if kept else "", "no ledger was charged"
     if charge is not None:
         paid = f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"
     try:
@@ -183,7 +183,8 @@ def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], Rendera
         error.add_note(Note("; ".join(words for words in (lies, paid) if words)))
         raise
     if place.failure is not None:
-        raise OutputError(f"{place.failure}. The answer is printed, and nowhere else: copy it. {paid}")
+        where = lies or "the answer is printed, and nowhere else: copy it"
+        raise OutputError(f"{place.failure}. {where[:1].upper()}{where[1:]}. {paid}")
 
 
 def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:

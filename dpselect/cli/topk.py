@@ -72,7 +72,7 @@ topk = command(TopKSpec, _topk)
 _STATES = {
     "released": "released now",
     "recorded": "released before",
-    "lost": "charged, and its answer lost when the run was stopped; not drawn again",
+    "lost": "released before, and its file is gone; not drawn again",
     "waiting": "not charged",
 }
 
@@ -94,8 +94,9 @@ def _show(series: Series, *, as_json: bool) -> None:
         out.emit(Group(table, faced, *(out.note("Warning", words) for words in cautions)))
     if lost := series.lost:
         raise InvalidRequest(
-            f"of {len(lost)} periods the answer is lost ({', '.join(lost[:5])}): they are charged, and may be asked for again "
-            "under another key, if the budget allows it, from --since to --until of that period"
+            f"of {len(lost)} periods the answer is not in its file ({', '.join(lost[:5])}): put the files back. They were "
+            "released, and may be asked for again under another key, if the budget allows it, from --since to --until of that "
+            "period"
         )
     if series.explained_by_noise:
         out.leave_explained(cautions, json=as_json)

@@ -196,19 +196,24 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
             mechanism,
             ballots,
             spec.folder,
-            key=spec.key or (Labelling.key_of(spec.folder) if spec.resume else uuid.uuid4().hex),
+            key=_key_of(spec) if spec.key is None else spec.key,
             batch_size=spec.batch_size,
             pay=spec.pay,
             salt=spec.salt,
             votes=file.digest,
             own=own if dataset is None else None,
-            label=spec.label or "dpselect pate",
+            label="dpselect pate" if spec.label is None else spec.label,
             asked=spec.question(),
         )
         job.run(progress, resume=spec.resume)
         if job.answers:
             _write_output(output, job.answers, ballots.names, spec.folder)
         return Labels(spec, job, expected)
+
+
+def _key_of(spec: LabelSpec) -> str:
+    """The key of a job that states none: that with which it was begun, or a new one."""
+    return Labelling.key_of(spec.folder) if spec.resume else uuid.uuid4().hex
 
 
 def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
@@ -287,7 +292,7 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
     price = rounds * mechanism
     budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
-        payer = Payer(session, spec.key or uuid.uuid4().hex)
+        payer = Payer(session, uuid.uuid4().hex if spec.key is None else spec.key)
         return payer.dry_run(price, (mechanism,), budget)
 
 

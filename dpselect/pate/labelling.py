@@ -30,8 +30,8 @@ from accounting.budget import NOTHING
 from accounting.curves import Composed
 from accounting.decimal_sum import float_up
 from accounting.errors import OutputError
-from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, sync_folder
-from accounting.ledger import ClaimConflict
+from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, write_draft
+from accounting.ledger import ClaimConflict, Receipt
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
@@ -111,14 +111,6 @@ class _Drawn(_Kept):
 
 def _draft(path: Path) -> Path:
     return path.with_name(f"{path.name}.new")
-
-
-def _write(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)  # the draft's name too, before the ledger is told that the batch was released
 
 
 def _place(ledger: Path) -> dict[str, str]:
@@ -337,10 +329,10 @@ class Labelling:
         """The labels of a batch: kept ones, or drawn ones."""
         kept = self._read(batch)
 
-        def labels(released: bool) -> tuple[list[Answer], str]:
+        def labels(receipt: Receipt) -> tuple[list[Answer], str]:
             if kept is not None:
                 return kept
-            if released:
+            if receipt.state == "released":
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from {masked(self.folder)}: they may have been "
                     "seen, so they are not drawn again. Put the file back (if the folder was copied, it is in the other "
@@ -386,7 +378,7 @@ class Labelling:
         """Keep a draw, durably, until the ledger accepts its claim."""
         drawn = _Drawn(state=self.state, job=self.fingerprint, batch=batch, draw=uuid.uuid4().hex, answers=answers)
         try:
-            _write(_draft(self._path(batch)), sealed := drawn.sealed())
+            write_draft(_draft(self._path(batch)), sealed := drawn.sealed())
         except OSError as error:
             raise OutputError(
                 f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged and nobody has seen its "

@@ -12,12 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
+from uuid import uuid4
 
 import accounting as acc
 import dpselect as dps
@@ -25,8 +26,8 @@ from accounting import Budget, Curve
 from accounting.address import masked
 from accounting.arguments import WORDS, Relation
 from accounting.convert.bounds import Route, best_epsilon
-from accounting.errors import OutputError, missing_extra
-from accounting.files import PRIVATE, new_file, read_text, require_new
+from accounting.errors import OutputError, OutputRefused, missing_extra
+from accounting.files import PRIVATE, name_file, new_file, read_text, require_new, write_draft
 from accounting.page.wording import rounded_up
 from accounting.risk import Risk
 from dpselect.csv_text import csv_records
@@ -528,28 +529,43 @@ _LOST_IF_KILLED = (
 
 
 @contextmanager
-def told(ledger: acc.Ledger | None, dataset: str | None, key: str) -> Iterator[None]:
-    """Add to whatever interrupts the block whether the charge with this key was made; to an ordinary error only if it was."""
+def told(
+    ledger: acc.Ledger | None, dataset: str | None, key: str, *, kept: bool | None = None
+) -> Iterator[list[acc.ledger.Receipt]]:
+    """Add to whatever interrupts the block whether the charge with this key was made; to an ordinary error only if it was.
+
+    The block puts the receipt into the list once it has it: what a ledger says that cannot be read now is known from there.
+
+    Args:
+        kept: of a release, whether a file keeps its answer, so that a retry has it.
+    """
+    known = list[acc.ledger.Receipt]()
     try:
-        yield
+        yield known
     except BaseException as error:
         words, uncharged = "nothing was charged: no ledger is named", True
         if ledger is not None and dataset is not None:
             try:
-                receipt, words = ledger.find(dataset, key), "nothing was charged"
-                uncharged = receipt is None
-                if receipt is not None:
-                    entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
-                    words = f"{entry}, is charged and stays charged ({receipt.state})"
+                receipt = ledger.find(dataset, key) or next(iter(known), None)
+                words, uncharged = "nothing was charged", receipt is None
             except acc.AccountingError:
+                receipt, uncharged = next(iter(known), None), False
                 words = f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'"
-                uncharged = False
+            if receipt is not None:
+                entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
+                words = f"{entry}, is charged and stays charged ({receipt.state})"
+                if kept is not None:
+                    words += _AGAIN if kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
             error.add_note(Note("no answer of it is stored in a file that output=FILE.json names"))
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
         if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))
         raise
+
+
+_AGAIN = ". Repeat the call with this key= and the same output=: that charges nothing more, and gives the answer"
+_LOST = ". Its answer is lost, because no output= keeps it: under this key the call is refused"
 
 
 # -- where an answer is kept -------------------------------------------------------------------------------------------
@@ -580,18 +596,25 @@ TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _
 
 @dataclass
 class AnswerFile:
-    """The new private file that an answer is kept in, and in which forms; `failure` says why it is missing.
+    """The new private file that an answer is kept in, and in which forms; `failure` says what of it is missing.
+
+    A release that is charged is kept in three steps, each durable, so that a kill between two of them loses nothing: `draft`
+    puts the answer beside the file, out of sight; the ledger accepts its claim (`Session.resume`); `name` gives it its name.
+    `recorded` takes up what was interrupted: see docs/ledger-operating.md.
 
     Attributes:
-        output: of a table, beside which the answer is kept as JSON; or of one of the `texts`. None keeps it nowhere.
+        output: the answer as JSON; or a table or text, beside which the answer is kept as JSON. None keeps it nowhere.
         defused: whether text in a CSV that begins like a formula gets an apostrophe, for spreadsheets.
         texts: by the end of the file's name.
+        lies: where the answer lies, all of it, once it is kept.
     """
 
     output: Path | None
     defused: bool = False
     texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: {".json": as_json})
     failure: OutputError | None = None
+    lies: Path | None = field(default=None, init=False)
+    _draft: tuple[Path, str] | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def of(cls, spec: Any, **how: Any) -> Self:
@@ -620,69 +643,148 @@ class AnswerFile:
     def recorded(
         self, spec: LedgerFields, asked: Callable[[], dict[str, Any]], answer_of: Callable[[str], A], *, writing: bool = True
     ) -> A | None:
-        """The answer that the file holds, if the spec's key has paid for it: a retry costs nothing and draws nothing.
+        """The answer that the spec's key has paid for, of its file or of a draft that waits beside it: a retry costs nothing.
 
-        A table and a record of the release that an interruption has lost are made up for. None without such a file, or it holds
-        the answer of another charge: then it is in the way, as any file.
+        What an interruption has left undone is done: the claim, the name, the table. None where nothing of the charge is kept,
+        or the file holds the answer of another charge: then it is in the way, as any file.
 
         Args:
             asked: what is asked for now, as `Question.as_data` has it.
             answer_of: the answer of its JSON.
-            writing: whether what was lost is made up for; a dry run only looks.
+            writing: whether what was left undone is done; a dry run only looks.
 
         Raises:
             KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
+            OutputError: the answer cannot be given its name, and waits.
         """
-        file, key = self.record, spec.key
-        if file is None or spec.ledger is None or key is None or file.suffix.lower() != ".json" or not file.is_file():
+        record, key, dataset = self.record, spec.key, str(spec.dataset)
+        if record is None or spec.ledger is None or key is None or not (kept := self._kept(record, dataset, key)):
             return None
-        content, dataset = read_text(file, InvalidRequest, "output="), str(spec.dataset)
         with spec.opened() as ledger:
-            receipt = ledger.find(dataset, key)
-            held = None if receipt is None else _paid(content, receipt)
-            if receipt is None or held is None:
+            if (receipt := ledger.find(dataset, key)) is None:
                 return None
-            then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked())))
-            other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
-            if other is not None or not _is_paid(held, receipt):
-                named = f"{other}=" if other and "_" in other else other
-                raise acc.ledger.KeyConflict(
-                    f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq}), whose answer "
-                    f"output= holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key "
-                    "and with a new file"
-                )
-            record = partial(ledger.release, dataset, key, claim=_claim(content))
-            try:  # to restore what an interruption has lost, once the content is what the ledger recorded; or to record it
-                if receipt.state == "released":
-                    record()
-                answer = answer_of(content)
-                if writing and self.output != file and self.output is not None and not self.output.exists():
-                    self._write_table(answer)
-                if writing and receipt.state == "committed":
-                    record()
-            except acc.ledger.ClaimConflict:
-                raise acc.ledger.KeyConflict(
-                    f"output= holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
-                    "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
-                ) from None
-        return answer
+            for path, content in kept:
+                if (held := _paid(content, receipt)) is not None:
+                    _require_same(held, asked(), receipt)
+                    if (receipt.state == "released" or writing) and not self._claims(ledger, receipt, path, content, spec.actor):
+                        continue
+                    answer = answer_of(content)
+                    if writing:
+                        self._name(path, content)
+                        if self.output is not None and not os.path.lexists(self.output):
+                            self._write_table(answer)
+                        self._sweep(dataset, key)
+                    return answer
+        return None
 
-    def keep(self, answer: Any) -> str | None:
-        """Write the file, before the ledger is told that the answer was released; its hash is told as well.
+    def _claims(self, ledger: acc.Ledger, receipt: acc.ledger.Receipt, path: Path, content: str, actor: str | None) -> bool:
+        """Whether the ledger has the claim of what is kept, now or before; False of a draft in whose place another was released.
 
-        A failure waits until the answer has been seen.
+        Raises:
+            KeyConflict: the file itself is not what was released.
         """
-        if self.output is None or self.record is None:
-            return None
+        spent = None if receipt.state == "released" else json.loads(content).get("spent")
+        used = None if spent is None else Curve.from_json(json.dumps(spent))
         try:
-            content = self.texts[self.record.suffix.lower()](answer)
-            _write(self.record, content.encode())
+            ledger.release(receipt.dataset, receipt.key, actor=actor, claim=_claim(content), spent=used)
+        except acc.ledger.ClaimConflict:
+            if path != self.record:
+                return False
+            raise acc.ledger.KeyConflict(
+                f"output= holds an answer under key={receipt.key!r} that is not the one recorded (entry {receipt.seq}): the file "
+                "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
+            ) from None
+        return True
+
+    def draft(self, answer: Any) -> str | None:
+        """Keep an answer durably beside its file, where nobody looks, and return its claim: the hash of what was kept.
+
+        None where no file is named. A failure waits until the answer has been seen.
+        """
+        if self.record is None:
+            return None
+        content, charge = as_json(answer), answer.charge
+        stem = self._stem(*(("", uuid4().hex) if charge is None else (charge.dataset, charge.key)))
+        path = self.record.with_name(f"{stem}{_sha256(content)}")
+        try:
+            write_draft(path, content.encode())
+            self._draft, self.lies = (path, content), path
+        except OSError as error:
+            self.failure = OutputError(
+                f"output={masked(self.output)} cannot be written ({error.strerror or type(error).__name__})"
+            )
+            self._remove(path)
+        return _claim(content)
+
+    def name(self, answer: Any) -> None:
+        """Give the draft its name, once the ledger has its claim. A failure waits until the answer has been seen."""
+        if self._draft is None or self.output is None:
+            return
+        (path, content), self._draft = self._draft, None
+        try:
+            self._name(path, content)
+            self.lies = self.record
             if self.record != self.output:
                 self._write_table(answer)
+            if answer.charge is not None:
+                self._sweep(answer.charge.dataset, answer.charge.key)
         except OutputError as error:
             self.failure = error
-            return None
-        return _hashed(content)
+
+    def drop(self) -> None:
+        """Remove the draft: another one was handed out, and nobody has seen this one."""
+        if self._draft is not None:
+            self._remove(self._draft[0])
+            self._draft = self.lies = None
+
+    # -- drafts --------------------------------------------------------------------------------------------------------
+
+    def _stem(self, dataset: str, key: str) -> str:
+        """How the names of a charge's drafts begin. As long for every name of the file, so that none is too long for a draft."""
+        assert self.record is not None
+        return f".dpselect-{_sha256(json.dumps([self.record.name, dataset, key]))[:16]}-"
+
+    def _kept(self, record: Path, dataset: str, key: str) -> list[tuple[Path, str]]:
+        """What may be the answer: the file, and the drafts that are whole, as the hash in their names says."""
+        found = [(record, read_text(record, InvalidRequest, "output="))] if record.is_file() else []
+        for path in self._drafts(dataset, key):
+            with suppress(InvalidRequest):  # gone meanwhile, or in part: then nobody has claimed it
+                if _sha256(content := read_text(path, InvalidRequest)) == path.name[-64:]:
+                    found.append((path, content))
+        return found
+
+    def _drafts(self, dataset: str, key: str) -> list[Path]:
+        assert self.record is not None
+        return sorted(self.record.parent.glob(f"{self._stem(dataset, key)}*"))
+
+    def _name(self, path: Path, content: str) -> None:
+        """Give a draft whose claim is on record the name of the file, unless another process has just done so."""
+        assert self.record is not None
+        if path == self.record:
+            return
+        waits = "the answer is on record and waits beside it: with its key= and this output= the call gives it that name"
+        try:
+            with suppress(FileNotFoundError):
+                if name_file(path, self.record):
+                    return
+            held = self.record.read_bytes()
+            if held == b"":  # of a name that was taken, on a file system without links, when a kill came
+                path.replace(self.record)
+            elif held != content.encode():
+                raise OutputRefused(f"output={masked(self.record)} came to be meanwhile: move that file away; {waits}")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise OutputError(f"output={masked(self.record)} cannot be written ({reason}); {waits}") from None
+
+    def _sweep(self, dataset: str, key: str) -> None:
+        """Remove drafts that were never handed out, and never will be: the ledger has another one's claim."""
+        for path in self._drafts(dataset, key):
+            self._remove(path)
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
     def _write_table(self, answer: Any) -> None:
         assert self.output is not None
@@ -737,8 +839,12 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def _sha256(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
 def _hashed(content: str) -> str:
-    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+    return f"sha256:{_sha256(content)}"
 
 
 def _claim(content: str) -> str:
@@ -757,6 +863,20 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return held if held["ledger"] == asdict(PaidCharge.of(receipt)) and receipt.state in ("committed", "released") else None
+
+
+def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledger.Receipt) -> None:
+    """KeyConflict if an answer that is kept is to another question than the one that is asked now."""
+    then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked)))
+    other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
+    if other is None and _is_paid(held, receipt):
+        return
+    named = f"{other}=" if other and "_" in other else other
+    raise acc.ledger.KeyConflict(
+        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r} (entry {receipt.seq}), whose answer "
+        f"output= holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key and with a "
+        "new file"
+    )
 
 
 def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
+from accounting.address import masked
 from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
 from dpselect import events
@@ -41,8 +42,8 @@ PLACE = "{period}"  # in the name of the files that keep the answers
 ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbers of users and nobody says how many
 _MORE_NOISE = 1.1  # that averages over periods outweigh
 State = Literal["released", "recorded", "lost", "waiting"]
-"""Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again; not
-charged, because noise alone explains the first answer."""
+"""Of a period: released now; released before; released, and its answer is not in its file, so not drawn again; not charged,
+because noise alone explains the first answer."""
 Named = Sequence[tuple[str, datetime, datetime]]
 """Periods, with their ends."""
 
@@ -135,7 +136,7 @@ class Series(_OfPeriods):
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Periods that are charged and whose answer is lost."""
+        """Periods that were released and whose answer is not in its file."""
         return tuple(one.name for one in self.releases if one.state == "lost")
 
     @property
@@ -417,6 +418,7 @@ class ByPeriod:
         self._cut = partial(split, source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
         self._done: dict[str, PeriodRelease] = {}
+        self._begun = set[str]()  # charged, and nothing was released of them: they are drawn under their charge
         self._plans: dict[int | None, Planned] = {}
         self._memories: dict[dps.Mechanism, tuple[Choice, History | None]] = {}
         for name, start, end in named:
@@ -426,14 +428,21 @@ class ByPeriod:
             file = output.with_name(output.name.replace(PLACE, name))
             own = replace(place, output=file)
             self._asked[name] = asked, own
-            if ledger.find(self._dataset.name, str(of_period.key)) is not None:
+            if (charge := ledger.find(self._dataset.name, str(of_period.key))) is not None:
                 # Finding an answer restores its table and its record, and a dry run writes nothing.
                 found = None if spec.dry_run else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
-                self._done[name] = PeriodRelease(name, "lost" if found is None else "recorded", file, found)
+                if found is None and charge.state in ("reserved", "committed"):
+                    self._begun.add(name)
+                else:
+                    self._done[name] = PeriodRelease(name, "lost" if found is None else "recorded", file, found)
 
     @property
     def _left(self) -> list[str]:
         return [name for name in self._asked if name not in self._done]
+
+    @property
+    def _uncharged(self) -> list[str]:
+        return [name for name in self._left if name not in self._begun]
 
     def released(self, progress: ProgressCallback | None = None) -> Series:
         """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand.
@@ -441,15 +450,13 @@ class ByPeriod:
         Without `go_on` it stops before the second charge if noise alone explains the first answer.
         """
         if (pending := self._left) and not self._is_quiet:
-            in_all = self._in_all(pending)
+            in_all = self._in_all()
             if self._announce is not None:
                 self._announce(f"to be released, {len(pending):,} of {len(self._asked):,} periods: {in_all.words}")
             for name in pending:
                 question, place = self._asked[name]
                 place.require()
-                payer = payer_of(question)
-                assert payer.session is not None
-                payer.session.require(self._planned(question).item, pay=payer.pay, key=payer.key)
+                payer_of(question).require(self._planned(question).item, kept=True)
             with self._cut() as parts:
                 for number, name in enumerate(pending):
                     if progress is not None:
@@ -473,8 +480,8 @@ class ByPeriod:
         question, place = self._asked[name]
         planned = self._planned(question)
         try:
-            InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
-            answer = run(question, part, keep=place.keep, planned=planned)
+            InAll.of(self._ledger, self._dataset, planned.item, self._uncharged)  # again: what was learnt since then chose it
+            answer = run(question, part, place=place, planned=planned)
         except acc.AccountingError as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -482,7 +489,8 @@ class ByPeriod:
         if place.failure is not None:
             if self._unkept is not None:
                 self._unkept(place, answer)
-            raise OutputError(f"{place.failure}; {rescued(answer)}")
+            where = rescued(answer) if place.lies is None else f"the answer lies in {masked(place.lies)}"
+            raise OutputError(f"{place.failure}; {where}")
         assert place.output is not None
         self._done[name] = PeriodRelease(name, "released", place.output, answer)
 
@@ -494,9 +502,9 @@ class ByPeriod:
         for name in pending:
             self._asked[name][1].require()
         events.require_columns(self._source, self._question.reading)
-        plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
+        plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all().words]
         for name in pending:
-            found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.mechanisms, self._question.budget)
+            found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.mechanisms, self._question.budget, kept=True)
             left += [f"{name}: {words}" for words in found.left]
         return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left))
 
@@ -510,13 +518,13 @@ class ByPeriod:
             self._plans[entry] = replace(Planned.of(question, payer_of(question).session), remember=self._remember)
         return self._plans[entry]
 
-    def _in_all(self, left: Sequence[str]) -> InAll:
-        """What somebody faces if these periods are charged as well: what will be learnt chooses the prices, which differ little.
+    def _in_all(self) -> InAll:
+        """What somebody faces once all periods are charged: what will be learnt chooses the prices, which differ little.
 
         Raises:
             BudgetExceeded: as for `InAll.of`.
         """
-        question = self._asked[left[0]][0]
+        question, left = self._asked[self._left[0]][0], self._uncharged
         plans = [self._planned(question)]
         if plans[0].informed is not None:
             plans.append(Planned.of(replace(question, learn=0.0), payer_of(question).session))

@@ -107,6 +107,11 @@ class PayerFields(Spec):
     @model_validator(mode="after")
     def _names_who_pays(self) -> Self:
         asked = (*PayerFields.model_fields, *LedgerFields.model_fields)
+        if self.key == "":
+            raise ValueError(
+                "key='' is empty, as a variable that is not set is: name what is released, its date for example, so that a retry "
+                "is charged once, or leave key= out"
+            )
         stated = [name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())]
         if stated and (self.ledger is None or self.dataset is None):
             theirs = [f"{name}=" for name in stated if name not in ("ledger", "dataset")]

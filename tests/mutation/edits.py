@@ -772,8 +772,6 @@ dpselect/pate/labelling.py
                 except JobDamaged:¶            draft.unlink() =>         except JobDamaged:¶            raise
     dpselect/pate/test_labelling.py::test_another_relation_is_refused
         return self.mechanism.unit if isinstance(self.mechanism, Vote) else None => return None
-    dpselect/pate/test_labelling.py::test_a_job_costs_each_round_once
-            sync_folder(path.parent)  # the draft's name too =>     # the draft's name too
     laws/test_budget_paths.py::test_a_path_takes_its_price_and_a_thousandth_less_does_not_pay
         labels, count=ballots.rounds, spent => labels, count=max(1, ballots.rounds - 1), spent
     dpselect/pate/test_labelling.py::test_its_own_ledger_has_the_budget_of_the_job
