@@ -34,10 +34,10 @@ from dpselect.events.reading import Reading, reading_of
 from dpselect.events.sources.base import literal, located
 from dpselect.events.staging import prepared
 from dpselect.mechanisms.release import public_grid
-from dpselect.release.question import UNASKED
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
+from dpselect.spec.shared_fields import FileFields
 
 NO_EVENTS: Final = Events("(SELECT '' AS u, '' AS i WHERE false)", {})
 _REASON = "fewer items than requested were discovered"
@@ -497,7 +497,9 @@ def _who(reading: Reading) -> dict[str, Any]:
 def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None) -> Events:
     """The events of a period, counted once each; an item is a `cell` where there are groups."""
     path = engine.path("pairs.parquet")  # the state has its own connection
-    asked = json.dumps(reading.model_dump(mode="json", exclude_defaults=True, exclude={*UNASKED, "max_groups_per_user"}))
+    asked = json.dumps(
+        reading.model_dump(mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"})
+    )
     read = Events(f"read_parquet({located(path)})", {}, _who(reading), asked)
     if spark.accepts(events):
         if reading.group is not None:

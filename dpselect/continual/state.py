@@ -348,7 +348,9 @@ class State(NotPickled):
     def closed(self) -> list[Closed]:
         """All closed periods, in order."""
         rows = self._run("SELECT period, asked, read, mark, selection FROM closed ORDER BY period")
-        return [Closed(*about, Selection.model_validate_json(text)) for *about, text in rows]
+        return [
+            Closed(number, asked, read, mark, Selection.model_validate_json(text)) for number, asked, read, mark, text in rows
+        ]
 
     def add_closed(self, period: int, asked: str, read: str, selection: Selection) -> None:
         """Record what a period releases, under a mark that nobody can guess and that follows from the one before."""
