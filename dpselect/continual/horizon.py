@@ -220,7 +220,7 @@ class Horizon:
                 f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon bounds users over all of them: "
                 "declare a dataset with one budget for all rows"
             )
-        of_groups = None if groups is None else tuple(named(groups, integers=False, what="groups"))
+        of_groups = None if groups is None else tuple(named(groups, what="groups"))
         listed = _listed(mechanism, domain, of_groups)
         self._dry_run, self._domain, self._groups = dry_run, listed, of_groups
         receipt, exists = self._receipt(), self._path.exists()
@@ -478,7 +478,7 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[La
         return None
     if mechanism.delta is not None:
         raise InvalidRequest("domain= is public and delta= is for items that are read off the log: leave one of them out")
-    listed = tuple(named(domain, integers=False))
+    listed = tuple(named(domain))
     if mechanism.grouped:
         if groups is None:
             raise InvalidRequest("domain= lists the items of each group, and the groups must be public too: state groups=")
@@ -512,7 +512,7 @@ def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Seque
         if reading.group is not None:
             raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
         return relation, spark.save(events, reading, path)
-    staged = prepared(engine, events, reading, None, may_be_empty=True)
+    staged = prepared(engine, events, reading, None)
     shown, kinds = "pairs", staged.kinds
     if reading.group is not None:
         shown = f"({cells_of('pairs', groups if groups is not None else reading.groups)})"

@@ -21,7 +21,6 @@ def require_columns(source: object, reading: Reading) -> None:
         EventLogError: as `read` does.
     """
     given = replace(reading.given(source), unread=True)
-    reading.contributions(dict.fromkeys(given.asked.columns, "str"))
     if spark.accepts(source):
         spark.require_columns(given)
         return

@@ -25,7 +25,7 @@ from accounting.address import masked
 from accounting.errors import AccountingError, missing_extra
 from dpselect.errors import NO_MEMORY, EventLogError, is_memory_fault
 from dpselect.events.dialect import EMBEDDED
-from dpselect.selection import Label
+from dpselect.selection import Label, is_integer
 
 if TYPE_CHECKING:
     import duckdb  # takes a tenth of a second: whoever reads nothing does without
@@ -61,8 +61,9 @@ class Engine:
     and no thread asks it before another has fetched its answer.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, memory: str) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, memory: str, *, tells: bool = False) -> None:
         self.folder: Path = folder
+        self.tells: bool = tells  # whoever reads may see the data: a refusal may say where it is
         self.abandoned: bool = False  # a query never ended
         self._connection = connection
         self._memory = memory
@@ -86,7 +87,7 @@ class Engine:
     def register(self, name: str, table: object, *, what: str) -> None:
         """Make an in-memory table known under `name`."""
         with self._lock:
-            guarded(what, lambda: self._connection.register(name, table))
+            guarded(what, lambda: self._connection.register(name, table), tells=self.tells)
 
     def define(self, name: str, function: Callable[[str], str]) -> None:
         """Make a function of text known under `name`; what is missing stays missing."""
@@ -141,7 +142,7 @@ class Engine:
     def _alone(self, what: str, work: Callable[[], T]) -> T:
         # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another thread's query.
         with self._lock:
-            return guarded(what, lambda: self._interruptible(work))
+            return guarded(what, lambda: self._interruptible(work), tells=self.tells)
 
     def _interruptible(self, work: Callable[[], T]) -> T:
         """What `work` returns. Ctrl-C ends a query at once; one that stands still is left, in whichever thread it was asked.
@@ -225,7 +226,8 @@ class EmbeddedTables:
 
     def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
         columns = f"CAST(unnest(?) AS {'VARCHAR' if kind == 'str' else 'HUGEINT'}) AS i"
-        stated: list[object] = [list(map(str, labels))]
+        # Among integers, text that is no integer's stands for no item.
+        stated: list[object] = [[str(label) if kind == "str" or is_integer(label) else None for label in labels]]
         if numbers is not None:
             columns += ", unnest(?) AS d, unnest(range(?)) AS place"
             stated += [list(numbers), len(labels)]
@@ -238,7 +240,7 @@ class EmbeddedTables:
         self._names.clear()
 
 
-def guarded(what: str, work: Callable[[], T]) -> T:
+def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
     """What `work` returns; whatever an engine, Arrow or a database driver raises in it becomes an error without data.
 
     An interruption, which engines report as an error of their own, stays one. Not a `with` block: an error that is raised while
@@ -254,15 +256,17 @@ def guarded(what: str, work: Callable[[], T]) -> T:
         interrupted = isinstance(error, duckdb.InterruptException)
         if isinstance(error, RuntimeError) and not isinstance(error, duckdb.Error):
             interrupted = "interrupted" in str(error).lower()
-        failure = _explained(error, what)
+        failure = _explained(error, what, tells=tells)
     if interrupted:
         raise KeyboardInterrupt
     raise EventLogError(failure)
 
 
 @contextmanager
-def opened(memory_limit: str | None = None) -> Iterator[Engine]:
-    """An engine with a temporary folder that only this user can read; both are gone afterwards."""
+def opened(memory_limit: str | None = None, *, tells: bool = False) -> Iterator[Engine]:
+    """An engine with a temporary folder that only this user can read; both are gone afterwards. It `tells` where a file is
+    malformed to whoever may see the data.
+    """
     import duckdb
 
     Engine.require_memory(memory_limit)
@@ -279,7 +283,7 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
         connection = guarded("the log", lambda: duckdb.connect(":memory:", config=configuration))
         try:
             without_progress_bar(connection)
-            yield (engine := Engine(connection, folder, memory))
+            yield (engine := Engine(connection, folder, memory, tells=tells))
         finally:
             if engine is None or not engine.abandoned:
                 connection.close()
@@ -294,7 +298,7 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("SET enable_progress_bar = false")
 
 
-def _explained(error: Exception, what: str) -> str:
+def _explained(error: Exception, what: str, *, tells: bool) -> str:
     import duckdb
 
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
@@ -311,7 +315,7 @@ def _explained(error: Exception, what: str) -> str:
         return f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is not shown"
     if text == _STILL:
         return f"{what} cannot be read: it made no progress for half a minute. A row is malformed, or its disk does not answer"
-    line = re.search(r"CSV Error on Line: (\d+)", text)
+    line = re.search(r"CSV Error on Line: (\d+)", text) if tells else None  # a line counts rows
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:
         return f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read; leave its long column out"

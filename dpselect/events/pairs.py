@@ -85,14 +85,16 @@ def read(
     Users, items and groups must be integers or text; wider integers, decimals, enumerations and UUIDs are printed. Fractions,
     booleans, dates and bytes are refused, and so is a column of objects that mixes integers and text. Events with a null
     user, item or group (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is
-    refused whole; blank lines, and empty fields after the last column, are not malformed.
+    refused whole; blank lines, and empty fields after the last column, are not malformed. A log, a window or a group in which
+    nothing can be counted is read like any other, and so is a column of nothing, whatever its type; fields of JSON lines that no
+    row has are one. `dpselect check` says so to whoever may see it.
 
     The pairs are held in memory for the time of the call. What `memory_limit` does not allow, and a copy of what is packed or
     streamed, lie in a temporary folder that only this user can read (TMPDIR). It goes with the call, also on SIGTERM and SIGHUP
     if nothing else handles them; a process that is killed leaves it behind.
 
     Raises:
-        EventLogError: what was asked for is wrong or cannot be read, or no event can be counted. It never quotes the data.
+        EventLogError: what was asked for is wrong or cannot be read. It never quotes the data.
 
     Example:
         >>> from pathlib import Path
@@ -268,7 +270,7 @@ class Pairs(NotPickled):
 
     @contextmanager
     def _count(self, reading: Reading) -> Iterator[Count]:
-        allowed = reading.contributions(self._staged.kinds)
+        allowed = reading.contributions()
         with self._state.locked() as ended:
             if ended:
                 raise EventLogError(ended)

@@ -19,7 +19,7 @@ from dpselect.events.catalogue import Labels, ListOptions, listed, named, public
 from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, summed
 from dpselect.events.engine import Engine
 from dpselect.events.file_options import FILE_OPTIONS, FileOptions, FileSaid
-from dpselect.events.sources.base import Asked, Column, Given, Kinds
+from dpselect.events.sources.base import Asked, Column, Given
 from dpselect.events.time_window import Moment, Unit, Window
 from dpselect.events.where import columns_of, conditions
 from dpselect.selection import Label
@@ -71,18 +71,18 @@ class Reading(FileOptions):
             NaN, infinities and text that is not a number are refused; single numbers beyond 2^40 times that power are cut to it.
         value_clip: C for sums from 0 to C (a user's negative sum counts as 0), or (low, high) with low <= 0 < high, score units.
         where: conditions that an event must satisfy to be read, "device = phone" or several: `events.where.Condition` says how
-            values compare. Events without a value in the column satisfy none. A log without any event that does is read like one
-            without events in a window. What is malformed in an event that does not satisfy them is still refused.
+            values compare. Events without a value in the column satisfy none. What is malformed in an event that does not satisfy
+            them is still refused.
         time: the column of times, of which only those in [since, until) are read: timestamps, dates, or ISO 8601 text. Those with
-            an offset are instants; those without are what a clock in `time_zone` showed. A window without events is read like any
-            other, since a refusal would tell: no item has a user. Events outside it are still checked for what is malformed.
+            an offset are instants; those without are what a clock in `time_zone` showed. Events outside the window are still
+            checked for what is malformed.
         since, until: dates or times; in `time_zone` unless they have an offset. They must be public.
         time_zone: "UTC", "Europe/Berlin" and so on.
         time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
         within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
             place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
-        format, header, delimiter, quote, encoding, null, split, normalize, table, query: what is said about a file or a database
-            and how its labels are written: as `FileOptions` has them.
+        format, header, delimiter, quote, encoding, missing, null, split, normalize, table, query: what is said about a file or a
+            database and how its labels are written: as `FileOptions` has them.
         buckets: into how many parts, by user, the log is cut where that saves memory, 1 to 1024; None goes by size. It never
             changes the result.
         memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 320 MiB, or 80 MiB for
@@ -211,8 +211,8 @@ class Reading(FileOptions):
                 )
         return tuple(dict.fromkeys(Clip(_number(clip), self.clip_norm) for clip in clips))
 
-    def contributions(self, kinds: Kinds | None = None) -> Contributions:
-        """What one user may contribute, under `salt` or a fresh one; with its lists, as labels of a log of these kinds."""
+    def contributions(self) -> Contributions:
+        """What one user may contribute, under `salt` or a fresh one, within which lists."""
         salt = checked_salt(self.salt)
         if salt is not None and self.max_items_per_user is None and self.max_groups_per_user is None:
             raise EventLogError(
@@ -228,10 +228,8 @@ class Reading(FileOptions):
             bounds.append(None if limit is None else ContributionLimit(limit, salt))
         items, groups = bounds
         allowed = Contributions(items, self.measures, groups=groups, normalize=self.normalize, cells=self.cells)
-        if kinds is None:
-            return allowed
-        within = None if self.within is None else named(self.within, integers=kinds["item"] == "int" and not self.cells)
-        listed = None if self.groups is None else named(self.groups, integers=kinds["group"] == "int", what="groups")
+        within = None if self.within is None else named(self.within)
+        listed = None if self.groups is None else named(self.groups, what="groups")
         return replace(allowed, within=within, listed=listed)
 
     def given(self, source: object) -> Given:

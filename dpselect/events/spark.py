@@ -25,7 +25,7 @@ from dpselect.events.reading import Reading
 from dpselect.events.sources.base import OF_TEXT, SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
 from dpselect.events.staging import Staged, judged, keys_of, shaped, staged_of, written_alike
 from dpselect.events.where import NUMBER
-from dpselect.selection import Label
+from dpselect.selection import Label, is_integer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -221,7 +221,7 @@ class Cluster:
         return self.made(name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql)
 
     def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
-        convert, stored = (str, "STRING") if kind == "str" else (Decimal, "DECIMAL(20, 0)")
+        convert, stored = (str, "STRING") if kind == "str" else (_decimal, "DECIMAL(20, 0)")
         stated = [0] * len(labels) if numbers is None else numbers
         rows = [(convert(label), number, at) for at, (label, number) in enumerate(zip(labels, stated, strict=True))]
         made = _quietly(lambda: self._session.createDataFrame(rows, schema=f"i {stored}, d BIGINT, place BIGINT"))
@@ -238,14 +238,17 @@ class Cluster:
                 _quietly(partial(_forgotten, frame))
 
 
+def _decimal(label: Label) -> Decimal | None:
+    """The label among integers; None for text that is no integer's, and stands for no item there."""
+    return Decimal(label) if is_integer(label) else None
+
+
 def _forgotten(frame: Any) -> None:
     frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
-def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> tuple[Cluster, Staged]:
-    """The pairs of a Spark table, computed once and kept on its cluster until that is closed. One without an event to count is
-    refused unless it `may_be_empty`.
-    """
+def staged(source: object, reading: Reading) -> tuple[Cluster, Staged]:
+    """The pairs of a Spark table, computed once and kept on its cluster until that is closed."""
     given, frame = reading.given(source), cast(Any, source)
     _require_readable(given)
     cluster = Cluster(frame.sparkSession)
@@ -260,7 +263,7 @@ def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> t
             pairs = f"SELECT {keys}, {amount.total(SPARK)} AS s FROM {events} WHERE lack = 0 GROUP BY {keys}"
         held = cluster.made("pairs", pairs, computed=True)
         found = cluster.run(f"SELECT lack, count(*) AS m FROM {events} GROUP BY lack")
-        made = staged_of(found, log, given.asked, may_be_empty=may_be_empty, pairs=held)
+        made = staged_of(found, log, given.asked, pairs=held)
         stack.pop_all()
     return cluster, made
 
@@ -289,7 +292,7 @@ def save(source: object, reading: Reading, path: Path) -> Kinds:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    cluster, found = staged(source, reading, may_be_empty=True)
+    cluster, found = staged(source, reading)
     schema = pa.schema([("u", pa.string()), ("i", pa.string())])
     with closing(cluster), pq.ParquetWriter(path, schema) as writer:
         frame = cluster.frame(f"SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {found.pairs}")
@@ -305,6 +308,7 @@ _TYPES = {
     "int": "INTEGER",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
     "timestamp_ntz": "TIMESTAMP",
+    "void": '"NULL"',
 }  # where they are called otherwise
 _SPECIAL = frozenset("\\^$.|?*+()[]{}#-&~ \t\r\n\f")  # in a regular expression of Java
 _LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
@@ -313,13 +317,15 @@ _HALF = 2**40
 
 def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
     """The columns of a frame that is a relation in SQL, there called c0, c1, ...: integers, text and numbers in one type each."""
-    columns, kinds = list[str](), dict[str, Kind]()
+    columns, kinds, missing = list[str](), dict[str, Kind](), given.said.missing
     for role, place in by_name(given.asked, frame.columns, WHAT).items():
         name, stored = given.asked.columns[role], frame.dtypes[place][1]
         text = stored == "string" or stored.startswith(("varchar(", "char("))
         kind = kind_of(role, name, "VARCHAR" if text else _TYPES.get(stored, stored.upper()), WHAT, stored)
         known = f"c{place}"
-        if is_label(role) and stored.startswith("decimal("):
+        if kind is None:
+            kind, known = "str", "CAST(NULL AS VARCHAR)"
+        elif is_label(role) and stored.startswith("decimal("):
             whole = re.fullmatch(r"decimal\((\d+),0\)", stored)
             if whole is None or int(whole[1]) > _LONGEST:
                 raise EventLogError(
@@ -329,14 +335,14 @@ def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
             kind, known = "int", f"CAST({known} AS HUGEINT)"
         elif kind in _STORED:
             known = f"CAST({known} AS {_STORED[kind]})"
-        elif any(text[:1].isdigit() for text in given.said.null):
+        elif any(text[:1].isdigit() for text in missing):
             raise EventLogError(
-                f"null={given.said.null!r} may stand for times, and time={name!r} of {WHAT} is of type {stored}: make such times "
-                "NULL there, and leave it out"
+                f"missing={missing!r} may stand for times, and time={name!r} of {WHAT} is of type {stored}: make such times NULL "
+                "there, and leave it out"
             )
         columns.append(f"{known} AS {SHORT[role]}")
         kinds[role] = kind
-    return Rows(f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds, in_memory=True)
+    return Rows(f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds)
 
 
 _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number": "DOUBLE"}

@@ -77,7 +77,7 @@ def read_values(
     value that is not a finite number, of whomever, is refused whole.
 
     Raises:
-        EventLogError: what was asked for is wrong or cannot be read, or no event has both. It never quotes the data.
+        EventLogError: what was asked for is wrong or cannot be read. It never quotes the data.
 
     Example:
         >>> from pathlib import Path

@@ -7,15 +7,12 @@ import csv
 import glob
 import importlib
 import itertools
-import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast, final
 from urllib.parse import unquote, urlsplit
@@ -30,6 +27,7 @@ from dpselect.events.sources.base import (
     SHORT,
     Asked,
     Given,
+    Kind,
     Rows,
     by_name,
     by_path,
@@ -37,8 +35,6 @@ from dpselect.events.sources.base import (
     is_label,
     literal,
     located,
-    place_of,
-    placed,
     quoted,
     refusal,
     selected,
@@ -84,7 +80,8 @@ class Delimited:
         if given.unread and not form.has_header(asked, given.said.header):
             return given.unknown(what)  # its first line is an event
         path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None)
-        return form.read(path, asked, given.said.header, what, sniff=given.said.delimiter is None)
+        sniff = given.said.delimiter is None
+        return form.read(path, asked, given.said.header, what, sniff=sniff, tells=engine.tells)
 
     @staticmethod
     def has_header(asked: Asked, stated: bool | None) -> bool:
@@ -95,10 +92,12 @@ class Delimited:
         """With the delimiter and quote that were stated."""
         return replace(self, delimiter=delimiter or self.delimiter, quote=self.quote if quote is None else quote)
 
-    def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool) -> Rows:
-        """The columns of a file of UTF-8 that lies in the folder of the reading."""
-        self.require_lines(path, what)
+    def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool, tells: bool = False) -> Rows:
+        """The columns of a file of UTF-8 that lies in the folder of the reading; a refusal `tells` lines to who may see them."""
+        self.require_lines(path, what, tells=tells)
         has_header = self.has_header(asked, header)
+        if not has_header and path.stat().st_size == 0:  # a log of nothing, whose first line is an event like the others
+            return _nothing(asked, what)
         names = [column for column in asked.columns.values() if isinstance(column, str)]
         # Without a header the first line is an event: one user's text must not decide how the others' rows are split.
         form = self.sniffed(path, names, what) if sniff and has_header else self
@@ -131,7 +130,7 @@ class Delimited:
         fitting = [form for form in others if set(names) <= set(form.first_record(path, what, lenient=True))]
         return fitting[0] if len(fitting) == 1 else self
 
-    def require_lines(self, path: Path, what: str) -> None:
+    def require_lines(self, path: Path, what: str, *, tells: bool = False) -> None:
         """Refuse what is not UTF-8, has a line that the engine would drop without a word if it is the last one, or a footnote.
 
         The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
@@ -153,7 +152,8 @@ class Delimited:
                         head = seen[: blank.end() - 1]
                         if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
                             line = lines + head.count(b"\n")
-                            failure = f"has text below a blank line (line {line}): a footnote? Remove it, or the blank line"
+                            place = f" (line {line})" if tells else ""
+                            failure = f"has text below a blank line{place}: a footnote? Remove it, or the blank line"
                             break
                     if failure:
                         break
@@ -188,7 +188,7 @@ class Delimited:
         if lenient:
             return record or []
         if record is None:
-            raise EventLogError(f"{what} is empty: it needs at least one event")
+            raise EventLogError(f"{what} is empty: it has no header; write one, also where there is no event")
         if not record:
             raise EventLogError(f"{what} {failure}")
         return record
@@ -249,7 +249,7 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
         return given.unknown(what)
     path = plain(original, engine.unused("source"), given.said.encoding)
     if path.stat().st_size == 0:
-        raise EventLogError(f"{what} is empty: it needs at least one event")
+        return _nothing(asked, what)
     outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
     if len({name.lower() for name in outer}) < len(outer):
         outer = list({name.lower(): name for name in reversed(outer)}.values())
@@ -275,20 +275,24 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
     for role in names:
         column = SHORT[role]
         texts.append(f"{column} ->> '$' AS {column}")
-        if role != "time":
+        if is_condition(role):  # what is nested satisfies none
+            texts[-1] = f"CASE WHEN json_type({column}) NOT IN ('OBJECT', 'ARRAY') THEN {column} ->> '$' END AS {column}"
+        elif role != "time":
             fine = f"json_type({column}) IN ('VARCHAR', 'NULL', 'UBIGINT', 'BIGINT')"
             # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their digits.
             wide = f"json_type({column}) = 'DOUBLE'"
-            if is_condition(role):
-                fine = f"{fine} OR json_type({column}) = 'BOOLEAN'"
-            elif role != "value":
+            if role != "value":
                 wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
             bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {refusal(role)}")
     refused = f"CASE {' '.join(bad)} END AS refused"
     text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
+    return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", texts=(text,))
 
-    absent = partial(_require_fields, path, asked, what)
-    return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", absent=absent, texts=(text,))
+
+def _nothing(asked: Asked, what: str) -> Rows:
+    """The columns of a file without any row."""
+    columns = ", ".join(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}" for role in asked.columns)
+    return Rows(f"SELECT {columns} WHERE false", 0, what, dict.fromkeys(asked.columns, "str"))
 
 
 def _json_within(column: str, fields: Sequence[str]) -> str:
@@ -318,24 +322,6 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     return names
 
 
-def _require_fields(path: Path, asked: Asked, what: str, missing: frozenset[str]) -> None:
-    """Refuse a column in which no row had a value, unless the first object has it (then it is null, not missing)."""
-    names = list[str]()  # of the first object; none if it cannot be read here, though the engine, which looks at few fields, can
-    if missing:
-        with suppress(ValueError, RecursionError), path.open(encoding="utf-8") as stream:
-            values = (json.loads(line) for line in stream if line.strip())
-            names = list(next((value for value in values if isinstance(value, dict)), {}))
-    for role, column in asked.columns.items():
-        if role in missing and names and placed(str(column), names) is None:
-            # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
-            if all(placed(str(known), names) is None for known in asked.columns.values()):
-                raise EventLogError(
-                    f"{stated_as(role)}={column!r} is not a field of {what}: check the name; the fields' names may be data, "
-                    "so are not shown"
-                )
-            place_of(role, column, names, what)  # refuses it, and says which there are
-
-
 _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
@@ -353,12 +339,11 @@ def parquet(engine: Engine, given: Given) -> Rows:
     names = names_in_parquet(engine, path, what)
     found = by_path(given.asked, names, what)
     known = _known_as(engine, relation, names, {role: place for role, (place, _) in found.items()}, what)
-    sql, kinds = selected(
-        engine, relation, {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}, given.asked, what
-    )
+    places = {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}
+    sql, kinds, nothing = selected(engine, relation, places, given.asked, what)
     count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
     texts = (sql,) if "str" in kinds.values() else ()
-    return Rows(sql, count * BYTES_PER_ROW, what, kinds, texts=texts)
+    return Rows(sql, count * BYTES_PER_ROW, what, kinds, nothing=nothing, texts=texts)
 
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
@@ -533,17 +518,30 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     """The same files with one kind for each column.
 
     Labels of which one file has integers and another text are printed, and so are integers that need more than 64 bits together.
+    A file whose column holds nothing agrees with all others. Conditions compare what files have in several types as text.
     """
     if not all(part.sql for part in parts):  # unread
         return parts
-    kinds = {role: {part.kinds[role] for part in parts} for role in parts[0].kinds}
+    kinds = {role: {part.kinds[role] for part in parts if role not in part.nothing} or {"str"} for role in parts[0].kinds}
+    for at, part in enumerate(parts):
+        typed = [role for role in part.nothing if kinds[role] != {"str"}]
+        if typed:
+            sql = f"SELECT * REPLACE ({', '.join(f'NULL AS {SHORT[role]}' for role in typed)}) FROM ({part.sql})"
+            parts[at] = replace(part, sql=sql, kinds={**part.kinds, **{role: min(kinds[role]) for role in typed}})
     mixed = [role for role, found in kinds.items() if len(found) > 1]
     for role in mixed:
-        if role in ("value", "time") or "number" in kinds[role]:
+        if role in ("value", "time"):
             raise EventLogError(
-                f"the column of {stated_as(role)}{'s' if role in ('value', 'time') else '='} has other types in some of the "
-                "files than in others: give all files one type of it"
+                f"the column of {role}s has other types in some of the files than in others: give all files one type of it"
             )
+    doubles = [role for role in mixed if kinds[role] == {"int", "number"}]  # of a condition, and as pandas writes what is missing
+    if doubles:
+        numbers = ", ".join(f"CAST({SHORT[role]} AS DOUBLE) AS {SHORT[role]}" for role in doubles)
+        known: dict[str, Kind] = dict.fromkeys(doubles, "number")
+        parts = [
+            replace(part, sql=f"SELECT * REPLACE ({numbers}) FROM ({part.sql})", kinds={**part.kinds, **known}) for part in parts
+        ]
+        mixed = [role for role in mixed if role not in doubles]
     if len(parts) > 1 and not mixed:
         together = " UNION ALL BY NAME ".join(part.sql for part in parts)
         stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {together}", what=what)}
