@@ -47,6 +47,7 @@ def option(
     parse: Callable[[Any], Any] | None = None,
     many: bool = False,
     ge: float | None = None,
+    rows: bool = True,
 ) -> Any:
     """A field: its help, the section of the help that it stands in, and how text states it.
 
@@ -56,8 +57,10 @@ def option(
         parse: from a command's or a file's text to the value; else the text itself, or a number.
         many: whether a command takes it several times.
         ge: the least number.
+        rows: False if rows are read, bounded and counted alike whatever the field states. Every other one has its place in
+            tests/dpselect/test_boundary.py.
     """
-    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
+    shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many, "rows": rows}
     return Field(default=default, description=description, json_schema_extra=shown, ge=ge)
 
 
@@ -101,7 +104,7 @@ class Spec(Frozen):
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, metavar, flags, env, parse or many."""
+        """What `option` says of a field: its section, metavar, flags, env, parse, many or rows."""
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
@@ -120,6 +123,7 @@ _UNSAID: Mapping[str, Any] = {
     "section": "Reading the log",
     **dict.fromkeys(("metavar", "flags", "env", "parse")),
     "many": False,
+    "rows": True,
 }
 
 

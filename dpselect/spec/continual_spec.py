@@ -52,7 +52,10 @@ class StateFields(Spec):
     """Where a horizon is kept."""
 
     state: SkipValidation[str | PathLike[str] | None] = option(
-        "The private state of the horizon. As private as the log; never restore a backup.", default=..., metavar="FILE"
+        "The private state of the horizon. As private as the log; never restore a backup.",
+        default=...,
+        metavar="FILE",
+        rows=False,
     )
 
 
@@ -70,14 +73,15 @@ class KeptFields(StateFields, PayerFields):
     """A horizon that is kept: who pays for it, and where its private state is."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        "The ledger: its URL, or the path of its SQLite file.", default=..., metavar="URL", env="DPSELECT_LEDGER"
+        "The ledger: its URL, or the path of its SQLite file.", default=..., metavar="URL", env="DPSELECT_LEDGER", rows=False
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.", default=...)
-    key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=...)
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", default=..., rows=False)
+    key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=..., rows=False)
     output: SkipValidation[str | PathLike[str] | None] = option(
         "Also write it to this new file: a table as .csv or .parquet, a page as .html, else all as JSON.",
         "Output",
         metavar="FILE",
+        rows=False,
     )
 
     @field_validator("ledger", mode="plain")
@@ -100,8 +104,8 @@ class HorizonBudgetFields(PeriodFields):
     """What is released every period, and for what."""
 
     k: Count = option("How many items to release, at least 1.", default=..., metavar="N")
-    epsilon: Real = option("Budget of the whole horizon, in nats.", default=...)
-    delta: Real = option("Part of the budget: the probability that may fall outside epsilon.", default=...)
+    epsilon: Real = option("Budget of the whole horizon, in nats.", default=..., rows=False)
+    delta: Real = option("Part of the budget: the probability that may fall outside epsilon.", default=..., rows=False)
     relation: Relation = option(
         "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy", "add_remove"
     )
@@ -145,7 +149,10 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, Fil
 
     periods: Count = option("How many periods the horizon has. Fixed: declare more rather than fewer.", default=...)
     dry_run: Flag = option(
-        "Say what would be charged, by which mechanism, and what would be left: nothing is reserved or made.", "Output", False
+        "Say what would be charged, by which mechanism, and what would be left: nothing is reserved or made.",
+        "Output",
+        False,
+        rows=False,
     )
     grouped: Flag = option("Events have groups: release the top k of each.", "Groups", False)
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(

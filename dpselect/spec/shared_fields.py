@@ -39,11 +39,13 @@ BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
 class BudgetFields(Spec):
     """What a release may cost."""
 
-    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.")
+    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.", rows=False)
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users."
+        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.", rows=False
     )
-    rho: Real | None = option("Budget of the whole release under zero-concentrated privacy, in place of epsilon=.", "Privacy")
+    rho: Real | None = option(
+        "Budget of the whole release under zero-concentrated privacy, in place of epsilon=.", "Privacy", rows=False
+    )
 
     @model_validator(mode="after")
     def _states_a_budget_once(self) -> Self:
@@ -84,14 +86,15 @@ class PayerFields(Spec):
         "Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.",
         metavar="URL",
         env="DPSELECT_LEDGER",
+        rows=False,
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.")
-    team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger")
-    purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger")
-    actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger")
-    label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger")
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", rows=False)
+    team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger", rows=False)
+    purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger", rows=False)
+    actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger", rows=False)
+    label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger", rows=False)
     key: str | None = option(
-        "Idempotency key: a second release under it is refused; with the same output= its answer is shown.", "Ledger"
+        "Idempotency key: a second release under it is refused; with the same output= its answer is shown.", "Ledger", rows=False
     )
 
     @model_validator(mode="after")
@@ -141,6 +144,7 @@ class RunFields(Spec):
         "and the budget. No row is read, and nothing is charged, drawn or made.",
         "Output",
         False,
+        rows=False,
     )
 
 
