@@ -565,7 +565,7 @@ CAUSES: list[tuple[Exception, type[BaseException], str]] = [
 def test_errors_of_the_engine_are_told_by_their_cause(
     start: Any, tmp_path: Path, raised: Exception, kind: type[BaseException], words: str
 ) -> None:
-    """Not by their class: a full disk is no damage, and Ctrl-C is neither; also while a state is made, and then nothing is left."""
+    """Not by their class: a full disk is no damage, and Ctrl-C neither; also while a state is made, of which nothing is left."""
 
     def fails(*_: Any) -> None:
         raise raised
