@@ -83,7 +83,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         period, data: as for `Horizon.close`.
 
     Returns:
-        What the period has released: where `output` holds it already, no event is read. With `dry_run` what closing it would cost;
+        What the period has released: if `output` holds it already, no event is read. With `dry_run` what closing it would cost;
         its events are read to their end and forgotten.
     """
     spec = CloseSpec(**asked)

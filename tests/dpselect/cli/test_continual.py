@@ -157,7 +157,7 @@ def test_an_end_inside_a_period_is_refused_or_asked_for(paid: list[str], tmp_pat
 @pytest.mark.parametrize("suffix", spread([".json", ".csv", ".html", ".parquet"], 2))
 def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], tmp_path: Path, suffix: str) -> None:
     """`start`, `close` and `run` with the output that answers them: the kept answer, and no event is read. Another question, a
-    file that was edited or a stranger's is in the way, before anything is read; a page or a table that was lost is made up for."""
+    file that was edited or a stranger's is in the way, before anything is read; a page or a table that is lost is made up for."""
     out, other, log = tmp_path / f"a{suffix}", tmp_path / "b.json", tmp_path / "1.csv"
     started = told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other))
     assert told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other)) == started
