@@ -108,15 +108,31 @@ def write_text(target: Path | str | IO[str], what: str, pieces: Iterable[str], m
         raise OutputError(f"{what} cannot be written ({error.strerror}): what was written is incomplete") from None
 
 
+def write_draft(path: Path, content: bytes) -> None:
+    """Make a private file durable, its name included; one that is there is replaced. What interrupts it may leave a part."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    sync_folder(path.parent)
+
+
 def settle(scratch: Path, path: Path) -> bool:
     """Give a file whose content is whole its name, durably; False, and the content is dropped, if the name is taken."""
+    try:
+        return name_file(scratch, path)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def name_file(scratch: Path, path: Path) -> bool:
+    """As `settle`, but a file whose name is taken keeps its other one."""
     try:
         _named(scratch, path)
         sync_folder(path.parent)  # before the other name goes: a power cut might undo the new name and not that
     except FileExistsError:
         return False
-    finally:
-        scratch.unlink(missing_ok=True)
+    scratch.unlink(missing_ok=True)
     return True
 
 

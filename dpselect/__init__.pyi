@@ -37,7 +37,6 @@ from .plan.profile import Profile as Profile
 from .release.answer import Answer as Answer
 from .release.session import Session as Session
 from .release.topk import topk as topk
-from .release.user_quantiles import quantile as quantile
 from .scores import Scores as Scores
 from .scores import SecondLook as SecondLook
 from .selection import Selection as Selection

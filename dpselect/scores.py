@@ -50,7 +50,8 @@ class Scores:
             view of it. False copies what somebody could still write to.
 
     Raises:
-        InvalidScores: empty, not one-dimensional, NaN, infinite, negative counts, not numbers, or labels that do not match.
+        InvalidScores: no candidate of a public domain, not one-dimensional, NaN, infinite, negative counts, not numbers, or
+            labels that do not match.
 
     Example:
         >>> import dpselect as dps
@@ -91,7 +92,7 @@ class Scores:
             raise InvalidScores(f"sensitivity must be a dpselect.Sensitivity, not {type(sensitivity).__name__}")
         if second is not None:
             _require_looked_up(second, labels)
-        numbers = _numbers(values, kind, owned=owned)
+        numbers = _numbers(values, kind, owned=owned, least=1 if domain == "public" else 0)
         names = None if labels is None else _labels(labels, len(numbers))
         rank = _label_rank(names) if domain == "observed" and names is not None else None
         self._set(_values=numbers, _multiplicities=None, _tie_rank=rank, domain=domain, kind=kind, labels=names)
@@ -123,7 +124,7 @@ class Scores:
 
     def with_values(self, values: Numbers) -> Self:
         """The same listed candidates, declared alike, with other values, one each, which are taken over."""
-        numbers = _numbers(values, self.kind, owned=True)
+        numbers = _numbers(values, self.kind, owned=True, least=len(self._values))
         if self._multiplicities is not None or len(numbers) != len(self._values):
             raise InvalidScores("values must have one number per candidate, and the candidates be listed one by one")
         return self._with(_values=numbers, second=None)
@@ -231,8 +232,8 @@ class SecondLook:
         weigh: for `TwoRoundHistogram`: from labels, (n,) whole numbers from 1 to 2^20 and a norm to (n,) sums over users, in
             units of 2^-20. A user gives each of its items among these min(1, norm * number/size), with size the l2 norm of the
             numbers of all of them, rounded so that no user's vector measures more than the norm. **These labels and numbers are
-            private**, and a user's items are those that were counted for the scores: under a bound, the ones that were kept.
-            None where no such look can be taken.
+            private**, and a user's items are those to which it gave more than 0 in the scores: an item occurs in both rounds or
+            in neither (Theorem H11). `events.Pairs.second_round` makes such a function. None where no such look can be taken.
 
     Example:
         >>> import dpselect as dps
@@ -338,22 +339,24 @@ def _equal(values: Numbers, bound: Any, count: int, tie_rank: NDArray[np.int64] 
     return tied[:count]
 
 
-def _numbers(values: ArrayLike, kind: Kind, *, owned: bool) -> Numbers:
+def _numbers(values: ArrayLike, kind: Kind, *, owned: bool, least: int) -> Numbers:
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidScores("values is a masked array, whose mask would be lost: fill in or leave out what is masked first")
     try:
         array = np.asarray(values)
     except ValueError:
         raise InvalidScores("values must be a one-dimensional array of numbers, not rows of different lengths") from None
-    if array.ndim != 1 or array.size == 0:
-        raise InvalidScores("values must be a non-empty one-dimensional array of numbers: one per candidate, at least one")
+    if array.ndim != 1 or (array.size == 0 and least > 0):
+        raise InvalidScores(
+            "values must be a one-dimensional array of numbers, one per candidate, and a public domain has at least one"
+        )
     if owned and isinstance(values, np.ndarray) and values.dtype in (np.int64, np.float64):
         values.setflags(write=False)
         numbers = _exactly(values, copy=False)
     else:
         # What was made of a list belongs to nobody else.
         numbers = _exactly(array, copy=isinstance(values, np.ndarray) and not _unwritable(values))
-    if kind == "counts" and numbers.min() < 0:
+    if kind == "counts" and numbers.min(initial=0) < 0:
         raise InvalidScores("values contain a negative number: counts are >= 0; for other scores pass kind='utilities'")
     return _sealed(numbers)
 
@@ -378,12 +381,12 @@ def _sealed(numbers: Numbers) -> Numbers:
 def _exactly(array: NDArray[np.generic], *, copy: bool = True) -> Numbers:
     """As int64 or float64, refusing what would change its value; a private copy unless told otherwise."""
     if np.issubdtype(array.dtype, np.integer):
-        if array.dtype == np.uint64 and int(array.astype(np.uint64, copy=False).max()) >= 2**63:
+        if array.dtype == np.uint64 and int(array.astype(np.uint64, copy=False).max(initial=0)) >= 2**63:
             raise InvalidScores("values contain an integer of 2^63 or more: scores are 64-bit signed integers or floats")
         return array.astype(np.int64, copy=copy)
     if array.dtype not in (np.float16, np.float32, np.float64):
         raise InvalidScores(f"values have dtype {array.dtype}: pass integers or float64 numbers")
-    if not (np.isfinite(array.min()) and np.isfinite(array.max())):  # NaN wins every comparison of theirs
+    if not (np.isfinite(array.min(initial=0)) and np.isfinite(array.max(initial=0))):  # NaN wins every comparison of theirs
         raise InvalidScores("values contain NaN or infinity: every score must be a finite number; clean them at the source")
     return array.astype(np.float64, copy=copy)
 

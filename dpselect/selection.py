@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import math
+import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
     import pyarrow
 
 Label = int | str
+
+
+_DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
+
+
+def is_integer(label: Label) -> bool:
+    """Whether a label is written as an integer of at most 64 bits is, without leading zeros."""
+    return _DECIMAL.fullmatch(str(label)) is not None and -(2**63) <= int(label) < 2**64
 
 
 def label_key(label: Label) -> tuple[bool, Label]:

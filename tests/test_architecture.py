@@ -65,6 +65,11 @@ def test_no_import_cycles() -> None:
     assert sorted(graph) == []
 
 
+def test_temporary_folders_are_made_in_one_place() -> None:
+    """What a signal has to remove is known to one module."""
+    assert [module for module in SOURCES if "tempfile" in SOURCES[module].read_text()] == ["dpselect.events.engine"]
+
+
 @pytest.mark.parametrize("kind", sorted(members()))
 def test_a_mechanism_touches_three_places(kind: str) -> None:
     """Each mechanism is in its room, exported by it, and is under the laws."""

@@ -23,7 +23,7 @@ MISSING = [name for name in ("sphinx", "myst_parser", "furo") if importlib.util.
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^(?P<fence>`{3,})\w*[^\n]*\n(.*?)^(?P=fence)[ \t]*$", flags=re.MULTILINE | re.DOTALL)
 # What people type into the search box, in the words of other places, and a page that has to be among the answers.
-SEARCHED = {"neighbor": "units", "percentile": "mechanisms/quantile", "how many teachers": "pate"}
+SEARCHED = {"neighbor": "units", "how many teachers": "pate"}
 INDENTED = re.compile(r"^    dpselect .*$", flags=re.MULTILINE)
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", flags=re.MULTILINE | re.DOTALL)
 

@@ -135,7 +135,7 @@ class Book:
         row = self.connection.execute(_LAST, {"mine": self.declared.id, "period": period}).one_or_none()
         if read_price(row) != self._spent[0, period]:
             raise LedgerCorrupt(
-                "the running total of a period is not that of its last entry: one of them was edited. Nothing was charged, "
+                "the running total of a period is not that of its last entry: one of them was edited. Nothing was written, "
                 "nothing may be released: run `dpselect ledger verify`"
             )
 

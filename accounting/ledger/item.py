@@ -152,7 +152,7 @@ class Request:
         unit, alone = getattr(item, "unit", None), getattr(item, "rests_on_linf", False) is True
         period = tuple(period) if isinstance(period, Iterator) else period  # it is read anew when a charge is tried again
         zone = checked_zone(terms.get("time_zone"))
-        return cls(action, key or uuid.uuid4().hex, by, curve, stated, unit, alone, across, period, zone, said)
+        return cls(action, uuid.uuid4().hex if key is None else key, by, curve, stated, unit, alone, across, period, zone, said)
 
     @classmethod
     def read_all(

@@ -47,7 +47,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from accounting.address import masked
+from accounting.address import masked, revealed
 from accounting.budget import NOTHING, Price
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE
@@ -309,12 +309,15 @@ _MISSING = "the ledger cannot be opened: check that the file and its directory e
 _WRITE = "the ledger's disk failed to read or write: check the disk and its quota, then run verify"
 _CORRUPT = "the ledger's file is damaged or no SQLite database: restore a backup and hold it against an exported head"
 _WRITE_AHEAD = (
-    "the ledger's file is in WAL mode, in which a file that was cut short cannot be found out: nothing was charged; switch it "
-    "back while nobody uses it (sqlite3 FILE 'PRAGMA journal_mode=DELETE') and repeat the charge with the same key"
+    "the ledger's file is in WAL mode, in which a file that was cut short cannot be found out, and nothing was written to it: "
+    "switch it back while nobody uses it (sqlite3 FILE 'PRAGMA journal_mode=DELETE') and repeat this with the same key"
 )
 _UNREACHABLE = "the ledger's database server cannot be reached or ended the connection"
 _REFUSED = "the database refused the operation"
-_NOT_THERE = ". Nothing was charged: check its name, or make a new one with `dpselect ledger init`"
+# What to do: of a ledger that is opened for the first time, of one that was there when it was opened, and of a failed write.
+# Only the first can know that nothing was charged so far.
+_NOT_THERE = ". This call has charged nothing: check the name; if there has never been one, `dpselect ledger init` makes it"
+_GONE = ". It was there when it was opened, and what it has charged stays charged: put the file back before anything else"
 _NOTHING = ". Nothing may be released: if the charge was being written, repeat it with the same key"
 
 # By SQLite's code, or by SQLSTATE or its class.
@@ -333,7 +336,7 @@ _REASONS = {code: reason for reason, codes in _CODES.items() for code in codes}
 def checked_url(url: str) -> URL:
     """The URL of a SQLite file or PostgreSQL database, with the driver that the ledger uses; LedgerUnavailable if it is none."""
     try:
-        parsed = make_url(url)
+        parsed = make_url(revealed(url) if isinstance(url, str) else url)
     except (ArgumentError, ValueError):
         raise LedgerUnavailable(
             "the ledger's URL (ledger=) cannot be read: write sqlite:///privacy.db or postgresql://host/name"
@@ -413,22 +416,22 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
-    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`.
+def _translated(missing: str = _GONE) -> Iterator[None]:
+    """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`; `missing` is said of a file that is not there.
 
     The original is dropped, because its text holds statements, file names and sometimes credentials.
     """
     try:
         yield
     except DBAPIError as error:
-        raise _explained(error) from None
+        raise _explained(error, missing) from None
     except SQLAlchemyError as error:
         raise LedgerUnavailable(f"{_REFUSED} ({type(error).__name__}){_NOTHING}") from None
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         raise LedgerCorrupt(_CORRUPT + _NOTHING) from None
 
 
-def _explained(error: DBAPIError) -> LedgerError:
+def _explained(error: DBAPIError, missing: str) -> LedgerError:
     name = type(error.orig).__name__
     if isinstance(error.orig, sqlite3.Error):
         # The low byte is the primary code; the extended ones only add where it happened.
@@ -441,7 +444,7 @@ def _explained(error: DBAPIError) -> LedgerError:
         reason = _UNREACHABLE if gone else _REASONS.get(state) or _REASONS.get(state[:2]) or _REFUSED
         code = "no connection" if gone else state or name
     kind = LedgerCorrupt if reason == _CORRUPT else LedgerUnavailable
-    return kind(f"{reason} ({code}){_NOT_THERE if reason == _MISSING else _NOTHING}")
+    return kind(f"{reason} ({code}){missing if reason == _MISSING else _NOTHING}")
 
 
 @final
@@ -474,12 +477,12 @@ class Store:
     def open(cls, url: str, *, create: bool, timeout: float, mode: int = PRIVATE) -> Self:
         """The store of a ledger; with `create`, make the file and the tables where they are missing."""
         store = cls.at(url, create=create, timeout=timeout, mode=mode)
-        with store.reader() as connection:
+        with _translated(_NOT_THERE), store._reading.begin() as connection:
             found = _has_ledger(connection)
         if not found and not create:
             raise SchemaMismatch("no ledger exists here: run `dpselect ledger init`, or open it with create=True")
         if not found:
-            with _translated(), store._writing.begin() as connection:
+            with _translated(_NOT_THERE), store._writing.begin() as connection:
                 if connection.dialect.name == "postgresql":
                     connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _ADVISORY_LOCK})
                 if not _has_ledger(connection):  # another process may have been first
@@ -547,5 +550,5 @@ def _require_version(connection: Connection) -> None:
     if version != SCHEMA_VERSION:
         raise SchemaMismatch(
             f"the ledger has schema version {version!r} and this package reads and writes version {SCHEMA_VERSION} only: "
-            "nothing was charged; use the version of dpselect that wrote it"
+            "nothing was written to it; use the version of dpselect that wrote it"
         )

@@ -25,7 +25,6 @@ class _Verb(NamedTuple):
 
 _VERBS: Final = {
     "topk": _Verb("dpselect.cli.topk", "topk", "Release the top k of a log, with its price."),
-    "quantile": _Verb("dpselect.cli.quantile", "quantile", "Release quantiles of one number per user, with their price."),
     "continual": _Verb("dpselect.cli.continual", "app", "Release the top k every period, for one price in all."),
     "plan": _Verb("dpselect.cli.plan", "plan", "Say which mechanism to use for a budget, before any data are read."),
     "check": _Verb("dpselect.cli.check", "check", "Say how a log is read and what is doubtful, for whoever may see it."),

@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
-from rich.console import RenderableType
-from rich.text import Text
+from rich.console import Group, RenderableType
 from typer import Argument
 
 from accounting.address import masked
@@ -75,7 +74,10 @@ def _show(ask: Callable[..., HorizonAnswer | DryRun], spec: KeptFields, *data: A
 
 
 def show_horizon(answer: HorizonAnswer, output: Any, state: Any, *, json: bool) -> None:
-    """Print what a horizon has released, which lies in its file and its state by now; if that fails, the error says where."""
+    """Print what a horizon has released, which lies in its file and its state by now; if that fails, the error says where.
+
+    A status of its own says that noise alone explains all of it.
+    """
     lies = f"is kept in state={masked(state)}: 'dpselect continual show' prints it, for nothing"
     lies = f"the answer {lies if output is None else f'lies in {masked(output)}'}"
     try:
@@ -85,6 +87,8 @@ def show_horizon(answer: HorizonAnswer, output: Any, state: Any, *, json: bool) 
     except BaseException as error:
         error.add_note(Note(lies))
         raise
+    if answer.explained_by_noise:
+        out.leave_explained(answer.cautions, json=json)
 
 
 def _row(row: dict[str, Any]) -> tuple[str, str]:
@@ -127,5 +131,6 @@ def _as_text(told: dict[str, Any]) -> RenderableType:
         ("in words", told["guarantee"]["in_words"]),
         ("risk", told["guarantee"]["risk"]["in_words"]),
     ]
-    budget = Text.assemble(("Budget: ", "bold"), told["budget"])
-    return out.page(*parts, out.section("What is promised, for the whole horizon", facts), budget)
+    last = [out.note("Warning", words) for words in told["notes"]]
+    last.append(out.note("Budget", told["budget"], "bold"))
+    return out.page(*parts, out.section("What is promised, for the whole horizon", facts), Group(*last))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import shlex
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -20,7 +19,9 @@ from accounting.address import masked
 from accounting.files import new_file
 from dpselect.cli import guard, out
 from dpselect.cli.topk import as_text
+from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidRequest
+from dpselect.events.engine import temporary_folder
 from dpselect.release.question import Question
 from dpselect.release.run import run
 from dpselect.spec import TopKSpec
@@ -50,7 +51,7 @@ def demo(
         budget = Budget(epsilon=epsilon, delta=delta)  # both are needed, and a spec's delta is not
         question = Question.of(log, TopKSpec(user="user_id", item="item_id", k=k, epsilon=budget.epsilon, delta=budget.delta))
         with out.reading() as callback:
-            released = run(question, callback)
+            released = run(question, log, callback)
     command = (
         f"dpselect topk {shlex.quote(str(log))} --user user_id --item item_id --k {k} --epsilon {epsilon:g} --delta {delta:g}"
     )
@@ -77,8 +78,8 @@ def demo(
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
     if keep is None:
-        with tempfile.TemporaryDirectory(prefix="dpselect-demo-") as name:
-            yield Path(name)
+        with temporary_folder("dpselect-demo-") as folder:
+            yield folder
         return
     try:
         keep.mkdir(parents=True, exist_ok=True)
@@ -103,9 +104,8 @@ def check_ins(path: Path, users: int, places: int) -> dict[str, int]:
     who, where, hours = who[shuffled].tolist(), where[shuffled].tolist(), (np.arange(len(who)) // 500).tolist()
     names = [f"place-{place:0{len(str(places - 1))}d}" for place in range(places)]
     with new_file(path, "the log", encoding="utf-8") as stream:
-        rows = csv.writer(stream)
-        rows.writerow(["user_id", "item_id", "hour"])
-        rows.writerows(zip(who, [names[place] for place in where], hours, strict=True))
+        rows = zip(who, [names[place] for place in where], hours, strict=True)
+        stream.writelines(csv_records(chain([("user_id", "item_id", "hour")], rows)))
     counts = Counter(place for _, place in set(zip(who, where, strict=True)))
     order = sorted(range(places), key=lambda place: (-counts[place], names[place]))
     return {names[place]: rank for rank, place in enumerate(order, start=1)}

@@ -37,6 +37,7 @@ FAILED: Final = 1
 USAGE: Final = 2
 SPENT: Final = 3
 HORIZON: Final = 4
+EXPLAINED: Final = 5
 INTERNAL: Final = 70
 INTERRUPTED: Final = 130
 TERMINATED: Final = 143

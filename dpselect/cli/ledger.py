@@ -72,7 +72,7 @@ def _charge(spec: ledger_spec.ChargeSpec) -> None:
         if spec.relation is None and (spec.event is not None or spec.steps is not None):
             common["relation"] = ledger.dataset(spec.dataset).relation
     item = _charged(spec, common["relation"])
-    key = spec.key or uuid.uuid4().hex  # known before the charge: whatever interrupts it can name it
+    key = uuid.uuid4().hex if spec.key is None else spec.key  # known before the charge: whatever interrupts it can name it
     terms: Any = common | {"count": spec.count, "key": key}
     with Ledger.open(spec.ledger, create=False) as ledger, told(ledger, spec.dataset, key):
         if spec.reserve:
@@ -299,7 +299,7 @@ def _signed(spec: ledger_spec.HeadsSpec) -> tuple[Path | None, SigningKey | None
     output = None if spec.output is None else Path(spec.output)
     out.require_targets({"--output": output}, spec.ledger)
     held = os.environ.get(ledger_spec.HEADS_KEY) if spec.sign is None else read_text(Path(spec.sign), InvalidEntry, "the key")
-    return output, SigningKey.from_pem(held) if held else None
+    return output, None if held is None else SigningKey.from_pem(held)
 
 
 def _in_unit(spec: ledger_spec.InitSpec) -> Budget:

@@ -10,18 +10,19 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.box import SIMPLE_HEAD, Box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Column, Table
 from rich.text import Text
+from typer import Exit, echo
 
 from accounting.address import masked
 from accounting.errors import OutputError, OutputRefused
 from accounting.files import require_new
-from dpselect.cli.guard import abandon_standard_output
+from dpselect.cli.guard import EXPLAINED, abandon_standard_output
 from dpselect.errors import InvalidRequest, Note, printable
 
 if TYPE_CHECKING:
@@ -167,8 +168,8 @@ def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], Rendera
     if isinstance(answer, DryRun):
         show_dry_run(answer, json=json)
         return
-    charge, kept = answer.charge, place.output is not None and place.failure is None
-    lies, paid = f"the answer lies in {masked(place.output)}" if kept else "", "no ledger was charged"
+    charge, kept = answer.charge, answer.kept is not None or place.lies is not None
+    lies, paid = f"the answer lies in {masked(place.lies or place.record)}" if kept else "", "no ledger was charged"
     if charge is not None:
         paid = f"it is paid for: entry {charge.entry} of dataset {charge.dataset!r}, key {charge.key!r}"
     try:
@@ -182,7 +183,15 @@ def show_answer(answer: Any, place: AnswerFile, as_text: Callable[[Any], Rendera
         error.add_note(Note("; ".join(words for words in (lies, paid) if words)))
         raise
     if place.failure is not None:
-        raise OutputError(f"{place.failure}. The answer is printed, and nowhere else: copy it. {paid}")
+        where = lies or "the answer is printed, and nowhere else: copy it"
+        raise OutputError(f"{place.failure}. {where[:1].upper()}{where[1:]}. {paid}")
+
+
+def leave_explained(cautions: Sequence[str], *, json: bool) -> NoReturn:
+    """End, after an answer that noise alone explains, with a status of its own; as text the answer has said so itself."""
+    if json:
+        echo(f"warning: {printable(cautions[-1])}", err=True)
+    raise Exit(EXPLAINED)
 
 
 def require_shown(place: AnswerFile) -> None:

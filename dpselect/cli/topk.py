@@ -14,7 +14,7 @@ from typer import Argument, echo
 
 from accounting.page.wording import plain, rounded_up
 from dpselect.cli import guard, out
-from dpselect.cli.from_model import command
+from dpselect.cli.from_model import command, spelled
 from dpselect.errors import InvalidRequest, printable
 from dpselect.mechanisms.base import Mechanism
 from dpselect.plan.counts import Interval, without_counts
@@ -45,16 +45,19 @@ _SpreadsheetSafe = Annotated[
 
 
 def _topk(events: _Events, spec: TopKSpec, spreadsheet_safe: _SpreadsheetSafe = False, json: guard.Json = False) -> None:
-    question = Question.of(events[0] if len(events) == 1 else tuple(events), spec)
+    log = events[0] if len(events) == 1 else tuple(events)
+    question = Question.of(log, spec)
     place = AnswerFile.of(spec, defused=spreadsheet_safe, texts=ANSWERS)
     if spreadsheet_safe and (place.output is None or place.output.suffix.lower() != ".csv"):
         raise InvalidRequest("--spreadsheet-safe changes the text of a CSV: name one with --output, or leave it out")
     out.require_shown(place)
     with out.reading() if spec.every is None else out.counted("periods") as progress:
         unkept = lambda place, answer: out.show_answer(answer, place, as_text, json=True)  # noqa: E731
-        found: Any = answered(question, place, progress, unkept, lambda words: echo(words, err=True))
+        found: Any = answered(question, log, place, progress, unkept, lambda words: echo(words, err=True))
     if isinstance(found, Answer | DryRun):
         out.show_answer(found, place, as_text, json=json)
+        if isinstance(found, Answer) and found.explained_by_noise:
+            out.leave_explained(found.cautions, json=json)
     elif spec.horizon is None:
         _show(found, as_json=json)
     else:
@@ -69,27 +72,34 @@ topk = command(TopKSpec, _topk)
 _STATES = {
     "released": "released now",
     "recorded": "released before",
-    "lost": "charged, and its answer lost when the run was stopped; not drawn again",
+    "lost": "released before, and its file is gone; not drawn again",
+    "waiting": "not charged",
 }
 
 
 def _show(series: Series, *, as_json: bool) -> None:
-    """How each period stands; an error where an answer is lost."""
+    """How each period stands; an error if an answer is lost, and a status of its own if noise alone explains the answers."""
+    cautions = [spelled(words, TopKSpec) for words in series.cautions]
     if as_json:
         listed = [{"period": one.name, "state": one.state, "output": str(one.output)} for one in series.releases]
         in_all = series.in_all
         stated = {"periods": in_all.periods, "epsilon": in_all.epsilon, "delta": in_all.delta, "in_words": in_all.words}
-        out.emit(out.json_text({"periods": listed, "in_all": stated}) + "\n")
+        out.emit(out.json_text({"periods": listed, "in_all": stated, "notes": cautions}) + "\n")
     else:
         table = Table.grid(padding=(0, 2))
         for one in series.releases:
-            table.add_row(Text(one.name), Text(_STATES[one.state]), Text("" if one.state == "lost" else str(one.output)))
-        out.emit(Group(table, Text(f"{series.in_all.words[:1].upper()}{series.in_all.words[1:]}.")))
+            kept = one.state in ("released", "recorded")
+            table.add_row(Text(one.name), Text(_STATES[one.state]), Text(str(one.output) if kept else ""))
+        faced = Text(f"{series.in_all.words[:1].upper()}{series.in_all.words[1:]}.")
+        out.emit(Group(table, faced, *(out.note("Warning", words) for words in cautions)))
     if lost := series.lost:
         raise InvalidRequest(
-            f"of {len(lost)} periods the answer is lost ({', '.join(lost[:5])}): they are charged, and may be asked for again "
-            "under another key, if the budget allows it, from --since to --until of that period"
+            f"of {len(lost)} periods the answer is not in its file ({', '.join(lost[:5])}): put the files back. They were "
+            "released, and may be asked for again under another key, if the budget allows it, from --since to --until of that "
+            "period"
         )
+    if series.explained_by_noise:
+        out.leave_explained(cautions, json=as_json)
 
 
 # -- an answer as text -------------------------------------------------------------------------------------------------

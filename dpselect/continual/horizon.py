@@ -25,12 +25,12 @@ from dpselect.continual import means
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Floats, Integers, declared
 from dpselect.continual.state import Closed, Events, Meta, State
 from dpselect.errors import HorizonError, InvalidRequest, Note
-from dpselect.events import spark
+from dpselect.events import require_columns, spark
 from dpselect.events.catalogue import Labels, named, written_alike
 from dpselect.events.counting import cells_of
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import FILE_OPTIONS
-from dpselect.events.reading import Reading, reading_of, require_items
+from dpselect.events.reading import Reading, reading_of
 from dpselect.events.sources.base import literal, located
 from dpselect.events.staging import prepared
 from dpselect.mechanisms.release import public_grid
@@ -207,7 +207,7 @@ class Horizon:
                 f"dataset={dataset.name!r} has a budget for each {dataset.window}, and a horizon bounds users over all of them: "
                 "declare a dataset with one budget for all rows"
             )
-        of_groups = None if groups is None else tuple(named(groups, integers=False, what="groups"))
+        of_groups = None if groups is None else tuple(named(groups, what="groups"))
         listed = _listed(mechanism, domain, of_groups)
         self._dry_run, self._domain, self._groups = dry_run, listed, of_groups
         receipt, exists = self._receipt(), self._path.exists()
@@ -291,24 +291,32 @@ class Horizon:
         return selection
 
     def rehearse(self, period: int, events: object, reading: Reading | None = None, **options: Any) -> None:
-        """Read and count the new events of a period as `close` would, and forget them: nothing is stored, charged or drawn."""
-        with self._read(period, events, reading, options) as read, State.opened(self._path) as state:
-            if _closed_before(state, period, read) is None:
-                with state.transaction(kept=False):
-                    state.load(read)
-                    state.take(int(period))
+        """Check what `close` checks before it reads: the period, the reading, and the header or schema of the events.
+
+        No event is read, and nothing is stored, charged or drawn.
+        """
+        asked = self._asked(period, events, reading, options)
+        if asked is not None:
+            require_columns(events, asked)
+        with State.opened(self._path) as state:
+            _require_order(int(period), len(state.closed()))
 
     @contextmanager
     def _read(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Iterator[Events]:
         """The new events of a period as a relation in SQL, before the state is opened."""
+        asked = self._asked(period, events, reading, options)
+        with opened(None if asked is None else asked.memory_limit) as engine:
+            yield NO_EVENTS if asked is None else _count_pairs(engine, events, asked, self._groups)
+
+    def _asked(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Reading | None:
+        """How the events of a period are read, once the period is one of the horizon; None for a period without events."""
         last = self.mechanism.periods
         if isinstance(period, bool) or not isinstance(period, int | np.integer) or not 1 <= period <= last:
             raise InvalidRequest(f"period={period!r} must be an integer from 1 to {last}, the periods of the horizon")
         over_all = {} if options.get("group") is None else {"max_groups_per_user": ANY_GROUPS}
         asked = None if events is None else of_pairs(reading_of(reading, over_all | options), grouped=self.mechanism.grouped)
         self._require_written_alike(() if asked is None else asked.normalize)
-        with opened(None if asked is None else asked.memory_limit) as engine:
-            yield NO_EVENTS if asked is None else _count_pairs(engine, events, asked, self._groups)
+        return asked
 
     def released(self) -> tuple[Period, ...]:
         """What was released so far, in order."""
@@ -439,9 +447,13 @@ def _closed_before(state: State, period: int, events: Events) -> Selection | Non
                 "`dpselect continual show`. What came late counts in the period that is open: close that with it"
             )
         return done[period - 1].selection
-    if period > len(done) + 1:
-        raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
+    _require_order(period, len(done))
     return None
+
+
+def _require_order(period: int, done: int) -> None:
+    if period > done + 1:
+        raise InvalidRequest(f"period={period} cannot be closed before period {done + 1}: close them in order")
 
 
 def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> tuple[Label, ...] | None:
@@ -452,7 +464,7 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[La
         return None
     if mechanism.delta is not None:
         raise InvalidRequest("domain= is public and delta= is for items that are read off the log: leave one of them out")
-    listed = tuple(named(domain, integers=False))
+    listed = tuple(named(domain))
     if mechanism.grouped:
         if groups is None:
             raise InvalidRequest("domain= lists the items of each group, and the groups must be public too: state groups=")
@@ -466,7 +478,6 @@ def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[La
 
 def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     """A reading of pairs, or of (user, group, item), and nothing else: what users may contribute is the horizon's to bound."""
-    require_items(reading)
     if bounded := [name for name in _BOUNDED if getattr(reading, name) is not None]:
         raise InvalidRequest(f"{bounded[0]}= is not for a horizon, whose mechanism says what counts: leave it out")
     if reading.max_groups_per_user not in (None, ANY_GROUPS):
@@ -492,7 +503,7 @@ def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Seque
         if reading.group is not None:
             raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")
         return replace(read, kinds=spark.save(events, reading, path))
-    staged = prepared(engine, events, reading, None, may_be_empty=True)
+    staged = prepared(engine, events, reading, None)
     shown, kinds = "pairs", staged.kinds
     if reading.group is not None:
         shown = f"({cells_of('pairs', groups if groups is not None else reading.groups)})"

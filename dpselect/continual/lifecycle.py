@@ -11,6 +11,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, Unpack, final, overload
 
@@ -63,7 +64,7 @@ def start(**asked: Any) -> HorizonAnswer | DryRun:
     kept = _Kept.of(spec, "start")
     with _horizon(spec, mechanism, **lists, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
-            return dry_close(session, horizon.key, mechanism, reads=False)
+            return dry_close(session, horizon.key, mechanism)
         return kept.written(HorizonAnswer.of(horizon, (), question=kept.question))
 
 
@@ -84,14 +85,14 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
 
     Returns:
         What the period has released: if `output` holds it already, no event is read. With `dry_run` what closing it would cost;
-        its events are read to their end and forgotten.
+        no event is read then either.
     """
     spec = CloseSpec(**asked)
     kept = _Kept.of(spec, "close", period=period, source=named(data))
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
-            horizon.rehearse(period, data, spec.reading())
-            return dry_close(session, horizon.key, horizon.mechanism)
+            look = partial(horizon.rehearse, period, data, spec.reading())
+            return dry_close(session, horizon.key, horizon.mechanism, look=look)
         about: Any = {"group": group_head(spec.group), "question": kept.question}
         if kept.held is not None:
             return kept.written(HorizonAnswer.of(horizon, horizon.released()[period - 1 : period], **about))

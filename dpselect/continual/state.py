@@ -12,7 +12,6 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -265,8 +264,8 @@ class State(NotPickled):
         """Make a state at `path`, mode 0600, whole or not at all."""
         reason = ""
         try:
-            with tempfile.TemporaryDirectory(prefix=".dpselect-", dir=path.parent) as folder:
-                made = Path(folder) / "state"
+            with temporary_folder(".dpselect-", path.parent) as folder:
+                made = folder / "state"
                 _asked(lambda: _written(made, mechanism, belongs_to, domain, groups))
                 made.chmod(0o600)
                 with made.open("rb") as file:
@@ -289,7 +288,7 @@ class State(NotPickled):
         """The state at `path`, for this process and thread alone."""
         import duckdb
 
-        with _turn(path), temporary_folder() as spill:
+        with _turn(path), temporary_folder("dpselect-horizon-") as spill:
             if not path.exists():  # the engine would make it
                 raise HorizonError("it does not exist: no horizon was started there, or it is lost, and then has ended")
             configuration: dict[str, Any] = {

@@ -1,4 +1,5 @@
 from .catalogue import read_catalogue as read_catalogue
+from .columns import require_columns as require_columns
 from .contributions import ReadReport as ReadReport
 from .file_options import Format as Format
 from .held import HeldCounts as HeldCounts
@@ -11,5 +12,3 @@ from .reading import ProgressCallback as ProgressCallback
 from .reading import Reading as Reading
 from .user_counts import EventCounts as EventCounts
 from .user_counts import GroupCounts as GroupCounts
-from .values import UserValues as UserValues
-from .values import read_values as read_values

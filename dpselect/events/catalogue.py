@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from accounting.address import masked
-from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.events.engine import checked, not_encoded, opened, plain, temporary_folder, unpacked_suffix
 from dpselect.events.file_options import FileOptions, FileSaid, normalized
@@ -32,7 +31,7 @@ from dpselect.events.sources.formats import (
 )
 from dpselect.selection import Label
 
-DECIMAL = re.compile(r"0|-?[1-9]\d{0,19}", re.ASCII)
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 # First lines of a one-column file that name the column rather than an item.
 _HEADERS = frozenset({"item", "items", "item_id", "itemid", "id", "label", "labels", "name", "names"})
@@ -41,21 +40,14 @@ Labels = Sequence[Label] | NDArray[np.generic]
 """Public labels of items or groups: a list, a range or an array of them."""
 
 
-def named(catalogue: Labels, *, integers: bool, what: str = "catalogue", normalize: Sequence[str] = ()) -> list[Label]:
+def named(catalogue: Labels, *, what: str = "catalogue", normalize: Sequence[str] = ()) -> list[Label]:
     """The labels of a catalogue of items, or of a list of groups, in their order; as it writes them, or as `normalize` does.
 
-    What is released is written as the public list has it, whatever was read: else its type would tell whether anything was.
-    `integers` says that the log's type, not its values, is of integers; one that is none is refused, as is one named twice.
+    What is released is written as the public list has it, whatever was read: else its type would tell whether anything was. One
+    named twice is refused; one that is no integer, where the log's are, stands for an item that nobody has: rows may have told
+    the log's type.
     """
     names = list(written_alike(listed(catalogue, what), normalize))
-    for name in names if integers else ():
-        if isinstance(name, str) and not DECIMAL.fullmatch(name):
-            raise EventLogError(
-                f"{what} holds {name!r}, and those of this log are integers: write its labels as integers, without leading "
-                "zeros or signs, or give the log's as text"
-            )
-        if not -(2**63) <= (number := int(name)) < 2**64:
-            raise EventLogError(f"{what} holds {shown(number)}, and those of this log are integers of at most 64 bits")
     _require_distinct([str(name) for name in names], what)
     return names
 
@@ -113,6 +105,8 @@ def _plain(name: object, what: str) -> Label:
         return _joined(tuple(_plain(part, what) for part in value))
     if type(value) not in (int, str):
         raise EventLogError(f"{what} holds {value!r}, a {type(value).__name__}: labels must be int or str")
+    if isinstance(value, str) and _SURROGATE.search(value):  # no file of an answer could hold it
+        raise EventLogError(f"{what} holds {value!r}, in which half of a character is missing: correct the label")
     return value  # type: ignore[return-value]
 
 
@@ -129,7 +123,7 @@ def public_list(stated: Any, column: _Names | None, item: _Names | None, options
     if not isinstance(stated, str | os.PathLike):
         return written_alike(listed(stated, what), options.normalize)
     split = column is not None or unpacked_suffix(Path(stated)) in (*CSV.suffixes[:1], *TSV.suffixes)
-    names = ("encoding", "null", "normalize", *(("delimiter", "quote") if split else ()))
+    names = ("encoding", "missing", "null", "normalize", *(("delimiter", "quote") if split else ()))
     return tuple(read_catalogue(stated, column, item=item, **cast(Any, {name: getattr(options, name) for name in names})))
 
 
@@ -145,7 +139,7 @@ def read_catalogue(
     the same as of a CSV. Any other file holds one label per line, and no header. Blank lines are skipped.
 
     Several columns give one label of each line, as several columns of `read` do one item. `normalize` writes labels as it does
-    those of a log; two that become one are refused. Labels that `null` names are left out.
+    those of a log; two that become one are refused. Labels that `missing` or `null` names are left out.
 
     The catalogue must be public: made without looking at the log.
 
@@ -163,7 +157,7 @@ def read_catalogue(
         labels = _fields(source, kind, column, asked, what, options)
     else:
         labels = _columns(source, kind, column, asked, what, options)
-    found = [normalized(label, options.normalize) for label in labels if label not in options.null]
+    found = [normalized(label, options.normalize) for label in labels if label not in (*options.missing, *options.null)]
     if not found:
         raise EventLogError(f"{what} holds no item: it must name at least one")
     if "" in found:

@@ -71,15 +71,24 @@ class Clip:
     clip: float
     norm: Norm
 
+    @property
+    def whole(self) -> int:
+        """The clip in units of 2^-20 (l1), or its square in squared units (l2), rounded down.
+
+        A user with more items than that adds 0 to each of them. Such items would occur in one reading of the pairs and not in
+        another, so a bound beyond it is refused (Theorem H11).
+        """
+        power = 1 if self.norm == "l1" else 2
+        return math.floor(Fraction(self.clip) ** power * _ONE**power)
+
     def weight(self) -> str:
         """SQL of the weight of one of t items, in units of 2^-20: whole-number arithmetic, and a root that is exact.
 
         The square root of a whole number up to 2^40 lies further from the next whole number than it is rounded.
         """
         if self.norm == "l1":
-            return f"least({math.floor(Fraction(self.clip) * _ONE)} // t, {_ONE})"
-        squares = math.floor(Fraction(self.clip) ** 2 * _ONE**2)
-        return f"CAST(floor(sqrt(least({squares} // t, {_ONE**2}))) AS BIGINT)"
+            return f"least({self.whole} // t, {_ONE})"
+        return f"CAST(floor(sqrt(least({self.whole} // t, {_ONE**2}))) AS BIGINT)"
 
     @property
     def unit(self) -> Fraction:
@@ -157,6 +166,21 @@ class Amount:
 
 Measure = Clip | Amount
 """What of a user is added up with the count: a share of one, or an amount."""
+
+
+def require_weights(measures: Sequence[Measure], limit: int, listed: int | None) -> None:
+    """Refuse a bound on items under which a clip gives 0 to each of a user's items: what a user keeps occurs (Theorem H11).
+
+    Args:
+        limit: the most items that are kept of a user.
+        listed: how many items are looked at; None for all.
+    """
+    most = limit if listed is None else min(limit, listed)
+    for clip in (measure for measure in measures if isinstance(measure, Clip) and measure.whole < most):
+        raise EventLogError(
+            f"clip={clip.clip:g} in {clip.norm}, shared among max_items_per_user={limit} items, gives each less than 2^-20, "
+            f"which is rounded to 0: bound a user's items to {clip.whole} or fewer, or raise clip="
+        )
 
 
 def summed(measures: Sequence[Measure]) -> Amount | None:

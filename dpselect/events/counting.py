@@ -42,13 +42,13 @@ class Count:
 
     def read(self) -> EventCounts | GroupCounts:
         """The counts, in memory."""
-        tables, allowed, integers = self.tables, self.allowed, self.kind == "int"
+        tables, allowed = self.tables, self.allowed
         totals, presence, report = self.totals(tables)
         names = ", ".join(["n", *allowed.sums])
         # In order of the label, numbers as numbers and text by code point: positions do not tell the order of the log.
         if allowed.groups is None:
             items, *sums = tables.columns(f"SELECT i, {names} FROM {totals} ORDER BY i")
-            return EventCounts.of(allowed, report, items.tolist(), np.array(sums, dtype=np.int64), integers=integers)
+            return EventCounts.of(allowed, report, items.tolist(), np.array(sums, dtype=np.int64))
         labels = list[list[Label]]()
         for table, column in (("groups", "g"), ("items", "i")):
             numbered = f"SELECT {column}, row_number() OVER (ORDER BY {column}) - 1 AS place"
@@ -61,7 +61,7 @@ class Count:
         present = tables.columns(f"SELECT CAST(sum(w) AS BIGINT) AS w FROM {presence} GROUP BY g ORDER BY g")[0]
         cells = (group.astype(np.int64), item.astype(np.int64))
         found = np.array(sums, dtype=np.int64)
-        return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, found, present, integers=integers)
+        return GroupCounts.of(allowed, report, (labels[0], labels[1]), cells, found, present)
 
     def of_users(self, *sums: str) -> list[NDArray[np.float64]]:
         """(users,) for each of some aggregates, over the pairs of a user that are looked at."""
@@ -69,7 +69,7 @@ class Count:
         return [each.astype(np.float64) for each in found]
 
     def weighed(self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
-        """(n,) sums of what users spend on these items, of the pairs that the bounds keep: see `respent`."""
+        """(n,) sums of what users spend on these items, of the pairs that were kept for the counts: see `respent`."""
         tables, bound, kept = self.tables, self.allowed.bound, self._looked_at()
         if bound is not None:
             held = tables.made("held", f"SELECT u, count(*) AS t FROM {kept} GROUP BY u")

@@ -15,8 +15,9 @@ import signal
 import tempfile
 import threading
 import time
+import uuid
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, final
@@ -25,7 +26,8 @@ from accounting.address import masked
 from accounting.errors import AccountingError, missing_extra
 from dpselect.errors import NO_MEMORY, EventLogError, is_full_disk, is_memory_fault
 from dpselect.events.dialect import EMBEDDED
-from dpselect.selection import Label
+from dpselect.events.sources.logged_tables import require_whole
+from dpselect.selection import Label, is_integer
 
 if TYPE_CHECKING:
     import duckdb  # takes a tenth of a second: whoever reads nothing does without
@@ -61,8 +63,9 @@ class Engine:
     and no thread asks it before another has fetched its answer.
     """
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, memory: str) -> None:
+    def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path, memory: str, *, tells: bool = False) -> None:
         self.folder: Path = folder
+        self.tells: bool = tells  # whoever reads may see the data: a refusal may say where it is
         self.abandoned: bool = False  # a query never ended
         self._connection = connection
         self._memory = memory
@@ -86,21 +89,12 @@ class Engine:
     def register(self, name: str, table: object, *, what: str) -> None:
         """Make an in-memory table known under `name`."""
         with self._lock:
-            guarded(what, lambda: self._connection.register(name, table))
+            guarded(what, lambda: self._connection.register(name, table), tells=self.tells)
 
     def define(self, name: str, function: Callable[[str], str]) -> None:
         """Make a function of text known under `name`; what is missing stays missing."""
         with self._lock:
             self._connection.create_function(name, function, ["VARCHAR"], "VARCHAR")
-
-    def loaded(self, extension: str) -> bool:
-        """Load an extension of the engine that is installed; none is fetched."""
-        import duckdb
-
-        with self._lock, suppress(duckdb.Error):
-            self._connection.execute(f"LOAD {extension}")
-            return True
-        return False
 
     def run(self, sql: str, parameters: Sequence[object] = (), *, what: str) -> list[tuple[Any, ...]]:
         """All rows of a query; an error names `what` was being read and the rule, never a value."""
@@ -141,7 +135,7 @@ class Engine:
     def _alone(self, what: str, work: Callable[[], T]) -> T:
         # Taken by the thread that waits, not by the one that works: Ctrl-C then never ends another thread's query.
         with self._lock:
-            return guarded(what, lambda: self._interruptible(work))
+            return guarded(what, lambda: self._interruptible(work), tells=self.tells)
 
     def _interruptible(self, work: Callable[[], T]) -> T:
         """What `work` returns. Ctrl-C ends a query at once; one that stands still is left, in whichever thread it was asked.
@@ -225,7 +219,8 @@ class EmbeddedTables:
 
     def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
         columns = f"CAST(unnest(?) AS {'VARCHAR' if kind == 'str' else 'HUGEINT'}) AS i"
-        stated: list[object] = [list(map(str, labels))]
+        # Among integers, text that is no integer's stands for no item.
+        stated: list[object] = [[str(label) if kind == "str" or is_integer(label) else None for label in labels]]
         if numbers is not None:
             columns += ", unnest(?) AS d, unnest(range(?)) AS place"
             stated += [list(numbers), len(labels)]
@@ -247,7 +242,7 @@ def was_interrupted(error: Exception) -> bool:
     return isinstance(error, duckdb.InterruptException)
 
 
-def guarded(what: str, work: Callable[[], T]) -> T:
+def guarded(what: str, work: Callable[[], T], *, tells: bool = False) -> T:
     """What `work` returns; whatever an engine, Arrow or a database driver raises in it becomes an error without data.
 
     An interruption, which engines report as an error of their own, stays one. Not a `with` block: an error that is raised while
@@ -258,15 +253,17 @@ def guarded(what: str, work: Callable[[], T]) -> T:
     except AccountingError:
         raise
     except Exception as error:
-        interrupted, failure = was_interrupted(error), _explained(error, what)
+        interrupted, failure = was_interrupted(error), _explained(error, what, tells=tells)
     if interrupted:
         raise KeyboardInterrupt
     raise EventLogError(failure)
 
 
 @contextmanager
-def opened(memory_limit: str | None = None) -> Iterator[Engine]:
-    """An engine with a temporary folder that only this user can read; both are gone afterwards."""
+def opened(memory_limit: str | None = None, *, tells: bool = False) -> Iterator[Engine]:
+    """An engine with a temporary folder that only this user can read; both are gone afterwards. It `tells` where a file is
+    malformed to whoever may see the data.
+    """
     import duckdb
 
     Engine.require_memory(memory_limit)
@@ -283,7 +280,7 @@ def opened(memory_limit: str | None = None) -> Iterator[Engine]:
         connection = guarded("the log", lambda: duckdb.connect(":memory:", config=configuration))
         try:
             without_progress_bar(connection)
-            yield (engine := Engine(connection, folder, memory))
+            yield (engine := Engine(connection, folder, memory, tells=tells))
         finally:
             if engine is None or not engine.abandoned:
                 connection.close()
@@ -298,7 +295,7 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("SET enable_progress_bar = false")
 
 
-def _explained(error: Exception, what: str) -> str:
+def _explained(error: Exception, what: str, *, tells: bool) -> str:
     import duckdb
 
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
@@ -315,7 +312,7 @@ def _explained(error: Exception, what: str) -> str:
         return f"{what} cannot be read: {type(error).__name__}; its message may quote the data and is not shown"
     if text == _STILL:
         return f"{what} cannot be read: it made no progress for half a minute. A row is malformed, or its disk does not answer"
-    line = re.search(r"CSV Error on Line: (\d+)", text)
+    line = re.search(r"CSV Error on Line: (\d+)", text) if tells else None  # a line counts rows
     place = f" (near line {line[1]})" if line else ""
     if "Maximum line size" in quoted or "Maximum line size" in text:
         return f"{what} cannot be read{place}: a line is longer than 2 MB, the most that is read; leave its long column out"
@@ -343,33 +340,39 @@ def _explained(error: Exception, what: str) -> str:
 _ADDRESS = re.compile(r"[A-Za-z][\w+.-]*://")
 _PACKED = {".gz": re.compile(b"\x1f\x8b"), ".bz2": re.compile(b"BZh[1-9]1AY&SY"), ".zst": re.compile(b"[(]\xb5/\xfd")}
 _BOM = b"\xef\xbb\xbf"
+_PART, _FAR = 1 << 16, 1 << 22  # bytes
 
 
-_FOLDERS: set[str] = set()
+_FOLDERS: set[Path] = set()
 _ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 
 
 @contextmanager
-def temporary_folder() -> Iterator[Path]:
+def temporary_folder(prefix: str = "dpselect-events-", within: Path | None = None) -> Iterator[Path]:
     """A folder that only this user can read, gone afterwards: also if SIGTERM or SIGHUP, which nobody handles, ends the process.
 
-    Signals are caught where the block is in the main thread. Nothing catches SIGKILL or a power cut: these leave it behind.
+    It lies in the folder `within`, or where the system keeps temporary files. Signals are caught where the block is in the main
+    thread. Nothing catches SIGKILL or a power cut: these leave it behind.
     """
-    with tempfile.TemporaryDirectory(prefix="dpselect-events-") as name, ExitStack() as stack:
-        _FOLDERS.add(name)
-        stack.callback(_FOLDERS.discard, name)
+    folder = Path(within or tempfile.gettempdir(), f"{prefix}{uuid.uuid4().hex}")
+    with ExitStack() as stack:
+        # Known before it is made and until it is gone: a signal may come while it is removed, which takes a while.
         if threading.current_thread() is threading.main_thread():
             for number in _ENDING:
                 if signal.getsignal(number) is signal.SIG_DFL:
                     stack.callback(signal.signal, number, signal.signal(number, _ended))
-        yield Path(name)
+        _FOLDERS.add(folder)
+        stack.callback(_FOLDERS.discard, folder)
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        folder.mkdir(mode=0o700)
+        yield folder
 
 
 def _ended(number: int, _frame: object) -> None:
     """Remove the folders, and end as the signal would have."""
     for _ in range(2):  # a thread of the engine may add a file to one while it goes
-        for name in _FOLDERS:
-            shutil.rmtree(name, ignore_errors=True)
+        for folder in tuple(_FOLDERS):
+            shutil.rmtree(folder, ignore_errors=True)
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
@@ -382,6 +385,7 @@ def checked(source: object) -> Path:
     path, failure = Path(cast(str, source)), ""
     try:
         if path.is_dir():
+            require_whole(path)
             failure = "is a directory: give a file, or a folder of them alone"
         elif not path.exists():
             failure = "does not exist: check the path"
@@ -408,8 +412,10 @@ def unpacked_suffix(path: Path) -> str:
     return (path.with_suffix("") if path.suffix.lower() in _PACKED else path).suffix.lower()
 
 
-def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
+def plain(path: Path, target: Path, encoding: str | None = None, quote: str | None = None) -> Path:
     """`target`, made a file with the contents of `path`: unpacked, in UTF-8, without byte order mark; a link where it is that.
+
+    With a `quote`, or "" for none, it holds the first record alone, and no more is unpacked.
 
     Unpacking gzip here costs 5 CPU s per 10^9 bytes and checks the checksum, which the engine does not; and the engine never sees
     a name in which it would find a pattern (*, ?, [) or a key=value to read columns from.
@@ -425,6 +431,10 @@ def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
             head = stream.read(len(_BOM))
             if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) and encoding is None:
                 raise UnicodeError
+            if quote is not None:
+                parts = itertools.chain([b"" if head == _BOM else head], iter(lambda: stream.read(_PART), b""))
+                target.write_bytes(_begun(parts, coded, quote))
+                return target
             if not packed and head != _BOM and coded in (None, "utf-8"):
                 target.symlink_to(path.resolve())
                 return target
@@ -452,6 +462,22 @@ def plain(path: Path, target: Path, encoding: str | None = None) -> Path:
             else "is not a whole packed file, or its disk does not answer: fetch or compress it again"
         )
     raise EventLogError(f"{shown} {failure}")
+
+
+def _begun(parts: Iterable[bytes], coded: str | None, quote: str) -> bytes:
+    """The first record, in UTF-8, of what is read in parts: up to the first line end outside quotes, if it is not far."""
+    decoder = codecs.getincrementaldecoder(coded or "utf-8")("strict" if coded else "surrogateescape")
+    held, looked, inside = b"", 0, False
+    for part in parts:
+        held += decoder.decode(part).encode(errors="surrogateescape")
+        while (end := min((at for mark in (b"\n", b"\r") if (at := held.find(mark, looked)) >= 0), default=-1)) >= 0:
+            inside ^= bool(quote) and held.count(quote.encode(), looked, end) % 2 == 1
+            looked = end + 1
+            if not inside:
+                return held[:looked]
+        if len(held) > _FAR:
+            break
+    return held
 
 
 def _unpacked(path: Path, packed: str | None) -> IO[bytes]:

@@ -30,8 +30,9 @@ class FileOptions(Frozen, ABC):
 
     Beyond what is said of each field below: `header=None` stands for a header unless all columns are positions. `delimiter` has
     at most 4 bytes; None is "," in CSV and a tab in TSV, or, in CSV whose header has the names asked for under one of ";", tab,
-    "|" and "::" alone, that one. `normalize` is done to users, items and groups that are text, in the order stated; text that is
-    empty then is missing.
+    "|" and "::" alone, that one. `missing` says how the file is written, as `encoding` does, and holds in every column; `null` is
+    a choice among labels, and among what conditions look at: a number or a time that it names stays one. `normalize` is done to
+    users, items and groups that are text, in the order stated; text that is empty then is missing.
     """
 
     error_class: ClassVar[type[EventLogError]] = EventLogError
@@ -48,8 +49,11 @@ class FileOptions(Frozen, ABC):
     encoding: SkipValidation[str | None] = Field(
         default=None, description="Encoding of text in a file, such as cp1252 or utf-16."
     )
+    missing: SkipValidation[tuple[str, ...]] = Field(
+        default=(), description="What the file writes where a value is missing, in any column (NULL, \\N); repeatable."
+    )
     null: SkipValidation[tuple[str, ...]] = Field(
-        default=(), description="Text that stands for a missing label or value (NULL); repeatable."
+        default=(), description="Labels to leave out as if they were missing (unknown); repeatable."
     )
     split: SkipValidation[str | None] = Field(
         default=None, description="What stands between several items in one field: each is an event of its own."
@@ -67,7 +71,7 @@ class FileOptions(Frozen, ABC):
         if not isinstance(given, dict):
             return given
         held = dict(given)
-        for name in ("null", "normalize"):
+        for name in ("missing", "null", "normalize"):
             if isinstance(held.get(name), str):
                 held[name] = (held[name],)
             elif isinstance(held.get(name), Sequence):
@@ -109,8 +113,9 @@ class FileOptions(Frozen, ABC):
                     f"encoding={self.encoding!r} is not read: in it one row can decide how the next is read; convert the file to "
                     "UTF-8"
                 )
-        if not isinstance(self.null, tuple) or not all(isinstance(text, str) for text in self.null):
-            raise EventLogError(f"null={self.null!r} must be texts that stand for a missing label")
+        for name, texts in (("missing", self.missing), ("null", self.null)):
+            if not isinstance(texts, tuple) or not all(isinstance(text, str) for text in texts):
+                raise EventLogError(f"{name}={texts!r} must be texts that stand for a missing label")
         if not isinstance(self.normalize, tuple) or not set(self.normalize) <= set(get_args(Form)):
             known = ", ".join(get_args(Form))
             raise EventLogError(
@@ -132,6 +137,7 @@ class FileSaid(TypedDict, total=False):
     delimiter: str | None
     quote: str | None
     encoding: str | None
+    missing: str | Sequence[str]
     null: str | Sequence[str]
     split: str | None
     normalize: Form | Sequence[Form]

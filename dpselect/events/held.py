@@ -18,7 +18,7 @@ from accounting.process_state import ProcessState
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events.catalogue import Labels, named
 from dpselect.events.contributions import MOST_EXACT, Contributions, Measure, Measured, NotPickled, ReadReport, summed
-from dpselect.events.dialect import Tables
+from dpselect.events.dialect import Tables, matches
 from dpselect.events.sources.base import Kind
 from dpselect.mechanisms.base import Rounds
 from dpselect.sampling import Sampler
@@ -113,11 +113,11 @@ class Table:
         return [row[0] for row in rows], self._scores([row[1] for row in rows])
 
     def histogram(self) -> tuple[Numbers, NDArray[np.int64]]:
-        """Every distinct number, and how many candidates have it. In an observed domain nobody has 0."""
+        """Every distinct number, and how many candidates have it. In an observed domain none has 0, and there may be none."""
         rows = self.tally.tables.run(f"SELECT v, count(*) AS m FROM ({self._seen()}) AS seen GROUP BY v ORDER BY v")
         untouched = 0 if self.names is None else len(self.names) - sum(row[1] for row in rows)
-        if untouched or not rows:
-            rows = [(0, max(untouched, 1)), *rows]
+        if untouched:
+            rows = [(0, untouched), *rows]
         return self._scores([row[0] for row in rows]), np.array([row[1] for row in rows], dtype=np.int64)
 
     def labels(self, chosen: Sequence[tuple[int, int]], values: Numbers, source: Sampler) -> list[Label]:
@@ -126,8 +126,10 @@ class Table:
         pairs = [(units[group], member) for group, member in chosen]
         found = self._found([pair for pair in pairs if pair[0] > 0])
         rest = iter(self._untouched(sum(unit == 0 for unit, _ in pairs), source))
-        written = {} if self.names is None or isinstance(self.names, range) else {str(name): name for name in self.names}
         labels = [found[pair] if pair[0] > 0 else next(rest) for pair in pairs]
+        if isinstance(self.names, range):
+            return [int(label) for label in labels]
+        written = {str(name): name for name in self.names or ()}
         return [written.get(str(label), label) for label in labels]
 
     def scores_of(self, labels: Sequence[Label]) -> Numbers:
@@ -143,7 +145,11 @@ class Table:
         if not isinstance(self.names, range):
             return f"SELECT i, v FROM ({above}) AS above SEMI JOIN {self.listed} USING (i)"
         (low, high), step = sorted((self.names[0], self.names[-1])), abs(self.names.step)
-        return f"SELECT i, v FROM ({above}) AS above WHERE i >= {low} AND i <= {high} AND (i - {low}) % {step} = 0"
+        number, dialect = "i", self.tally.tables.dialect
+        if self.tally.kind == "str":  # as its decimal digits, where rows have told the type
+            number = f"CASE WHEN {matches('i', '0|-?[1-9][0-9]{0,18}', dialect)} THEN {dialect.whole('i')} END"
+        among = f"SELECT i, v, {number} AS d FROM ({above}) AS above"
+        return f"SELECT i, v FROM ({among}) AS numbered WHERE d >= {low} AND d <= {high} AND (d - {low}) % {step} = 0"
 
     def _number(self) -> str:
         """SQL of the number; sums are cut as `Amount.as_scores` cuts them, so that different ones are different scores."""
@@ -297,7 +303,7 @@ class HeldScores(Rounds):
         """The items that pass the mask are found by their counts, looked up, and weighed anew where they lie."""
         with self._table.tally.release():
             values, sizes = self._table.histogram()
-            drawn, first = mechanism.masked(Scores.grouped(values, sizes, sensitivity=self.sensitivity), source)
+            drawn, first = mechanism.masked(self._of_groups(values, sizes), source)
             labels = self._table.labels(_members(drawn, sizes), values, source)
         passed = self._local(labels)
         places = list(range(len(labels)))
@@ -313,7 +319,7 @@ class HeldScores(Rounds):
 
     def _grouped(self, mechanism: Any, source: Sampler) -> Selection:
         values, sizes = self._table.histogram()
-        drawn: Selection = mechanism._select(Scores.grouped(values, sizes, sensitivity=self.sensitivity), source)
+        drawn: Selection = mechanism._select(self._of_groups(values, sizes), source)
         labels = self._table.labels(_members(drawn.indices, sizes), values, source)
         order = range(len(labels)) if drawn.ordered else sorted(range(len(labels)), key=lambda at: label_key(labels[at]))
         kept = {"labels": tuple(labels[at] for at in order), "positions": None}
@@ -327,9 +333,13 @@ class HeldScores(Rounds):
         return self._scores(labels, values)
 
     def _scores(self, labels: Sequence[Label], values: Numbers) -> Scores:
-        # An item with count 0 does not exist, and no mechanism for an observed domain releases it.
-        names, numbers = (labels, values) if len(labels) else ([""], np.zeros(1, dtype=np.int64))
-        return Scores(numbers, sensitivity=self.sensitivity, labels=names, domain="observed", second=self.second)
+        return Scores(values, sensitivity=self.sensitivity, labels=labels, domain="observed", second=self.second)
+
+    def _of_groups(self, values: Numbers, sizes: NDArray[np.int64]) -> Scores:
+        """Scores of candidates without names, of which so many have each value; of a log without any item, of none."""
+        if len(values):
+            return Scores.grouped(values, sizes, sensitivity=self.sensitivity)
+        return Scores(values, sensitivity=self.sensitivity, domain="observed")
 
     def _reads(self, mechanism: Any) -> int | None:
         """How many of the highest counts the mechanism reads, where it reads no others."""
@@ -386,8 +396,8 @@ class HeldCounts(Measured):
     def scores(
         self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None
     ) -> HeldScores:
-        """Scores as `EventCounts.scores` gives and refuses them; for one release or many. A catalogue that is a `range`, of items
-        that are integers, is never listed: 10^9 candidates that nobody touched cost nothing.
+        """Scores as `EventCounts.scores` gives and refuses them; for one release or many. A catalogue that is a `range` is never
+        listed: 10^9 candidates that nobody touched cost nothing.
         """
         sensitivity = self._sensitivity(clip, relation)
         place = self._place(clip)
@@ -399,11 +409,13 @@ class HeldCounts(Measured):
 
     def _listed(self, catalogue: Any) -> tuple[Sequence[Label], str]:
         if not isinstance(catalogue, range):
-            names = named(catalogue, integers=self.tally.kind == "int", normalize=self.allowed.normalize)
+            names = named(catalogue, normalize=self.allowed.normalize)
             with self.tally.locked():
                 return names, self.tally.listed(names)
-        if self.tally.kind != "int" or not catalogue:
-            raise EventLogError(f"catalogue={catalogue!r} must have a member, and the items of the log must be integers")
+        if not catalogue:
+            raise EventLogError(
+                f"catalogue={catalogue!r} is empty: it must name at least one; leave it out to use what is in the log"
+            )
         return catalogue, ""
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ from dpselect.events.contributions import NotPickled
 from dpselect.events.counting import number
 from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.file_options import normalized
-from dpselect.events.reading import ProgressCallback, Reading, require_items
+from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources.base import LABELS, SHORT, literal
 from dpselect.events.staging import OUTSIDE, prepared
 from dpselect.selection import Label
@@ -109,10 +109,13 @@ class LogCheck(NotPickled):
 def check(
     source: object, reading: Reading, catalogue: Sequence[Label] | None = None, *, progress: ProgressCallback | None = None
 ) -> LogCheck:
-    """Read a log as a release would, refuse what it would refuse, and say what is there. Nothing is drawn, charged or written."""
-    require_items(reading)
-    with opened(reading.memory_limit) as engine:
-        staged = prepared(engine, source, reading, progress, may_be_empty=True)
+    """Read a log as a release would, and say what is there, also that nothing is. Nothing is drawn, charged or written.
+
+    What a release would refuse is refused, with values and where they stand, which a release does not tell: the error is for
+    whoever may see the data, too.
+    """
+    with opened(reading.memory_limit, tells=True) as engine:
+        staged = prepared(engine, source, reading, progress)
         tables = EmbeddedTables(engine, staged.what)
         engine.define("alike", lambda text: normalized(text, ("nfkc", "casefold", "strip")))
         roles = [role for role in LABELS if role in staged.kinds]
@@ -183,7 +186,7 @@ def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
     """What to look at before a release, the worst first."""
     if not found.users:
         read = " of those that the window and the conditions leave" if reading.window or reading.where else ""
-        yield f"no event can be counted: none{read} has a user and an item"
+        yield f"no event can be counted: no row{read} has both a user and an item"
     listed = found.catalogue
     if listed is not None and found.users and listed.occurring <= _MOST * listed.listed:
         yield f"of {listed.listed:,} listed items {listed.occurring:,} occur in the log: are ids written alike in both?"
@@ -193,7 +196,7 @@ def _doubts(found: LogCheck, reading: Reading, lists: str | None) -> Iterator[st
     for one in found.alike:
         yield f"{one.labels:,} {one.role}s are written in several ways, {one.how}: {_SPELLINGS[one.how][1]}, or leave them apart"
     for role, label, number in found.nulls[:_SHOWN]:
-        yield f"{role} {label!r} ({number:,} pairs) looks like a missing value: state null='{label}' if it is one"
+        yield f"{role} {label!r} ({number:,} pairs) looks like a missing value: state missing='{label}' if the file writes one so"
     if lists is not None:
         yield f"most items hold {lists!r}: state split={lists!r} if each is a list of items"
     for role, number in found.without.items():

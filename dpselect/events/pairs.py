@@ -16,15 +16,16 @@ from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels
-from dpselect.events.contributions import NotPickled, signed
+from dpselect.events.contributions import Contributions, NotPickled, signed, summed
 from dpselect.events.counting import Count
 from dpselect.events.dialect import Tables
 from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.held import HeldCounts, Tally
-from dpselect.events.reading import Options, ProgressCallback, Reading, ReadingKeywords, reading_of, require_items
+from dpselect.events.reading import Options, ProgressCallback, Reading, ReadingKeywords, reading_of
 from dpselect.events.sources.base import Column
 from dpselect.events.staging import prepared
 from dpselect.events.user_counts import EventCounts, GroupCounts
+from dpselect.scores import Weigh
 from dpselect.selection import Label
 
 
@@ -85,14 +86,16 @@ def read(
     Users, items and groups must be integers or text; wider integers, decimals, enumerations and UUIDs are printed. Fractions,
     booleans, dates and bytes are refused, and so is a column of objects that mixes integers and text. Events with a null
     user, item or group (in CSV and TSV: or an empty one) are left out and counted in `.report`. A log with a malformed row is
-    refused whole; blank lines, and empty fields after the last column, are not malformed.
+    refused whole; blank lines, and empty fields after the last column, are not malformed. A log, a window or a group in which
+    nothing can be counted is read like any other, and so is a column of nothing, whatever its type; fields of JSON lines that no
+    row has are one. `dpselect check` says so to whoever may see it.
 
     The pairs are held in memory for the time of the call. What `memory_limit` does not allow, and a copy of what is packed or
     streamed, lie in a temporary folder that only this user can read (TMPDIR). It goes with the call, also on SIGTERM and SIGHUP
     if nothing else handles them; a process that is killed leaves it behind.
 
     Raises:
-        EventLogError: what was asked for is wrong or cannot be read, or no event can be counted. It never quotes the data.
+        EventLogError: what was asked for is wrong or cannot be read. It never quotes the data.
 
     Example:
         >>> from pathlib import Path
@@ -174,7 +177,6 @@ class Pairs(NotPickled):
     __slots__ = ("_once", "_stack", "_staged", "_state", "_tables", "reading")
 
     def __init__(self, source: object, reading: Reading, progress: ProgressCallback | None, *, once: bool = False) -> None:
-        require_items(reading)
         self.reading: Reading = reading
         self._once = once
         self._state = ProcessState("", owner="the pairs of a log", remedy="read the log in each process with events.pairs")
@@ -194,12 +196,12 @@ class Pairs(NotPickled):
 
     def read(self, **look: Unpack[ReadingKeywords]) -> EventCounts | GroupCounts:
         """The counts, as `dpselect.events.read` gives them."""
-        with self._count(self._asked(look)) as count:
+        with self._count(self._allowed(look)) as count:
             return count.read()
 
     def hold(self, **look: Unpack[ReadingKeywords]) -> HeldCounts:
         """The counts, as `dpselect.events.hold` gives them. They go when the pairs are closed."""
-        with self._count(_holdable(self._asked(look))) as count, ExitStack() as stack:
+        with self._count(self._allowed(look, held=True)) as count, ExitStack() as stack:
             kept = self._tables.another()
             stack.callback(kept.close)
             relation, _, report = count.totals(kept)
@@ -217,43 +219,52 @@ class Pairs(NotPickled):
 
     def items_per_user(self, within: Labels | None = None) -> NDArray[np.float64]:
         """(users,) how many different items each user has, in rising order; of a list those that it names. **Private.**"""
-        with self._count(self._asked({"within": within})) as count:
+        with self._count(self._allowed({"within": within})) as count:
             return np.sort(count.of_users("count(*) AS t")[0])
 
     def items_per_group(self, within: Labels | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """(users,) in how many groups each user is, and how many different items of each of them on average; of a list those that
         it names. Sorted, so that the order of users tells nothing. **Private.**
         """
-        with self._count(self._asked({"within": within})) as count:
+        with self._count(self._allowed({"within": within})) as count:
             groups, items = count.of_users("count(DISTINCT g) AS n", "count(*) AS t")
         items /= np.maximum(groups, 1.0)
         order = np.lexsort((items, groups))
         return groups[order], items[order]
 
-    def weighed(
-        self, labels: Sequence[Label], numbers: NDArray[np.int64], norm: float, **look: Unpack[ReadingKeywords]
-    ) -> NDArray[np.int64]:
-        """(n,) sums over users of what each spends on these items, in units of 2^-20. **Private.**
+    def second_round(self, counts: EventCounts | GroupCounts | HeldCounts) -> Weigh:
+        """Return what weighs users' items anew: `SecondLook(weigh=)` for scores of these counts.
 
-        A user spends an l2 norm of at most `norm` on those of its items that are among these, in proportion to their numbers,
-        and at most 1 on each: `SecondLook(weigh=)`. Under a bound a user's items are those that are kept; pass the bound and
-        the salt of the counts that these items were found by.
+        It takes labels, (n,) whole numbers from 1 to 2^20 and a norm, and returns (n,) sums over users in units of 2^-20, which
+        are **private**. A user spends an l2 norm of at most that on those of its items that are among these, in proportion to
+        their numbers, and at most 1 on each. A user's items are those that were kept for the counts, by their bound and salt and
+        among their list: what occurs in one round occurs in the other (Theorem H11).
 
         Args:
-            labels: items, as a count of the same pairs names them.
-            numbers: (n,) whole numbers from 1 to 2^20.
-            norm: the most that one user spends, > 0.
+            counts: of the same pairs, read with or without a clip; of cells, if there are groups.
 
         Raises:
-            EventLogError: a bound comes without the salt that chose, or groups.
+            EventLogError: the counts are of groups or sum a column up; or they are clipped without a bound on items or a public
+                list of them, so that a user with many items adds 0 to each.
         """
-        reading = self._asked(look)
-        if reading.group is not None and not reading.cells:
+        allowed = counts.allowed
+        if allowed.groups is not None:
             raise EventLogError("group= is for counts: items of groups are not weighed anew")
-        if reading.max_items_per_user is not None and reading.salt is None:
-            raise EventLogError("salt=None would keep other items of a user than were counted: pass the salt of those counts")
-        with self._count(reading) as count:
-            return count.weighed(labels, numbers, norm)
+        if summed(allowed.clips) is not None:
+            raise EventLogError(
+                "value= sums up a column, and a user may add 0 to an item that it has: such items are not weighed anew"
+            )
+        if allowed.clips and allowed.bound is None and allowed.within is None:
+            raise EventLogError(
+                "clip= leaves 0 of each item of a user with very many, and what nobody adds to does not occur: state "
+                "max_items_per_user=, or a public list of items (within=)"
+            )
+
+        def weigh(labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
+            with self._count(allowed) as count:
+                return count.weighed(labels, numbers, norm)
+
+        return weigh
 
     def close(self) -> None:
         """Drop the pairs, and what is held of them. In a fork it does nothing."""
@@ -261,20 +272,20 @@ class Pairs(NotPickled):
             self._state.value = _CLOSED
             self._stack.close()
 
-    def _asked(self, look: ReadingKeywords) -> Reading:
+    def _allowed(self, look: ReadingKeywords, *, held: bool = False) -> Contributions:
         if unknown := sorted(set(look) - _MAY_DIFFER):
             raise EventLogError(f"{unknown[0]}= was settled when the pairs were made: state it in events.pairs")
-        return self.reading.model_copy(update=look) if look else self.reading
+        reading = self.reading.model_copy(update=look) if look else self.reading
+        return (_holdable(reading) if held else reading).contributions()
 
     @contextmanager
-    def _count(self, reading: Reading) -> Iterator[Count]:
-        allowed = reading.contributions(self._staged.kinds)
+    def _count(self, allowed: Contributions) -> Iterator[Count]:
         with self._state.locked() as ended:
             if ended:
                 raise EventLogError(ended)
             self._state.value = _FAILED
             with closing(self._tables.another()) as tables:
-                yield Count(self._staged, tables, allowed, reading.buckets)
+                yield Count(self._staged, tables, allowed, self.reading.buckets)
             self._state.value = ""
 
     def __enter__(self) -> Self:

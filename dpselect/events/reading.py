@@ -16,10 +16,10 @@ from pydantic import Field, SkipValidation, model_validator
 from accounting.arguments import shown
 from dpselect.errors import EventLogError
 from dpselect.events.catalogue import Labels, ListOptions, listed, named, public_list, written_alike
-from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, summed
+from dpselect.events.contributions import Amount, Clip, ContributionLimit, Contributions, Measure, require_weights, summed
 from dpselect.events.engine import Engine
 from dpselect.events.file_options import FILE_OPTIONS, FileOptions, FileSaid
-from dpselect.events.sources.base import Asked, Column, Given, Kinds
+from dpselect.events.sources.base import Asked, Column, Given
 from dpselect.events.time_window import Moment, Unit, Window
 from dpselect.events.where import columns_of, conditions
 from dpselect.selection import Label
@@ -29,27 +29,24 @@ ProgressCallback = Callable[[int, int], None]
 """Called with (steps done, steps in all); nothing else about the data is handed over."""
 
 _MOST_BUCKETS = 1024
-_MOST_KEPT = 10**12
+_MOST_ITEMS, _MOST_GROUPS = 10**6, 10**12
 _LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
-# What a number per user is read by.
-_OF_USERS = frozenset({"user", "item", "value", "where", "salt", "buckets", "memory_limit", *FILE_OPTIONS}) - {"split"}
 
 
 @final
 class Reading(FileOptions):
     """How a log is read: its columns, which events and items are looked at, what one user may contribute. Frozen, and public.
 
-    Make it once and pass it on: `events.read(log, reading)`, `events.hold(log, reading)` and `events.read_values(log, reading)`
-    take it in place of their keywords, which are its fields. Change it by `model_copy(update={"clip": 2.0})`, which checks
-    everything again. All checks that need no log are made here; an unknown field is refused. It does not hold the log itself, nor
-    what is reported while it is read (`progress`), nor anything that was read.
+    Make it once and pass it on: `events.read(log, reading)` and `events.hold(log, reading)` take it in place of their keywords,
+    which are its fields. Change it by `model_copy(update={"clip": 2.0})`, which checks everything again. All checks that need no
+    log are made here; an unknown field is refused. It does not hold the log itself, nor what is reported while it is read
+    (`progress`), nor anything that was read.
 
     Attributes:
         user: the column of users: its exact name or, in CSV and TSV, its position (1, "1" and "column0" are the first).
         item: the column of items, likewise. Several columns (at most 8) make up one item: its label is a record of CSV,
-            "DE,Berlin", with quotes where a part has a comma, a quote or a line end, or is empty; an event needs all parts. None
-            for `read_values`, which looks at users alone.
+            "DE,Berlin", with quotes where a part has a comma, a quote or a line end, or is empty; an event needs all parts.
         group: the column of groups, likewise; None to count the log as a whole.
         groups: the groups to look at, a public list, or a file of them for `read_catalogue`; what is elsewhere takes no place
             under the bound. None takes those of the log, which are private: `PerGroup` then needs a `discovery`.
@@ -59,7 +56,8 @@ class Reading(FileOptions):
             hold for all of its groups together, and there is none on groups.
         max_items_per_user: keep at most this many distinct items of each user: those with the smallest first 64 bits of
             sha256(length(user) ":" user ":" length(item) ":" item ":" salt), lengths in code points, integers in decimal; ties
-            by item. The choice for one user depends on no other user, nor on the order of the log.
+            by item. The choice for one user depends on no other user, nor on the order of the log. At most 10^6, and with a clip
+            no more than leave 2^-20 for each item.
         salt: text that makes that choice repeatable; a fresh random one for each reading if None. The result records it.
         clip: also sum up clipped counts, in the same reading: a user with t items (kept under the bound) adds
             min(1, clip/sqrt(t)) to each, so that all of a heavy user's items count in part and its vector has an l2 norm of at
@@ -71,18 +69,18 @@ class Reading(FileOptions):
             NaN, infinities and text that is not a number are refused; single numbers beyond 2^40 times that power are cut to it.
         value_clip: C for sums from 0 to C (a user's negative sum counts as 0), or (low, high) with low <= 0 < high, score units.
         where: conditions that an event must satisfy to be read, "device = phone" or several: `events.where.Condition` says how
-            values compare. Events without a value in the column satisfy none. A log without any event that does is read like one
-            without events in a window. What is malformed in an event that does not satisfy them is still refused.
+            values compare. Events without a value in the column satisfy none. What is malformed in an event that does not satisfy
+            them is still refused.
         time: the column of times, of which only those in [since, until) are read: timestamps, dates, or ISO 8601 text. Those with
-            an offset are instants; those without are what a clock in `time_zone` showed. A window without events is read like any
-            other, since a refusal would tell: no item has a user. Events outside it are still checked for what is malformed.
+            an offset are instants; those without are what a clock in `time_zone` showed. Events outside the window are still
+            checked for what is malformed.
         since, until: dates or times; in `time_zone` unless they have an offset. They must be public.
         time_zone: "UTC", "Europe/Berlin" and so on.
         time_unit: what times that are numbers count since 1970 in UTC: "s", "ms" or "us".
         within: look at these items only, public or released before: what a user has beyond them is neither counted nor takes a
             place under the bound. The result has one entry for each, in this order, 0 where nobody touched it.
-        format, header, delimiter, quote, encoding, null, split, normalize, table, query: what is said about a file or a database
-            and how its labels are written: as `FileOptions` has them.
+        format, header, delimiter, quote, encoding, missing, null, split, normalize, table, query: what is said about a file or a
+            database and how its labels are written: as `FileOptions` has them.
         buckets: into how many parts, by user, the log is cut where that saves memory, 1 to 1024; None goes by size. It never
             changes the result.
         memory_limit: what the engine may use before it spills to disk, such as "2GiB"; None is 320 MiB, or 80 MiB for
@@ -99,7 +97,7 @@ class Reading(FileOptions):
 
     # Validated below, so that messages name field, value, rule and remedy in the words of a log.
     user: SkipValidation[Column]
-    item: SkipValidation[Column | tuple[Column, ...] | None] = None
+    item: SkipValidation[Column | tuple[Column, ...]]
     group: SkipValidation[Column | None] = None
     groups: SkipValidation[tuple[Label, ...] | None] = Field(default=None, repr=False)
     max_groups_per_user: SkipValidation[int | None] = None
@@ -146,28 +144,21 @@ class Reading(FileOptions):
                 f"buckets={self.buckets!r} must be a whole number from 1 to {_MOST_BUCKETS}, or None to choose by size"
             )
         Engine.require_memory(self.memory_limit)
-        if self.item is None:
-            for name, field in type(self).model_fields.items():
-                if name not in _OF_USERS and getattr(self, name) != field.default:
-                    raise EventLogError(
-                        f"{name}= is about items: name their column, item=, or leave it out to read a number per user"
-                    )
-        else:
-            if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
-                raise EventLogError("groups= and max_groups_per_user= are about the column group=: name it, or leave them out")
-            if self.cells and (self.group is None or self.value is not None):
-                raise EventLogError("cells= counts users of a group and an item: name the group, group=, and leave value= out")
-            if self.cells and self.max_groups_per_user is not None:
-                raise EventLogError(
-                    f"max_groups_per_user={self.max_groups_per_user!r} bounds no cells=: one bound holds over all groups "
-                    "together: leave it out, or bound a user's cells by max_items_per_user="
-                )
-            if self.group is not None and self.max_groups_per_user is None and not self.cells:
-                raise EventLogError(
-                    "group= needs max_groups_per_user=: a release costs that many times what it costs for one group, and a user "
-                    "in any number of groups could not be hidden"
-                )
-            self.contributions()
+        if self.group is None and (self.groups is not None or self.max_groups_per_user is not None):
+            raise EventLogError("groups= and max_groups_per_user= are about the column group=: name it, or leave them out")
+        if self.cells and (self.group is None or self.value is not None):
+            raise EventLogError("cells= counts users of a group and an item: name the group, group=, and leave value= out")
+        if self.cells and self.max_groups_per_user is not None:
+            raise EventLogError(
+                f"max_groups_per_user={self.max_groups_per_user!r} bounds no cells=: one bound holds over all groups "
+                "together: leave it out, or bound a user's cells by max_items_per_user="
+            )
+        if self.group is not None and self.max_groups_per_user is None and not self.cells:
+            raise EventLogError(
+                "group= needs max_groups_per_user=: a release costs that many times what it costs for one group, and a user "
+                "in any number of groups could not be hidden"
+            )
+        self.contributions()
         self.given(None)
         return self
 
@@ -191,8 +182,6 @@ class Reading(FileOptions):
     @cached_property
     def measures(self) -> tuple[Measure, ...]:
         """What is added up of each user with the count: clipped counts, or the sums of a column."""
-        if self.item is None:
-            return ()
         if (self.value is None) != (self.value_clip is None):
             raise EventLogError(
                 "value= names a column and value_clip= the most that a user may add to an item: give both or neither"
@@ -211,8 +200,8 @@ class Reading(FileOptions):
                 )
         return tuple(dict.fromkeys(Clip(_number(clip), self.clip_norm) for clip in clips))
 
-    def contributions(self, kinds: Kinds | None = None) -> Contributions:
-        """What one user may contribute, under `salt` or a fresh one; with its lists, as labels of a log of these kinds."""
+    def contributions(self) -> Contributions:
+        """What one user may contribute, under `salt` or a fresh one, within which lists."""
         salt = checked_salt(self.salt)
         if salt is not None and self.max_items_per_user is None and self.max_groups_per_user is None:
             raise EventLogError(
@@ -221,17 +210,18 @@ class Reading(FileOptions):
             )
         salt = secrets.token_hex(16) if salt is None else salt
         bounds: list[ContributionLimit | None] = []
-        for field in ("max_items_per_user", "max_groups_per_user"):
+        for field, most in (("max_items_per_user", _MOST_ITEMS), ("max_groups_per_user", _MOST_GROUPS)):
             limit = getattr(self, field)
-            if limit is not None and (type(limit) is not int or not 1 <= limit <= _MOST_KEPT):
-                raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most 10^12, or None for no bound")
+            if limit is not None and (type(limit) is not int or not 1 <= limit <= most):
+                power = f"10^{len(str(most)) - 1}"
+                raise EventLogError(f"{field}={shown(limit)} must be a whole number >= 1, at most {power}, or None for no bound")
             bounds.append(None if limit is None else ContributionLimit(limit, salt))
         items, groups = bounds
+        if items is not None:
+            require_weights(self.measures, items.limit, None if self.within is None else len(self.within))
         allowed = Contributions(items, self.measures, groups=groups, normalize=self.normalize, cells=self.cells)
-        if kinds is None:
-            return allowed
-        within = None if self.within is None else named(self.within, integers=kinds["item"] == "int" and not self.cells)
-        listed = None if self.groups is None else named(self.groups, integers=kinds["group"] == "int", what="groups")
+        within = None if self.within is None else named(self.within)
+        listed = None if self.groups is None else named(self.groups, what="groups")
         return replace(allowed, within=within, listed=listed)
 
     def given(self, source: object) -> Given:
@@ -310,9 +300,3 @@ def reading_of(reading: Reading | None, options: dict[str, Any]) -> Reading:
             f"{min(options)}= is a field of the reading that was given: state it there, by model_copy(update=...)"
         )
     return reading
-
-
-def require_items(reading: Reading) -> None:
-    """Refuse a reading that is for `read_values`."""
-    if reading.item is None:
-        raise EventLogError("item= is missing: name the column of items, or use events.read_values for a number per user")

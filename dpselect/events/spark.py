@@ -6,12 +6,13 @@ import itertools
 import re
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from decimal import Decimal
 from functools import partial
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final, cast, final
+from urllib.parse import unquote
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,9 +24,10 @@ from dpselect.events.dialect import Dialect, double, matches
 from dpselect.events.engine import T, guarded
 from dpselect.events.reading import Reading
 from dpselect.events.sources.base import OF_TEXT, SHORT, Given, Kind, Kinds, Rows, by_name, is_label, kind_of
+from dpselect.events.sources.logged_tables import OTHERS_THAN_SPARK, folders_of, refuse
 from dpselect.events.staging import Staged, judged, keys_of, shaped, staged_of, written_alike
 from dpselect.events.where import NUMBER
-from dpselect.selection import Label
+from dpselect.selection import Label, is_integer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +61,13 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
         )
     session, read = _session(), reading.model_copy(update={"format": "auto", **dict.fromkeys(of_text)})
     if kind == "parquet":
-        return _quietly(lambda: session.table(name) if is_table else session.read.parquet(name)), read
+        if is_table:
+            return _quietly(lambda: session.table(name)), read
+        _require_whole(session, [f"{name}/any"])  # before it is read: what lies there besides may be nothing that Spark can read
+        frame = _quietly(lambda: session.read.parquet(name))
+        files = _quietly(frame.inputFiles)
+        _require_whole(session, (re.sub(r"[*?\[\]{}\\]", r"\\\g<0>", unquote(file)) for file in files))
+        return frame, read
     quote = ('"' if kind == "csv" else "") if reading.quote is None else reading.quote
     delimiter = reading.delimiter or _SEPARATORS[kind]
     # Spark reads each line by itself: a field that goes on would become other rows. It unquotes what is quoted in part otherwise.
@@ -87,6 +95,25 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
     }
     frame = _quietly(lambda: session.read.csv(name, inferSchema=False, **options).replace("", None))
     return frame if reading.header is not False else frame.toDF(*map(str, range(1, 1 + len(frame.columns)))), read
+
+
+def _require_whole(session: Any, places: Iterable[str]) -> None:
+    """Refuse files of a table with a log, whose folder is found by Spark, which knows the file system."""
+    for folder in dict.fromkeys(folder for place in places for folder in folders_of(place)):
+        if "=" in PurePath(folder).name:  # a part of a table, and there may be thousands of them
+            continue
+        for kind in OTHERS_THAN_SPARK:
+            if _is_there(session, f"{folder}/{kind.mark}"):
+                refuse(kind, re.sub(r"\\(.)", r"\1", folder))
+
+
+def _is_there(session: Any, pattern: str) -> bool:
+    """Whether Spark finds such a file or folder; not if it may not look."""
+    try:
+        _quietly(lambda: session.read.text(pattern).schema)
+    except EventLogError:
+        return False
+    return True
 
 
 def _session() -> Any:
@@ -221,7 +248,7 @@ class Cluster:
         return self.made(name, f"SELECT * FROM {before} UNION ALL {sql}" if before in self._views else sql)
 
     def listed(self, name: str, labels: Sequence[Label], kind: str, numbers: Sequence[int] | None = None) -> str:
-        convert, stored = (str, "STRING") if kind == "str" else (Decimal, "DECIMAL(20, 0)")
+        convert, stored = (str, "STRING") if kind == "str" else (_decimal, "DECIMAL(20, 0)")
         stated = [0] * len(labels) if numbers is None else numbers
         rows = [(convert(label), number, at) for at, (label, number) in enumerate(zip(labels, stated, strict=True))]
         made = _quietly(lambda: self._session.createDataFrame(rows, schema=f"i {stored}, d BIGINT, place BIGINT"))
@@ -238,23 +265,19 @@ class Cluster:
                 _quietly(partial(_forgotten, frame))
 
 
+def _decimal(label: Label) -> Decimal | None:
+    """The label among integers; None for text that is no integer's, and stands for no item there."""
+    return Decimal(label) if is_integer(label) else None
+
+
 def _forgotten(frame: Any) -> None:
     frame._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
-def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> tuple[Cluster, Staged]:
-    """The pairs of a Spark table, computed once and kept on its cluster until that is closed. One without an event to count is
-    refused unless it `may_be_empty`.
-    """
+def staged(source: object, reading: Reading) -> tuple[Cluster, Staged]:
+    """The pairs of a Spark table, computed once and kept on its cluster until that is closed."""
     given, frame = reading.given(source), cast(Any, source)
-    given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
-    if given.said.normalize:
-        raise EventLogError(
-            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
-            "the letter: write them so there, and leave it out"
-        )
-    if frame.isStreaming:
-        raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
+    _require_readable(given)
     cluster = Cluster(frame.sparkSession)
     with ExitStack() as stack:
         stack.callback(cluster.close)
@@ -267,9 +290,26 @@ def staged(source: object, reading: Reading, *, may_be_empty: bool = False) -> t
             pairs = f"SELECT {keys}, {amount.total(SPARK)} AS s FROM {events} WHERE lack = 0 GROUP BY {keys}"
         held = cluster.made("pairs", pairs, computed=True)
         found = cluster.run(f"SELECT lack, count(*) AS m FROM {events} GROUP BY lack")
-        made = staged_of(found, log, given.asked, may_be_empty=may_be_empty, pairs=held)
+        made = staged_of(found, log, given.asked, pairs=held)
         stack.pop_all()
     return cluster, made
+
+
+def _require_readable(given: Given) -> None:
+    given.require_unsaid("a Spark table", "table", "query", "format", *OF_TEXT)
+    if given.said.normalize:
+        raise EventLogError(
+            f"normalize={given.said.normalize!r} is not read for a Spark table, whose own functions do not write labels alike to "
+            "the letter: write them so there, and leave it out"
+        )
+    if cast(Any, given.source).isStreaming:
+        raise EventLogError("this Spark table is a stream, which never ends: write it to a table, and read a part of that")
+
+
+def require_columns(given: Given) -> None:
+    """Refuse what the options, the columns of a Spark table and their types alone refuse."""
+    _require_readable(given)
+    events_of(rows(given, cast(Any, given.source), "unread"), given)
 
 
 def save(source: object, reading: Reading, path: Path) -> Kinds:
@@ -279,7 +319,7 @@ def save(source: object, reading: Reading, path: Path) -> Kinds:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    cluster, found = staged(source, reading, may_be_empty=True)
+    cluster, found = staged(source, reading)
     schema = pa.schema([("u", pa.string()), ("i", pa.string())])
     with closing(cluster), pq.ParquetWriter(path, schema) as writer:
         frame = cluster.frame(f"SELECT CAST(u AS VARCHAR) AS u, CAST(i AS VARCHAR) AS i FROM {found.pairs}")
@@ -295,6 +335,7 @@ _TYPES = {
     "int": "INTEGER",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
     "timestamp_ntz": "TIMESTAMP",
+    "void": '"NULL"',
 }  # where they are called otherwise
 _SPECIAL = frozenset("\\^$.|?*+()[]{}#-&~ \t\r\n\f")  # in a regular expression of Java
 _LONGEST = 20  # decimal digits of an unsigned integer of 64 bits, which Spark reads from Parquet as a decimal without fraction
@@ -303,13 +344,15 @@ _HALF = 2**40
 
 def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
     """The columns of a frame that is a relation in SQL, there called c0, c1, ...: integers, text and numbers in one type each."""
-    columns, kinds = list[str](), dict[str, Kind]()
+    columns, kinds, missing = list[str](), dict[str, Kind](), given.said.missing
     for role, place in by_name(given.asked, frame.columns, WHAT).items():
         name, stored = given.asked.columns[role], frame.dtypes[place][1]
         text = stored == "string" or stored.startswith(("varchar(", "char("))
         kind = kind_of(role, name, "VARCHAR" if text else _TYPES.get(stored, stored.upper()), WHAT, stored)
         known = f"c{place}"
-        if is_label(role) and stored.startswith("decimal("):
+        if kind is None:
+            kind, known = "str", "CAST(NULL AS VARCHAR)"
+        elif is_label(role) and stored.startswith("decimal("):
             whole = re.fullmatch(r"decimal\((\d+),0\)", stored)
             if whole is None or int(whole[1]) > _LONGEST:
                 raise EventLogError(
@@ -319,14 +362,14 @@ def rows(given: Given, frame: DataFrame, relation: str) -> Rows:
             kind, known = "int", f"CAST({known} AS HUGEINT)"
         elif kind in _STORED:
             known = f"CAST({known} AS {_STORED[kind]})"
-        elif any(text[:1].isdigit() for text in given.said.null):
+        elif any(text[:1].isdigit() for text in missing):
             raise EventLogError(
-                f"null={given.said.null!r} may stand for times, and time={name!r} of {WHAT} is of type {stored}: make such times "
-                "NULL there, and leave it out"
+                f"missing={missing!r} may stand for times, and time={name!r} of {WHAT} is of type {stored}: make such times NULL "
+                "there, and leave it out"
             )
         columns.append(f"{known} AS {SHORT[role]}")
         kinds[role] = kind
-    return Rows(f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds, in_memory=True)
+    return Rows(f"SELECT {', '.join(columns)} FROM {relation}", 0, WHAT, kinds)
 
 
 _STORED: Final[Mapping[Kind, str]] = {"int": "BIGINT", "str": "VARCHAR", "number": "DOUBLE"}

@@ -19,7 +19,21 @@ from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources import databases, formats, tables
-from dpselect.events.sources.base import LABELS, SHORT, Asked, Given, Kinds, Rows, is_label, literal, located, refusal, refused
+from dpselect.events.sources.base import (
+    LABELS,
+    SHORT,
+    Asked,
+    Given,
+    Kind,
+    Kinds,
+    Rows,
+    is_condition,
+    is_label,
+    literal,
+    located,
+    refusal,
+    refused,
+)
 from dpselect.events.time_window import FIRST, LAST
 from dpselect.events.where import NUMBER
 
@@ -42,25 +56,22 @@ SOURCES: Final[tuple[Source, ...]] = (databases, formats, tables)
 OUTSIDE = 32
 _BYTES_PER_BUCKET, _MOST_CHOSEN = 64 * 2**20, 256
 _NUMBERS = f"{NUMBER}|[+-]?(?i:nan|inf|infinity)"
+_SHOWN = 5  # examples
 _LARGEST = double(sys.float_info.max)
+_TIME = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"  # a wrong unit puts times beyond the years 1900 to 9999
+_FINITE = f"coalesce(abs(number) <= {_LARGEST}, false)"
 
 
 def rows(engine: Engine, given: Given) -> Rows:
     """The columns of whatever was given, by the first source that accepts it; the events of a period have them already."""
     if isinstance(given.source, PeriodEvents):
         part = given.source
-        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, in_memory=True, apart="apart")
+        return Rows(f"SELECT * FROM {part.relation}", part.size, part.what, part.kinds, apart="apart")
     for known in SOURCES:
         if known.accepts(given):
             if given.said.normalize:
                 engine.define("normalized", lambda text: normalized(text, given.said.normalize))
-            log = judged(written_alike(known.rows(engine, given), given), given)
-            if log.absent is not None and given.where:  # nothing else tells a field that no event has from one that never fits
-                tests = given.tests()
-                shown = ", ".join(f"count({SHORT[role]})" for role in tests)
-                present = engine.run(f"SELECT {shown} FROM ({log.sql})", what=log.what)[0]
-                log.absent(frozenset(role for role, count in zip(tests, present, strict=True) if count == 0))
-            return log
+            return judged(written_alike(known.rows(engine, given), given), given)
     kind = type(given.source)
     raise EventLogError(
         f"source is a {kind.__module__}.{kind.__qualname__}: give a path or several, a folder or a pattern, a table (pandas, "
@@ -69,61 +80,66 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 
 def written_alike(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
-    """The same events with several items of one field apart, and labels without what stands for none, written as was asked."""
-    said = given.said
-    if not (said.null or said.split or said.normalize):
-        return log
-    if said.split is not None and log.kinds["item"] != "str":
-        raise EventLogError(f"split={said.split!r} is for items that are text, and those of {log.what} are not: leave it out")
-    numbers = [f"CAST({dialect.literal(text)} AS DOUBLE)" for text in said.null if re.fullmatch(_NUMBERS, text)]
-    texts = list(map(dialect.literal, said.null))
-    columns, bad = list[str](), ["refused"] * bool(log.bad)
-    for role, kind in log.kinds.items():
-        name = shown = SHORT[role]
-        text, absent = (name, numbers) if kind == "number" else (f"CAST({name} AS VARCHAR)", texts)  # of integers, too
-        if absent:
-            shown = f"CASE WHEN {text} NOT IN ({', '.join(absent)}) THEN {name} END"
-        if kind == "str":
-            shown = f"nullif({f'normalized({shown})' if said.normalize and is_label(role) else shown}, '')"
-        columns.append(f"{shown} AS {name}")
+    """The same events without what their file writes for a missing value; with several items of one field apart, and labels
+    without what stands for none, written as was asked.
 
-    def written(sql: str, further: Sequence[str] = ()) -> str:
-        if said.split is not None:
-            every = [*further, *(SHORT[role] for role in log.kinds if role != "item")]
-            sql = f"SELECT {', '.join(every)}, {dialect.pieces('i', said.split)} AS i FROM ({sql})"
-        return f"SELECT {', '.join([*further, *columns])} FROM ({sql})"
+    What is a number or a time hangs on no word of the asker's: a value that is none refuses the log, and whether there is one of
+    some text could be asked for.
+    """
+    said, kinds = given.said, dict(log.kinds)
+    passed, sql = ["refused"] * bool(log.bad), log.sql
+    if said.missing:
+        columns = [_without(role, kind, said.missing, dialect) for role, kind in kinds.items()]
+        sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
+    if said.split is not None:
+        every = [*passed, *(SHORT[role] for role in kinds if role != "item")]
+        sql = f"SELECT {', '.join(every)}, {dialect.pieces('CAST(i AS VARCHAR)', said.split)} AS i FROM ({sql})"
+        kinds["item"] = "str"
+    if said.null or said.split or said.normalize:
+        columns = []
+        for role, kind in kinds.items():
+            name = SHORT[role]
+            shown = _without(role, kind, said.null, dialect) if is_label(role) or is_condition(role) else name
+            if is_label(role) and kind == "str":
+                text = shown.removesuffix(f" AS {name}")
+                shown = f"nullif({f'normalized({text})' if said.normalize else text}, '') AS {name}"
+            columns.append(shown)
+        sql = f"SELECT {', '.join([*passed, *columns])} FROM ({sql})"
+    return replace(log, sql=sql, kinds=kinds)
 
-    return replace(log, sql=written(log.sql, bad), texts=tuple(map(written, log.texts)))
+
+def _without(role: str, kind: Kind, absent: Sequence[str], dialect: Dialect) -> str:
+    """SQL of a role's column without these texts, or the numbers that they say."""
+    name = SHORT[role]
+    if kind == "number":
+        shown, stated = name, [f"CAST({dialect.literal(text)} AS DOUBLE)" for text in absent if re.fullmatch(_NUMBERS, text)]
+    else:
+        shown, stated = f"CAST({name} AS VARCHAR)", list(map(dialect.literal, absent))  # of integers, too
+    return f"CASE WHEN {shown} NOT IN ({', '.join(stated)}) THEN {name} END AS {name}" if stated else f"{name} AS {name}"
 
 
 def judged(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     """The same events, with SQL of whether one satisfies all conditions, and of what refuses the log, wherever it stands."""
-    held, bad = list[str](), ["WHEN refused < 0 THEN refused "] * bool(log.bad)
+    held = list[str]()
     for role, conditions in given.tests().items():
         kind, name = log.kinds[role], SHORT[role]
-        given.require_comparable(role, kind, log.what)
         text = f"nullif(CAST({name} AS VARCHAR), '')"
         number = dialect.number(name)
         if kind == "str":
             number = f"CASE WHEN {matches(text, NUMBER, dialect)} THEN {dialect.number(text)} END"
-        held += [
-            f"coalesce({text} {one.sign} {dialect.literal(one.value)}, false)"
-            if one.as_text
-            else f"coalesce({number} {one.sign} {double(one.number)}, false)"
-            for one in conditions
-        ]
-        if not all(one.as_text for one in conditions):
-            bad.append(f"WHEN {text} IS NOT NULL AND NOT coalesce(abs({number}) <= {_LARGEST}, false) THEN {refusal(role)} ")
-    refusals = f"CASE {''.join(bad)}END" if bad else ""
-    return replace(log, kept=" AND ".join(held), bad=refusals)
+        number = f"CASE WHEN abs({number}) <= {_LARGEST} THEN {number} END"
+        for one in conditions:
+            side, value = (number, double(one.number)) if one.as_number(kind) else (text, dialect.literal(one.text(kind)))
+            held.append(f"coalesce({side} {one.sign} {value}, false)")
+    return replace(log, kept=" AND ".join(held), bad="CASE WHEN refused < 0 THEN refused END" if log.bad else "")
 
 
-def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
+def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED, raw: str | None = None) -> Rows:
     """The same events as one relation: labels in u, i and g, a number in v, microseconds in t (of the clock on the `wall` or
     not), and why one is not counted in `apart`, which may be SQL of the labels.
 
     Events that are not to be counted are still looked at for all that refuses a log: a refusal is free, and the window and the
-    conditions are the asker's.
+    conditions are the asker's. The column of one role is kept as it is in `raw`, if that is asked for.
     """
     if log.apart:
         return log
@@ -136,6 +152,9 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
     beyond = [f"NOT ({log.kept})"] if log.kept else []
     bad = ["WHEN bad < 0 THEN bad "] if log.bad else []
     inner += [f"{log.bad} AS bad"] if log.bad else []
+    if raw is not None:
+        inner.append(f"CAST({SHORT[raw]} AS VARCHAR) AS raw")
+        columns["raw"] = "raw"
     if joined:
         parts = (_record(f"CAST({SHORT[role]} AS VARCHAR)", dialect) for role in asked.parts)
         inner.append(" || ',' || ".join(parts) + " AS joined")
@@ -144,13 +163,12 @@ def shaped(log: Rows, given: Given, dialect: Dialect = EMBEDDED) -> Rows:
         given.require_unit(log.kinds["time"], log.what)
         moment, wall = window.moment(log.kinds["time"], dialect)
         inner += [f"{moment} AS moment", f"{wall} AS wall"]
-        known = f"coalesce(moment BETWEEN {FIRST} AND {LAST}, false)"  # a wrong unit puts times beyond the years 1900 to 9999
-        beyond.append(f"({known} AND NOT ({window.holds('moment', 'wall')}))")
-        bad.append(f"WHEN t IS NOT NULL AND NOT {known} THEN {refusal('time')} ")
+        beyond.append(f"({_TIME} AND NOT ({window.holds('moment', 'wall')}))")
+        bad.append(f"WHEN t IS NOT NULL AND NOT {_TIME} THEN {refusal('time')} ")
         columns["t"] = "moment AS t, wall"
     if "value" in asked.columns:
         inner.append(f"{dialect.number('v')} + 0e0 AS number")  # no negative zero
-        bad.append(f"WHEN v IS NOT NULL AND NOT coalesce(abs(number) <= {_LARGEST}, false) THEN {refusal('value')} ")
+        bad.append(f"WHEN v IS NOT NULL AND NOT {_FINITE} THEN {refusal('value')} ")
         columns["v"] = "number AS v"
         if given.amount is not None:
             most = double(given.amount.most)
@@ -207,13 +225,10 @@ class Staged(NotPickled):
             self.progress(done + (done > 0), parts + 1)
 
 
-def prepared(
-    engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None, *, may_be_empty: bool = False
-) -> Staged:
+def prepared(engine: Engine, source: object, reading: Reading, progress: ProgressCallback | None) -> Staged:
     """The log grouped in one pass, and what its labels are.
 
-    A log without any event to count is refused unless it `may_be_empty`; a file without any row always is. The engine holds the
-    groups in memory and spills what `memory_limit` does not allow, in files of this reading's own folder.
+    The engine holds the groups in memory and spills what `memory_limit` does not allow, in files of this reading's own folder.
     """
     given, labels, amount = reading.given(source), keys_of(reading), summed(reading.measures)
     log = shaped(rows(engine, given), given)
@@ -229,65 +244,72 @@ def prepared(
     sql = f"SELECT {names}, {log.apart} AS apart, count(*) AS m{total} FROM ({log.sql}) GROUP BY {by}"
     make(f"CREATE TABLE grouped AS {sql}", what=log.what)
     found = engine.run("SELECT apart, CAST(sum(m) AS BIGINT) FROM grouped GROUP BY apart", what=log.what)
-    # A period in which nobody did anything is released like any other.
-    may_be_empty = may_be_empty or isinstance(source, PeriodEvents)
+    if engine.tells and (bad := {refused(apart) for apart, _ in found if apart < 0}):
+        role = min(bad, key=list(SHORT).index)
+        given.asked.refuse_malformed({role}, log.what, "" if log.once or source == "-" else _examples(engine, given, role))
     # A function of size alone, so that it does not change what is counted.
     buckets = reading.buckets or min(max(1, -(-log.size // _BYTES_PER_BUCKET)), _MOST_CHOSEN)
-    staged = staged_of(found, log, given.asked, may_be_empty=may_be_empty, buckets=buckets, progress=progress)
-    if len(log.texts) > 1:
-        refuse_two_spellings(engine, log, given.asked, "grouped")
-    added = ["m"] if reading.item is None else [] if amount is None else ["s"]
+    staged = staged_of(found, log, given.asked, buckets=buckets, progress=progress)
+    refuse_two_spellings(engine, log, given.asked)
+    added = [] if amount is None else ["s"]
     engine.run(f"CREATE VIEW pairs AS SELECT {', '.join(labels + added)} FROM grouped WHERE apart = 0", what=log.what)
     return staged
 
 
+def _examples(engine: Engine, given: Given, role: str) -> str:
+    """How many values of a role are malformed, and some of them, for whoever may see them; of the log as its source holds it."""
+    said = given.said.model_copy(update={"null": (), "split": None, "normalize": (), "where": ()})
+    asked = given.asked.without([condition for condition in given.asked.columns if is_condition(condition)])
+    plain = replace(given, said=said, asked=asked, where=())
+    log = shaped(rows(engine, plain), plain, raw=role)
+    numbered = f"SELECT apart, raw, row_number() OVER () AS place FROM ({log.sql})"
+    shown = f"SELECT raw, place, count(*) OVER () FROM ({numbered}) WHERE apart = {refusal(role)} ORDER BY place LIMIT {_SHOWN}"
+    engine.run("SET preserve_insertion_order = true", what=log.what)
+    found = engine.run(shown, what=log.what)
+    if not found:
+        return ""
+    examples = ", ".join(f"{text!r} in event {place:,}" for text, place, _ in found)
+    return f". These are {found[0][2]:,} of its events, such as {examples}, counted from 1 below the header"
+
+
 def keys_of(reading: Reading) -> list[str]:
     """The columns whose distinct values are counted."""
-    return [SHORT[role] for role in reading.asked.roles if is_label(role) or (role == "value" and reading.item is None)]
+    return [SHORT[role] for role in reading.asked.roles if is_label(role)]
 
 
 _POINT_ZERO = "'-?[0-9]+[.]0+'"
 
 
-def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked, staged: str) -> None:
-    """Refuse files of which one writes a label 1 and another 1.0: one user would be two.
+def refuse_two_spellings(engine: Engine, log: Rows, asked: Asked) -> None:
+    """Refuse files of which one writes a user 1 and another 1.0: one person would be two.
 
-    pandas writes integers so where one of their column is missing. Within one file they are two labels, as they are written. The
-    files are looked at again only if what was `staged` of them has such a label.
+    pandas writes integers so where one of their column is missing. Within one file they are two users, as they are written. The
+    files are looked at as they are, whatever of them was asked for.
     """
-    for role in LABELS:
-        if role not in asked.columns or log.kinds[role] != "str":
-            continue
-        name = SHORT[role]
-        if not engine.run(f"SELECT coalesce(bool_or({name} LIKE '%.0%'), false) FROM {staged}", what=log.what)[0][0]:
-            continue
-        tagged = " UNION ALL ".join(f"SELECT {at} AS f, {name} AS l FROM ({sql})" for at, sql in enumerate(log.texts))
-        engine.run(
-            f"CREATE OR REPLACE TEMP TABLE spelt AS SELECT DISTINCT f, l, split_part(l, '.', 1) AS n FROM ({tagged}) "
-            f"WHERE regexp_full_match(l, {_POINT_ZERO})",
-            what=log.what,
+    if len(log.texts) < 2:
+        return
+    tagged = " UNION ALL ".join(f"SELECT {at} AS f, u FROM ({sql})" for at, sql in enumerate(log.texts))
+    if not engine.run(f"SELECT coalesce(bool_or(CAST(u AS VARCHAR) LIKE '%.0%'), false) FROM ({tagged})", what=log.what)[0][0]:
+        return
+    engine.run(
+        f"CREATE OR REPLACE TEMP TABLE spelt AS SELECT DISTINCT f, split_part(u, '.', 1) AS u FROM ({tagged}) "
+        f"WHERE regexp_full_match(u, {_POINT_ZERO})",
+        what=log.what,
+    )
+    if engine.run(f"SELECT 1 FROM ({tagged}) AS t JOIN spelt ON t.u = spelt.u AND t.f <> spelt.f LIMIT 1", what=log.what):
+        raise EventLogError(
+            f"user={asked.columns['user']!r} of {log.what} is written in two ways: one file has whole numbers, and another the "
+            "same with .0, as pandas writes them where one is missing. Write them alike in all files: in pandas, cast the column "
+            "to Int64 before it is written"
         )
-        if not engine.run("SELECT count(*) FROM spelt", what=log.what)[0][0]:
-            continue
-        both = f"SELECT 1 FROM ({tagged}) AS t JOIN spelt ON t.l = spelt.n AND t.f <> spelt.f LIMIT 1"
-        if engine.run(both, what=log.what):
-            raise EventLogError(
-                f"{role}={asked.columns[role]!r} of {log.what} is written in two ways: one file has whole numbers, and another "
-                "the same with .0, as pandas writes them where one is missing. Write them alike in all files: in pandas, cast "
-                "the column to Int64 before it is written"
-            )
 
 
-def staged_of(found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, *, may_be_empty: bool, **in_engine: Any) -> Staged:
+def staged_of(found: Sequence[tuple[Any, ...]], log: Rows, asked: Asked, **in_engine: Any) -> Staged:
     """From how many events are `apart` in which way; a log is refused by what the events lack and what is malformed, also outside
     a window: what is refused may not depend on that.
     """
     asked.refuse_malformed({refused(apart) for apart, _ in found if apart < 0}, log.what)
     bits = {role: 1 << place for place, role in enumerate(asked.roles)}
-    if log.absent is not None and found:
-        log.absent(frozenset(role for role, bit in bits.items() if all(apart & bit for apart, _ in found)))
-    if not (may_be_empty and (found or log.in_memory)):  # what has no column was said first
-        asked.require_events(log.what, complete=any(apart % OUTSIDE == 0 for apart, _ in found))
     inside = [(apart, count) for apart, count in found if apart < OUTSIDE]
     without = {role: sum(count for apart, count in inside if apart & bit) for role, bit in bits.items()}
     lacking = {f"rows_without_{role}": without.get(role, 0) for role in LABELS}
@@ -352,13 +374,7 @@ def split(
         if relation:
             bad = engine.run(f"SELECT DISTINCT apart FROM {relation} WHERE apart < 0", what=log.what)
             given.asked.refuse_malformed({refused(row[0]) for row in bad}, log.what)
-        # One with events outside its periods alone is read; one without a whole event is refused, as a reading of all of it is.
-        looked_at = [*([relation] if relation else []), *([] if log.once else [f"({log.sql})"])]
-        whole = f"WHERE apart % {OUTSIDE} = 0 LIMIT 1"
-        complete = any(engine.run(f"SELECT 1 FROM {each} {whole}", what=log.what) for each in looked_at)
-        given.asked.require_events(log.what, complete=complete or log.once)
-        if relation and len(log.texts) > 1:
-            refuse_two_spellings(engine, log, given.asked, relation)
+        refuse_two_spellings(engine, log, given.asked)
         nothing = f"(SELECT {', '.join(f'CAST(NULL AS {kind}) AS {name}' for name, kind, *_ in types)} WHERE false)"
         parts = dict[str, PeriodEvents]()
         for place, (name, *_) in enumerate(periods):

@@ -19,10 +19,6 @@ from dpselect.scores import Domain, Kind, Scores
 from dpselect.selection import Label
 from dpselect.sensitivity import Sensitivity
 
-# Stands for the items of a group that has none, and for the groups of a log that has none, with a count of 0: what nobody
-# touched is never released.
-NOTHING: Label = ""
-
 
 @final
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -35,7 +31,6 @@ class EventCounts(Measured):
         clipped: (clips, m) sums of users' weights in units of 2^-20, one row per clip; or (1, m) sums of what users add of
             a column, in units of `clips[0].unit`. **Private**.
         allowed: what one user may contribute, and the items that were asked for.
-        integers: whether the log's type says that items are integers.
         report: what was read and what was left out, for the data's owner. **Private**.
     """
 
@@ -43,20 +38,15 @@ class EventCounts(Measured):
     counts: NDArray[np.int64]
     clipped: NDArray[np.int64]
     allowed: Contributions
-    integers: bool
     report: ReadReport
 
     @classmethod
-    def of(
-        cls, allowed: Contributions, report: ReadReport, labels: Sequence[Label], sums: NDArray[np.int64], *, integers: bool
-    ) -> Self:
+    def of(cls, allowed: Contributions, report: ReadReport, labels: Sequence[Label], sums: NDArray[np.int64]) -> Self:
         """Of the items of a count, in order, and (1 + clips, items) how many users each has and the sums of their weights."""
         if allowed.within is not None:
             labels, sums = allowed.within, aligned(labels, sums, allowed.within)
-        if not labels:  # of a period without events
-            labels, sums = [NOTHING], np.zeros((1 + len(allowed.clips), 1), dtype=np.int64)
         sums.setflags(write=False)
-        return cls(tuple(labels), sums[0], sums[1:], allowed, integers, report)
+        return cls(tuple(labels), sums[0], sums[1:], allowed, report)
 
     def scores(self, catalogue: Labels | None = None, relation: Relation = "add_remove", *, clip: float | None = None) -> Scores:
         """Scores of the items seen, or of a public catalogue.
@@ -65,7 +55,7 @@ class EventCounts(Measured):
         labels; "public" if `read` was given the items to look at. With one it is "public": one score per label in the
         catalogue's order, 0 for an item nobody touched, and items outside it left out. Labels are released
         as the catalogue writes them, and matched as the log's type: 7 and "7" mean the item 7 of a column of integers, and "7"
-        of a column of text.
+        of a column of text; what is no integer stands for no item of a column of integers.
 
         The sensitivity is that of distinct-user counts (theory, conventions): one user changes every count by at most 1.
         Under "add_remove" all changes have one sign, and under a bound of L items at most L counts change. Under
@@ -75,14 +65,14 @@ class EventCounts(Measured):
         negative need a public domain.
 
         Raises:
-            EventLogError: the catalogue is empty, names an item twice, or holds something that cannot be an item of this log;
+            EventLogError: the catalogue is empty, names an item twice, or holds something that is neither an integer nor text;
                 the log was not read with this clip; or sums may be negative and the domain is not public.
             InvalidMechanism: `relation` is neither "add_remove" nor "replace_one".
         """
         values, sensitivity = self._values(clip), self._sensitivity(clip, relation)
         names = self.labels
         if catalogue is not None:
-            names = tuple(named(catalogue, integers=self.integers, normalize=self.allowed.normalize))
+            names = tuple(named(catalogue, normalize=self.allowed.normalize))
             values = aligned(self.labels, values, names)
         domain: Domain = "public" if self.public or catalogue is not None else "observed"
         if domain == "observed":
@@ -109,7 +99,7 @@ class GroupCounts(Measured):
         place: (cells,) the place in `items` of each cell's item. **Private**.
         counts, clipped: (cells,) and (clips, cells), as of `EventCounts`. **Private**.
         present: users of each group, each clipped to an l2 norm of 1 over the groups, in units of 2^-20, by name. **Private**.
-        allowed, integers, report: as of `EventCounts`.
+        allowed, report: as of `EventCounts`.
     """
 
     spans: Mapping[Label, slice]
@@ -119,7 +109,6 @@ class GroupCounts(Measured):
     clipped: NDArray[np.int64]
     present: Mapping[Label, int]
     allowed: Contributions
-    integers: bool
     report: ReadReport
 
     @classmethod
@@ -131,8 +120,6 @@ class GroupCounts(Measured):
         cells: tuple[NDArray[np.int64], NDArray[np.int64]],
         sums: NDArray[np.int64],
         present: NDArray[np.int64],
-        *,
-        integers: bool,
     ) -> Self:
         """Of groups and items, in order; the places among them of each cell, in order; its sums; and users present by group."""
         (groups, items), (group, place) = labels, cells
@@ -146,7 +133,7 @@ class GroupCounts(Measured):
         for held in (place, sums):
             held.setflags(write=False)
         shown = dict(zip(groups, present.tolist(), strict=True))
-        return cls(spans, tuple(items), place, sums[0], sums[1:], shown, allowed, integers, report)
+        return cls(spans, tuple(items), place, sums[0], sums[1:], shown, allowed, report)
 
     @property
     def listed(self) -> bool:
@@ -173,17 +160,17 @@ class GroupCounts(Measured):
         sensitivity, names = self._sensitivity(clip, relation), None
         if catalogue is not None or self.public:
             asked = self.items if catalogue is None else catalogue
-            names = tuple(named(asked, integers=self.integers, normalize=self.allowed.normalize))
+            names = tuple(named(asked, normalize=self.allowed.normalize))
         else:
             _require_from_zero(self.clips)
         presence = None
         if not self.listed:  # for whoever discovers groups
-            present = self.present or {NOTHING: 0}
-            units = PRESENT.as_scores(np.array(list(present.values()), dtype=np.int64))
+            units = PRESENT.as_scores(np.array(list(self.present.values()), dtype=np.int64))
             bound = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
-            presence = Scores(units, sensitivity=bound, labels=list(present), domain="observed")
+            presence = Scores(units, sensitivity=bound, labels=list(self.present), domain="observed")
         cells = _Cells(self, self._values(clip), sensitivity, names)
-        return GroupedScores(cells, max_groups_per_user=self.max_groups_per_user, presence=presence)
+        most = self.max_groups_per_user
+        return GroupedScores(cells, max_groups_per_user=most, presence=presence, nobody=cells.nobody)
 
     def __repr__(self) -> str:
         bounds = f"max_groups_per_user={self.max_groups_per_user}, max_items_per_user={self.max_items_per_user}"
@@ -197,32 +184,29 @@ class _Cells(Mapping[Label, Scores]):
     def __init__(
         self, counts: GroupCounts, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...] | None
     ) -> None:
-        self._counts, self._values, self._sensitivity = counts, values, sensitivity
-        self._spans = counts.spans or {NOTHING: slice(0, 0)}
-        if names is not None:
-            kind: Kind = "utilities" if signed(counts.clips) else "counts"
-            zeros = np.zeros(len(names), dtype=values.dtype)
-            self._nobody = Scores(zeros, sensitivity=sensitivity, labels=names, kind=kind)
-            self._to = places(names, counts.items)
-        self._public = names is not None
+        self._counts, self._values, self._public = counts, values, names is not None
+        kind: Kind = "utilities" if self._public and signed(counts.clips) else "counts"
+        domain: Domain = "public" if self._public else "observed"
+        zeros = np.zeros(len(names or ()), dtype=values.dtype)
+        self.nobody: Scores = Scores(zeros, sensitivity=sensitivity, labels=names or (), domain=domain, kind=kind)
+        self._to = places(names or (), counts.items)
 
     def __getitem__(self, group: Label) -> Scores:
-        span = self._spans[group]
+        span = self._counts.spans[group]
         place, values = self._counts.place[span], self._values[span]
         if self._public:
             at = self._to[place]
-            dense = np.zeros(len(self._nobody), dtype=values.dtype)
+            dense = np.zeros(len(self.nobody), dtype=values.dtype)
             dense[at[at >= 0]] = values[at >= 0]
-            return self._nobody.with_values(dense)
-        labels = [self._counts.items[at] for at in place.tolist()] or [NOTHING]
-        counts = values if len(values) else np.zeros(1, dtype=values.dtype)
-        return Scores(counts, sensitivity=self._sensitivity, labels=labels, domain="observed")
+            return self.nobody.with_values(dense)
+        labels = [self._counts.items[at] for at in place.tolist()]
+        return Scores(values, sensitivity=self.nobody.sensitivity, labels=labels, domain="observed")
 
     def __iter__(self) -> Iterator[Label]:
-        return iter(self._spans)
+        return iter(self._counts.spans)
 
     def __len__(self) -> int:
-        return len(self._spans)
+        return len(self._counts.spans)
 
 
 def _require_from_zero(clips: tuple[Measure, ...]) -> None:

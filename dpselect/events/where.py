@@ -6,7 +6,10 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 from typing import Final, Literal, Self, final, get_args
+from uuid import UUID
 
 from dpselect.errors import EventLogError
 
@@ -19,6 +22,7 @@ _FORM = re.compile(
 )
 NUMBER = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
 """A number in decimals, as any engine's regular expression."""
+_CANONICAL = re.compile("-?(0|[1-9][0-9]{0,399})([.][0-9]{1,399})?([eE][+-]?[0-9]{1,3})?")
 _MOST, _LONGEST = 8, 1000
 _HOW = "write column = value, with one of =, !=, <, <=, >, >=; a name or a value with one of these in it in double quotes"
 
@@ -28,8 +32,10 @@ _HOW = "write column = value, with one of =, !=, <, <=, >, >=; a name or a value
 class Condition:
     """What an event's value in a column has to be. A value that is missing satisfies no condition.
 
-    With = and != values are compared as text, exactly as labels are: "01" is not "1". With <, <=, > and >= they are compared as
-    numbers, to the double next to them, and a log is refused in which some event has there what is none.
+    With = and != values are compared as text, exactly as labels are: "01" is not "1". Numbers of a column of numbers are compared
+    with a number as such, 1 with 1.0, and differ from all other text. With <, <=, > and >= values are compared as numbers, to the
+    double next to them. What is not of the kind that is compared, such as text in place of a number, or a nested value, satisfies
+    no condition, and refuses no log: what is asked for is the asker's.
     """
 
     column: str
@@ -64,6 +70,25 @@ class Condition:
         """Whether values are compared as text, and not as numbers."""
         return self.sign in _EQUAL
 
+    def as_number(self, kind: str) -> bool:
+        """Whether values of a column of this kind are compared with `number`."""
+        return not self.as_text or (kind == "number" and self._says_number())
+
+    def text(self, kind: str) -> str:
+        """What values of a column of this kind are compared with as text: integers are printed without fraction or power."""
+        if kind == "int" and self._says_number() and abs(self.number) < 2.0**65:
+            exact = Decimal(self.value)
+            return str(int(exact)) if exact == exact.to_integral_value() else self.value
+        return self.value
+
+    def equals(self, value: float) -> bool:
+        """Whether this number, perhaps an integer, is the one that values are compared with for equality."""
+        said = self.as_text and self._says_number()
+        return said and (Decimal(self.value) == value if isinstance(value, int) else self.number == value)
+
+    def _says_number(self) -> bool:
+        return bool(_CANONICAL.fullmatch(self.value)) and math.isfinite(self.number)
+
     @property
     def number(self) -> float:
         """What numbers are compared with."""
@@ -80,6 +105,21 @@ def conditions(stated: object) -> tuple[Condition, ...]:
     if len(found) > _MOST:
         raise EventLogError(f"where= has {len(found)} conditions, and at most {_MOST} are read: select the events before")
     return tuple(found[text] for text in sorted(found))
+
+
+def comparable(value: object, tests: Sequence[Condition]) -> str | None:
+    """A value of Python as the text by which conditions compare it, as they do a value of a column of its type; None for one that
+    satisfies none.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, int | float):
+        return next((one.value for one in tests if one.equals(value)), repr(value))
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, str | UUID) else None
 
 
 def columns_of(where: Sequence[Condition]) -> tuple[str, ...]:

@@ -18,8 +18,6 @@ from .noisy_max import PermuteAndFlip as PermuteAndFlip
 from .noisy_max import ReportNoisyMax as ReportNoisyMax
 from .per_group import GroupedScores as GroupedScores
 from .per_group import PerGroup as PerGroup
-from .quantiles import JointQuantiles as JointQuantiles
-from .quantiles import Quantile as Quantile
 from .repeat_and_select import Best as Best
 from .repeat_and_select import RepeatAndSelect as RepeatAndSelect
 from .sparse_histogram import SparseHistogram as SparseHistogram

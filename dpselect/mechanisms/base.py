@@ -38,7 +38,7 @@ Between: TypeAlias = list[tuple[float, float]]
 Trait: TypeAlias = Callable[[Any], T] | T
 """The same for every configuration, or a function of the configured mechanism."""
 
-Question = Literal["top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "quantiles", "runs", "periods"]
+Question = Literal["top_k", "one_item", "gap", "queries", "votes", "comparisons", "groups", "runs", "periods"]
 Domain = Literal["public", "unknown"]
 Pay = Literal["curve", "spent"]
 """What a release costs: its mechanism's curve, or in the end what its outcome says was used of that."""
@@ -49,7 +49,6 @@ INSTEAD: Final[Mapping[Question, str]] = {
     "votes": "aggregates teachers' ballots, not an event log",
     "comparisons": "ranks from pairwise comparisons, not from counts",
     "groups": "releases a selection for every group of candidates, not one top k",
-    "quantiles": "releases points of a grid of numbers, not the items with the highest counts",
     "runs": "releases the best of many runs of a function, not items by their scores",
     "periods": "releases a top k at the end of every period of a horizon, not once: ContinualTopK.fitted calibrates it",
 }
@@ -566,6 +565,11 @@ def enumerable(outcomes: float, limit: float = 2e5) -> None:
 
 class ShowsValues(ABC):
     """What releases noisy scores of the items with them."""
+
+    @property
+    @abstractmethod
+    def shows_what_chose(self) -> bool:
+        """True if values show the noise that chose them, one draw for each candidate; False if their noise is fresh."""
 
     @abstractmethod
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:

@@ -364,6 +364,10 @@ class OneshotTopK(NoisyTopK, ShowsValues):
         width = gap / self.scale
         return max(0.0, 1 - (candidates - 1) * (2 + width) / 4 * math.exp(-width))
 
+    @property
+    def shows_what_chose(self) -> bool:
+        return self.values
+
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         if self.value_scale is not None:
             return half_width("laplace", self.value_scale, confidence, among)

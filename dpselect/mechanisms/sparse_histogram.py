@@ -112,6 +112,10 @@ class SparseHistogram(Mechanism, ShowsValues):
             noise = self.scale * tails
             return share + noise + _ROUNDING * (share + np.abs(noise))
 
+    @property
+    def shows_what_chose(self) -> bool:
+        return True
+
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         return half_width(self.noise, self.scale, confidence, among)
 

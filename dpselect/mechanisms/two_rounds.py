@@ -178,6 +178,10 @@ class TwoRoundHistogram(Mechanism, ShowsValues):
         rounded = sum(part * public_grid(scale) / 2 for part, scale in zip(self.parts, self.scales, strict=True))
         return whole + rounded + _ROUNDING * (abs(whole) + first + second)
 
+    @property
+    def shows_what_chose(self) -> bool:
+        return True
+
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         """As of others, around means of the users' weights of both rounds: their number, as far as nobody was clipped."""
         both = list(zip(self.parts, self.scales, strict=True))

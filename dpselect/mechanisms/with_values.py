@@ -129,6 +129,10 @@ class WithValues(Around, ShowsValues):
     def _lost_price(self) -> Curve:
         return zero() if self.lost_scale is None else vector(self.noise, self.lost_scale, Sensitivity(linf=self.most_lost), 1)
 
+    @property
+    def shows_what_chose(self) -> bool:
+        return False
+
     def margin(self, confidence: float = 0.95, among: int = 1) -> float:
         return half_width(self.noise, self.scale, confidence, among)
 

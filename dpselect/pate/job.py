@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -24,6 +23,7 @@ from accounting.convert.bounds import best_epsilon
 from accounting.files import PRIVATE, new_file, require_new
 from accounting.ledger import Dataset
 from accounting.risk import Risk
+from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidMechanism, InvalidRequest, Note
 from dpselect.mechanisms.base import Mechanism
 from dpselect.pate.ballots import Ballots, Vote
@@ -41,7 +41,7 @@ from dpselect.plan.voting_plan import (
     require_better_than_constant,
 )
 from dpselect.release.answer import DryRun
-from dpselect.release.run import Payer, Ready, session_of
+from dpselect.release.run import Payer, session_of
 from dpselect.selection import Label
 from dpselect.spec.base import asked_by
 from dpselect.spec.label_spec import LabelSpec
@@ -196,18 +196,24 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
             mechanism,
             ballots,
             spec.folder,
-            key=spec.key or (Labelling.key_of(spec.folder) if spec.resume else uuid.uuid4().hex),
+            key=_key_of(spec) if spec.key is None else spec.key,
             batch_size=spec.batch_size,
             pay=spec.pay,
             salt=spec.salt,
             votes=file.digest,
             own=own if dataset is None else None,
-            label=spec.label or "dpselect pate",
+            label="dpselect pate" if spec.label is None else spec.label,
+            asked=spec.question(),
         )
         job.run(progress, resume=spec.resume)
         if job.answers:
             _write_output(output, job.answers, ballots.names, spec.folder)
         return Labels(spec, job, expected)
+
+
+def _key_of(spec: LabelSpec) -> str:
+    """The key of a job that states none: that with which it was begun, or a new one."""
+    return Labelling.key_of(spec.folder) if spec.resume else uuid.uuid4().hex
 
 
 def _mechanism(spec: LabelSpec, settings: dict[str, Any], rounds: int) -> Vote:
@@ -286,8 +292,8 @@ def _dry_run(spec: LabelSpec, dataset: Dataset | None, mechanism: Mechanism, rou
     price = rounds * mechanism
     budget = spec.budget or Budget(epsilon=1.0, delta=_room(price.curve.delta0))
     with nullcontext() if dataset is None else session_of(spec, dataset.time_zone) as session:
-        payer = Payer(session, spec.key or uuid.uuid4().hex)
-        return payer.dry_run(price, (mechanism,), budget, lambda _: Ready(lambda: None))
+        payer = Payer(session, uuid.uuid4().hex if spec.key is None else spec.key)
+        return payer.dry_run(price, (mechanism,), budget)
 
 
 def _standing(spec: LabelSpec) -> str:
@@ -352,11 +358,8 @@ def _rows(answers: Sequence[Answer], names: Sequence[Label] | None) -> Iterator[
 
 
 def _csv(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream)
-    writer.writerow(["round", "answered", "labels"])
-    writer.writerows((place, int(answered), json.dumps(labels)) for place, answered, labels in _rows(answers, names))
-    return stream.getvalue().encode()
+    rows = ((place, int(answered), json.dumps(labels)) for place, answered, labels in _rows(answers, names))
+    return "".join(csv_records([("round", "answered", "labels"), *rows])).encode()
 
 
 def _jsonl(answers: Sequence[Answer], names: Sequence[Label] | None) -> bytes:

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -30,8 +30,8 @@ from accounting.budget import NOTHING
 from accounting.curves import Composed
 from accounting.decimal_sum import float_up
 from accounting.errors import OutputError
-from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, sync_folder
-from accounting.ledger import ClaimConflict
+from accounting.files import PRIVATE, durable_folder, new_file, read_bytes, settle, write_draft
+from accounting.ledger import ClaimConflict, Receipt
 from accounting.price import FAILURE_UNIT, MAIN_UNIT, Price
 from accounting.remaining import shortfall
 from dpselect.errors import DpSelectError, InvalidRequest
@@ -113,14 +113,6 @@ def _draft(path: Path) -> Path:
     return path.with_name(f"{path.name}.new")
 
 
-def _write(path: Path, content: bytes) -> None:
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, PRIVATE), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    sync_folder(path.parent)  # the draft's name too, before the ledger is told that the batch was released
-
-
 def _place(ledger: Path) -> dict[str, str]:
     """Where a file is, by name and by number: a copy differs in both, a moved or restored file in one."""
     return {"path": str(ledger.resolve()), "number": str(ledger.stat().st_ino)}
@@ -143,6 +135,7 @@ class Labelling:
         salt: public text by which ballots were cut.
         votes: digest of what the ballots were read from: a job is resumed with the same votes.
         own: the file of the session's ledger, where it was made for this job and lies in its folder.
+        asked: what the job was asked beside that, as `Spec.question` has it: a job is resumed as it was asked.
 
     Attributes:
         answers: of the rounds that are labelled, in order from the first.
@@ -172,6 +165,7 @@ class Labelling:
         votes: str = "",
         own: Path | None = None,
         label: str = "dpselect pate",
+        asked: Mapping[str, Any] | None = None,
     ) -> None:
         mechanism.check_many(ballots)
         if pay == "spent" and not mechanism.pays_as_it_goes:
@@ -183,7 +177,8 @@ class Labelling:
         self.answers, self.stopped, self.state = [], None, ""
         self._votes, self._own, self._label_of_charges = votes, own, label
         periods = session.terms["period"]
-        self._terms = {
+        self._terms: dict[str, Any] = {
+            **(asked or {}),
             "key": key,
             "mechanism": json.loads(self.mechanism.to_json()),
             "rounds": ballots.rounds,
@@ -253,7 +248,8 @@ class Labelling:
     def _take_up(self) -> None:
         """Go on with the job that was begun, if job, votes and folder are the same."""
         begun, _ = _Begun.read(self.folder / "job.json")
-        if differing := [name for name, value in self._terms.items() if begun.job.get(name) != value]:
+        names = dict.fromkeys((*self._terms, *begun.job))
+        if differing := [name for name in names if begun.job.get(name) != self._terms.get(name)]:
             raise JobConflict(f"the job that was begun differs in {', '.join(differing)}: resume it as it was begun")
         if begun.votes != self._votes:
             raise JobConflict("the file of votes is not the one that the job was begun with: resume it with that file")
@@ -333,10 +329,10 @@ class Labelling:
         """The labels of a batch: kept ones, or drawn ones."""
         kept = self._read(batch)
 
-        def labels(released: bool) -> tuple[list[Answer], str]:
+        def labels(receipt: Receipt) -> tuple[list[Answer], str]:
             if kept is not None:
                 return kept
-            if released:
+            if receipt.state == "released":
                 raise JobDamaged(
                     f"the labels of batch {batch} were drawn and are missing from {masked(self.folder)}: they may have been "
                     "seen, so they are not drawn again. Put the file back (if the folder was copied, it is in the other "
@@ -382,7 +378,7 @@ class Labelling:
         """Keep a draw, durably, until the ledger accepts its claim."""
         drawn = _Drawn(state=self.state, job=self.fingerprint, batch=batch, draw=uuid.uuid4().hex, answers=answers)
         try:
-            _write(_draft(self._path(batch)), sealed := drawn.sealed())
+            write_draft(_draft(self._path(batch)), sealed := drawn.sealed())
         except OSError as error:
             raise OutputError(
                 f"{masked(self.folder)} cannot be written ({error.strerror}). The batch is charged and nobody has seen its "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import io
 import json
@@ -13,14 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from html import escape
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, final
-
-import numpy as np
+from uuid import uuid4
 
 import accounting as acc
 import dpselect as dps
@@ -28,17 +26,19 @@ from accounting import Budget, Curve
 from accounting.address import masked
 from accounting.arguments import WORDS, Relation
 from accounting.convert.bounds import Route, best_epsilon
-from accounting.errors import OutputError, missing_extra
-from accounting.files import PRIVATE, new_file, read_text, require_new
+from accounting.errors import OutputError, OutputRefused, missing_extra
+from accounting.files import PRIVATE, name_file, new_file, read_text, require_new, write_draft
 from accounting.page.wording import rounded_up
 from accounting.risk import Risk
+from dpselect.csv_text import csv_records
 from dpselect.errors import InvalidRequest, Note, printable
 from dpselect.mechanisms.base import Mechanism
-from dpselect.plan.candidates import Candidates, Choice
+from dpselect.plan.candidates import Choice
 from dpselect.plan.counts import Interval, interval
 from dpselect.plan.learn import Learnt, LearnThenSelect
 from dpselect.plan.profile import Profile
-from dpselect.release.question import Question, learns_about, request_of
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise
+from dpselect.release.question import Question, learns_about
 from dpselect.selection import Label, Selection, Tabled
 from dpselect.spec import LedgerFields
 
@@ -207,6 +207,9 @@ class Answer(Tabled):
     known_from: int | None = None
     kept: str | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "question", self.question.kept)
+
     @classmethod
     def restored(cls, question: Question, content: str) -> Self:
         """The answer that was kept as JSON, to a question that is the same."""
@@ -275,7 +278,19 @@ class Answer(Tabled):
     @property
     def cautions(self) -> list[str]:
         """What to beware of in the question, and in what was released."""
-        return [*_cautions(self.question), *_doubts(self)]
+        return [*_cautions(self.question), *([HARDLY_ANY] if self.explained_by_noise else [])]
+
+    @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains the answer: nothing passed, or no score that was released exceeds the noise.
+
+        It is a function of what was released and costs nothing. Always False for items of a public list without scores.
+        """
+        reading, domain = self.question.reading, self.question.domain
+        listed = None if domain is None or (reading.group is not None and reading.groups is None) else len(domain)
+        cells = None if listed is None else listed * len(reading.groups or ("",))
+        signed = isinstance(reading.value_clip, tuple) and reading.value_clip[0] < 0
+        return explained_by_noise(self.mechanism, self.selection, cells, signed=signed)
 
     @property
     def on_record(self) -> str:
@@ -373,6 +388,7 @@ class Answer(Tabled):
             "shown": plain_data(self.shown),
             "unit": None if self.values is None else self.unit or "shares of users, cut by the clip",
             "intervals": None if around is None else asdict(around),
+            "explained_by_noise": self.explained_by_noise,
             "guarantee": {"budget": stated, **self.guarantee.as_data()},
             "planned_releases": None if question.spec.planned is None and question.releases == 1 else question.releases,
             "mechanism": plain_data(self.mechanism),
@@ -411,12 +427,10 @@ def group_head(column: object) -> str:
     return "group" if column is None or str(column) in HEADS else str(column)
 
 
-# -- what is doubtful in what was released -------------------------------------------------------------------------------
+# -- what to beware of in a question -------------------------------------------------------------------------------------
 
 
 _LARGE_EPSILON, _LARGE_DELTA = 10.0, 1e-4  # beyond which an answer says so
-_LOOK = "'dpselect check' says how the log is read and how many listed items occur, to whoever may see the data"
-_LIKELY = 0.5  # the share of the top k that a plan expected, from which on finding nothing is no matter of the budget
 
 
 def _cautions(question: Question) -> Iterator[str]:
@@ -433,50 +447,13 @@ def _cautions(question: Question) -> Iterator[str]:
         yield question.assumes
 
 
-def _doubts(answer: Answer) -> Iterator[str]:
-    """Warnings of an answer, made of what is released with it and of nothing else.
-
-    Few users hold a listed item where so many were learnt as noise alone may make, or where no number shown is beyond noise;
-    where nothing is shown, what a plan expected among such users says whether the budget or the reading is to be looked at.
-    """
-    question, choice, selection, learnt = answer.question, answer.choice, answer.selection, answer.learnt
-    profile, by_noise = choice.profile, None  # that so few users were learnt that there may be none
-    counted = None if learnt is None or profile is None or not learnt.learning.users else Learnt(profile, learnt.learning)
-    if counted is not None and counted.at("low").users == 1:
-        by_noise = f"about {counted.profile.users:,.0f} were learnt, which noise alone may have made"
-    alike = f"are ids written alike in log and catalogue? {_LOOK}"
-    around = interval(choice.mechanism) if choice.clip is None or question.recounted else None
-    if question.domain is not None and counted is not None:
-        if by_noise:
-            yield f"few users hold a listed item ({by_noise}): {alike}"
-    elif question.domain is not None and around and selection.values and max(selection.values) <= around.half_width:
-        yield f"no number shown is beyond what noise alone makes, so that few users hold a listed item: {alike}"
-    if len(selection) or profile is None or question.reading.group is not None or question.reading.value is not None:
-        return
-    if by_noise:
-        if question.domain is None:
-            looked = "the conditions and the times" if question.reading.where else "the columns and the times"
-            yield f"nothing was found, and few users may be there ({by_noise}): are {looked} those meant? {_LOOK}"
-        return
-    recalls = Candidates(request_of(question, None), (choice,)).recalls(choice, profile)
-    expected, among = float(np.mean(recalls)), profile.in_words()
-    if expected >= _LIKELY:
-        look = "are the columns, the times and the delimiter those meant? "
-        yield f"nothing was found, and a plan expects {expected:.0%} of the top {question.k} among {among}: {look}{_LOOK}"
-    else:
-        yield (
-            f"nothing was found, and a plan expects no more than {expected:.0%} of the top {question.k} among {among}: "
-            "'dpselect plan' says which budget finds more, before anything is paid"
-        )
-
-
 # -- what a release would cost -----------------------------------------------------------------------------------------
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class DryRun:
-    """What a release would charge, of a log that was read to its end; nothing was charged or drawn, or is shown of the log.
+    """What a release would charge, by its options, the header or schema of its log and the budget. No row was read.
 
     Attributes:
         item: what would be charged; its `curve` is the price.
@@ -484,7 +461,7 @@ class DryRun:
         budget: what was stated.
         left: of each budget that would pay, what is left afterwards, in words; empty without a ledger.
         paid: that an earlier call has paid for it already, in words.
-        reads: whether there is a log to be read.
+        is_kept: True if a file or a state keeps the answer of a release that is killed after its charge.
     """
 
     item: Chargeable
@@ -492,7 +469,7 @@ class DryRun:
     budget: acc.Budget
     left: tuple[str, ...] = ()
     paid: str | None = None
-    reads: bool = True
+    is_kept: bool = True
 
     @property
     def guarantee(self) -> Promise:
@@ -511,16 +488,16 @@ class DryRun:
             priced = [f"rho {self.guarantee.rho:.6g}"]
         pays = self.paid or ("it would be charged" if self.left else "no ledger is named, and nothing would be charged")
         return [
-            f"a dry run: {self._notes[0]}",
+            f"a dry run: {_NO_ROW}",
             f"the release would cost {' and '.join(priced)}; {pays}",
             f"it would be drawn by {by}",
             *(f"left afterwards of {words}" for words in self.left),
-            *self._notes[1:],
+            *self._warnings,
         ]
 
     @property
-    def _notes(self) -> list[str]:
-        return [_DRY, _READABLE] if self.reads else [_UNREAD]
+    def _warnings(self) -> list[str]:
+        return [] if self.is_kept else [_LOST_IF_KILLED]
 
     def as_data(self) -> dict[str, Any]:
         """The same as plain data."""
@@ -531,17 +508,20 @@ class DryRun:
             "curve": plain_data(self.item.curve),
             "mechanisms": list(map(plain_data, self.mechanisms)),
             "left": list(self.left),
-            "notes": [*filter(None, [self.paid]), *self._notes],
+            "notes": [*filter(None, [self.paid]), _NO_ROW, *self._warnings],
         }
 
     def __repr__(self) -> str:
         return "\n".join(["DryRun:", *(f"  {printable(line)}" for line in self.lines())])
 
 
-_DRY = "the log was read to its end, and nothing was charged, drawn or shown of it"
-_UNREAD = "no log is read for it, and nothing was charged, reserved or made"
-_READABLE = (
-    "whether a log can be read may itself be private, and no guarantee covers it: do not publish that a dry run succeeds or fails"
+_NO_ROW = (
+    "No row was read, and nothing was charged, drawn or made. What was looked at is the header or schema of the data, if there "
+    "are any, the options and the budget"
+)
+_LOST_IF_KILLED = (
+    "no output file is named: a run that is killed after its charge loses the answer, and the charge stays. Name a file, and the "
+    "same call again shows the answer"
 )
 
 
@@ -549,28 +529,43 @@ _READABLE = (
 
 
 @contextmanager
-def told(ledger: acc.Ledger | None, dataset: str | None, key: str) -> Iterator[None]:
-    """Add to whatever interrupts the block whether the charge with this key was made; to an ordinary error only if it was."""
+def told(
+    ledger: acc.Ledger | None, dataset: str | None, key: str, *, kept: bool | None = None
+) -> Iterator[list[acc.ledger.Receipt]]:
+    """Add to whatever interrupts the block whether the charge with this key was made; to an ordinary error only if it was.
+
+    The block puts the receipt into the list once it has it: what a ledger says that cannot be read now is known from there.
+
+    Args:
+        kept: of a release, whether a file keeps its answer, so that a retry has it.
+    """
+    known = list[acc.ledger.Receipt]()
     try:
-        yield
+        yield known
     except BaseException as error:
         words, uncharged = "nothing was charged: no ledger is named", True
         if ledger is not None and dataset is not None:
             try:
-                receipt, words = ledger.find(dataset, key), "nothing was charged"
-                uncharged = receipt is None
-                if receipt is not None:
-                    entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
-                    words = f"{entry}, is charged and stays charged ({receipt.state})"
+                receipt = ledger.find(dataset, key) or next(iter(known), None)
+                words, uncharged = "nothing was charged", receipt is None
             except acc.AccountingError:
+                receipt, uncharged = next(iter(known), None), False
                 words = f"whether it was charged cannot be told now: look for key {key!r} with 'dpselect ledger show'"
-                uncharged = False
+            if receipt is not None:
+                entry = f"entry {receipt.seq} of dataset {dataset!r}, key {key!r}"
+                words = f"{entry}, is charged and stays charged ({receipt.state})"
+                if kept is not None:
+                    words += _AGAIN if kept else _LOST
         if isinstance(error, acc.ledger.AlreadyCharged):
             error.add_note(Note("no answer of it is stored in a file that output=FILE.json names"))
         named = isinstance(error, acc.ledger.AlreadyCharged | acc.ledger.KeyConflict)
         if not (uncharged or named) or not isinstance(error, acc.AccountingError):
             error.add_note(Note(words))
         raise
+
+
+_AGAIN = ". Repeat the call with this key= and the same output=: that charges nothing more, and gives the answer"
+_LOST = ". Its answer is lost, because no output= keeps it: under this key the call is refused"
 
 
 # -- where an answer is kept -------------------------------------------------------------------------------------------
@@ -582,13 +577,11 @@ _FORMULA = re.compile('(^|[;\t\r\n])(?=["\\s]*[=+\\-@\uff1d\uff0b\uff0d\uff20]|[
 
 
 def _as_csv(answer: Any, *, defused: bool) -> bytes:
-    held, text = answer.columns(), io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(held)
-    for row in zip(*held.values(), strict=True):
-        # Text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to.
-        writer.writerow([_FORMULA.sub(r"\1'", cell) if defused and isinstance(cell, str) else cell for cell in row])
-    return text.getvalue().encode()
+    held = answer.columns()
+    rows = (tuple(held), *zip(*held.values(), strict=True))
+    if defused:  # text that a spreadsheet would take for a formula, after an apostrophe, which tells it not to
+        rows = tuple(tuple(_FORMULA.sub(r"\1'", cell) if isinstance(cell, str) else cell for cell in row) for row in rows)
+    return "".join(csv_records(rows)).encode()
 
 
 def _as_parquet(answer: Any, *, defused: bool) -> bytes:  # noqa: ARG001 - no text to a spreadsheet
@@ -603,20 +596,25 @@ TABLES: Final[dict[str, Callable[..., bytes]]] = {".csv": _as_csv, ".parquet": _
 
 @dataclass
 class AnswerFile:
-    """The new private file that an answer is kept in, and in which forms; `failure` says why it is missing.
+    """The new private file that an answer is kept in, and in which forms; `failure` says what of it is missing.
+
+    A release that is charged is kept in three steps, each durable, so that a kill between two of them loses nothing: `draft`
+    puts the answer beside the file, out of sight; the ledger accepts its claim (`Session.resume`); `name` gives it its name.
+    `recorded` takes up what was interrupted: see docs/ledger-operating.md.
 
     Attributes:
-        output: of a table, beside which the answer is kept as JSON; or of one of the `texts`. None keeps it nowhere.
+        output: the answer as JSON; or a table or text, beside which the answer is kept as JSON. None keeps it nowhere.
         defused: whether text in a CSV that begins like a formula gets an apostrophe, for spreadsheets.
         texts: by the end of the file's name.
-        tables: whether the answer can be a table.
+        lies: where the answer lies, all of it, once it is kept.
     """
 
     output: Path | None
     defused: bool = False
     texts: Mapping[str, Callable[[Any], str]] = field(default_factory=lambda: {".json": as_json})
-    tables: bool = True
     failure: OutputError | None = None
+    lies: Path | None = field(default=None, init=False)
+    _draft: tuple[Path, str] | None = field(default=None, init=False, repr=False)
 
     @classmethod
     def of(cls, spec: Any, **how: Any) -> Self:
@@ -634,7 +632,7 @@ class AnswerFile:
         """Check, before anything is read or charged, that the answer will have a place."""
         if self.output is None or self.record is None:
             return
-        known = (*self.texts, *TABLES) if self.tables else tuple(self.texts)
+        known = (*self.texts, *TABLES)
         if self.output.suffix.lower() not in known:
             raise InvalidRequest(f"output={masked(self.output)} must end in {' or '.join(known)}: the name tells the format")
         if self.output.suffix.lower() == ".parquet" and find_spec("pyarrow") is None:
@@ -645,69 +643,148 @@ class AnswerFile:
     def recorded(
         self, spec: LedgerFields, asked: Callable[[], dict[str, Any]], answer_of: Callable[[str], A], *, writing: bool = True
     ) -> A | None:
-        """The answer that the file holds, if the spec's key has paid for it: a retry costs nothing and draws nothing.
+        """The answer that the spec's key has paid for, of its file or of a draft that waits beside it: a retry costs nothing.
 
-        A table and a record of the release that an interruption has lost are made up for. None without such a file, or it holds
-        the answer of another charge: then it is in the way, as any file.
+        What an interruption has left undone is done: the claim, the name, the table. None where nothing of the charge is kept,
+        or the file holds the answer of another charge: then it is in the way, as any file.
 
         Args:
             asked: what is asked for now, as `Question.as_data` has it.
             answer_of: the answer of its JSON.
-            writing: whether what was lost is made up for; a dry run only looks.
+            writing: whether what was left undone is done; a dry run only looks.
 
         Raises:
             KeyConflict: the file answers another question, or is not as it was when the ledger recorded it.
+            OutputError: the answer cannot be given its name, and waits.
         """
-        file, key = self.record, spec.key
-        if file is None or spec.ledger is None or key is None or file.suffix.lower() != ".json" or not file.is_file():
+        record, key, dataset = self.record, spec.key, str(spec.dataset)
+        if record is None or spec.ledger is None or key is None or not (kept := self._kept(record, dataset, key)):
             return None
-        content, dataset = read_text(file, InvalidRequest, "output="), str(spec.dataset)
         with spec.opened() as ledger:
-            receipt = ledger.find(dataset, key)
-            held = None if receipt is None else _paid(content, receipt)
-            if receipt is None or held is None:
+            if (receipt := ledger.find(dataset, key)) is None:
                 return None
-            then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked())))
-            other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
-            if other is not None or not _is_paid(held, receipt):
-                named = f"{other}=" if other and "_" in other else other
-                raise acc.ledger.KeyConflict(
-                    f"key={key!r} has paid for another release of dataset={dataset!r} (entry {receipt.seq}), whose answer "
-                    f"output= holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key "
-                    "and with a new file"
-                )
-            record = partial(ledger.release, dataset, key, claim=_claim(content))
-            try:  # to restore what an interruption has lost, once the content is what the ledger recorded; or to record it
-                if receipt.state == "released":
-                    record()
-                answer = answer_of(content)
-                if writing and self.output != file and self.output is not None and not self.output.exists():
-                    self._write_table(answer)
-                if writing and receipt.state == "committed":
-                    record()
-            except acc.ledger.ClaimConflict:
-                raise acc.ledger.KeyConflict(
-                    f"output= holds an answer under key={key!r} that is not the one recorded (entry {receipt.seq}): the file "
-                    "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
-                ) from None
-        return answer
+            for path, content in kept:
+                if (held := _paid(content, receipt)) is not None:
+                    _require_same(held, asked(), receipt)
+                    if (receipt.state == "released" or writing) and not self._claims(ledger, receipt, path, content, spec.actor):
+                        continue
+                    answer = answer_of(content)
+                    if writing:
+                        self._name(path, content)
+                        if self.output is not None and not os.path.lexists(self.output):
+                            self._write_table(answer)
+                        self._sweep(dataset, key)
+                    return answer
+        return None
 
-    def keep(self, answer: Any) -> str | None:
-        """Write the file, before the ledger is told that the answer was released; its hash is told as well.
+    def _claims(self, ledger: acc.Ledger, receipt: acc.ledger.Receipt, path: Path, content: str, actor: str | None) -> bool:
+        """Whether the ledger has the claim of what is kept, now or before; False of a draft in whose place another was released.
 
-        A failure waits until the answer has been seen.
+        Raises:
+            KeyConflict: the file itself is not what was released.
         """
-        if self.output is None or self.record is None:
-            return None
+        spent = None if receipt.state == "released" else json.loads(content).get("spent")
+        used = None if spent is None else Curve.from_json(json.dumps(spent))
         try:
-            content = self.texts[self.record.suffix.lower()](answer)
-            _write(self.record, content.encode())
+            ledger.release(receipt.dataset, receipt.key, actor=actor, claim=_claim(content), spent=used)
+        except acc.ledger.ClaimConflict:
+            if path != self.record:
+                return False
+            raise acc.ledger.KeyConflict(
+                f"output= holds an answer under key={receipt.key!r} that is not the one recorded (entry {receipt.seq}): the file "
+                "was edited since. Take it from a backup, or ask under a new key and with a new file: that is another release"
+            ) from None
+        return True
+
+    def draft(self, answer: Any) -> str | None:
+        """Keep an answer durably beside its file, where nobody looks, and return its claim: the hash of what was kept.
+
+        None where no file is named. A failure waits until the answer has been seen.
+        """
+        if self.record is None:
+            return None
+        content, charge = as_json(answer), answer.charge
+        stem = self._stem(*(("", uuid4().hex) if charge is None else (charge.dataset, charge.key)))
+        path = self.record.with_name(f"{stem}{_sha256(content)}")
+        try:
+            write_draft(path, content.encode())
+            self._draft, self.lies = (path, content), path
+        except OSError as error:
+            self.failure = OutputError(
+                f"output={masked(self.output)} cannot be written ({error.strerror or type(error).__name__})"
+            )
+            self._remove(path)
+        return _claim(content)
+
+    def name(self, answer: Any) -> None:
+        """Give the draft its name, once the ledger has its claim. A failure waits until the answer has been seen."""
+        if self._draft is None or self.output is None:
+            return
+        (path, content), self._draft = self._draft, None
+        try:
+            self._name(path, content)
+            self.lies = self.record
             if self.record != self.output:
                 self._write_table(answer)
+            if answer.charge is not None:
+                self._sweep(answer.charge.dataset, answer.charge.key)
         except OutputError as error:
             self.failure = error
-            return None
-        return _hashed(content)
+
+    def drop(self) -> None:
+        """Remove the draft: another one was handed out, and nobody has seen this one."""
+        if self._draft is not None:
+            self._remove(self._draft[0])
+            self._draft = self.lies = None
+
+    # -- drafts --------------------------------------------------------------------------------------------------------
+
+    def _stem(self, dataset: str, key: str) -> str:
+        """How the names of a charge's drafts begin. As long for every name of the file, so that none is too long for a draft."""
+        assert self.record is not None
+        return f".dpselect-{_sha256(json.dumps([self.record.name, dataset, key]))[:16]}-"
+
+    def _kept(self, record: Path, dataset: str, key: str) -> list[tuple[Path, str]]:
+        """What may be the answer: the file, and the drafts that are whole, as the hash in their names says."""
+        found = [(record, read_text(record, InvalidRequest, "output="))] if record.is_file() else []
+        for path in self._drafts(dataset, key):
+            with suppress(InvalidRequest):  # gone meanwhile, or in part: then nobody has claimed it
+                if _sha256(content := read_text(path, InvalidRequest)) == path.name[-64:]:
+                    found.append((path, content))
+        return found
+
+    def _drafts(self, dataset: str, key: str) -> list[Path]:
+        assert self.record is not None
+        return sorted(self.record.parent.glob(f"{self._stem(dataset, key)}*"))
+
+    def _name(self, path: Path, content: str) -> None:
+        """Give a draft whose claim is on record the name of the file, unless another process has just done so."""
+        assert self.record is not None
+        if path == self.record:
+            return
+        waits = "the answer is on record and waits beside it: with its key= and this output= the call gives it that name"
+        try:
+            with suppress(FileNotFoundError):
+                if name_file(path, self.record):
+                    return
+            held = self.record.read_bytes()
+            if held == b"":  # of a name that was taken, on a file system without links, when a kill came
+                path.replace(self.record)
+            elif held != content.encode():
+                raise OutputRefused(f"output={masked(self.record)} came to be meanwhile: move that file away; {waits}")
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            raise OutputError(f"output={masked(self.record)} cannot be written ({reason}); {waits}") from None
+
+    def _sweep(self, dataset: str, key: str) -> None:
+        """Remove drafts that were never handed out, and never will be: the ledger has another one's claim."""
+        for path in self._drafts(dataset, key):
+            self._remove(path)
+
+    @staticmethod
+    def _remove(path: Path) -> None:
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
     def _write_table(self, answer: Any) -> None:
         assert self.output is not None
@@ -762,8 +839,12 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def _sha256(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
 def _hashed(content: str) -> str:
-    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
+    return f"sha256:{_sha256(content)}"
 
 
 def _claim(content: str) -> str:
@@ -782,6 +863,20 @@ def _paid(content: str, receipt: acc.ledger.Receipt) -> dict[str, Any] | None:
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     return held if held["ledger"] == asdict(PaidCharge.of(receipt)) and receipt.state in ("committed", "released") else None
+
+
+def _require_same(held: dict[str, Any], asked: dict[str, Any], receipt: acc.ledger.Receipt) -> None:
+    """KeyConflict if an answer that is kept is to another question than the one that is asked now."""
+    then, now = _flat(held["question"]), _flat(json.loads(json.dumps(asked)))
+    other = next((name for name in sorted(now | then) if then.get(name) != now.get(name)), None)
+    if other is None and _is_paid(held, receipt):
+        return
+    named = f"{other}=" if other and "_" in other else other
+    raise acc.ledger.KeyConflict(
+        f"key={receipt.key!r} has paid for another release of dataset={receipt.dataset!r} (entry {receipt.seq}), whose answer "
+        f"output= holds: another {named or 'mechanism'} was asked for then. Ask as you did then, or under a new key and with a "
+        "new file"
+    )
 
 
 def _is_paid(held: dict[str, Any], receipt: acc.ledger.Receipt) -> bool:

@@ -7,16 +7,17 @@ import json
 import math
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from os import PathLike
-from typing import Any, Final, Literal, Self, final
+from typing import Any, Literal, Self, final
 
 from accounting import Budget
 from accounting.address import without_password
 from accounting.arguments import Relation
 from dpselect.cells import ANY_GROUPS
 from dpselect.errors import DomainMismatch, InvalidRequest
+from dpselect.events.contributions import Clip, require_weights
 from dpselect.events.reading import Reading
 from dpselect.mechanisms import DiscoverThenSelect, LimitedDomain, Mechanism, PerGroup, SparseHistogram, TopOfGroups, WithValues
 from dpselect.plan.candidates import (
@@ -36,20 +37,29 @@ from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 from dpselect.spec import TopKSpec
 
-UNASKED: Final = frozenset({"buckets", "memory_limit", "salt"})
-"""Fields of a reading that are not part of the question."""
 _BOUNDS = ("max_items_per_user", "max_groups_per_user", "clip", "value")
-_ASKED = ("k", "noise", "kbar", "items_per_user", "users", "as_set", "with_counts", "min_users")
 _AMOUNTS = ("epsilon", "delta", "rho")
+_LISTS = ("domain", "domain_column", "groups", "groups_column")
+# Of a reading, what does not decide what a user's items are, for `learns_about`.
+_NO_MATTER = {
+    **dict.fromkeys(("buckets", "memory_limit"), "they decide how much memory reads the log, and no count"),
+    **dict.fromkeys(("since", "until"), "rows of about as much time count as alike, by how many days they are"),
+    **dict.fromkeys(("format", "header", "delimiter", "quote", "encoding"), "the same rows may be written in another way"),
+    **dict.fromkeys(("max_items_per_user", "salt", "clip", "clip_norm"), "users are counted before they are bounded"),
+    "max_groups_per_user": "it is part of what is learnt of groups",
+    "groups": "they are said by their digest",
+}
 
 
 @final
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a log: public configuration, nothing that was read. `of` makes one.
+    """What is asked of a log: public configuration, nothing that was read, nor what it is read from. `of` makes one.
+
+    The log itself goes beside it, to whatever reads: a question is printed, and kept with its answer.
 
     Attributes:
-        source: as for `dpselect.events.read`.
+        source: what the log is called: see `named`.
         spec: what is asked, as it was stated.
         reading: how the log is read. Its `clip` is the one that is stated; the mechanism may bring its own.
         budget: what the release may cost, or all `releases` of them, charged one by one.
@@ -58,7 +68,7 @@ class Question:
             where it can learn; "again" for that, though the ledger holds numbers that an earlier release learnt; or such numbers.
     """
 
-    source: Any
+    source: str | tuple[str, ...]
     spec: TopKSpec
     reading: Reading
     budget: Budget
@@ -79,7 +89,7 @@ class Question:
         observed = spec.domain is None or spec.min_users is not None
         several = len(spec.periods) > 1 and spec.relation == "add_remove"
         unsalted = {"salt": None} if unstated and observed and not several else {}
-        asked = cls(source, spec, spec.reading(**unsalted), _budget(spec), spec.catalogue(), _learn(spec.learn))
+        asked = cls(named(source), spec, spec.reading(**unsalted), _budget(spec), spec.catalogue(), _learn(spec.learn))
         if spec.clip is not None and spec.with_counts and not asked.recounted:
             raise InvalidRequest(WHOLE_COUNTS)
         if spec.min_users is not None and asked.budget.delta == 0:
@@ -203,16 +213,29 @@ class Question:
         """How many groups a public list names; None where they are discovered."""
         return None if self.reading.groups is None else len(self.reading.groups)
 
+    @property
+    def kept(self) -> Self:
+        """The same question as an answer keeps it: with the name of a ledger, and no way to open it."""
+        if self.spec.ledger is None or type(self.spec.ledger) is str:
+            return self
+        return replace(self, spec=self.spec.model_copy(update={"ledger": str(self.spec.ledger)}))
+
     def as_data(self) -> dict[str, Any]:
         """What is asked, as plain data: an answer that is kept says which question it answers.
 
-        Left out is what changes no answer, such as how much memory reads it, and the salt, which is chance and not a question.
+        It is every field of the reading and of the spec, but those that change no answer, each for the reason that its option
+        gives (`unasked`). A few are said by what they stand for: amounts by the budget, lists by their names and digests.
         """
         spec, reading = self.spec, self.reading
-        how = reading.model_dump(mode="json", exclude_defaults=True, exclude={*UNASKED, "groups"})
+        how = reading.model_dump(mode="json", exclude_defaults=True, exclude={*type(spec).unasked(), "groups", "salt"})
         if how.get("max_groups_per_user") == ANY_GROUPS:
             del how["max_groups_per_user"]  # nobody stated it
-        asked = {"relation": spec.relation, "releases": self.releases} | spec.given(*_ASKED)
+        if spec.salt is not None:  # one that is not stated is chance; what is kept under another one is another answer
+            how["salt"] = spec.salt
+        asked: dict[str, Any] = {"relation": spec.relation, "releases": self.releases}
+        asked["budget"] = self.budget.model_dump(mode="json")
+        # Of the reading, and in other words.
+        asked |= spec.question(without={*type(spec).reading_fields(), *_AMOUNTS, *_LISTS, "learn", "mechanism"})
         if spec.kind is not None:
             asked["mechanism"] = spec.kind
         if isinstance(self.learn, Profile):
@@ -221,20 +244,19 @@ class Question:
             asked["learn_again"] = True
         if self.learns:
             asked["learn"] = self.learns
-        asked["budget"] = self.budget.model_dump(mode="json")
         if spec.planned is not None:
             asked["planned"] = json.loads(spec.planned.to_json())
         if self.domain is not None:
             asked["domain"] = {"name": self.domain_name, "sha256": _digest(self.domain)}
         if reading.groups is not None:
             asked["groups"] = {"name": self.groups_name, "sha256": _digest(reading.groups)}
-        return {"source": named(self.source), "reading": how, "release": asked}
+        return {"source": self.source, "reading": how, "release": asked}
 
 
-def named(source: object) -> str | list[str]:
+def named(source: object) -> str | tuple[str, ...]:
     """The log as it was named; a password in a URL is left out."""
     if isinstance(source, list | tuple):
-        return [str(named(part)) for part in source]
+        return tuple(str(named(part)) for part in source)
     return without_password(source) if isinstance(source, str | os.PathLike) else f"a {type(source).__name__} in memory"
 
 
@@ -275,16 +297,14 @@ def learns_about(question: Question, learning: Learning) -> str:
     Rows of about as much time count as alike, to half a doubling: a month is like any other.
     """
     reading, window = question.reading, question.reading.window
-    said: dict[str, Any] = {name: getattr(reading, name) for name in ("user", "item", "time", "table", "query")}
+    said = reading.model_dump(mode="json", exclude_defaults=True, exclude=set(_NO_MATTER))
     if window is not None and window.since is not None and window.until is not None:
         said["days"] = round(2 * math.log2(max((window.until - window.since) / timedelta(days=1), 2**-40)))
     elif window is not None:
         said["open"] = [str(window.since), str(window.until)]
     said["domain"] = None if question.domain is None else _digest(question.domain)
-    if reading.where:
-        said["where"] = list(reading.where)
-    if reading.group is not None:
-        said["group"] = [reading.group, None if reading.groups is None else _digest(reading.groups)]
+    if reading.groups is not None:
+        said["groups"] = _digest(reading.groups)
     said |= {"relation": question.relation, **learning.drawn}
     return hashlib.sha256(json.dumps(said).encode()).hexdigest()[:16]
 
@@ -298,7 +318,16 @@ def choose(question: Question, whole: Budget | None = None, known: Learnt | None
 
     Raises:
         InvalidRequest, DomainMismatch, RelationMismatch, CalibrationError: as for `dpselect.plan.default_choice`.
+        EventLogError: no log can be read with this clip and bound.
     """
+    found = _chosen(question, whole, known)
+    if found.clip is not None and found.max_items_per_user is not None and not found.cells:  # said before anything is read
+        listed = None if question.domain is None else len(question.domain)
+        require_weights([Clip(found.clip, found.norm)], found.max_items_per_user, listed)
+    return found
+
+
+def _chosen(question: Question, whole: Budget | None, known: Learnt | None) -> Choice:
     reading, spec = question.reading, question.spec
     clip, limit, groups = _clip(reading), reading.max_items_per_user, question.grouping
     if spec.planned is not None:

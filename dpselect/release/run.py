@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, final
 from uuid import uuid4
-
-import numpy as np
-from numpy.typing import NDArray
 
 import accounting as acc
 import dpselect as dps
@@ -20,6 +19,7 @@ from dpselect.continual.history import History
 from dpselect.errors import InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
+from dpselect.events.staging import PeriodEvents
 from dpselect.mechanisms.base import Mechanism, Pay, Rounds
 from dpselect.mechanisms.top_of_groups import REASON
 from dpselect.plan.candidates import Choice
@@ -34,15 +34,13 @@ from dpselect.spec import LedgerFields, PayerFields
 
 if TYPE_CHECKING:
     from accounting.ledger.item import Chargeable
+    from accounting.remaining import Remaining
 
 # Names of `acc` and `dps` are imported when they are asked for: a release without a ledger does without a database.
 
 T = TypeVar("T")
 A = TypeVar("A")
 _MANY = 500_000  # pairs of users and items, which take about as long to count as it takes to choose by learnt numbers
-Keep = Callable[[A], str | None]
-"""Puts an answer where it is not lost, before the ledger is told that it was released. The text that it returns, a hash of what
-was kept, is part of the ledger's record. What it raises ends the release."""
 
 
 # -- the executor: whatever is released ------------------------------------------------------------------------------------
@@ -68,33 +66,82 @@ class Ready(Generic[T]):
 
 @final
 @dataclass(frozen=True)
+class Charged:
+    """What a charge knows when it is made, so that nothing asks the ledger between the draw and its record.
+
+    Attributes:
+        receipt: of the charge.
+        accounts: all that pay, as they stand after it.
+    """
+
+    receipt: acc.ledger.Receipt
+    accounts: tuple[Remaining, ...]
+
+    @classmethod
+    def of(cls, receipt: acc.ledger.Receipt, before: Sequence[Remaining], price: acc.Curve) -> Self:
+        """By how the accounts stood before, which is after it where an earlier call had made it."""
+        if receipt.replayed:
+            return cls(receipt, tuple(before))
+        return cls(receipt, tuple(replace(one, spent=one.spent.plus(one.budget.price(price))) for one in before))
+
+    @property
+    def paid(self) -> PaidCharge:
+        """What an answer says of it."""
+        return PaidCharge.of(self.receipt)
+
+    def left(self, curve: acc.Curve) -> str:
+        """As for `Payer.left`, in releases of a curve."""
+        return _left(
+            self.receipt.dataset, min((replace(one, curve=curve) for one in self.accounts), key=lambda one: one.releases)
+        )
+
+
+def _left(dataset: str, found: Remaining) -> str:
+    return f"{dataset}, {found.account}: {found}" if found.account else f"{dataset}: {found}"
+
+
+@final
+@dataclass(frozen=True)
 class Payer:
     """Who pays for one release, and under which key.
 
     Attributes:
         session: None where no ledger is named.
         label: what the ledger writes down of what is charged.
+        asked: the question as plain data, which the charge is bound to; None binds it to nothing.
     """
 
     session: dps.Session | None
     key: str
     label: str = ""
     pay: Pay = "curve"
+    asked: Callable[[], dict[str, Any]] | None = None
 
     @classmethod
-    def of(cls, spec: LedgerFields, label: str, *, time_zone: str | None = None, pay: Pay = "curve") -> Self:
+    def of(
+        cls,
+        spec: LedgerFields,
+        label: str,
+        *,
+        time_zone: str | None = None,
+        pay: Pay = "curve",
+        asked: Callable[[], dict[str, Any]] | None = None,
+    ) -> Self:
         """What a spec says; rows are read by the clock of `time_zone`."""
         session = None
         if spec.ledger is not None and spec.dataset is not None:
             opens: Any = dps.Session.open if isinstance(spec.ledger, str) else dps.Session
             session = opens(spec.ledger, spec.dataset, **_behalf(spec), time_zone=time_zone)
-        return cls(session, spec.key or uuid4().hex, spec.label or label, pay)  # whatever interrupts it can name the key
+        key = uuid4().hex if spec.key is None else spec.key  # whatever interrupts it can name the key
+        return cls(session, key, label if spec.label is None else spec.label, pay, asked)
 
-    @property
-    def charge(self) -> PaidCharge | None:
-        """That which was made; None without a ledger."""
-        receipt = None if self.session is None else self.session.ledger.find(self.session.dataset.name, self.key)
-        return None if receipt is None else PaidCharge.of(receipt)
+    def bound(self, item: Chargeable) -> Chargeable:
+        """What is charged, so that under the key nothing else than the question is drawn for it."""
+        if self.asked is None:
+            return item
+        from dpselect.release.session import Bound
+
+        return Bound(item, hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()[:32])
 
     def left(self, mechanism: Mechanism, price: acc.Curve | None = None, *, after: bool = False) -> str | None:
         """The budget, what is spent so far and how many more releases like this one fit: one line, of the fullest account.
@@ -107,57 +154,110 @@ class Payer:
             return None
         found, name = self.session.affordable(mechanism, one_by_one=True), self.session.dataset.name
         spent = found.spent.plus(found.budget.price(mechanism.curve if price is None else price)) if after else found.spent
-        found = replace(found, curve=found.curve if price is None else price, spent=spent)
-        return f"{name}, {found.account}: {found}" if found.account else f"{name}: {found}"
+        return _left(name, replace(found, curve=found.curve if price is None else price, spent=spent))
+
+    def require(self, item: Chargeable, *, kept: bool) -> None:
+        """Raise as a release would, before a long read; the charge itself is checked again. `kept` as for `staged`."""
+        if self.session is not None:
+            self.session.require(self.bound(item), pay=self.pay, key=self.key, resumes=kept)
 
     @contextmanager
-    def staged(self, item: Chargeable, stage: Callable[[ExitStack], Ready[T]]) -> Iterator[Ready[T]]:
+    def staged(
+        self, item: Chargeable, stage: Callable[[ExitStack], Ready[T]], *, kept: bool | None = None
+    ) -> Iterator[tuple[Ready[T], list[acc.ledger.Receipt]]]:
         """Hold the price against the budget, then read the log. What interrupts the block says whether it was charged.
 
         Args:
             item: what will be charged.
             stage: reads all that can fail; what it opens goes with the block.
+            kept: whether a file keeps the answer, so that a charge of which nothing was released is gone on with; None of what
+                is not released.
+
+        Yields:
+            What is drawn from, and a list that takes the receipt.
         """
+        with self._affordable(item, kept=kept) as known, ExitStack() as stack:
+            yield stage(stack), known
+
+    @contextmanager
+    def _affordable(self, item: Chargeable, *, kept: bool | None = None) -> Iterator[list[acc.ledger.Receipt]]:
+        """Hold the price against the budget. What interrupts the block says whether it was charged. `kept` as for `staged`."""
         session = self.session
-        with told(session and session.ledger, session and session.dataset.name, self.key), ExitStack() as stack:
-            if session is not None:
-                session.require(item, pay=self.pay, key=self.key)  # before a long read; the charge itself is checked again
-            yield stage(stack)
+        with told(session and session.ledger, session and session.dataset.name, self.key, kept=kept) as known:
+            self.require(item, kept=bool(kept))
+            yield known
 
     def dry_run(
-        self, item: Chargeable, mechanisms: tuple[Mechanism, ...], budget: acc.Budget, stage: Callable[[ExitStack], Ready[Any]]
+        self,
+        item: Chargeable,
+        mechanisms: tuple[Mechanism, ...],
+        budget: acc.Budget,
+        look: Callable[[], object] = lambda: None,
+        *,
+        kept: bool | None = None,
     ) -> DryRun:
-        """What `release` would charge: the log is read to its end, and nothing is charged, drawn or shown of it."""
-        with self.staged(item, stage):
-            left = self.left(mechanisms[0], item.curve, after=True)
-            return DryRun(item, mechanisms, budget, () if left is None else (left,))
+        """What `release` would charge. No row is read, and nothing is charged or drawn.
+
+        Args:
+            look: checks the header or schema of what would be read.
+            kept: as for `staged`; without a ledger there is no charge that could stay without its answer.
+        """
+        session = self.session
+        with self._affordable(item, kept=kept):
+            look()
+            begun = kept and session is not None and session.ledger.find(session.dataset.name, self.key) is not None
+            left = self.left(mechanisms[0], item.curve, after=not begun)
+        return DryRun(item, mechanisms, budget, () if left is None else (left,), is_kept=kept is not False or session is None)
 
     def release(
         self,
         item: Chargeable,
         stage: Callable[[ExitStack], Ready[T]],
-        answered: Callable[[T, PaidCharge | None], A],
-        keep: Keep[A] | None,
+        answered: Callable[[T, Charged | None], A],
+        place: AnswerFile,
+        claimed: Callable[[A, str | None], str | None] = lambda _, kept: kept,
     ) -> A:
-        """Check the budget, stage, charge, draw, keep, record: in this order.
+        """Check the budget, stage, charge, draw, keep out of sight, claim, name: in this order, and each step is durable.
+
+        Called again under the key, with a file, it goes on with a charge of which nothing was released: `AnswerFile.recorded` has
+        looked for its answer by then, so that there is none, and of two that draw at once the ledger accepts one.
 
         Args:
             item, stage: as for `staged`.
             answered: what was drawn, as an answer that is kept.
+            claimed: what the ledger records of an answer, from it and the claim of what was kept.
         """
-        made = list[A]()
-        with self.staged(item, stage) as staged:
+        kept = place.output is not None
+        with self.staged(item, stage, kept=kept) as (staged, known):
+            drawn = list[T]()
 
-            def kept(drawn: T) -> str | None:
-                made.append(answered(drawn, self.charge))
-                return None if keep is None else keep(made[0])
+            def draw(charged: Charged | None) -> tuple[A, str | None]:
+                drawn.append(staged.draw())
+                answer = answered(drawn[0], charged)
+                return answer, claimed(answer, place.draft(answer))
 
-            if self.session is None:
-                kept(staged.draw())
+            session = self.session
+            if session is None:
+                answer, _ = draw(None)
             else:
+                before = session.ledger.room(session.dataset.name, item, **session.terms)
+
+                def begun(receipt: acc.ledger.Receipt) -> tuple[A, str | None]:
+                    known.append(receipt)
+                    if not kept or receipt.state == "released":
+                        session.require_new(receipt)
+                    return draw(Charged.of(receipt, before, item.curve))
+
+                used = staged.spent
                 notes: Any = {"key": self.key, "label": self.label, "salt": staged.salt, "scores": staged.scores}
-                self.session.publish(item, staged.draw, keep=kept, spent=staged.spent, **notes)
-        return made[0]
+                notes["spent"] = None if used is None else lambda _: used(drawn[0])
+                try:
+                    answer = session.resume(self.bound(item), begun, **notes)
+                except acc.ledger.ClaimConflict:
+                    place.drop()
+                    raise
+            place.name(answer)
+        return answer
 
 
 def _behalf(spec: PayerFields) -> dict[str, Any]:
@@ -181,11 +281,18 @@ def once(
     before: Any = place.recorded(spec, question.as_data, restored, writing=not spec.dry_run)
     if before is None:
         place.require()
-        return dry_run() if spec.dry_run else release()
+        if spec.dry_run:
+            return dry_run()
+        try:
+            return release()
+        except (acc.ledger.ClaimConflict, acc.ledger.AlreadyCharged):  # another process was first: its answer is the answer
+            before = place.recorded(spec, question.as_data, restored)
+            if before is None:
+                raise
     if not spec.dry_run:
         return before
     paid = f"nothing more would be charged, for entry {before.charge.entry} has paid for the answer that is in its file"
-    return DryRun(before.paid, (before.mechanism,), question.budget, paid=paid, reads=False)
+    return DryRun(before.paid, (before.mechanism,), question.budget, paid=paid)
 
 
 # -- the top k ---------------------------------------------------------------------------------------------------------
@@ -254,56 +361,64 @@ class Planned:
 
 def run(
     question: Question,
+    log: object,
     progress: ProgressCallback | None = None,
-    keep: Keep[Answer] | None = None,
+    place: AnswerFile | None = None,
     *,
     planned: Planned | None = None,
-    staged: object = None,
 ) -> Answer:
     """Choose by what is public, read the log, charge, draw, record.
 
     Args:
-        keep: called with the answer before the ledger is told that it was released.
+        log: as for `dpselect.events.read`; or the events within the question's window, if they have been cut out of it.
+        place: where the answer is kept; None keeps it nowhere.
         planned: what answers it, if that is known.
-        staged: the events of the source within the question's window, if they have been cut out of it.
     """
     payer = payer_of(question)
     plan = Planned.of(question, payer.session) if planned is None else planned
 
-    def answered(drawn: Answer, charge: PaidCharge | None) -> Answer:
+    def answered(drawn: Answer, charged: Charged | None) -> Answer:
         learnt, known = None if plan.informed is None else plan.informed.item, plan.known
-        try:
-            left = payer.left(drawn.mechanism, None if learnt is None else learnt.curve)
-        except acc.AccountingError:  # it is paid and drawn: kept, though the ledger cannot say now what is left
-            left = None
-        return replace(drawn, charge=charge, left=left, learnt=learnt, known_from=None if known is None else known.entry)
+        about: Any = {"learnt": learnt, "known_from": None if known is None else known.entry}
+        if charged is not None:
+            about["charge"] = charged.paid
+            with suppress(acc.AccountingError):  # it is paid and drawn, and kept without what cannot be said of the rest
+                about["left"] = charged.left((learnt or drawn.mechanism).curve)
+        return replace(drawn, **about)
 
-    def kept(answer: Answer) -> str | None:
-        written = None if keep is None else keep(answer)
-        return written if answer.learnt is None else " ".join(filter(None, (answer.claim, written)))
+    def claimed(answer: Answer, kept: str | None) -> str | None:
+        return kept if kept is not None or answer.learnt is None else answer.claim
 
-    if keep is not None:  # what the answer says of its price is worked out before the charge
+    place = AnswerFile(None) if place is None else place
+    if place.output is not None:  # what the answer says of its price is worked out before the charge
         promise(plan.item if plan.choice is None else plan.choice.mechanism, question.budget)
-    answer = payer.release(plan.item, partial(stage, question, plan, progress, staged), answered, kept)
-    return answer if payer.pay == "curve" else replace(answer, left=payer.left(answer.mechanism))
+    answer = payer.release(plan.item, partial(stage, question, plan, log, progress), answered, place, claimed)
+    if payer.pay == "curve":
+        return answer
+    with suppress(acc.AccountingError):  # what was given back is counted where the ledger can be read now
+        return replace(answer, left=payer.left(answer.mechanism))
+    return answer
 
 
-def run_once(question: Question, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer | DryRun:
+def run_once(question: Question, log: object, place: AnswerFile, progress: ProgressCallback | None = None) -> Answer | DryRun:
     """The answer to a question, as `once` has it. Raises as `run`; a dry run up to the charge."""
 
     def dry_run() -> DryRun:
         payer = payer_of(question)
         plan = Planned.of(question, payer.session)
-        return payer.dry_run(plan.item, plan.mechanisms, question.budget, partial(stage, question, plan, progress, None))
+        source, reading = _source(question, log)
+        look = partial(events.require_columns, source, reading.model_copy(update={"salt": None}))  # of a bound still to come
+        return payer.dry_run(plan.item, plan.mechanisms, question.budget, look, kept=place.output is not None)
 
-    return once(question, place, partial(Answer.restored, question), lambda: run(question, progress, place.keep), dry_run)
+    return once(question, place, partial(Answer.restored, question), lambda: run(question, log, progress, place), dry_run)
 
 
 def payer_of(question: Question) -> Payer:
     """Who pays for the answer."""
     spec, zone = question.spec, question.reading.time_zone
     label = "dpselect topk" + ("" if zone == "UTC" else f", times without a zone in {zone}")
-    return Payer.of(spec, label, time_zone=zone, pay="spent" if spec.pay_for_what_came_out else "curve")
+    pay: Pay = "spent" if spec.pay_for_what_came_out else "curve"
+    return Payer.of(spec, label, time_zone=zone, pay=pay, asked=question.as_data)
 
 
 def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learnt | None:
@@ -331,31 +446,29 @@ def learnt_before(question: Question, ledger: acc.Ledger, dataset: str) -> Learn
     return None
 
 
-def stage(
-    question: Question, plan: Planned, progress: ProgressCallback | None, staged: object, stack: ExitStack
-) -> Ready[Answer]:
+def stage(question: Question, plan: Planned, log: object, progress: ProgressCallback | None, stack: ExitStack) -> Ready[Answer]:
     """Read the log: its pairs where something is to be learnt of users first, else the scores that are drawn from."""
     if plan.choice is not None:
         choice, memory = plan.remember(plan.choice)
-        read = _read(question, choice, stack, progress=progress, staged=staged)
+        read = _read(question, choice, stack, log, progress=progress)
         (choice.mechanism if memory is None else memory).check(read.scores)  # type: ignore[arg-type]
         used = (lambda drawn: choice.mechanism.spent(drawn.selection)) if question.spec.pay_for_what_came_out else None
         return Ready(lambda: _drawn(question, choice, memory, read), read.salt, read.scores, used)
     assert plan.informed is not None
     informed, learning, groups, ahead = plan.informed, plan.informed.item.learning, None, None
-    log = stack.enter_context(events.pairs(*_source(question, staged), progress=progress))
+    pairs = stack.enter_context(events.pairs(*_source(question, log), progress=progress))
     if question.reading.group is None:
-        items = log.items_per_user(question.domain)
+        items = pairs.items_per_user(question.domain)
     else:
-        groups, items = log.items_per_group(question.domain)
+        groups, items = pairs.items_per_group(question.domain)
     if items.sum() >= _MANY:  # most of the work is done before the charge: what interrupts it then costs nothing
         likely = informed.chosen(learning.likely(items, informed.declared, groups=groups))
-        ahead = _read(question, likely, stack, log=log)
+        ahead = _read(question, likely, stack, pairs)
 
     def draw() -> Answer:
         found = informed.chosen(learning.learn(items, informed.declared, groups=groups))
         choice, memory = plan.remember(found)
-        return _drawn(question, choice, memory, _read(question, choice, stack, log=log, ahead=ahead))
+        return _drawn(question, choice, memory, _read(question, choice, stack, pairs, ahead=ahead))
 
     return Ready(draw)
 
@@ -387,44 +500,49 @@ def _named(question: Question, integers: frozenset[str], selection: Selection) -
 # -- read -------------------------------------------------------------------------------------------------------------
 
 
-def _source(question: Question, staged: object) -> tuple[Any, events.Reading]:
+def _source(question: Question, log: object) -> tuple[Any, events.Reading]:
     """The log, and how it is read there."""
-    source, reading = question.source, question.reading
-    if staged is not None:  # the part of the log that was cut out by time, as Parquet
+    reading = question.reading
+    if isinstance(log, PeriodEvents):  # the part of a log that was cut out by time, as Parquet
         whole = {"time": None, "since": None, "until": None, "time_unit": None, "table": None, "query": None}
-        return staged, reading.model_copy(update={**whole, "format": "auto", "header": None})
+        return log, reading.model_copy(update={**whole, "format": "auto", "header": None})
     if question.spec.engine == "spark":
-        return spark.found(str(source), reading)
-    return source, reading
+        return spark.found(str(log), reading)
+    return log, reading
 
 
 @final
 @dataclass(frozen=True)
 class _Read:
-    """Scores as they were read under a look at the log, which names the bounds on users, the salt of these, and the roles whose
-    labels are integers, which cells do not tell."""
+    """Scores as they were read under a look at the log, which names the bounds on users; the counts that they are of; and the
+    roles whose labels are integers, which cells do not tell."""
 
     look: dict[str, Any]
     scores: Scores | Rounds
-    salt: str | None
+    counts: EventCounts | GroupCounts | HeldCounts
     integers: frozenset[str] = frozenset()
+
+    @property
+    def salt(self) -> str | None:
+        """Of the bounds on users."""
+        return self.counts.salt
 
 
 def _read(
     question: Question,
     choice: Choice,
     stack: ExitStack,
+    log: object,
     *,
     progress: ProgressCallback | None = None,
-    staged: object = None,
-    log: events.Pairs | None = None,
     ahead: _Read | None = None,
 ) -> _Read:
     """The scores that the mechanism draws from; what an engine keeps goes with the stack.
 
-    The log is read once: `log` is what was made of it, if something was, and `ahead` what was counted of it; otherwise it is kept
-    here for a second look.
+    The log is read once: it may be the pairs that were made of it already, and `ahead` is what was counted of these; otherwise
+    it is kept here for a second look.
     """
+    pairs = log if isinstance(log, events.Pairs) else None
     domain: Sequence[Label] | None = question.domain
     if domain is not None and choice.cells:
         domain = [cell(group, item) for group in question.reading.groups or () for item in domain]
@@ -440,24 +558,24 @@ def _read(
     in_memory = question.spec.engine == "memory" or (
         question.spec.engine == "spark" and (signed or question.reading.group is not None)
     )
-    if log is None:
-        source, reading = _source(question, staged)
-        twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(choice)
+    if pairs is None:
+        source, reading = _source(question, log)
+        twice = choice.again is not None or _counted_again(choice) is not None or _weighed_again(question, choice)
         if choice.cells or (twice and reading.group is None):
-            log = stack.enter_context(events.pairs(source, reading, progress=progress))
+            pairs = stack.enter_context(events.pairs(source, reading, progress=progress))
         else:
             reading = reading.model_copy(update=look)
     if ahead is None or ahead.look != look:
         counts: EventCounts | GroupCounts | HeldCounts
-        if log is not None:
-            counts = log.read(**look) if in_memory else stack.enter_context(log.hold(**look))
+        if pairs is not None:
+            counts = pairs.read(**look) if in_memory else stack.enter_context(pairs.hold(**look))
         elif in_memory:
             counts = events.read(source, reading, progress=progress)
         else:
             counts = stack.enter_context(events.hold(source, reading, progress=progress))
         scores: Scores | Rounds = counts.scores(None if within else domain, relation=question.relation, clip=choice.clip)
-        ahead = _Read(look, scores, counts.salt, frozenset() if log is None else log.integers)
-    second = None if log is None else _second_look(question, choice, log, {**look, "salt": ahead.salt})
+        ahead = _Read(look, scores, counts, frozenset() if pairs is None else pairs.integers)
+    second = None if pairs is None else _second_look(question, choice, pairs, ahead.counts)
     if second is None or not isinstance(ahead.scores, Scores | HeldScores):
         return ahead
     return replace(ahead, scores=ahead.scores.with_second(second))
@@ -468,25 +586,23 @@ def _counted_again(choice: Choice) -> dps.WithValues | None:
     return choice.mechanism if isinstance(choice.mechanism, dps.WithValues) and choice.mechanism.clip is not None else None
 
 
-def _weighed_again(choice: Choice) -> bool:
-    """Whether the mechanism weighs users' items in a second round."""
+def _weighed_again(question: Question, choice: Choice) -> bool:
+    """Whether the mechanism weighs users' items in a second round. Sums of a column have none: their scores are used again."""
     mechanism = without_counts(choice.mechanism)
-    return isinstance(
-        mechanism.mechanism if isinstance(mechanism, dps.mechanisms.TopOfGroups) else mechanism, dps.TwoRoundHistogram
-    )
+    whole = mechanism.mechanism if isinstance(mechanism, dps.mechanisms.TopOfGroups) else mechanism
+    return isinstance(whole, dps.TwoRoundHistogram) and question.reading.value is None
 
 
-def _second_look(question: Question, choice: Choice, log: events.Pairs, first: dict[str, Any]) -> SecondLook | None:
+def _second_look(
+    question: Question, choice: Choice, log: events.Pairs, first: EventCounts | GroupCounts | HeldCounts
+) -> SecondLook | None:
     """How users are clipped anew within released items, to select or to count, and how their items are weighed in a second round;
-    None where that is not wanted. `first` is how the scores were read.
+    None where that is not wanted. `first` is what the scores are of.
     """
     relation, valued = question.relation, _counted_again(choice)
-    if choice.again is None and valued is None and not _weighed_again(choice):
+    weigh = log.second_round(first) if _weighed_again(question, choice) else None
+    if choice.again is None and valued is None and weigh is None:
         return None
-
-    def weigh(labels: Sequence[Label], numbers: NDArray[np.int64], norm: float) -> NDArray[np.int64]:
-        # Of the items that the scores count, or what a user weighs would depend on which items occur (Theorem H11).
-        return log.weighed(labels, numbers, norm, **first)
 
     def read(labels: Sequence[Label], clip: float | None, norm: Norm) -> EventCounts:
         found = log.read(max_items_per_user=None, salt=None, clip=clip, clip_norm=norm, within=labels)
@@ -506,7 +622,7 @@ def _second_look(question: Question, choice: Choice, log: events.Pairs, first: d
 
     again = None if valued is None else count
     if choice.again is None:
-        return SecondLook(select, Sensitivity.of_counts(relation), again, weigh if _weighed_again(choice) else None)
+        return SecondLook(select, Sensitivity.of_counts(relation), again, weigh)
     return SecondLook(select, Sensitivity.of_clipped(choice.again, choice.norm, relation), again)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, time
 from functools import partial
@@ -14,8 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, final
 
 import accounting as acc
 import dpselect as dps
+from accounting.address import masked
 from accounting.errors import OutputError
 from accounting.remaining import in_all_in_words
+from dpselect import events
 from dpselect.continual import ContinualTopK, Horizon, HorizonClip, Period
 from dpselect.continual.continual_top_k import MOST_PERIODS
 from dpselect.continual.history import History
@@ -28,8 +29,9 @@ from dpselect.mechanisms import OneshotTopK, SparseHistogram
 from dpselect.mechanisms.base import settings_of
 from dpselect.plan.candidates import Choice
 from dpselect.release.answer import Answer, AnswerFile, DryRun, as_json, group_head, plain_data, promise, rescued
+from dpselect.release.explained import HARDLY_ANY, explained_by_noise
 from dpselect.release.question import Question
-from dpselect.release.run import Payer, Planned, Ready, learnt_before, payer_of, run, stage
+from dpselect.release.run import Payer, Planned, learnt_before, payer_of, run
 from dpselect.selection import Label, Tabled
 from dpselect.spec import ReleaseFields
 
@@ -39,8 +41,9 @@ if TYPE_CHECKING:
 PLACE = "{period}"  # in the name of the files that keep the answers
 ITEMS_PER_PERIOD = 3  # of a user, that count in a period where scores are numbers of users and nobody says how many
 _MORE_NOISE = 1.1  # that averages over periods outweigh
-State = Literal["released", "recorded", "lost"]
-"""Of a period: released now; released before; charged, and its answer lost when the run was stopped, so not drawn again."""
+State = Literal["released", "recorded", "lost", "waiting"]
+"""Of a period: released now; released before; released, and its answer is not in its file, so not drawn again; not charged,
+because noise alone explains the first answer."""
 Named = Sequence[tuple[str, datetime, datetime]]
 """Periods, with their ends."""
 
@@ -105,7 +108,7 @@ class InAll:
 @final
 @dataclass(frozen=True)
 class PeriodRelease:
-    """How one period stands: its name, its state, the file of its answer, and the answer where it is not lost."""
+    """How one period stands: its name, its state, the file of its answer, and the answer if there is one."""
 
     name: str
     state: State
@@ -128,13 +131,30 @@ class Series(_OfPeriods):
 
     @property
     def answers(self) -> dict[str, Answer]:
-        """By the names of periods; without those that are lost."""
+        """By the names of periods; without those that are lost or waiting."""
         return {one.name: one.answer for one in self.releases if one.answer is not None}
 
     @property
     def lost(self) -> tuple[str, ...]:
-        """Periods that are charged and whose answer is lost."""
+        """Periods that were released and whose answer is not in its file."""
         return tuple(one.name for one in self.releases if one.state == "lost")
+
+    @property
+    def waiting(self) -> tuple[str, ...]:
+        """Periods that were not charged, because noise alone explains the first answer."""
+        return tuple(one.name for one in self.releases if one.state == "waiting")
+
+    @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains every answer: see `Answer.explained_by_noise`."""
+        return bool(self.answers) and all(answer.explained_by_noise for answer in self.answers.values())
+
+    @property
+    def cautions(self) -> list[str]:
+        """What to beware of in the answers as a whole."""
+        waiting = self.waiting
+        rest = f"; {len(waiting):,} further periods were not charged: state go_on= to release them" if waiting else ""
+        return [HARDLY_ANY + rest] if self.explained_by_noise else []
 
     @property
     def rows(self) -> list[dict[str, Any]]:
@@ -157,7 +177,7 @@ class Series(_OfPeriods):
 
     def lines(self) -> list[str]:
         """How the periods stand and what they cost, in words."""
-        return [*(f"{one.name}: {one.state}, {one.output}" for one in self.releases), self.in_all.words]
+        return [*(f"{one.name}: {one.state}, {one.output}" for one in self.releases), self.in_all.words, *self.cautions]
 
     def __repr__(self) -> str:
         return "\n".join(["Series:", *(f"  {line}" for line in self.lines())])
@@ -218,6 +238,21 @@ class HorizonAnswer(_OfPeriods):
         return rows
 
     @property
+    def explained_by_noise(self) -> bool:
+        """True if noise alone explains the answer of every period: see `Answer.explained_by_noise`."""
+        return bool(self.released) and all(map(self._explained, self.released))
+
+    @property
+    def cautions(self) -> list[str]:
+        """What to beware of in the answers as a whole."""
+        return [HARDLY_ANY] if self.explained_by_noise else []
+
+    def _explained(self, one: Period) -> bool:
+        mechanism = self.mechanism
+        listed = mechanism.candidates if mechanism.delta is None else None  # of a public list
+        return explained_by_noise(mechanism, one.selection, listed, period=one.number)
+
+    @property
     def values(self) -> tuple[float, ...] | None:
         """Estimates of numbers of users, or scores, of the items."""
         return tuple(row["users"] if "users" in row else row["score"] for row in self.rows)
@@ -241,11 +276,13 @@ class HorizonAnswer(_OfPeriods):
                     "period": one.number,
                     "name": None if names is None else names[one.number - 1],
                     "deviation": float(mechanism.deviations[one.number - 1]),
+                    "explained_by_noise": self._explained(one),
                     "selection": plain_data(one.selection),
                 }
                 for one in self.released
             ],
             "table": self.rows,
+            "notes": self.cautions,
         }
 
     @property
@@ -287,6 +324,7 @@ FORMS: Final[dict[str, Callable[[Any], str]]] = {".json": as_json, ".html": Hori
 
 def series_of(
     question: Question,
+    source: object,
     place: AnswerFile,
     progress: ProgressCallback | None = None,
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
@@ -295,6 +333,7 @@ def series_of(
     """Release the periods of a question with `every`, or say what that would charge (`Payer.dry_run`).
 
     Args:
+        source: as for `dpselect.events.read`.
         place: where answers are kept, `PLACE` standing for the period; of a horizon the file of all of them.
         progress: called with the number of periods that are done, and all that are to be.
         unkept, announce: as for `ByPeriod`.
@@ -315,7 +354,7 @@ def series_of(
     named = list(periods(window, spec.every, partial=spec.partial_last, **most))
     if spec.horizon is None:
         with spec.opened() as ledger:
-            by_period = ByPeriod(question, named, place, ledger, unkept, announce)
+            by_period = ByPeriod(question, source, named, place, ledger, unkept, announce)
             return by_period.priced() if spec.dry_run else by_period.released(progress)
     other = {*ReleaseFields.model_fields, "period", "use_everything", "pay_for_what_came_out"} - {"k", "with_counts"}
     if given := spec.given(*other):
@@ -328,7 +367,7 @@ def series_of(
     opens |= {"domain": question.domain, "groups": question.reading.groups}
     session, budget = payer_of(question).session, question.budget
     assert session is not None
-    log = (question.source, question.reading, named)
+    log = (source, question.reading, named)
     found = over_horizon(session, *log, budget, settings, opens, dry_run=spec.dry_run)
     if isinstance(found, HorizonAnswer):
         place.write(found)
@@ -355,6 +394,7 @@ class ByPeriod:
     def __init__(
         self,
         question: Question,
+        source: object,
         named: Named,
         place: AnswerFile,
         ledger: acc.Ledger,
@@ -366,7 +406,8 @@ class ByPeriod:
             raise InvalidRequest("period= is named by every=: leave it out")
         if output is None or PLACE not in output.name or output.suffix.lower() == ".txt":
             raise InvalidRequest(f"every= needs output= like top-{PLACE}.json, .csv or .parquet: a file for each period")
-        self._question, self._ledger, self._dataset = question, ledger, ledger.dataset(str(spec.dataset))
+        self._question, self._source, self._ledger = question, source, ledger
+        self._dataset = ledger.dataset(str(spec.dataset))
         self._unkept, self._announce = unkept, announce
         if self._dataset.window != every:
             has = "one budget for all rows" if self._dataset.window == "whole" else f"a budget for each {self._dataset.window}"
@@ -374,9 +415,10 @@ class ByPeriod:
                 f"every={every} charges each {every} to its own budget, and dataset={self._dataset.name} has {has}: declare one "
                 f"with `dpselect ledger init --window {every}`, or add horizon=STATE, one price for all of them"
             )
-        self._cut = partial(split, question.source, question.reading, named)
+        self._cut = partial(split, source, question.reading, named)
         self._asked: dict[str, tuple[Question, AnswerFile]] = {}
         self._done: dict[str, PeriodRelease] = {}
+        self._begun = set[str]()  # charged, and nothing was released of them: they are drawn under their charge
         self._plans: dict[int | None, Planned] = {}
         self._memories: dict[dps.Mechanism, tuple[Choice, History | None]] = {}
         for name, start, end in named:
@@ -386,40 +428,60 @@ class ByPeriod:
             file = output.with_name(output.name.replace(PLACE, name))
             own = replace(place, output=file)
             self._asked[name] = asked, own
-            if ledger.find(self._dataset.name, str(of_period.key)) is not None:
+            if (charge := ledger.find(self._dataset.name, str(of_period.key))) is not None:
                 # Finding an answer restores its table and its record, and a dry run writes nothing.
                 found = None if spec.dry_run else own.recorded(of_period, asked.as_data, partial(Answer.restored, asked))
-                self._done[name] = PeriodRelease(name, "lost" if found is None else "recorded", file, found)
+                if found is None and charge.state in ("reserved", "committed"):
+                    self._begun.add(name)
+                else:
+                    self._done[name] = PeriodRelease(name, "lost" if found is None else "recorded", file, found)
 
     @property
     def _left(self) -> list[str]:
         return [name for name in self._asked if name not in self._done]
 
+    @property
+    def _uncharged(self) -> list[str]:
+        return [name for name in self._left if name not in self._begun]
+
     def released(self, progress: ProgressCallback | None = None) -> Series:
-        """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand."""
-        if pending := self._left:
-            in_all = self._in_all(pending)
+        """Release what is left, in order, once all is checked that can be before the log is read; how all periods stand.
+
+        Without `go_on` it stops before the second charge if noise alone explains the first answer.
+        """
+        if (pending := self._left) and not self._is_quiet:
+            in_all = self._in_all()
             if self._announce is not None:
                 self._announce(f"to be released, {len(pending):,} of {len(self._asked):,} periods: {in_all.words}")
             for name in pending:
                 question, place = self._asked[name]
                 place.require()
-                payer = payer_of(question)
-                assert payer.session is not None
-                payer.session.require(self._planned(question).item, pay=payer.pay, key=payer.key)
+                payer_of(question).require(self._planned(question).item, kept=True)
             with self._cut() as parts:
                 for number, name in enumerate(pending):
                     if progress is not None:
                         progress(number, len(pending))
                     self._release(name, parts[name])
+                    if self._is_quiet:
+                        break
+        for name in self._left:
+            output = self._asked[name][1].output
+            assert output is not None
+            self._done[name] = PeriodRelease(name, "waiting", output, None)
         return Series(tuple(self._done[name] for name in self._asked), InAll.of(self._ledger, self._dataset))
 
-    def _release(self, name: str, events: PeriodEvents) -> None:
+    @property
+    def _is_quiet(self) -> bool:
+        """Whether there is one answer so far, noise alone explains it, and nobody said to go on all the same."""
+        answers = [one.answer for one in self._done.values() if one.answer is not None]
+        return not self._question.spec.go_on and len(answers) == 1 and answers[0].explained_by_noise
+
+    def _release(self, name: str, part: PeriodEvents) -> None:
         question, place = self._asked[name]
         planned = self._planned(question)
         try:
-            InAll.of(self._ledger, self._dataset, planned.item, self._left)  # again: what was learnt since then chose it
-            answer = run(question, keep=place.keep, planned=planned, staged=events)
+            InAll.of(self._ledger, self._dataset, planned.item, self._uncharged)  # again: what was learnt since then chose it
+            answer = run(question, part, place=place, planned=planned)
         except acc.AccountingError as error:
             if done := [one.name for one in self._done.values() if one.state == "released"]:
                 error.add_note(Note(f"released before that, charged and kept: {', '.join(done)}"))
@@ -427,7 +489,8 @@ class ByPeriod:
         if place.failure is not None:
             if self._unkept is not None:
                 self._unkept(place, answer)
-            raise OutputError(f"{place.failure}; {rescued(answer)}")
+            where = rescued(answer) if place.lies is None else f"the answer lies in {masked(place.lies)}"
+            raise OutputError(f"{place.failure}; {where}")
         assert place.output is not None
         self._done[name] = PeriodRelease(name, "released", place.output, answer)
 
@@ -438,13 +501,11 @@ class ByPeriod:
             raise InvalidRequest("all periods are charged already: leave dry_run= out to see how they stand, which costs nothing")
         for name in pending:
             self._asked[name][1].require()
-        plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all(pending).words]
-        with self._cut() as parts:
-            for name in pending:
-                question = self._asked[name][0]
-                payer = payer_of(question)
-                with payer.staged(plan.item, partial(stage, question, plan, None, parts[name])):
-                    left.append(f"{name}: {payer.left(plan.mechanisms[0], plan.item.curve, after=True)}")
+        events.require_columns(self._source, self._question.reading)
+        plan, left = self._planned(self._asked[pending[0]][0]), [self._in_all().words]
+        for name in pending:
+            found = payer_of(self._asked[name][0]).dry_run(plan.item, plan.mechanisms, self._question.budget, kept=True)
+            left += [f"{name}: {words}" for words in found.left]
         return DryRun(plan.item, plan.mechanisms, self._question.budget, tuple(left))
 
     # -- what answers the periods: asked once for all that know the same of users, with a memory of what was shown -----
@@ -457,13 +518,13 @@ class ByPeriod:
             self._plans[entry] = replace(Planned.of(question, payer_of(question).session), remember=self._remember)
         return self._plans[entry]
 
-    def _in_all(self, left: Sequence[str]) -> InAll:
-        """What somebody faces if these periods are charged as well: what will be learnt chooses the prices, which differ little.
+    def _in_all(self) -> InAll:
+        """What somebody faces once all periods are charged: what will be learnt chooses the prices, which differ little.
 
         Raises:
             BudgetExceeded: as for `InAll.of`.
         """
-        question = self._asked[left[0]][0]
+        question, left = self._asked[self._left[0]][0], self._uncharged
         plans = [self._planned(question)]
         if plans[0].informed is not None:
             plans.append(Planned.of(replace(question, learn=0.0), payer_of(question).session))
@@ -558,15 +619,14 @@ def over_horizon(
     lists = {name: opens[name] for name in ("domain", "groups")}
     mechanism = horizon_mechanism(budget, **{**settings, **lists, "periods": declared, "grouped": grouped})
     reading = of_pairs(reading, grouped=grouped)
-    cut = partial(split, source, reading, named)
     if dry_run:
         session.continual(mechanism, **opens, dry_run=True)
-        return dry_close(session, opens["key"], mechanism, budget, cut)
+        return dry_close(session, opens["key"], mechanism, budget, partial(events.require_columns, source, reading))
     about: Any = {"names": tuple(name for name, *_ in named), "group": group_head(reading.group), "question": question}
     if held is not None:
         horizon = session.continual(mechanism, **opens)
         return HorizonAnswer.of(horizon, horizon.released()[: len(named)], **about)
-    with cut() as parts:
+    with split(source, reading, named) as parts:
         horizon = session.continual(mechanism, **opens)
         for number, (name, start, end) in enumerate(named, 1):
             horizon.close(number, parts[name], reading.model_copy(update={"since": _written(start), "until": _written(end)}))
@@ -608,31 +668,23 @@ def dry_close(
     key: str,
     mechanism: ContinualTopK,
     budget: acc.Budget | None = None,
-    cut: Callable[[], AbstractContextManager[object]] = nullcontext,
-    *,
-    reads: bool = True,
+    look: Callable[[], object] = lambda: None,
 ) -> DryRun:
     """What a horizon would charge, or that it is charged already; see `Payer.dry_run`.
 
     Args:
         budget: as it was stated, if it was.
-        cut: reads the log.
-        reads: whether anything is read at all.
+        look: checks the header or schema of what would be read.
     """
     payer, held, stated = Payer(session, key), session.ledger.find(session.dataset.name, key), budget or of_horizon(mechanism)
     if held is None:
-
-        def read(stack: ExitStack) -> Ready[None]:
-            stack.enter_context(cut())
-            return Ready(lambda: None)
-
-        return replace(payer.dry_run(mechanism, (mechanism,), stated, read), reads=reads)
+        return payer.dry_run(mechanism, (mechanism,), stated, look)
     if acc.Curve.from_json(held.entries[0].curve or "") != mechanism.curve:
         raise acc.ledger.KeyConflict(f"key={key!r} has paid for something else (entry {held.seq}): name another key")
-    with cut():
-        left = payer.left(mechanism)
+    look()
+    left = payer.left(mechanism)
     paid = f"nothing more would be charged, for entry {held.seq} has {held.state} it"
-    return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid, reads=reads)
+    return DryRun(mechanism, (mechanism,), stated, () if left is None else (left,), paid)
 
 
 def of_horizon(mechanism: ContinualTopK) -> acc.Budget:

@@ -1,16 +1,21 @@
-"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the draws of a plan."""
+"""`Session`: charge the ledger, then draw; what cannot be charged is not drawn. `Schedule`: the draws of a plan. `Bound`: an item
+that is charged for one job.
+"""
 
 from __future__ import annotations
 
+import json
 import numbers
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypedDict, TypeVar, Unpack, cast, final, get_args, overload
 
 from numpy.typing import ArrayLike
 
 from accounting import Curve
+from accounting.arguments import Relation
 from accounting.curves import Composed
 from accounting.guarantee import Guarantee
 from accounting.ledger import AlreadyCharged, Dataset, Ledger, Receipt, Terms
@@ -60,6 +65,44 @@ class Notes(TypedDict, total=False):
 
 
 _LATER = object()  # in place of scores that there are none of yet
+
+
+@final
+@dataclass(frozen=True)
+class Bound:
+    """An item that is charged for one job, and nothing else: under its key a ledger refuses every other binding.
+
+    Attributes:
+        item: the mechanism, or whatever else has the price.
+        binding: a digest of the job, which the ledger keeps in clear.
+    """
+
+    item: Chargeable
+    binding: str
+
+    @property
+    def curve(self) -> Curve:
+        """The item's."""
+        return self.item.curve
+
+    @property
+    def relation(self) -> Relation:
+        """The item's."""
+        return self.item.relation
+
+    @property
+    def unit(self) -> str | None:
+        """The item's unit of privacy, where it is not the dataset's for certain."""
+        return getattr(self.item, "unit", None)
+
+    @property
+    def rests_on_linf(self) -> bool:
+        """True if the item declares it: see `accounting.ledger.item.Chargeable`."""
+        return getattr(self.item, "rests_on_linf", False) is True
+
+    def to_json(self) -> str:
+        """The item's description, with the binding."""
+        return json.dumps({**json.loads(self.item.to_json()), "binding": self.binding})
 
 
 @final
@@ -134,19 +177,22 @@ class Session:
         periods = [self._period] if self._period is None or isinstance(self._period, str) else list(self._period)
         return [self._ledger.total(self._dataset.name, period) for period in periods]
 
-    def require(self, item: Chargeable, count: int = 1, *, pay: Pay = "curve", key: str | None = None) -> None:
+    def require(
+        self, item: Chargeable, count: int = 1, *, pay: Pay = "curve", key: str | None = None, resumes: bool = False
+    ) -> None:
         """Raise as a release of `count` runs would if it were made now, without charging: before a long computation.
 
         Args:
             item: a mechanism, or what `publish` charges.
+            resumes: whether it is `resume` that would be called, which draws under a charge of which nothing was released.
         """
-        if isinstance(item, Mechanism):
-            _settled(item, pay)
+        if isinstance(whole := _whole(item), Mechanism):
+            _settled(whole, pay)
         self._require_covered(item, _LATER)
         terms: Terms = {**self._behalf, "count": count, "key": key}
         paid = self._ledger.check(self._dataset.name, item, opening="reserve" if pay == "spent" else "charge", **terms)
-        if paid is not None:
-            self._once(paid)
+        if paid is not None and not (resumes and paid.state != "released"):
+            self.require_new(paid)
 
     @overload
     def affordable(self, item: Mechanism | Curve | DpEvent, *, one_by_one: Literal[False] = False) -> int: ...
@@ -256,7 +302,7 @@ class Session:
         """
         self._require_covered(item, scores)
 
-        def drawn(_: bool) -> tuple[T, str | None]:
+        def drawn(_: Receipt) -> tuple[T, str | None]:
             found = draw()
             return found, None if keep is None else keep(found)
 
@@ -265,28 +311,31 @@ class Session:
     def resume(
         self,
         item: Chargeable,
-        draw: Callable[[bool], tuple[T, str]],
+        draw: Callable[[Receipt], tuple[T, str | None]],
         *,
         count: int = 1,
+        scores: Scores | Rounds | None = None,
         spent: Callable[[T], Curve] | None = None,
         **notes: Unpack[Notes],
     ) -> T:
         """One release of a job that any step may interrupt: charged once under its key, drawn once for anybody to see.
 
         Called again after an interruption, it does what was not done: of two draws under one charge the ledger accepts one.
+        Nothing asks the ledger between the draw and its claim, so that a ledger that cannot be read then loses no draw.
 
         Args:
-            item: as for `publish`; its JSON names the job, so that no other job draws under its charge.
-            draw: called after the charge, with whether its release is on record, so that it may have been seen. It returns what
-                is kept of an earlier draw, or where nothing is on record may draw; and the claim of that draw, a hash for
-                example. What it draws it keeps, durably and out of sight, before it returns.
+            item: as for `publish`; its JSON names the job (`Bound`), so that no other job draws under its charge.
+            draw: called after the charge, with its receipt, which says whether an earlier call had made it (`replayed`), and
+                whether its release is on record (`state`), so that it may have been seen. It returns what is kept of an earlier
+                draw, or where nothing is on record may draw; and the claim of that draw, a hash for example. What it draws it
+                keeps, durably and out of sight, before it returns; without a claim it draws under a new charge only.
             count: runs that are charged as one item.
-            spent: as for `publish`.
+            scores, spent: as for `publish`.
 
         Raises:
             ClaimConflict: another draw was released under the key: this one is dropped, unseen.
         """
-        self._require_covered(item)
+        self._require_covered(item, scores)
         return self._release(item, count, notes, draw, spent, again=True)
 
     def best_of(self, mechanism: RepeatAndSelect, function: Run[T], **notes: Unpack[Notes]) -> Best[T] | None:
@@ -322,7 +371,8 @@ class Session:
         item = Guarantee.of(parts)
         for _, mechanism in item.parts:
             self._require_covered(mechanism, _LATER)
-        receipt = self._once(self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes)))
+        made = self._ledger.reserve(self._dataset.name, item, expires_in=expires_in, **self._terms(1, notes))
+        receipt = self.require_new(made)
         return Schedule(self, receipt.key, item)
 
     def _release(
@@ -330,17 +380,17 @@ class Session:
         item: Chargeable,
         count: int,
         notes: Notes,
-        draw: Callable[[bool], tuple[T, str | None]],
+        draw: Callable[[Receipt], tuple[T, str | None]],
         spent: Callable[[T], Curve] | None = None,
         *,
         again: bool = False,
     ) -> T:
         name, ledger = self._dataset.name, self._ledger
         receipt = (ledger.reserve if spent else ledger.charge)(name, item, **self._terms(count, notes))
-        key = receipt.key if again else self._once(receipt).key
+        key = receipt.key if again else self.require_new(receipt).key
         if receipt.state == "reserved":
             ledger.commit(name, key, actor=self._actor)
-        drawn, claim = draw(receipt.state == "released")
+        drawn, claim = draw(receipt)
         # Only what is on record leaves: if this fails, the charge stays, all of it, and the draw is dropped.
         ledger.release(name, key, actor=self._actor, claim=claim, spent=spent(drawn) if spent else None)
         return drawn
@@ -358,7 +408,8 @@ class Session:
         whole = given is not None and (given.l0, given.l1, given.l2, given.monotone, given.linf) == (None, None, None, True, 1)
         # Sums that are cut to [0, 1] declare the same, and yet rise where the rows that leave held amounts below 0.
         whole = whole and not getattr(scores, "sums", False)
-        if isinstance(item, Mechanism) and item.rests_on_linf and (whole or scores is _LATER):
+        mechanism = _whole(item)
+        if isinstance(mechanism, Mechanism) and mechanism.rests_on_linf and (whole or scores is _LATER):
             return
         raise SensitivityMismatch(
             f"the rows of {len(set(self._period or ()))} periods are read together, and a user is bounded over all of them: "
@@ -372,7 +423,9 @@ class Session:
         require_known(notes, Notes)
         return {**self._behalf, **cast(Terms, notes), "count": count}
 
-    def _once(self, receipt: Receipt) -> Receipt:
+    @staticmethod
+    def require_new(receipt: Receipt) -> Receipt:
+        """The receipt of a charge that this call has made; AlreadyCharged if an earlier call had made it."""
         if receipt.replayed:
             raise AlreadyCharged(
                 f"key={receipt.key!r} has paid for a draw of dataset={receipt.dataset!r} (entry {receipt.seq}, {receipt.state}): "
@@ -446,6 +499,11 @@ class Schedule:
 
     def __repr__(self) -> str:
         return f"Schedule({self._dataset!r}, key={self._key!r}, left={sum(self._kept.value.values())})"
+
+
+def _whole(item: Chargeable) -> Chargeable:
+    """The item without what binds it to a job."""
+    return item.item if isinstance(item, Bound) else item
 
 
 def _require_mechanism(given: object) -> Mechanism:

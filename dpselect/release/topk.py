@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
+from accounting.address import masked
 from dpselect.events.reading import ProgressCallback
 from dpselect.release.answer import UNRECORDED, Answer, AnswerFile, DryRun
 from dpselect.release.question import Question
@@ -82,7 +83,7 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
 
     Warns:
         Unrecorded: no ledger is named; once in a process.
-        Unkept: the answer could not be kept in `output`, and is nowhere else than in what is returned.
+        Unkept: the answer could not be kept in `output`; the warning says where it lies, if anywhere but in what is returned.
 
     Example:
         >>> import dpselect as dps
@@ -93,11 +94,12 @@ def topk(data: object, *, progress: ProgressCallback | None = None, **asked: Any
     """
     question = Question.of(data, TopKSpec(**asked))
     with warned(AnswerFile.of(question.spec), question.spec) as place:
-        return answered(question, place, progress)
+        return answered(question, data, place, progress)
 
 
 def answered(
     question: Question,
+    log: object,
     place: AnswerFile,
     progress: ProgressCallback | None = None,
     unkept: Callable[[AnswerFile, Answer], None] | None = None,
@@ -106,13 +108,14 @@ def answered(
     """What is asked for, whichever it is: an answer, one for each period, or what it would cost.
 
     Args:
+        log: as for `dpselect.events.read`.
         unkept, announce: of a series, as for `release.series.ByPeriod`.
     """
     if question.spec.every is None and question.spec.horizon is None:
-        return run_once(question, place, progress)
+        return run_once(question, log, place, progress)
     from dpselect.release import series  # what most answers do without
 
-    return series.series_of(question, place, progress, unkept, announce)
+    return series.series_of(question, log, place, progress, unkept, announce)
 
 
 @contextmanager
@@ -122,7 +125,8 @@ def warned(place: AnswerFile, spec: Any) -> Iterator[AnswerFile]:
         _warn_once()
     yield place
     if place.failure is not None:
-        warnings.warn(f"{place.failure}. The answer is returned, and nowhere else", Unkept, stacklevel=4)
+        where = "nowhere else" if place.lies is None else f"lies in {masked(place.lies)}"
+        warnings.warn(f"{place.failure}. The answer is returned, and {where}", Unkept, stacklevel=4)
 
 
 @cache

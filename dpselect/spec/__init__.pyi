@@ -14,7 +14,6 @@ from .label_spec import LabelSpec as LabelSpec
 from .plan_spec import Part as Part
 from .plan_spec import PlanFields as PlanFields
 from .plan_spec import PlanSpec as PlanSpec
-from .quantile_spec import QuantileSpec as QuantileSpec
 from .replay_spec import HorizonReplaySpec as HorizonReplaySpec
 from .replay_spec import ReplaySpec as ReplaySpec
 from .shared_fields import BUDGETED as BUDGETED
@@ -23,7 +22,6 @@ from .shared_fields import FileFields as FileFields
 from .shared_fields import LedgerFields as LedgerFields
 from .shared_fields import LogFields as LogFields
 from .shared_fields import PayerFields as PayerFields
-from .shared_fields import SourceFields as SourceFields
 from .shared_fields import item_columns as item_columns
 from .shared_fields import value_clip_of as value_clip_of
 from .topk_spec import EngineName as EngineName

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BeforeValidator, Field, ValidationError
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
 
+from accounting.address import Address, hidden, without_password
 from accounting.frozen import Frozen
 from dpselect.errors import InvalidRequest
 
@@ -47,6 +48,7 @@ def option(
     parse: Callable[[Any], Any] | None = None,
     many: bool = False,
     ge: float | None = None,
+    unasked: str | None = None,
 ) -> Any:
     """A field: its help, the section of the help that it stands in, and how text states it.
 
@@ -56,8 +58,10 @@ def option(
         parse: from a command's or a file's text to the value; else the text itself, or a number.
         many: whether a command takes it several times.
         ge: the least number.
+        unasked: why the field is no part of the question: which answer is drawn does not depend on it. None: it is a part.
     """
     shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
+    shown["unasked"] = unasked
     return Field(default=default, description=description, json_schema_extra=shown, ge=ge)
 
 
@@ -94,6 +98,17 @@ class Spec(Frozen):
         shown = repr(given)[:60] if isinstance(given, bool | int | float | str) else f"<{type(given).__name__}>"
         raise cls.error_class(f"{name}={shown} is refused: it must be {rule} ({words})")
 
+    @field_validator("ledger", mode="wrap", check_fields=False)
+    @classmethod
+    def _hides_its_password(cls, stated: Any, validate: Callable[[Any], Any]) -> Any:
+        """A spec is printed, kept with an answer and written as JSON: whoever opens the ledger asks for the password."""
+        held = stated if isinstance(stated, Address) else validate(stated)
+        return hidden(held) if isinstance(held, str) else held
+
+    def __repr_args__(self) -> Any:
+        for name, value in super().__repr_args__():
+            yield name, without_password(value) if isinstance(value, str) else value
+
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
         """What is stated, on top of what a file says."""
@@ -101,9 +116,23 @@ class Spec(Frozen):
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, metavar, flags, env, parse or many."""
+        """What `option` says of a field: its section, metavar, flags, env, parse, many or unasked."""
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
+
+    @classmethod
+    def unasked(cls) -> dict[str, str]:
+        """The fields that are no part of the question, each with its reason; all others are."""
+        return {name: why for name in cls.model_fields if (why := cls.said(name, "unasked")) is not None}
+
+    def question(self, *, without: Collection[str] = ()) -> dict[str, Any]:
+        """What is asked, as plain data: every field that differs from its default, but those that are `unasked`.
+
+        Args:
+            without: fields that somebody else says in other words, such as the budget.
+        """
+        asked = type(self).model_fields.keys() - type(self).unasked() - set(without)
+        return self.model_dump(mode="json", include=asked, exclude_defaults=True, warnings=False)
 
     def fields(self) -> dict[str, Any]:
         """All of it as keywords of the function that a command stands for."""
@@ -118,7 +147,7 @@ class Spec(Frozen):
 # Of fields that are those of `events.file_options`.
 _UNSAID: Mapping[str, Any] = {
     "section": "Reading the log",
-    **dict.fromkeys(("metavar", "flags", "env", "parse")),
+    **dict.fromkeys(("metavar", "flags", "env", "parse", "unasked")),
     "many": False,
 }
 

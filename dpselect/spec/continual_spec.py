@@ -17,7 +17,17 @@ from dpselect.events.file_options import FileOptions
 from dpselect.events.time_window import Every
 from dpselect.selection import Label
 from dpselect.spec.base import LOG, PAYS, Column, Flag, Spec, option
-from dpselect.spec.shared_fields import CatalogueFields, GroupFields, ItemFields, PayerFields, RunFields, TimeFields, listed
+from dpselect.spec.shared_fields import (
+    CHARGED,
+    KEPT,
+    CatalogueFields,
+    GroupFields,
+    ItemFields,
+    PayerFields,
+    RunFields,
+    TimeFields,
+    listed,
+)
 from dpselect.spec.topk_spec import Over
 
 if TYPE_CHECKING:
@@ -52,7 +62,10 @@ class StateFields(Spec):
     """Where a horizon is kept."""
 
     state: SkipValidation[str | PathLike[str] | None] = option(
-        "The private state of the horizon. As private as the log; never restore a backup.", default=..., metavar="FILE"
+        "The private state of the horizon. As private as the log; never restore a backup.",
+        default=...,
+        metavar="FILE",
+        unasked="it is of the horizon that the key names, which is compared",
     )
 
 
@@ -70,14 +83,19 @@ class KeptFields(StateFields, PayerFields):
     """A horizon that is kept: who pays for it, and where its private state is."""
 
     ledger: SkipValidation[str | Ledger | None] = option(
-        "The ledger: its URL, or the path of its SQLite file.", default=..., metavar="URL", env="DPSELECT_LEDGER"
+        "The ledger: its URL, or the path of its SQLite file.",
+        default=...,
+        metavar="URL",
+        env="DPSELECT_LEDGER",
+        unasked=CHARGED,
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.", default=...)
-    key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=...)
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", default=..., unasked=CHARGED)
+    key: str | None = option("Name of the horizon: the idempotency key of its charge.", default=..., unasked=CHARGED)
     output: SkipValidation[str | PathLike[str] | None] = option(
         "Also keep it in this new file, as .json; or as .csv, .parquet or .html, with the JSON beside it.",
         "Output",
         metavar="FILE",
+        unasked=KEPT,
     )
 
     @field_validator("ledger", mode="plain")
@@ -145,7 +163,10 @@ class StartSpec(RunFields, HorizonBudgetFields, CatalogueFields, KeptFields, Fil
 
     periods: Count = option("How many periods the horizon has. Fixed: declare more rather than fewer.", default=...)
     dry_run: Flag = option(
-        "Say what would be charged, by which mechanism, and what would be left: nothing is reserved or made.", "Output", False
+        "Say what would be charged, by which mechanism, and what would be left: nothing is reserved or made.",
+        "Output",
+        False,
+        unasked="a dry run answers nothing",
     )
     grouped: Flag = option("Events have groups: release the top k of each.", "Groups", False)
     groups: SkipValidation[Sequence[Label] | str | PathLike[str] | None] = option(

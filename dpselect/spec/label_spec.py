@@ -14,11 +14,12 @@ from accounting.frozen import Count, Real
 from dpselect.mechanisms.base import Pay
 from dpselect.pate.ballots import Missing, Split
 from dpselect.spec.base import URL, Flag, Spec, option
-from dpselect.spec.shared_fields import LedgerFields, RunFields
+from dpselect.spec.shared_fields import KEPT, LedgerFields, RunFields
 
 Voting = Literal["gnmax", "confident", "binary", "tau", "top", "stable"]
 """How teachers' votes become labels."""
 _ROUND, _VOTES, _BATCHES = "Noise of a round", "The votes", "Batches"
+_STARTS = "it decides whether a job starts, and no label"
 _PUBLIC = "Compare with naming the most frequent labels (public knowledge of such votes)"
 
 
@@ -36,7 +37,7 @@ class RoundFields(Spec):
     rho: Real | None = option("zCDP parameter of a round of stable, in nats, in place of a budget.", _ROUND)
     failure_delta: Real | None = option("Probability of failure of a round of stable.", _ROUND)
     kbar: Count | None = option("The most labels of an item, for stable. Default: all.", _ROUND)
-    anyway: Flag = option("Label although the noise leaves little of the votes.", _ROUND, False)
+    anyway: Flag = option("Label although the noise leaves little of the votes.", _ROUND, False, unasked=_STARTS)
 
 
 class BallotFields(Spec):
@@ -52,13 +53,15 @@ class BallotFields(Spec):
         _VOTES,
         "position",
     )
-    votes_per_item: Real | None = option("Labels that are true of an item, on average.", _PUBLIC)
-    agreement: Real | None = option("The share of teachers who vote for a true label.", _PUBLIC)
-    label_skew: Real | None = option("Zipf exponent of how often labels are true. Default: 0.75.", _PUBLIC, ge=0.0)
-    like: SkipValidation[str | PathLike[str] | None] = option(
-        "A file of votes on such items and their truth; needs public_votes=.", _PUBLIC, metavar="FILE"
+    votes_per_item: Real | None = option("Labels that are true of an item, on average.", _PUBLIC, unasked=_STARTS)
+    agreement: Real | None = option("The share of teachers who vote for a true label.", _PUBLIC, unasked=_STARTS)
+    label_skew: Real | None = option(
+        "Zipf exponent of how often labels are true. Default: 0.75.", _PUBLIC, ge=0.0, unasked=_STARTS
     )
-    public_votes: Flag = option("Declare that like= is of public or made-up records.", _PUBLIC, False)
+    like: SkipValidation[str | PathLike[str] | None] = option(
+        "A file of votes on such items and their truth; needs public_votes=.", _PUBLIC, metavar="FILE", unasked=_STARTS
+    )
+    public_votes: Flag = option("Declare that like= is of public or made-up records.", _PUBLIC, False, unasked=_STARTS)
     batch_size: Count = option("Rounds that are charged and kept together.", _BATCHES, 100)
 
     @model_validator(mode="after")
@@ -94,12 +97,17 @@ class LabelSpec(RunFields, BallotFields, RoundFields, LedgerFields):
     own_fields: ClassVar[Any] = (RoundFields, BallotFields)
 
     output: SkipValidation[str | PathLike[str]] = option(
-        "Where the labels go: a .npz, .csv or .jsonl file.", default=..., metavar="FILE"
+        "Where the labels go: a .npz, .csv or .jsonl file.", default=..., metavar="FILE", unasked=KEPT
     )
     epsilon: Real | None = option("Budget of all rounds together, in nats; the noise is chosen to spend it.")
     delta: Real | None = option("Part of the budget: the probability that may fall outside epsilon. Far less than 1 / records.")
     pay_for_what_came_out: Flag = option("Rounds of confident that abstain cost their test alone; with ledger=.", "Ledger", False)
-    resume: Flag = option("Continue a job that was interrupted. Nothing is charged or drawn twice.", _BATCHES, False)
+    resume: Flag = option(
+        "Continue a job that was interrupted. Nothing is charged or drawn twice.",
+        _BATCHES,
+        False,
+        unasked="it goes on with the job that was begun, which is compared",
+    )
 
     @model_validator(mode="after")
     def _states_who_pays_for_what(self) -> Self:

@@ -77,6 +77,13 @@ class BudgetFields(Spec):
         return Budget(epsilon=self.epsilon, delta=self.delta or 0.0, rho=self.rho)
 
 
+# Why fields are no part of a question.
+CHARGED = "an answer names the charge that paid for it, which is compared with the ledger's"
+_NOTED = "the ledger notes it beside the charge, whose price and draw are the same"
+_READ = "it decides how much memory reads the log, and no count"
+KEPT = "it names where the answer is kept, which is there before the question is compared"
+
+
 class PayerFields(Spec):
     """Who pays, and what the ledger writes down of it."""
 
@@ -84,19 +91,27 @@ class PayerFields(Spec):
         "Charge this ledger before anything is drawn: sqlite:///FILE or postgresql://USER@HOST/NAME.",
         metavar="URL",
         env="DPSELECT_LEDGER",
+        unasked=CHARGED,
     )
-    dataset: str | None = option("Dataset of the ledger whose budget pays.")
-    team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger")
-    purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger")
-    actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger")
-    label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger")
+    dataset: str | None = option("Dataset of the ledger whose budget pays.", unasked=CHARGED)
+    team: str | None = option("Whose work it is, where the dataset has quotas by team.", "Ledger", unasked=_NOTED)
+    purpose: str | None = option("What for, where it has quotas by purpose; stored in clear.", "Ledger", unasked=_NOTED)
+    actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED)
+    label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger", unasked=_NOTED)
     key: str | None = option(
-        "Idempotency key: a second release under it is refused; with the same output= its answer is shown.", "Ledger"
+        "Idempotency key: a second release under it is refused; with the same output= its answer is shown.",
+        "Ledger",
+        unasked=CHARGED,
     )
 
     @model_validator(mode="after")
     def _names_who_pays(self) -> Self:
         asked = (*PayerFields.model_fields, *LedgerFields.model_fields)
+        if self.key == "":
+            raise ValueError(
+                "key='' is empty, as a variable that is not set is: name what is released, its date for example, so that a retry "
+                "is charged once, or leave key= out"
+            )
         stated = [name for name in dict.fromkeys(asked) if getattr(self, name, None) not in (None, ())]
         if stated and (self.ledger is None or self.dataset is None):
             theirs = [f"{name}=" for name in stated if name not in ("ledger", "dataset")]
@@ -137,10 +152,11 @@ class RunFields(Spec):
     """How it is run."""
 
     dry_run: Flag = option(
-        "Read the log to its end, and say what would be charged, by which mechanism, and what would be left: nothing is charged, "
-        "drawn or shown of the log. Whether a log can be read may itself be private.",
+        "Say what would be charged, by which mechanism, and what would be left, by the header or schema of the data, the options "
+        "and the budget. No row is read, and nothing is charged, drawn or made.",
         "Output",
         False,
+        unasked="a dry run answers nothing",
     )
 
 
@@ -168,15 +184,23 @@ class FileFields(Spec, FileOptions):
     """How any file of events is read."""
 
     buckets: SkipValidation[int | None] = option(
-        "Read the log in this many parts: more need less memory. Default: by size.", "Reading the log"
+        "Read the log in this many parts: more need less memory. Default: by size.", "Reading the log", unasked=_READ
     )
     memory_limit: str | None = option(
-        "Memory of the engine before it spills to disk, 2GiB for example.", "Reading the log", metavar="SIZE"
+        "Memory of the engine before it spills to disk, 2GiB for example.", "Reading the log", metavar="SIZE", unasked=_READ
     )
 
     def group_list(self) -> tuple[Label, ...] | None:
         """The public groups; of a spec with groups, those that it states."""
         return None
+
+    @classmethod
+    def reading_fields(cls) -> frozenset[str]:
+        """The fields that a reading has too: what they ask is asked of the reading."""
+        from dpselect.events.reading import Reading
+
+        known = LogFields.model_fields.keys() & Reading.model_fields.keys()  # a spec may call something else as a reading does
+        return frozenset(known & cls.model_fields.keys())
 
     def reading(self, **stated: Any) -> Reading:
         """How the log is read, with what is stated here in place of the spec's own.
@@ -186,8 +210,7 @@ class FileFields(Spec, FileOptions):
         """
         from dpselect.events.reading import Reading  # the help of a command does without it
 
-        known = LogFields.model_fields.keys() & Reading.model_fields  # a spec may call something else as a reading does
-        fields = {name: getattr(self, name) for name in known if name in type(self).model_fields}
+        fields = {name: getattr(self, name) for name in self.reading_fields()}
         if fields.get("groups") is not None:
             fields["groups"] = self.group_list()
         if fields.get("group") is not None:
@@ -202,8 +225,8 @@ class FileFields(Spec, FileOptions):
             raise InvalidRequest(str(error)) from None
 
 
-class SourceFields(FileFields):
-    """How any log is read. Rules of what is read are those of `events.Reading`, which is made of these."""
+class ItemFields(FileFields):
+    """How a log of items is read. Rules of what is read are those of `events.Reading`, which is made of these."""
 
     user: SkipValidation[Column] = option(
         "Column of users: its name, or its number from 1 without a header.", default=..., metavar="COLUMN"
@@ -216,11 +239,6 @@ class SourceFields(FileFields):
         metavar="CONDITION",
         many=True,
     )
-
-
-class ItemFields(SourceFields):
-    """How a log of items is read."""
-
     item: SkipValidation[Column | Sequence[Column]] = option(
         "Column of items: its name, or its number from 1 without a header. Several (country,city, or repeated) make up one item.",
         default=...,

@@ -5,15 +5,15 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self, final
 
 import tomli_w
-from pydantic import Field, SkipValidation, create_model, model_validator
+from pydantic import Field, SkipValidation, create_model, field_validator, model_validator
 
 from accounting import AccountingError, Budget
-from accounting.address import masked
+from accounting.address import Address, hidden, masked, revealed
 from accounting.files import new_file, read_text
 from accounting.frozen import Frozen, Real, kind_of
 from dpselect.errors import InvalidRequest, printable
@@ -31,6 +31,13 @@ class ConfigTable(Frozen):
     error_class: ClassVar[type[InvalidRequest]] = InvalidRequest
     of: ClassVar[tuple[type[Spec], ...]] = ()
     """The specs whose fields are its keys."""
+
+    @field_validator("ledger", mode="wrap", check_fields=False)
+    @classmethod
+    def _hides_its_password(cls, stated: Any, validate: Callable[[Any], Any]) -> Any:
+        """As a spec does; the file alone has the password."""
+        held = stated if isinstance(stated, Address) else validate(stated)
+        return hidden(held) if isinstance(held, str) else held
 
     def stated(self) -> dict[str, Any]:
         """What the file says, by the names of fields."""
@@ -204,6 +211,8 @@ class Config(ConfigTable):
         held = self.model_dump(mode="json", exclude_defaults=True, exclude_none=True)
         if self.release != ReleaseTable():  # with its mechanism in full, so that a later version's defaults cannot change it
             held["release"] = self.release.model_dump(mode="json", exclude_none=True)
+        if self.ledger is not None:
+            held["ledger"]["url"] = revealed(self.ledger.ledger)
         with new_file(path, "--write", encoding="utf-8", replace=replace) as file:
             file.write(tomli_w.dumps(held))
 

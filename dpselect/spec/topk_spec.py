@@ -13,7 +13,7 @@ from dpselect.errors import InvalidRequest
 from dpselect.events.time_window import Every
 from dpselect.noise import NoiseName
 from dpselect.spec.base import LOG, PAYS, Flag, Spec, option
-from dpselect.spec.shared_fields import BUDGETED, BudgetFields, LedgerFields, LogFields, RunFields
+from dpselect.spec.shared_fields import BUDGETED, KEPT, BudgetFields, LedgerFields, LogFields, RunFields
 
 if TYPE_CHECKING:
     from dpselect.mechanisms.base import Mechanism
@@ -83,6 +83,12 @@ class HorizonFields(Spec):
         "output=FILE{period}.json; run again, it goes on where it was stopped.",
         "Time",
     )
+    go_on: Flag = option(
+        "With every=: release the later periods too if noise alone explains the first answer. Default: stop before the second "
+        "charge then.",
+        "Time",
+        False,
+    )
     horizon: SkipValidation[str | PathLike[str] | None] = option(
         "With every=: the budget is that of all periods together, and bounds each user over all of them. STATE is a private file "
         "of what was counted and drawn so far; 'continual' has more options. output= is one file, a table, .html or .json.",
@@ -94,12 +100,19 @@ class HorizonFields(Spec):
         "Time",
     )
     window: Count | None = option("Periods of a window, with count=window.", "Time")
-    partial_last: Flag = option("With every=: let the last period end at until=, before its own end.", "Time", False)
+    partial_last: Flag = option(
+        "With every=: let the last period end at until=, before its own end.",
+        "Time",
+        False,
+        unasked="each period is asked for by its own since= and until=, which say where it ends",
+    )
 
     @model_validator(mode="after")
     def _counts_over_a_horizon(self) -> Self:
         if self.every is None and self.partial_last:
             raise ValueError("partial_last= is about the periods of every=: state that too, or leave it out")
+        if self.go_on and (self.every is None or self.horizon is not None):
+            raise ValueError("go_on= is about the charges of every=, one for each period: state that too, without horizon=")
         if self.horizon is None and (self.count is not None or self.window is not None):
             raise ValueError("count= and window= say what the periods of a horizon= count: state that too, or leave them out")
         return self
@@ -145,6 +158,7 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         "items as a table, .csv or .parquet, with which the answer is kept as FILE.json.",
         "Output",
         metavar="FILE",
+        unasked=KEPT,
     )
 
     @model_validator(mode="before")

@@ -152,7 +152,7 @@ def _pipeline(spec: ReplaySpec, reading: Reading) -> Iterator[Callable[[Path], A
             found = counts.scores(None if within else catalogue, relation=spec.relation, clip=spec.clip)
             if kept is None or not isinstance(found, Scores):
                 return found
-            return found.with_second(SecondLook(lambda _: found, found.sensitivity, weigh=kept.weighed))
+            return found.with_second(SecondLook(lambda _: found, found.sensitivity, weigh=kept.second_round(counts)))
 
         yield scores
 
@@ -169,7 +169,8 @@ def _in_short(reading: Reading) -> Reading:
 def _weighs(spec: ReplaySpec) -> bool:
     """Whether scores that are read so may be those of a first round."""
     one_norm = spec.group is None or _counts_cells(spec)
-    return spec.clip is not None and spec.clip_norm in (None, "l2") and spec.value is None and one_norm
+    bounded = spec.max_items_per_user is not None or spec.domain is not None
+    return spec.clip is not None and spec.clip_norm in (None, "l2") and spec.value is None and one_norm and bounded
 
 
 def _counts_cells(spec: ReplaySpec) -> bool:

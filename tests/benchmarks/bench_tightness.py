@@ -275,7 +275,6 @@ MECHANISMS: list[tuple[dps.Mechanism, int, int]] = [
     (dps.ExponentialMechanism(epsilon=1.0), 2, 20),
     (dps.FirstStable(epsilon=1.0, delta=5e-7, candidates=40), 2, 90),
     (dps.mechanisms.GaussianGap(scale=8.0, kbar=2), 3, 60),
-    (dps.mechanisms.JointQuantiles(quantiles=(0.25, 0.75), low=0, high=3, step=1, epsilon=1.0, spread=1), 4, 3),
     (dps.JointTopK(k=2, epsilon=1.0), 3, 20),
     (dps.LargeGap(epsilon=1.0, kbar=2), 3, 20),
     (dps.LargeMargin(**GAP, monotone=True), 3, 150),
@@ -352,7 +351,6 @@ def long_pair(mechanism: dps.Mechanism) -> tuple[list[int], list[int]] | None:
         "joint_top_k": ([18] + [0] * 102, [0, 1] + [0] * 100 + [1]) if alone else ([4] + [1] * 102, [-1, -1] + [1] * 101),
         "report_noisy_max": equals if getattr(mechanism, "noise", None) == "laplace" else None,
         "oneshot_top_k": equals if getattr(mechanism, "noise", None) == "laplace" else None,
-        "joint_quantiles": ([1, 0, 2, 0], [0, 0, 0, 1]),
     }
     return pairs.get(mechanism.kind)
 

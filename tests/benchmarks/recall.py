@@ -98,7 +98,7 @@ def releases(
     money = {"epsilon": budget.epsilon, "delta": budget.delta or None}
     question = Question.of(table, TopKSpec(user="user", item="item", k=k, **money, **asked))
     with ExitStack() as stack:
-        ready = stage(question, planned or Planned.of(question, None), None, None, stack)
+        ready = stage(question, planned or Planned.of(question, None), table, None, stack)
         yield ready.draw
 
 

@@ -21,7 +21,6 @@ from dpselect.spec import (
     HorizonReplaySpec,
     LabelSpec,
     PlanSpec,
-    QuantileSpec,
     RechargeSpec,
     ReplaySpec,
     ShowSpec,
@@ -34,7 +33,7 @@ from dpselect.spec.ledger_spec import AffordableSpec, ChargeSpec, InitSpec, Quot
 from dpselect.spec.toml_file import table
 
 SPECS: list[Any] = [
-    *(TopKSpec, QuantileSpec, PlanSpec, LabelSpec, ReplaySpec, HorizonReplaySpec),
+    *(TopKSpec, PlanSpec, LabelSpec, ReplaySpec, HorizonReplaySpec),
     *(StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec),
     *(InitSpec, ChargeSpec, QuotaSpec, AffordableSpec),
 ]
@@ -76,7 +75,7 @@ def test_the_types_of_keywords_are_those_of_the_fields(pytestconfig: pytest.Conf
     """What a function takes as `**asked` has the types of its spec's fields: those that its overloads narrow are its own."""
     dry = ("dry_run",)
     narrowed = {TopKSpec: ("every", "horizon", *dry), PlanSpec: ("k", "releases", "quick", "periods", "pate")}
-    asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, QuantileSpec, LabelSpec)
+    asked = (StartSpec, CloseSpec, ShowSpec, RechargeSpec, ContinualSpec, LabelSpec)
     specs = narrowed | dict.fromkeys(asked, dry) | dict.fromkeys((ReplaySpec, HorizonReplaySpec), ())
     file, made = Path(dps.__file__).parent / "spec" / "keyword_types.pyi", keyword_types.module(specs)
     if pytestconfig.getoption("golden"):

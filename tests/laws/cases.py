@@ -153,14 +153,6 @@ JOINT = each(
     [(k, *cut, covers) for k, cut, covers in product((1, 2, 3), ((0.9, None), (3.0, 0.3)), (*EITHER, HALF))],
     _around,
 )
-QUANTILES = [
-    Case(
-        dps.mechanisms.JointQuantiles(quantiles=quantiles, low=0, high=2, step=1, epsilon=1.5, relation=relation, spread=1),
-        ((3, 3),),
-        rounds=1000,
-    )
-    for quantiles, relation in (((0.5,), "add_remove"), ((0.25, 0.75), "replace_one"), ((0.2, 0.5, 0.9), "add_remove"))
-]
 
 # -- histograms over an unknown domain ----------------------------------------------------------------------------------------
 
@@ -454,6 +446,6 @@ COMBINED = [
 CELLS = [Case(dps.OneshotTopK(k=k, noise="gumbel", scale=2.0, value_scale=4.0), ((3, 3),)) for k in (1, 2)]
 CASES: list[Case] = [
     *(*EXPONENTIAL, *NOISY_MAX, *ONE_SHOT, *PEELING, *LIMITED_DOMAIN, *CANONICAL, *JOINT, *HISTOGRAMS),
-    *(*COMBINED, *QUANTILES, *GAPS, *STABILITY_TESTS, *STABLE_SETS, *FIXED_SIZES),
+    *(*COMBINED, *GAPS, *STABILITY_TESTS, *STABLE_SETS, *FIXED_SIZES),
     *(*ABOVE_THRESHOLD, *STABLE_QUERIES, *TOP_STABLE, *LARGE_MARGIN, *SPECTRAL, *BALLOTS),
 ]

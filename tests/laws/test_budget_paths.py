@@ -17,7 +17,6 @@ import pandas as pd
 import pytest
 import typer
 from test_budget_failures import takes_a_budget
-from typer.testing import CliRunner
 
 import accounting as acc
 import dpselect as dps
@@ -49,7 +48,7 @@ FEW = dps.Sensitivity.of_counts(items_per_user=3)
 STABLE = dps.StableTopK(kbar=3, rho=0.01, failure_delta=1e-7)
 HISTOGRAM = dps.SparseHistogram(scale=8.0, delta=1e-6, sensitivity=FEW)  # gaussian: half of its delta is for means
 OBSERVED = dps.Scores([9000, 5000], labels=["zoo", "park"], sensitivity=FEW, domain="observed")
-QUANTILES = dps.mechanisms.JointQuantiles(quantiles=(0.5,), low=0, high=10, step=1, epsilon=0.3)
+FLIP = dps.PermuteAndFlip(epsilon=0.3)
 RUNS = dps.RepeatAndSelect(
     base=acc.Approximate(curve=acc.GaussianDP(mu=0.1), delta0=1e-7),
     distribution=acc.curves.PoissonRuns(mean=2.0),
@@ -70,7 +69,7 @@ class Charged(NamedTuple):
 
 
 def _schedule(session: dps.Session, _: Path) -> None:
-    kept = session.schedule([(2, STABLE), (1, QUANTILES)])
+    kept = session.schedule([(2, STABLE), (1, FLIP)])
     kept.select(STABLE, COUNTS)
     kept.select(STABLE, COUNTS)
     with pytest.raises(dps.errors.InvalidRequest, match="no run"):
@@ -85,23 +84,6 @@ def _labelled(session: dps.Session, folder: Path) -> None:
     assert len(job.answers) == 5
 
 
-def _quantile_in_python(session: dps.Session, _: Path) -> None:
-    asked: Any = {"quantiles": [0.5], "low": 0, "high": 10, "step": 1, "epsilon": 0.3}
-    dps.quantile(LOG, user="who", value="paid", ledger=session.ledger, dataset=session.dataset.name, **asked)
-
-
-def _quantile(_: dps.Session, folder: Path) -> None:
-    """The command, at the ledger beside the folder."""
-    LOG.to_csv(folder.with_suffix(".csv"), index=False)
-    asked = {"user": "who", "value": "paid", "quantiles": ".5", "low": "0", "high": "10", "step": "1", "epsilon": "0.3"}
-    asked |= {"ledger": f"sqlite:///{folder.parent}/privacy.db", "dataset": folder.name.removesuffix("-again")}
-    words = (word for name, value in asked.items() for word in (f"--{name}", value))
-    ended = CliRunner().invoke(app, ["quantile", str(folder.with_suffix(".csv")), *words])
-    if ended.exit_code:
-        assert "asked for" in ended.output, ended.output
-        raise acc.BudgetExceeded(ended.output)
-
-
 CHARGED: dict[str, Charged] = {
     "Session.select": Charged(lambda session, _: session.select(STABLE, COUNTS), [STABLE.curve]),
     "Session.select_many": Charged(
@@ -112,7 +94,7 @@ CHARGED: dict[str, Charged] = {
         lambda session, path: session.resume(STABLE, lambda _: ("drawn", "claim"), key=path.name), [STABLE.curve]
     ),
     "Session.best_of": Charged(lambda session, _: session.best_of(RUNS, lambda: (1.0, "run")), [RUNS.curve]),
-    "Session.schedule": Charged(_schedule, [2 * STABLE.curve + QUANTILES.curve]),
+    "Session.schedule": Charged(_schedule, [2 * STABLE.curve + FLIP.curve]),
     "Session.continual": Charged(
         lambda session, folder: session.continual(HORIZON, state=folder, key=folder.name), [HORIZON.curve]
     ),
@@ -125,8 +107,6 @@ CHARGED: dict[str, Charged] = {
         "replace_one",
     ),
     "dpselect pate": Charged(_labelled, [2 * ONE_BATCH.curve] * 2 + [ONE_BATCH.curve], "replace_one"),
-    "quantile": Charged(_quantile_in_python, [QUANTILES.curve]),
-    "dpselect quantile": Charged(_quantile, [QUANTILES.curve]),
 }
 ORDER = 8.0
 EARLIER = acc.ApproxDP(epsilon=1.0, delta=1e-9)
@@ -298,7 +278,6 @@ _OF_LEDGERS = ["init", "charge", "quota", "commit", "release", "void", "show", "
 # What commands charge and fit by: the paths above. The others spend nothing, or what the package of accounts holds to.
 COMMANDS: dict[str, set[str]] = {
     "topk": {"topk"},
-    "quantile": {"dpselect quantile"},
     "continual start": {"ContinualTopK.fitted", "Session.continual"},
     "continual run": {"ContinualTopK.fitted", "Session.continual"},
     "plan": {"plan", "plan.plan_runs", "plan.plan_horizon", "plan.plan_votes"},

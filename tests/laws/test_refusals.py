@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from cases import CASES
 
@@ -30,7 +29,6 @@ OUTSIDE: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("epsilon_em", "floor", "penalty", "per_pair"), (-1.0,)),
     **dict.fromkeys(("threshold", "low", "high", "mask"), (math.inf,)),
     **{"gamma": (0.4, 1.1), "ergodicity": (-0.1, 1.0), "combine": (-0.1, 1.0)},
-    "quantiles": ((), (0.5, 0.5), (0.5, 0.25), (0.0, 0.5)),
 }
 # What is read of a ranking takes memory.
 BOUNDED = {
@@ -75,11 +73,6 @@ def valued(**given: Any) -> dps.Mechanism:
     return dps.WithValues(**{"mechanism": PF, "noise": "laplace", "scale": 1.0, **given})
 
 
-def quantiles(**given: Any) -> dps.Mechanism:
-    usual = {"quantiles": (0.5,), "low": 0, "high": 3, "step": 1, "epsilon": 1.0}
-    return dps.mechanisms.JointQuantiles(**{**usual, **given})
-
-
 def rounds(**given: Any) -> dps.Mechanism:
     return dps.TwoRoundHistogram(**{"scale": 2.0, **given})
 
@@ -114,11 +107,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
     (lambda: valued(scale=1e-320), "beyond the floats"),
     (lambda: valued(mechanism=dps.OneshotTopK(k=2, noise="gumbel", scale=1.0), clip=2.0, lost_scale=1.0), "nothing is clipped"),
     (lambda: valued(mechanism=histogram(), noise="gaussian", clip=1.0), "how many items"),
-    (lambda: quantiles(quantiles=(0.1234567,)), "six decimals"),
-    (lambda: quantiles(low=3), "low"),
-    (lambda: quantiles(step=1e-300), "step"),
-    (lambda: quantiles(epsilon=1e7), "epsilon"),
-    (lambda: quantiles(spread=2**52), "wider steps"),
     (lambda: rounds(sensitivity=dps.Sensitivity(linf=2.0, l0=1)), "at most 1"),
     (lambda: rounds(sensitivity=dps.Sensitivity(), k=1), "bounds no l2 norm"),
     (lambda: rounds(sensitivity=dps.Sensitivity.of_clipped(1.0), delta=0.1), "states no l0"),
@@ -133,10 +121,6 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-def one_quantile(**given: Any) -> object:
-    return dps.mechanisms.Quantile(**{"q": 0.5, "low": 0, "high": 3, "step": 1, **given})
-
-
 def runs(**given: Any) -> object:
     few = TruncatedNegativeBinomial.of_mean(4.0, eta=0.5)
     return dps.RepeatAndSelect(**{"base": acc.PureDP(epsilon=1.0), "distribution": few, "relation": "add_remove", **given})
@@ -147,11 +131,6 @@ def number_of(**given: Any) -> object:
 
 
 OTHERS: list[tuple[Callable[[], object], str]] = [
-    *((lambda q=q: one_quantile(q=q), "q") for q in (0.0, 1.0, 0.1234567)),
-    (lambda: one_quantile(low=3), "low"),
-    (lambda: one_quantile(high=np.inf), "high"),
-    *((lambda step=step: one_quantile(step=step), "step") for step in (0, 1e-300)),
-    (lambda: one_quantile(relation="swap"), "relation"),
     (lambda: runs(relation=None), "relation is missing"),
     (lambda: runs(base=PF, relation="replace_one"), "not that of base"),
     (lambda: runs(base=0.5), "a curve, or a mechanism"),

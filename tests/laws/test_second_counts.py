@@ -48,7 +48,7 @@ def counted(mechanism: Any, users: Sequence[Sequence[str]], items: Sequence[str]
     log = pd.DataFrame(rows or [("nobody", "elsewhere")], columns=["u", "i"])
     asked = TopKSpec(user="u", item="i", k=4, epsilon=1.0, relation=mechanism.relation)
     with dps.events.pairs(log, READING) as kept:
-        look = _second_look(Question.of(log, asked), Choice(mechanism, None), kept, {})
+        look = _second_look(Question.of(log, asked), Choice(mechanism, None), kept, kept.read())
         assert look is not None
         scores, lost = look.counted(items, mechanism.counted)
     return np.asarray(scores.values, dtype=float), lost
@@ -142,7 +142,7 @@ def test_what_is_lost_of_many_users_is_exact() -> None:
     def lost(users: int) -> float:
         log: Any = Log(users)
         question = Question.of(None, TopKSpec(user="u", item="i", k=k, epsilon=1.0))
-        look = _second_look(question, Choice(mechanism, None), log, {})
+        look = _second_look(question, Choice(mechanism, None), log, cast(Any, None))
         assert look is not None
         return look.counted(ITEMS[:k], mechanism.counted)[1]
 
@@ -161,7 +161,7 @@ def test_a_second_look_that_no_reader_takes_is_refused_before_the_charge(ask: di
         stated: dict[str, Any] = {name: given for name, given in ask.items() if name != "clip"}
         stated |= {"ledger": ledger, "dataset": "log", "key": "once", "domain": ITEMS, "mechanism": planned}
         with pytest.raises(dps.errors.EventLogError, match="clip"):
-            run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=50.0, delta=1e-6, **stated)))
+            run(Question.of(log, TopKSpec(user="u", item="i", k=4, epsilon=50.0, delta=1e-6, **stated)), log)
         assert ledger.find("log", "once") is None
 
 

@@ -23,7 +23,9 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.errors import DomainMismatch, EventLogError, NoClosedForm
+from dpselect.release.question import Question, choose
 from dpselect.sampling import sampler
+from dpselect.spec import TopKSpec
 
 UNIT = 2**20
 Log = Sequence[frozenset[int]]
@@ -264,24 +266,128 @@ def test_the_engine_weighs_as_the_definition_says(limit: int | None, text: bool)
     whole = {str(user): {str(item) for item in rows} for user, rows in log.groupby("who")["what"]}
     mine = list(whole.values()) if limit is None else [set(kept(user, items, limit, "s")) for user, items in whole.items()]
     with events.pairs(log, user="who", item="what") as pairs:
-        asked = list(pairs.read(**look).labels)[::2]
+        counts = pairs.read(**look)
+        asked = list(counts.labels)[::2]  # type: ignore[union-attr]
         numbers = np.array([1 + (place * 390_001) % UNIT for place in range(len(asked))], dtype=np.int64)
-        found = pairs.weighed([*asked, "none" if text else 10**30], np.append(numbers, 5), 1.3, **look)
+        found = pairs.second_round(counts)([*asked, "none" if text else 10**30], np.append(numbers, 5), 1.3)
     names = {name: place for place, name in enumerate(map(str, asked))}
     rows = [frozenset(names[item] for item in items if item in names) for items in mine]
     assert found.tolist() == [*weighed(rows, dict(enumerate(numbers.tolist())), 1.3).values(), 0]
 
 
-def test_weights_need_the_salt_of_the_counts() -> None:
-    """A fresh salt would keep other items of a user than were counted, and items occur that did not: refused."""
-    with events.pairs(PAIRS, user="who", item="what") as pairs, pytest.raises(EventLogError, match="pass the salt"):
-        pairs.weighed(["i1"], np.array([1]), 1.0, max_items_per_user=2)
-    table = PAIRS.assign(where="here")
-    with (
-        events.pairs(table, user="who", item="what", group="where", max_groups_per_user=1) as grouped,
-        pytest.raises(EventLogError, match="not weighed"),
-    ):
-        grouped.weighed(["i1"], np.array([1]), 1.0)
+@pytest.mark.parametrize(
+    "look", [{}, {"max_items_per_user": 2}, {"max_items_per_user": 3, "clip": 1.0}, {"within": ["i1", "i2"]}]
+)
+def test_both_rounds_read_the_same_items_of_a_user(look: dict[str, Any]) -> None:
+    """A fresh salt, a bound or a list decide once: with a norm that clips nobody the second round counts what the first did."""
+    with events.pairs(PAIRS, user="who", item="what") as pairs, pairs.hold(**look) as held:
+        for counts in (pairs.read(**look), held):
+            names = sorted(set(PAIRS["what"]))
+            again = pairs.second_round(counts)(names, np.full(len(names), UNIT), 2.0**11)
+            asked = [name for name in names if name in look.get("within", names)]
+            seen = dict.fromkeys(names, 0) | dict(zip(asked, _users(counts, asked), strict=True))
+            assert (again // UNIT).tolist() == list(seen.values())
+
+
+def _users(counts: Any, names: list[str]) -> list[int]:
+    if isinstance(counts, events.EventCounts):
+        found = dict(zip(counts.labels, counts.counts.tolist(), strict=True))
+        return [found[name] for name in names]
+    return [int(number) for number in counts.scores()._table.scores_of(names)]
+
+
+def test_what_has_no_second_round_is_refused() -> None:
+    """Items of groups; sums, of which a user may add 0; and a clip that leaves nothing of very many items: before any draw."""
+    table = PAIRS.assign(where="here", spent=1.0)
+    one: dict[str, Any] = {"user": "who", "item": "what"}
+    readings: list[tuple[str, dict[str, Any]]] = [
+        ("not weighed", {"group": "where", "max_groups_per_user": 1}),
+        ("may add 0", {"value": "spent", "value_clip": 1.0, "max_items_per_user": 3}),
+        ("very many", {"clip": 1.0}),
+    ]
+    for words, reading in readings:
+        with events.pairs(table, **one, **reading) as pairs, pytest.raises(EventLogError, match=words):
+            pairs.second_round(pairs.read())
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_every_item_that_a_user_keeps_occurs(held: bool) -> None:
+    """Attained: of the most items that a clip of 2^-10 allows each adds 2^-20, the least weight; one more is refused."""
+    clip, most = 2.0**-10, 1024
+    log = pd.DataFrame([("many", item) for item in range(1500)] + [("few", 0)], columns=["who", "what"])
+    look: dict[str, Any] = {"clip": clip, "clip_norm": "l1", "max_items_per_user": most, "salt": "s"}
+    with events.pairs(log, user="who", item="what") as pairs, pairs.hold(**look) as counts:
+        scores: Any = counts.scores(clip=clip) if held else pairs.read(**look).scores(clip=clip)
+        names = list(range(1500))
+        seen = scores._table.scores_of(names) if held else dict(zip(scores.labels, scores.values, strict=True))
+        mine = set(kept("many", names, most, "s")) | {0}
+        assert {name for name in names if (seen[name] if held or name in seen else 0) > 0} == mine
+        weights = pairs.second_round(counts)(names, np.full(1500, UNIT), 1.0)
+        assert set(np.flatnonzero(weights).tolist()) == mine
+        assert min(seen[name] for name in mine) * UNIT == 1
+        with pytest.raises(EventLogError, match=r"clip=0.000976562 in l1, .*items to 1024 or fewer"):
+            pairs.read(**look | {"max_items_per_user": most + 1})
+        assert len(pairs.read(**look | {"max_items_per_user": most + 1, "within": names[:most]}).labels) == most  # type: ignore[union-attr]
+    with pytest.raises(EventLogError, match=r"max_items_per_user=1000001 must be .* at most 10\^6"):
+        events.Reading(user="who", item="what", max_items_per_user=10**6 + 1)
+    events.Reading(user="who", item="what", max_items_per_user=10**6, clip=clip)  # in l2 the least clip leaves a unit of each
+
+
+def test_a_clip_that_leaves_nothing_is_refused_before_the_log_is_opened() -> None:
+    """Clip and bound are public, and so is the norm, that of the mechanism's noise: what is planned says so, before a budget."""
+    asked: Any = {"user": "who", "item": "what", "k": 1, "epsilon": 1.0, "delta": 1e-6, "noise": "laplace", "clip": 2.0**-10}
+    choose(Question.of(None, TopKSpec(**asked, max_items_per_user=1024)))
+    with pytest.raises(EventLogError, match="items to 1024 or fewer"):
+        choose(Question.of(None, TopKSpec(**asked, max_items_per_user=1025)))
+
+
+def drawn_from(
+    monkeypatch: pytest.MonkeyPatch, log: list[tuple[str, str, float]], mechanism: Any, **asked: Any
+) -> dict[Any, float]:
+    """The exact law of what `topk` releases of a log, by the names of items."""
+    laws = []
+
+    def noted(made: Any, scores: dps.Scores) -> dps.Selection:
+        laws.append({tuple(scores.labels[at] for at in order): p for order, p in made.probabilities(scores).items()})  # type: ignore[index]
+        return dps.Selection(ordered=True, labels=())
+
+    with monkeypatch.context() as patched:
+        patched.setattr(dps.TwoRoundHistogram, "select", noted)
+        table = pd.DataFrame(log, columns=["who", "what", "spent"])
+        dps.topk(table, user="who", item="what", k=2, mechanism=mechanism, epsilon=50.0, delta=0.5, salt="s", **asked)
+    (law,) = laws
+    return law
+
+
+@pytest.mark.parametrize("asked", [{"clip": 1.0}, {"value": "spent", "value_clip": 1.0}])
+@pytest.mark.parametrize("spent", [0.0, 1.0])
+def test_one_user_does_not_move_what_others_spend(monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], spent: float) -> None:
+    """The law of what topk releases, clipped or summed: others hold an item to which they add nothing, and one user brings it
+    to life. Weighed anew by the pairs, sums of 0 would take a part of everybody's second norm."""
+    sensitivity = dps.Sensitivity.of_sums(0.0, 1.0, "add_remove", 2) if "value" in asked else covers("add_remove", 2, 1.0)
+    mechanism = rounds(sensitivity, k=2, delta=0.1, mask=-1.0, combine=0.0, scale=2.0)
+    log = [row for user in "abcdef" for row in ((user, "shared", 1.0), (user, "lone", spent))]
+    laws = [
+        drawn_from(monkeypatch, rows, mechanism, max_items_per_user=2, **asked) for rows in (log, [*log, ("eve", "lone", 1.0)])
+    ]
+    assert (worst([tuple(laws)], EPSILONS, [2.0]).delta <= stated(mechanism.curve, EPSILONS)).all()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_an_item_that_is_kept_at_no_weight_breaks_the_promise(dropped: bool) -> None:
+    """H11 needs one definition of what occurs: where users add 0 to items that take a part of their second norm, one user more
+    is told by more than the curve; where such items are dropped in both rounds it is not."""
+    mechanism = rounds(covers("add_remove", 2, 1.0), delta=0.05, k=2, mask=-2.0, combine=0.0, scale=1.5)
+    crowd, eve = [frozenset({0, 1})] * 8 + [frozenset({0})] * 2, frozenset({1})
+    laws = []
+    for log in (crowd, [*crowd, eve]):
+        faint = [one for one in log if len(one) < 2]  # of whom a coarse unit leaves something
+        again = scores(faint if dropped else log, 2, mechanism.sensitivity, 1.0, "observed")
+        assert again.second is not None
+        first = scores(faint, 2, mechanism.sensitivity, 1.0, "observed")
+        laws.append(mechanism.probabilities(first.with_second(again.second)))
+    held = worst([tuple(laws)], EPSILONS, [2.0]).delta <= stated(mechanism.curve, EPSILONS) + 1e-11  # type: ignore[arg-type]
+    assert held.all() == dropped
 
 
 @pytest.mark.slow
@@ -295,10 +401,7 @@ def test_held_scores_have_the_law_of_scores_in_memory(k: int | None) -> None:
     names = {order: tuple(f"i{item}" for item in order) for order in law}
     look: dict[str, Any] = {"max_items_per_user": 3, "salt": "s", "clip": 1.0}
     with events.pairs(table, user="who", item="what") as pairs, pairs.hold(**look) as held:
-        bounded = {"max_items_per_user": 3, "salt": "s"}
-        second = dps.SecondLook(
-            lambda _: pytest.fail("scored"), mechanism.sensitivity, weigh=lambda *asked: pairs.weighed(*asked, **bounded)
-        )
+        second = dps.SecondLook(lambda _: pytest.fail("scored"), mechanism.sensitivity, weigh=pairs.second_round(held))
         kept = held.scores(clip=1.0).with_second(second)
         rng = np.random.default_rng(5)
         seen = [mechanism.select(kept, rng=rng).labels for _ in range(60)]

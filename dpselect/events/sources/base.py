@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -82,7 +82,7 @@ class Asked:
     def of(
         cls,
         user: Column | None,
-        item: Column | Sequence[Column] | None,
+        item: Column | Sequence[Column],
         group: Column | None = None,
         value: Column | None = None,
         time: Column | None = None,
@@ -90,7 +90,7 @@ class Asked:
     ) -> Self:
         """With one column of items, or several, eight at most, that make up one; and what conditions are about, `where`."""
         parts = [item] if isinstance(item, str) or not isinstance(item, Sequence) else list(item)
-        if not 1 <= len(parts) <= 8 or (len(parts) > 1 and None in parts):
+        if not 1 <= len(parts) <= 8 or None in parts:
             raise EventLogError(f"user={user!r}, item={item!r} is not a column, or for an item from 1 to 8 of them: give names")
         stated = {"user": user, "item": parts[0], "group": group, "value": value, "time": time}
         stated |= {f"item_{number}": column for number, column in enumerate(parts[1:], start=2)}
@@ -122,31 +122,21 @@ class Asked:
         """Whether all are positions, so that no header is needed."""
         return all(_position(column) is not None for column in self.columns.values())
 
-    def require_events(self, what: str, *, complete: bool) -> None:
-        """Refuse a log in which nothing can be counted."""
-        if not complete:
-            wanted = [role for role in self.roles if is_label(role) or "item" not in self.columns]
-            *some, last = (f"{'an' if role == 'item' else 'a'} {role}" for role in wanted)
-            needed = f"{'both ' if len(some) == 1 else ''}{', '.join(some)} and {last}" if some else last
-            columns = " and ".join(f"{role}=" for role in self.roles)
-            raise EventLogError(f"{what} has no event with {needed}: check that {columns} name the columns meant")
-
-    def refuse_malformed(self, found: AbstractSet[str], what: str) -> None:
-        """Say in which of the `found` roles some event's value is none."""
+    def refuse_malformed(self, found: AbstractSet[str], what: str, shown: str = "") -> None:
+        """Say in which of the `found` roles some event's value is none; and what is `shown` to whoever may see it."""
         for field, rule in _MALFORMED.items():
-            if roles := sorted(role for role in found if (stated_as(role) if not is_label(role) else "") == field):
-                column = self.columns[roles[0]]
-                raise EventLogError(f"{stated_as(roles[0])}={column!r} of {what} holds {rule}")
+            if roles := sorted(role for role in found if (role if not is_label(role) else "") == field):
+                raise EventLogError(f"{roles[0]}={self.columns[roles[0]]!r} of {what} holds {rule}{shown or _SHOWN_BY}")
 
 
 _MALFORMED = {
     "time": "something that is not a time of the years 1900 to 9999: write times as in 2024-07-14T08:00:00, with Z or an offset "
     "where they have one; numbers since 1970 need the right time_unit=",
-    "value": "something that is not a finite number: correct it, or leave it empty",
-    "where": "something that cannot be compared as asked: <, <=, > and >= need numbers throughout, = and != text or whole "
-    "numbers; clean the column, or select the events before",
+    "value": "something that is not a finite number: correct it, leave it empty, or say with missing= what the file writes where "
+    "there is none",
     "": "values that are neither text nor whole numbers (fractions, booleans, or nested values): write them as text",
 }
+_SHOWN_BY = "; dpselect check shows examples"
 
 
 @final
@@ -160,6 +150,8 @@ class Given:
         said: how a file or a database is read.
         name: how messages name the source, where it is not by its path.
         amount, window, where: what is summed up, and which events are read, if that was asked for.
+        unread: whether no row is read, and the answer holds for what is public alone: that there is such a source, its header or
+            declared schema, and the options. The `Rows` are then of a relation that nobody may ask.
     """
 
     source: object
@@ -169,11 +161,16 @@ class Given:
     amount: Amount | None = None
     window: Window | None = None
     where: tuple[Condition, ...] = ()
+    unread: bool = False
 
     def tests(self) -> dict[str, list[Condition]]:
         """The conditions on the column of each role that is there for them."""
         held = columns_of(self.where)
         return {f"where_{at}": [one for one in self.where if one.column == name] for at, name in enumerate(held, start=1)}
+
+    def unknown(self, what: str) -> Rows:
+        """What is said of a source whose columns only its rows tell, where none may be read."""
+        return Rows("", 0, what, dict.fromkeys(self.asked.columns, "str"))
 
     def called(self, kind: str) -> str:
         """How messages name the file."""
@@ -193,14 +190,6 @@ class Given:
         if (self.said.table is None) == (self.said.query is None):
             raise EventLogError("a database needs table= or query=, and not both: what to read of it")
         return f"table {self.said.table!r}" if self.said.table is not None else "the query"
-
-    def require_comparable(self, role: str, kind: Kind, what: str) -> None:
-        """Refuse conditions that compare fractions as text."""
-        if kind == "number" and any(one.as_text for one in self.tests()[role]):
-            raise EventLogError(
-                f"where={self.asked.columns[role]!r} of {what} holds fractions, which = and != do not compare: state where they "
-                "begin and end with >= and <; whole numbers that pandas wrote as fractions are integers as Int64"
-            )
 
     def require_unit(self, kind: Kind, what: str) -> None:
         """Hold the kind of the column of times against the window's unit."""
@@ -223,13 +212,12 @@ class Rows:
         what: how messages name the source.
         kinds: what users, items and groups are, by the types of the source and not by its values.
         once: whether it can be read only once: a stream.
-        in_memory: whether it is no file, and may have no row: of a file without any the path is more likely wrong.
         bad: SQL of the `refusal` of an event that refuses the log, null for others; "" if none does. A source has it in a
             column, `refused`.
+        nothing: roles whose columns hold nothing by their types, and are of any type: their SQL is NULL, as text.
         kept: SQL of whether an event satisfies all conditions; "" if there are none.
         apart: SQL of why an event is not counted, once it is `shaped`.
-        absent: refuses roles in which no event of the log has a value, if the source does not have their columns.
-        texts: the same query for each of several files whose labels are text.
+        texts: the query for each of several files whose labels are text, as they are written there.
         how: how fields are found, in words, where that is not plain.
     """
 
@@ -238,11 +226,10 @@ class Rows:
     what: str
     kinds: Kinds
     once: bool = False
-    in_memory: bool = False
     bad: str = ""
+    nothing: frozenset[str] = frozenset()
     kept: str = ""
     apart: str = ""
-    absent: Callable[[frozenset[str]], None] | None = None
     texts: tuple[str, ...] = ()
     how: str = ""
 
@@ -263,7 +250,7 @@ def located(path: Path | str) -> str:
 
 def spooled(path: Path, types: Mapping[str, str]) -> str:
     r"""SQL of a file that was written here, by the types of its columns: CSV, text in quotes, what is missing as \N without."""
-    declared = ", ".join(f"'{SHORT[role]}': '{kind}'" for role, kind in types.items())
+    declared = ", ".join(f"'{SHORT.get(role, role)}': '{kind}'" for role, kind in types.items())
     return (
         f"read_csv({located(path)}, auto_detect = false, columns = {{{declared}}}, header = false, delim = ',', quote = '\"', "
         "escape = '\"', nullstr = '\\N', allow_quoted_nulls = false, compression = 'none', strict_mode = true, "
@@ -275,20 +262,28 @@ Place = tuple[str, tuple[str, ...]]
 """Where a column is: SQL of a column, and the fields within it that lead there."""
 
 
-def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str) -> tuple[str, Kinds]:
-    """The query for columns of `relation`, by role: text, and what is printed as text, as VARCHAR; integers as they are.
+def selected(
+    engine: Engine, relation: str, places: Mapping[str, Place], asked: Asked, what: str
+) -> tuple[str, Kinds, frozenset[str]]:
+    """The query for columns of `relation`, by role: text, and what is printed as text, as VARCHAR; integers as they are; and
+    which of them hold nothing.
 
     A list is one event per element, an empty one an event without.
     """
-    shown, kinds, lists = list[str](), dict[str, Kind](), list[str]()
+    shown, kinds, lists, nothing = list[str](), dict[str, Kind](), list[str](), set[str]()
     for role, (column, fields) in places.items():
         name = asked.columns[role]
         sql, stored = _within(engine, relation, column, fields, f"{stated_as(role)}={name!r} is not a column of {what}", what)
+        if (kind := kind_of(role, name, _LIST.sub("", stored) if is_label(role) else stored, what)) is None:
+            nothing.add(role)
+            kinds[role] = "str"
+            shown.append(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}")
+            continue
         if _LIST.search(stored) and is_label(role):
             stored = _LIST.sub("", stored)
             sql = f"CAST({sql} AS {stored}[])" if len(stored) < _MOST_TYPE else sql
             lists.append(role)
-        kinds[role] = kind_of(role, name, stored, what)
+        kinds[role] = kind
         if kinds[role] == "str":
             sql = f"CAST({sql} AS VARCHAR{'[]' if role in lists else ''})"
         elif kinds[role] == "number":
@@ -301,7 +296,7 @@ def selected(engine: Engine, relation: str, places: Mapping[str, Place], asked: 
             f"{lists[0]} and {lists[1]} of {what} are both lists, and which elements belong together is not known: write one "
             "event per row"
         )
-    return f"SELECT {', '.join(shown)} FROM {relation}", kinds
+    return f"SELECT {', '.join(shown)} FROM {relation}", kinds, frozenset(nothing)
 
 
 def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], missing: str, what: str) -> tuple[str, str]:
@@ -310,6 +305,8 @@ def _within(engine: Engine, relation: str, column: str, fields: Sequence[str], m
     stored = str(engine.run(f"DESCRIBE SELECT {sql} FROM {relation}", what=what)[0][1])
     for field in fields:
         element, inside = _LIST.search(stored), literal(field)
+        if _LIST.sub("", stored) == _NULLS:
+            return "NULL", _NULLS
         if not _LIST.sub("", stored).startswith("STRUCT"):
             raise EventLogError(f"{missing}: there is no field {field!r} within")
         sql = f"[struct_extract(x, {inside}) for x in {sql}]" if element else f"struct_extract({sql}, {inside})"
@@ -335,7 +332,8 @@ def placed(name: str, names: Sequence[str]) -> tuple[str, tuple[str, ...]] | Non
 
 
 _INTEGER = "U?(TINYINT|SMALLINT|INTEGER|BIGINT)"
-_TEXT = r'VARCHAR|UUID|U?HUGEINT|DECIMAL\(.*\)|ENUM\(.*\)|"NULL"'  # printed exactly, and compared as text
+_NULLS = '"NULL"'  # of a column of nothing, which is of any type: whoever wrote it may have taken the type from the rows
+_TEXT = r"VARCHAR|UUID|U?HUGEINT|DECIMAL\(.*\)|ENUM\(.*\)"  # printed exactly, and compared as text
 _LABELS: tuple[tuple[Kind, str], ...] = (("int", _INTEGER), ("str", _TEXT))
 _OF_LABELS = "users, items and groups must be integers, decimals or text; cast the column to one of them"
 # The kinds of each role's types, as the engine calls them, the first that fits; and what is said of others.
@@ -349,32 +347,34 @@ _KINDS: dict[str, tuple[tuple[tuple[Kind, str], ...], str]] = {
             ("wall", "DATE|TIMESTAMP(_S|_MS|_NS)?"),
             ("instant", "TIMESTAMP WITH TIME ZONE"),
             ("int", _INTEGER),
-            ("str", 'VARCHAR|"NULL"'),
+            ("str", "VARCHAR"),
         ),
         "times must be dates, timestamps or ISO 8601 text",
     ),
-    "where": (
-        (("int", _INTEGER), ("number", "FLOAT|DOUBLE"), ("str", f"BOOLEAN|DATE|{_TEXT}")),
-        "conditions compare text, numbers, dates, true and false; events of a stretch of time are read with time=, since= and "
-        "until=",
-    ),
 }
+_COMPARED: tuple[tuple[Kind, str], ...] = (("int", _INTEGER), ("number", "FLOAT|DOUBLE"), ("str", f"BOOLEAN|DATE|{_TEXT}"))
 
 
-def kind_of(role: str, name: object, stored: str, what: str, shown: str | None = None) -> Kind:
-    """What a column of this type of the engine holds, for its role; errors call the type as it is `shown` at the source."""
-    field, shown = stated_as(role), re.split(r"[<(]", shown or stored)[0][:40]  # an ENUM lists its values
-    kinds, rule = _KINDS.get(field, (_LABELS, _OF_LABELS))
+def kind_of(role: str, name: object, stored: str, what: str, shown: str | None = None) -> Kind | None:
+    """What a column of this type of the engine holds, for its role: None for nothing, or for nothing that a condition compares;
+    errors call the type as it is `shown` at the source.
+    """
+    if stored == _NULLS:
+        return None
+    shown = re.split(r"[<(]", shown or stored)[0][:40]  # an ENUM lists its values
+    kinds, rule = (_COMPARED, "") if is_condition(role) else _KINDS.get(role, (_LABELS, _OF_LABELS))
     for kind, types in kinds:
         if re.fullmatch(types, stored, re.DOTALL):
             return kind
+    if is_condition(role):
+        return None
     if is_label(role) and stored in ("FLOAT", "DOUBLE"):
         rule = (
             "1 would be written 1.0 (pandas stores integers so where one is missing); cast the column to integers (Int64 in "
             "pandas) or to text"
         )
     shown = "STRUCT" if stored.startswith("STRUCT") else shown
-    raise EventLogError(f"{field}={name!r} of {what} is of type {shown}: {rule}")
+    raise EventLogError(f"{role}={name!r} of {what} is of type {shown}: {rule}")
 
 
 def _position(column: Column) -> int | None:

@@ -24,6 +24,7 @@ from dpselect.events.engine import Engine
 from dpselect.events.sources.base import (
     SHORT,
     Given,
+    Kind,
     Rows,
     by_name,
     by_path,
@@ -31,10 +32,12 @@ from dpselect.events.sources.base import (
     kind_of,
     literal,
     quoted,
+    refusal,
     selected,
     spooled,
 )
 from dpselect.events.sources.formats import CSV
+from dpselect.events.where import comparable
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9_]*)(\+[A-Za-z0-9_]+)?://")
 _POSTGRESQL = ("postgresql", "postgres")
@@ -72,15 +75,16 @@ def _attached(engine: Engine, given: Given, what: str) -> Rows:
     engine.run("USE source", what=what)
     try:
         relation = f"({_asked(given, lambda name: '.'.join(quoted(part) for part in name.split('.')))})"
-        engine.run(f"CREATE TEMP TABLE copied AS SELECT * FROM {relation}", what=what)
+        few = " LIMIT 0" if given.unread else ""
+        engine.run(f"CREATE OR REPLACE TEMP TABLE copied AS SELECT * FROM {relation}{few}", what=what)
     finally:
         engine.run("USE memory", what=what)
         engine.run("DETACH source", what=what)
     names = [str(row[0]) for row in engine.run("DESCRIBE copied", what=what)]
     places = {role: (quoted(names[place]), fields) for role, (place, fields) in by_path(given.asked, names, what).items()}
-    sql, kinds = selected(engine, "copied", places, given.asked, what)
+    sql, kinds, nothing = selected(engine, "copied", places, given.asked, what)
     count = int(engine.run("SELECT count(*) FROM copied", what=what)[0][0])
-    return Rows(sql, 20 * count, what, kinds, texts=())
+    return Rows(sql, 20 * count, what, kinds, nothing=nothing)
 
 
 def _asked(given: Given, identifier: Any) -> str:
@@ -108,12 +112,14 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
                     return _copied(engine, given, connection.connection.driver_connection, what)
                 identifier = made.dialect.identifier_preparer.quote_identifier
                 query = _asked(given, lambda name: ".".join(map(identifier, name.split("."))))
+                if given.unread:
+                    query = f"SELECT * FROM ({query}\n) dpselect_log WHERE 1 = 0"
                 streaming = connection.execution_options(stream_results=True, max_row_buffer=_AT_ONCE)
                 result = streaming.exec_driver_sql(query)
                 names = list(result.keys())
                 places = by_name(given.asked, names, what)
                 with target.open("x", encoding="utf-8", newline="") as file:
-                    _write(file, result, list(places.items()), given, what)
+                    _write(file, result, list(places.items()), given)
         finally:
             made.dispose()
     except AccountingError as error:
@@ -135,35 +141,38 @@ def _fetched(engine: Engine, given: Given, what: str) -> Rows:
         )
     if failure:
         raise EventLogError(failure)
-    sql = f"SELECT * FROM {spooled(target, dict.fromkeys(places, 'VARCHAR'))}"
-    return Rows(sql, target.stat().st_size, what, dict.fromkeys(places, "str"))
+    sql = f"SELECT * FROM {spooled(target, dict.fromkeys([*places, _REFUSED], 'VARCHAR'))}"
+    sql = f"SELECT * REPLACE (CAST({_REFUSED} AS TINYINT) AS {_REFUSED}) FROM ({sql})"
+    return Rows(sql, target.stat().st_size, what, dict.fromkeys(places, "str"), bad=_REFUSED)
 
 
-def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given, what: str) -> None:
-    """All rows as CSV in which text is quoted, and what is missing is not."""
-    exact = {role for role, tests in given.tests().items() if any(test.as_text for test in tests)}
+_REFUSED = "refused"
+
+
+def _write(file: Any, result: Any, places: list[tuple[str, int]], given: Given) -> None:
+    """All rows as CSV in which text is quoted, and what is missing is not; with the role whose value refuses the log, if any."""
+    tests = given.tests()
     for row in chain.from_iterable(iter(lambda: result.fetchmany(_AT_ONCE), [])):
-        fields = []
+        fields, refused = [], "\\N"
         for role, place in places:
-            text = _printed(row[place], role, exact=role in exact)
-            if text is None and row[place] is not None:
-                given.asked.refuse_malformed({"item" if role.startswith("item_") else role}, what)
+            value = row[place]
+            text = comparable(value, tests[role]) if is_condition(role) else _printed(value, role)
+            if text is None and value is not None and not is_condition(role):
+                text, refused = str(value), f'"{refusal(role)}"'
             fields.append("\\N" if text is None else '"' + text.replace('"', '""') + '"')
-        file.write(",".join(fields) + "\n")
+        file.write(",".join([*fields, refused]) + "\n")
 
 
-def _printed(value: object, role: str, *, exact: bool) -> str | None:
-    """A value as text; None for what is missing or no label, or a fraction where a condition compares text, `exact`."""
+def _printed(value: object, role: str) -> str | None:
+    """A value as text; None for what is missing, or is no label, number or time."""
     if isinstance(value, bool):
-        return str(value).lower() if is_condition(role) else None
+        return None
     if isinstance(value, str | int | UUID):
         return str(value)
     if isinstance(value, Decimal):
         return format(value, "f")
-    if (role == "value" or (is_condition(role) and not exact)) and isinstance(value, float):
+    if role == "value" and isinstance(value, float):
         return repr(value)
-    if is_condition(role) and isinstance(value, date) and not isinstance(value, datetime):
-        return value.isoformat()
     if role == "time" and isinstance(value, datetime | date):
         return value.isoformat()
     return None
@@ -194,8 +203,12 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
     stored = {role: _stored(cursor, types[place]) for role, place in places.items()}
     # Decimals of labels are printed, with all their digits.
     stored |= {role: "VARCHAR" for role, place in places.items() if types[place] == _NUMERIC and role != "value"}
-    kinds = {role: kind_of(role, given.asked.columns[role], kind, what) for role, kind in stored.items()}
+    found = {role: kind_of(role, given.asked.columns[role], kind, what) for role, kind in stored.items()}
+    kinds: dict[str, Kind] = {role: kind or "str" for role, kind in found.items()}
     shown = [sql.SQL("{} AS {}").format(sql.Identifier(names[at]), sql.Identifier(SHORT[role])) for role, at in places.items()]
+    if given.unread:
+        return Rows("", 0, what, kinds)
+    stored |= {role: "VARCHAR" for role, kind in found.items() if kind is None}
     target, texts = engine.unused("database"), [SHORT[role] for role in places if stored[role] == "VARCHAR"]
     force = sql.SQL(", FORCE_QUOTE ({})").format(sql.SQL(", ").join(map(sql.Identifier, texts))) if texts else sql.SQL("")
     copy = sql.SQL("COPY (SELECT {} FROM ({}\n) AS log) TO STDOUT (FORMAT csv, ENCODING 'UTF8', NULL '\\N'{})")
@@ -206,7 +219,9 @@ def _copied(engine: Engine, given: Given, connection: Any, what: str) -> Rows:
     columns = []
     for role, kind in stored.items():
         text = short = SHORT[role]
-        if kind == "BOOLEAN":  # the engine would hand on the t and f of the stream, where a cast is all there is
+        if found[role] is None:  # nothing that a condition compares
+            text = "NULL"
+        elif kind == "BOOLEAN":  # the engine would hand on the t and f of the stream, where a cast is all there is
             text = f"CASE {short} WHEN true THEN 'true' WHEN false THEN 'false' END"
         columns.append(f"CAST({text} AS VARCHAR) AS {short}" if kinds[role] == "str" else short)
     log = f"SELECT {', '.join(columns)} FROM {spooled(target, stored)}"

@@ -7,18 +7,15 @@ import csv
 import glob
 import importlib
 import itertools
-import json
 import os
 import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, cast, final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from accounting.address import masked
 from accounting.errors import missing_extra
@@ -30,6 +27,7 @@ from dpselect.events.sources.base import (
     SHORT,
     Asked,
     Given,
+    Kind,
     Rows,
     by_name,
     by_path,
@@ -37,13 +35,12 @@ from dpselect.events.sources.base import (
     is_label,
     literal,
     located,
-    place_of,
-    placed,
     quoted,
     refusal,
     selected,
     stated_as,
 )
+from dpselect.events.sources.logged_tables import require_whole
 
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
@@ -79,19 +76,29 @@ class Delimited:
 
     def rows(self, engine: Engine, given: Given) -> Rows:
         """The columns of a delimited file. Without `header`, a file has one unless all columns are positions."""
-        source, asked = checked(given.source), given.asked
-        path = plain(source, engine.unused("source"), given.said.encoding)
+        source, asked, what = checked(given.source), given.asked, given.called(self.name)
         form = self.stated(given.said.delimiter, given.said.quote)
-        return form.read(path, asked, given.said.header, given.called(self.name), sniff=given.said.delimiter is None)
+        if given.unread and not form.has_header(asked, given.said.header):
+            return given.unknown(what)  # its first line is an event
+        path = plain(source, engine.unused("source"), given.said.encoding, form.quote if given.unread else None)
+        sniff = given.said.delimiter is None
+        return form.read(path, asked, given.said.header, what, sniff=sniff, tells=engine.tells)
+
+    @staticmethod
+    def has_header(asked: Asked, stated: bool | None) -> bool:
+        """Whether the first line holds names."""
+        return not asked.by_position() if stated is None else stated
 
     def stated(self, delimiter: str | None, quote: str | None) -> Delimited:
         """With the delimiter and quote that were stated."""
         return replace(self, delimiter=delimiter or self.delimiter, quote=self.quote if quote is None else quote)
 
-    def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool) -> Rows:
-        """The columns of a file of UTF-8 that lies in the folder of the reading."""
-        self.require_lines(path, what)
-        has_header = not asked.by_position() if header is None else header
+    def read(self, path: Path, asked: Asked, header: bool | None, what: str, *, sniff: bool, tells: bool = False) -> Rows:
+        """The columns of a file of UTF-8 that lies in the folder of the reading; a refusal `tells` lines to who may see them."""
+        self.require_lines(path, what, tells=tells)
+        has_header = self.has_header(asked, header)
+        if not has_header and path.stat().st_size == 0:  # a log of nothing, whose first line is an event like the others
+            return _nothing(asked, what)
         names = [column for column in asked.columns.values() if isinstance(column, str)]
         # Without a header the first line is an event: one user's text must not decide how the others' rows are split.
         form = self.sniffed(path, names, what) if sniff and has_header else self
@@ -124,7 +131,7 @@ class Delimited:
         fitting = [form for form in others if set(names) <= set(form.first_record(path, what, lenient=True))]
         return fitting[0] if len(fitting) == 1 else self
 
-    def require_lines(self, path: Path, what: str) -> None:
+    def require_lines(self, path: Path, what: str, *, tells: bool = False) -> None:
         """Refuse what is not UTF-8, has a line that the engine would drop without a word if it is the last one, or a footnote.
 
         The engine finds bytes that are not UTF-8, too, but its threads may then wait for each other for ever.
@@ -146,7 +153,8 @@ class Delimited:
                         head = seen[: blank.end() - 1]
                         if (quotes + head.count(quote)) % 2 == 0:  # not inside a field
                             line = lines + head.count(b"\n")
-                            failure = f"has text below a blank line (line {line}): a footnote? Remove it, or the blank line"
+                            place = f" (line {line})" if tells else ""
+                            failure = f"has text below a blank line{place}: a footnote? Remove it, or the blank line"
                             break
                     if failure:
                         break
@@ -181,7 +189,7 @@ class Delimited:
         if lenient:
             return record or []
         if record is None:
-            raise EventLogError(f"{what} is empty: it needs at least one event")
+            raise EventLogError(f"{what} is empty: it has no header; write one, also where there is no event")
         if not record:
             raise EventLogError(f"{what} {failure}")
         return record
@@ -195,12 +203,15 @@ def _excel(engine: Engine, given: Given) -> Rows:
     """The columns of a workbook of one sheet, as of the CSV that it would be saved as."""
     what = given.called("xlsx")
     given.require_unsaid("xlsx", "delimiter", "quote", "encoding")
-    path = workbook(checked(given.source), engine.unused("sheet"), what)
+    source = checked(given.source)
+    if given.unread and not CSV.has_header(given.asked, given.said.header):
+        return given.unknown(what)
+    path = workbook(source, engine.unused("sheet"), what, rows=1 if given.unread else None)
     return CSV.read(path, given.asked, given.said.header, what, sniff=False)
 
 
-def workbook(source: Path, target: Path, what: str) -> Path:
-    """`target`, made CSV with the cells of a workbook's one sheet."""
+def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) -> Path:
+    """`target`, made CSV with the cells of a workbook's one sheet; or of its first `rows`."""
     try:
         openpyxl = importlib.import_module("openpyxl")
     except ImportError:
@@ -214,7 +225,7 @@ def workbook(source: Path, target: Path, what: str) -> Path:
         sheet.reset_dimensions()  # what the file says of its size may be out of date: rows beyond it would be dropped
         with target.open("x", encoding="utf-8", newline="") as file:
             written = csv.writer(file, quoting=csv.QUOTE_ALL)
-            for row in sheet.iter_rows(values_only=True):
+            for row in sheet.iter_rows(values_only=True, max_row=rows):
                 if any(cell is not None for cell in row):
                     cells = ["" if one is None else one.isoformat() if hasattr(one, "isoformat") else str(one) for one in row]
                     width = width or len(cells)
@@ -234,10 +245,12 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
     original, asked = checked(given.source), given.asked
     what = given.called("jsonl")
     given.require_unsaid("jsonl", "header", "delimiter", "quote")
-    path = plain(original, engine.unused("source"), given.said.encoding)
     names = _names(asked, what)
+    if given.unread:
+        return given.unknown(what)
+    path = plain(original, engine.unused("source"), given.said.encoding)
     if path.stat().st_size == 0:
-        raise EventLogError(f"{what} is empty: it needs at least one event")
+        return _nothing(asked, what)
     outer = list(dict.fromkeys(part for name in names.values() for part in (name, name.split(".")[0])))
     if len({name.lower() for name in outer}) < len(outer):
         outer = list({name.lower(): name for name in reversed(outer)}.values())
@@ -263,20 +276,24 @@ def _json_lines(engine: Engine, given: Given) -> Rows:
     for role in names:
         column = SHORT[role]
         texts.append(f"{column} ->> '$' AS {column}")
-        if role != "time":
+        if is_condition(role):  # what is nested satisfies none
+            texts[-1] = f"CASE WHEN json_type({column}) NOT IN ('OBJECT', 'ARRAY') THEN {column} ->> '$' END AS {column}"
+        elif role != "time":
             fine = f"json_type({column}) IN ('VARCHAR', 'NULL', 'UBIGINT', 'BIGINT')"
             # The engine calls integers beyond 64 bits numbers with a fraction, and keeps their digits.
             wide = f"json_type({column}) = 'DOUBLE'"
-            if is_condition(role):
-                fine = f"{fine} OR json_type({column}) = 'BOOLEAN'"
-            elif role != "value":
+            if role != "value":
                 wide = f"({wide} AND regexp_full_match({column} ->> '$', '-?[0-9]+'))"
             bad.append(f"WHEN NOT coalesce({fine} OR {wide}, true) THEN {refusal(role)}")
     refused = f"CASE {' '.join(bad)} END AS refused"
     text = f"SELECT {', '.join(texts)}, {refused} FROM ({sql})"
+    return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", texts=(text,))
 
-    absent = partial(_require_fields, path, asked, what)
-    return Rows(text, path.stat().st_size, what, dict.fromkeys(names, "str"), bad="refused", absent=absent, texts=(text,))
+
+def _nothing(asked: Asked, what: str) -> Rows:
+    """The columns of a file without any row."""
+    columns = ", ".join(f"CAST(NULL AS VARCHAR) AS {SHORT[role]}" for role in asked.columns)
+    return Rows(f"SELECT {columns} WHERE false", 0, what, dict.fromkeys(asked.columns, "str"))
 
 
 def _json_within(column: str, fields: Sequence[str]) -> str:
@@ -306,24 +323,6 @@ def _names(asked: Asked, what: str) -> dict[str, str]:
     return names
 
 
-def _require_fields(path: Path, asked: Asked, what: str, missing: frozenset[str]) -> None:
-    """Refuse a column in which no row had a value, unless the first object has it (then it is null, not missing)."""
-    names = list[str]()  # of the first object; none if it cannot be read here, though the engine, which looks at few fields, can
-    if missing:
-        with suppress(ValueError, RecursionError), path.open(encoding="utf-8") as stream:
-            values = (json.loads(line) for line in stream if line.strip())
-            names = list(next((value for value in values if isinstance(value, dict)), {}))
-    for role, column in asked.columns.items():
-        if role in missing and names and placed(str(column), names) is None:
-            # In objects like {"ann": "zoo"} the names are private too; those of a log are known by the column that is there.
-            if all(placed(str(known), names) is None for known in asked.columns.values()):
-                raise EventLogError(
-                    f"{stated_as(role)}={column!r} is not a field of {what}: check the name; the fields' names may be data, "
-                    "so are not shown"
-                )
-            place_of(role, column, names, what)  # refuses it, and says which there are
-
-
 _MAGIC = b"PAR1"
 _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to rename them
 
@@ -331,9 +330,10 @@ _MOST_RENAMED = 5_000  # columns: the engine takes time in the square of them to
 def parquet(engine: Engine, given: Given) -> Rows:
     """The columns of a Parquet file, which have types, by their names or positions."""
     source = checked(given.source)
+    require_whole(source)
     what = given.called("parquet")
     given.require_unsaid("parquet", *OF_TEXT)
-    path = plain(source, engine.unused("source"))
+    path = plain(source, engine.unused("source"))  # its footer tells the columns
     with path.open("rb") as stream:
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise EventLogError(f"{what} is not a Parquet file: say what it is with format=")
@@ -341,12 +341,16 @@ def parquet(engine: Engine, given: Given) -> Rows:
     names = names_in_parquet(engine, path, what)
     found = by_path(given.asked, names, what)
     known = _known_as(engine, relation, names, {role: place for role, (place, _) in found.items()}, what)
-    sql, kinds = selected(
-        engine, relation, {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}, given.asked, what
-    )
+    places = {role: (quoted(known[role]), fields) for role, (_, fields) in found.items()}
+    sql, kinds, nothing = selected(engine, relation, places, given.asked, what)
+    if "time" in found:
+        place, fields = found["time"]
+        if (place, tuple(map(str.lower, fields))) in _stamps(engine, located(path), what):
+            sql = f"SELECT * REPLACE (make_timestamptz(epoch_us({SHORT['time']})) AS {SHORT['time']}) FROM ({sql})"
+            kinds = {**kinds, "time": "instant"}
     count = int(engine.run(f"SELECT sum(num_rows) FROM parquet_file_metadata({located(path)})", what=what)[0][0] or 0)
     texts = (sql,) if "str" in kinds.values() else ()
-    return Rows(sql, count * BYTES_PER_ROW, what, kinds, texts=texts)
+    return Rows(sql, count * BYTES_PER_ROW, what, kinds, nothing=nothing, texts=texts)
 
 
 def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
@@ -358,6 +362,34 @@ def names_in_parquet(engine: Engine, path: Path, what: str) -> list[str]:
             names.append(name)
         inside += int(children or 0) - (inside > 0)
     return names
+
+
+Stamps = frozenset[tuple[int, tuple[str, ...]]]
+"""Positions of columns, with the names of fields within them in lower case."""
+
+
+def _stamps(engine: Engine, place: str, what: str) -> Stamps:
+    """Where a Parquet file has instants that the engine takes for times of a clock on the wall.
+
+    The format says that stamps without a logical type are instants in UTC, and Spark reads them so: INT96, which it
+    writes by default, and what writers of Parquet 1 called TIMESTAMP_MILLIS and TIMESTAMP_MICROS.
+    """
+    old = "type = 'INT96' OR (logical_type IS NULL AND starts_with(converted_type, 'TIMESTAMP_'))"
+    nodes = engine.run(f"SELECT lower(name), num_children, coalesce({old}, false) FROM parquet_schema({place})", what=what)
+    found, above, column = set[tuple[int, tuple[str, ...]]](), list[tuple[str, int]](), -1  # above: fields that are still to come
+    for name, children, is_old in nodes[1:]:
+        while above and above[-1][1] == 0:
+            above.pop()
+        if above:
+            outer, left = above.pop()
+            above.append((outer, left - 1))
+        else:
+            column += 1
+        if is_old:
+            found.add((column, tuple([outer for outer, _ in above[1:]] + [name] * bool(above))))
+        if children:
+            above.append((name, int(children)))
+    return frozenset(found)
 
 
 def _known_as(engine: Engine, relation: str, names: Sequence[str], places: Mapping[str, int], what: str) -> dict[str, str]:
@@ -409,6 +441,9 @@ def rows(engine: Engine, given: Given) -> Rows:
         stream: Any = sys.stdin
         if stream is None:
             raise EventLogError("standard input is closed: name a file in place of '-'")
+        if given.unread:
+            format_of(Path(), given.said.format)
+            return given.unknown(f"{given.said.format} on standard input")
         copied = engine.path("standard input")  # to its end: to tell malformed rows, and to be looked at twice
         with copied.open("xb") as copy:
             shutil.copyfileobj(stream.buffer, copy, 1 << 20)
@@ -422,8 +457,6 @@ def rows(engine: Engine, given: Given) -> Rows:
 
 
 def _of_one(engine: Engine, given: Given) -> Rows:
-    if isinstance(given.source, str) and _REMOTE.match(given.source) is not None:
-        return parquet(engine, _fetched(engine, given))
     path = checked(given.source)
     if (known := format_of(path, given.said.format)) is None:
         suffixes = ", ".join(suffix for each in FORMATS for suffix in each.suffixes)
@@ -474,6 +507,7 @@ def _found(given: Given) -> list[tuple[Path | str, dict[str, str | None]]]:
         return [(path, {}) for path in source]
     root = Path(cast(str, source))
     if root.is_dir():
+        require_whole(root)
         kind = PARQUET.name if given.said.format == "auto" else given.said.format
         found = (path for path in root.rglob("*") if (known := format_of(path, "auto")) is not None and known.name == kind)
         files = [path for path in found if not any(part.startswith((".", "_")) for part in path.relative_to(root).parts)]
@@ -518,15 +552,30 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
     """The same files with one kind for each column.
 
     Labels of which one file has integers and another text are printed, and so are integers that need more than 64 bits together.
+    A file whose column holds nothing agrees with all others. Conditions compare what files have in several types as text.
     """
-    kinds = {role: {part.kinds[role] for part in parts} for role in parts[0].kinds}
+    if not all(part.sql for part in parts):  # unread
+        return parts
+    kinds = {role: {part.kinds[role] for part in parts if role not in part.nothing} or {"str"} for role in parts[0].kinds}
+    for at, part in enumerate(parts):
+        typed = [role for role in part.nothing if kinds[role] != {"str"}]
+        if typed:
+            sql = f"SELECT * REPLACE ({', '.join(f'NULL AS {SHORT[role]}' for role in typed)}) FROM ({part.sql})"
+            parts[at] = replace(part, sql=sql, kinds={**part.kinds, **{role: min(kinds[role]) for role in typed}})
     mixed = [role for role, found in kinds.items() if len(found) > 1]
     for role in mixed:
-        if role in ("value", "time") or "number" in kinds[role]:
+        if role in ("value", "time"):
             raise EventLogError(
-                f"the column of {stated_as(role)}{'s' if role in ('value', 'time') else '='} has other types in some of the "
-                "files than in others: give all files one type of it"
+                f"the column of {role}s has other types in some of the files than in others: give all files one type of it"
             )
+    doubles = [role for role in mixed if kinds[role] == {"int", "number"}]  # of a condition, and as pandas writes what is missing
+    if doubles:
+        numbers = ", ".join(f"CAST({SHORT[role]} AS DOUBLE) AS {SHORT[role]}" for role in doubles)
+        known: dict[str, Kind] = dict.fromkeys(doubles, "number")
+        parts = [
+            replace(part, sql=f"SELECT * REPLACE ({numbers}) FROM ({part.sql})", kinds={**part.kinds, **known}) for part in parts
+        ]
+        mixed = [role for role in mixed if role not in doubles]
     if len(parts) > 1 and not mixed:
         together = " UNION ALL BY NAME ".join(part.sql for part in parts)
         stored = {row[0]: row[1] for row in engine.run(f"DESCRIBE {together}", what=what)}
@@ -539,44 +588,3 @@ def _agreed(engine: Engine, parts: list[Rows], what: str) -> list[Rows]:
         sql = f"SELECT * REPLACE ({printed}) FROM ({part.sql})"
         made.append(replace(part, sql=sql, kinds={**part.kinds, **dict.fromkeys(mixed, "str")}, texts=(sql,)))
     return made
-
-
-# -- Parquet at an address ------------------------------------------------------------------------------------------------
-
-
-_REMOTE = re.compile(r"(s3|s3a|s3n|gs|gcs|r2|https?)://", re.IGNORECASE)
-
-
-def _fetched(engine: Engine, given: Given) -> Given:
-    """The same question about a file of the reading, with the columns asked for of Parquet at an address: s3, gs, r2, https.
-
-    They are fetched once, since what lies there may change between two looks at it, by DuckDB's extension `httpfs` where it is
-    installed, with DuckDB's own persistent secrets. An address is taken literally, as the name of a file is.
-    """
-    address, scheme = str(given.source), urlsplit(str(given.source)).scheme
-    if given.said.format not in ("auto", "parquet"):
-        raise EventLogError(
-            f"format={given.said.format!r} is for files, and only Parquet is fetched: save the log to a file first"
-        )
-    given.require_unsaid("parquet", *OF_TEXT)
-    if not engine.loaded("httpfs"):
-        raise EventLogError(
-            f"addresses that begin with {scheme}:// are read by DuckDB's extension httpfs, which is not installed here: install "
-            "it once, with duckdb.sql('INSTALL httpfs') in Python, or save the log to a file"
-        )
-    what, failure = f"parquet file {masked(address.partition('?')[0])}", ""  # what follows may be a signature
-    # Of an address of the web a question mark begins its query; elsewhere it would be a pattern.
-    exact = literal(address) if scheme.lower() in ("http", "https") else located(address)
-    relation = f"read_parquet({exact}, hive_partitioning = false, filename = false)"
-    try:
-        names = [str(row[0]) for row in engine.run(f"DESCRIBE SELECT * FROM {relation}", what=what)]
-    except EventLogError:
-        failure = f"{what} cannot be fetched: check the address, the permissions, DuckDB's secrets, and that it is Parquet"
-    if failure:
-        raise EventLogError(failure)
-    places = {place for place, _ in by_path(given.asked, names, what).values()}
-    # Positions stay what they are: what is not asked for is a column of nothing.
-    columns = (quoted(name) if place in places else f"NULL AS {quoted(name)}" for place, name in enumerate(names))
-    target = engine.unused("fetched.parquet")
-    engine.run(f"COPY (SELECT {', '.join(columns)} FROM {relation}) TO {literal(str(target))} (FORMAT parquet)", what=what)
-    return replace(given, source=str(target), name=what)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,6 @@ from dpselect.events.sources.base import (
     BYTES_PER_ROW,
     OF_TEXT,
     SHORT,
-    Asked,
     Given,
     Rows,
     by_path,
@@ -26,11 +26,13 @@ from dpselect.events.sources.base import (
     located,
     quoted,
     selected,
-    stated_as,
 )
+from dpselect.events.where import comparable
 
-_Adapter = Callable[[Engine, Any, Asked, str], tuple[str, int, list[Any]]]
-"""From a table to an SQL relation of its columns by their short names, roughly its size in bytes as text, and all its names."""
+_Within = dict[str, tuple[str, ...]]
+"""The fields within the column of each role that lead to its values."""
+_Adapter = Callable[[Engine, Any, Given, str], tuple[str, int, _Within]]
+"""From a table to an SQL relation of its columns by their short names, roughly its size in bytes as text, and where within."""
 _UNKNOWN = 2**30  # bytes of a stream that does not tell how long it is: cut as if it were this
 _EXTRA_KINDS = {
     "value": dict.fromkeys(("decimal", "floating", "integer", "mixed-integer-float"), "float64"),
@@ -42,7 +44,6 @@ _RULES = {
     "time": "times must be dates or timestamps of one zone, or without one, throughout, or text throughout",
 }
 _OBJECT_KINDS = {"string": "string", "empty": "string"}
-_COMPARED_KINDS = {"floating": "float64", "mixed-integer-float": "float64"}
 
 
 def accepts(given: Given) -> bool:
@@ -52,14 +53,18 @@ def accepts(given: Given) -> bool:
 
 def rows(engine: Engine, given: Given) -> Rows:
     """The columns of a table, matched by exact name. What can be streamed is, through a file of the reading or in batches."""
-    source, asked = given.source, given.asked
+    source = given.source
     what, adapter = f"the {type(source).__module__.split('.')[0].lstrip('_')} table", _adapter(source)
     given.require_unsaid("a table", "table", "query", "format", *OF_TEXT)
     assert adapter is not None, "a source reads what it accepts"
-    relation, size, names = adapter(engine, source, asked, what)
-    places = {role: (SHORT[role], fields) for role, (_, fields) in by_path(asked, names, what, positions=False).items()}
-    sql, kinds = selected(engine, relation, places, asked, what)
-    return Rows(sql=sql, size=size, what=what, kinds=kinds, once=adapter is _arrow, in_memory=True)
+    if given.unread:
+        if (source := _without_rows(source, adapter)) is None:
+            return given.unknown(what)
+        adapter = _adapter(source) or _arrow
+    relation, size, within = adapter(engine, source, given, what)
+    places = {role: (SHORT[role], fields) for role, fields in within.items()}
+    sql, kinds, nothing = selected(engine, relation, places, given.asked, what)
+    return Rows(sql, size, what, kinds, once=adapter is _arrow, nothing=nothing)
 
 
 def _adapter(source: object) -> _Adapter | None:
@@ -68,19 +73,38 @@ def _adapter(source: object) -> _Adapter | None:
     return _arrow if known is None and hasattr(type(source), "__arrow_c_stream__") else known
 
 
-def _short(asked: Asked, names: Sequence[Any], what: str) -> dict[str, int]:
-    """The places of the columns by their short names."""
-    return {SHORT[role]: place for role, (place, _) in by_path(asked, names, what, positions=False).items()}
+def _without_rows(source: Any, adapter: _Adapter) -> Any:
+    """A table with the same columns and no row, for which no row is asked; None where the source tells its columns with its rows
+    alone, perhaps once.
+    """
+    if adapter is _pandas:
+        return source.iloc[:0]
+    if adapter is _relation:
+        return guarded("the table", lambda: source.limit(0))
+    if adapter is _lazy or (type(source).__module__.split(".")[0] == "polars" and hasattr(source, "clear")):
+        return source.clear()
+    if importlib.util.find_spec("pyarrow") is None:
+        return source  # refused by its adapter
+    arrow = importlib.import_module("pyarrow")
+    schema = source.schema if isinstance(getattr(source, "schema", None), arrow.Schema) else None
+    if schema is None and hasattr(type(source), "__arrow_c_schema__"):
+        schema = guarded("the table", lambda: arrow.schema(source))
+    return None if schema is None else schema.empty_table()
 
 
-def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
+def _found(given: Given, names: Sequence[Any], what: str) -> tuple[dict[str, int], _Within]:
+    """The places of the columns by their short names, and the fields within them."""
+    found = by_path(given.asked, names, what, positions=False)
+    return {SHORT[role]: place for role, (place, _) in found.items()}, {role: fields for role, (_, fields) in found.items()}
+
+
+def _arrow(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
     """An Arrow stream: pyarrow, Polars, Ibis and others, batch by batch."""
     if importlib.util.find_spec("pyarrow") is None:
         raise missing_extra(f"{what} is handed over through pyarrow", "arrow")
     arrow = importlib.import_module("pyarrow")
     stream = guarded(what, lambda: arrow.RecordBatchReader.from_stream(source))
-    names = list(stream.schema.names)
-    places = _short(asked, names, what)
+    places, within = _found(given, list(stream.schema.names), what)
     schema = arrow.schema([stream.schema.field(place).with_name(short) for short, place in places.items()])
 
     def batches() -> Iterator[Any]:
@@ -88,31 +112,31 @@ def _arrow(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, i
             yield arrow.RecordBatch.from_arrays([batch.column(place) for place in places.values()], schema=schema)
 
     engine.register("events", arrow.RecordBatchReader.from_batches(schema, batches()), what=what)
-    return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN, names
+    return "events", len(source) * BYTES_PER_ROW if hasattr(source, "__len__") else _UNKNOWN, within
 
 
-def _lazy(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
+def _lazy(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
     """A Polars LazyFrame, which its own streaming engine writes to a file of the reading."""
     names = guarded(what, lambda: list(source.collect_schema().names()))
-    short, column = _short(asked, names, what), importlib.import_module("polars").col
+    (short, within), column = _found(given, names, what), importlib.import_module("polars").col
     target = engine.path("table")
     columns = [column(names[place]).alias(known) for known, place in short.items()]
     guarded(what, lambda: source.select(columns).sink_parquet(target))
-    return (*_written(engine, target, what), names)
+    return (*_written(engine, target, what), within)
 
 
-def _relation(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
+def _relation(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
     """A relation of the caller's DuckDB, which its own engine writes to a file of the reading."""
     names = guarded(what, lambda: list(source.columns))
-    target = engine.path("table")
+    target, (short, within) = engine.path("table"), _found(given, names, what)
     # What is wider than 64 bits would be written to the file as a fraction.
     wide = [str(kind) in ("HUGEINT", "UHUGEINT") for kind in source.types]
     columns = ", ".join(
-        f"{f'CAST({quoted(names[place])} AS VARCHAR)' if wide[place] else quoted(names[place])} AS {short}"
-        for short, place in _short(asked, names, what).items()
+        f"{f'CAST({quoted(names[place])} AS VARCHAR)' if wide[place] else quoted(names[place])} AS {known}"
+        for known, place in short.items()
     )
     guarded(what, lambda: source.project(columns).write_parquet(str(target)))
-    return (*_written(engine, target, what), names)
+    return (*_written(engine, target, what), within)
 
 
 def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
@@ -120,24 +144,44 @@ def _written(engine: Engine, target: Path, what: str) -> tuple[str, int]:
     return f"read_parquet({located(target)}, hive_partitioning = false)", int(count or 0) * BYTES_PER_ROW
 
 
-def _pandas(engine: Engine, source: Any, asked: Asked, what: str) -> tuple[str, int, list[Any]]:
-    names = list(source.columns)
-    short = _short(asked, names, what)
+def _pandas(engine: Engine, source: Any, given: Given, what: str) -> tuple[str, int, _Within]:
+    """A frame of pandas, which takes the types of its columns from their rows where none is stated."""
+    short, within = _found(given, list(source.columns), what)
     table = source.iloc[:, list(short.values())].set_axis(list(short), axis="columns")
-    for role, column in asked.columns.items():
+    for role, column in given.asked.columns.items():
         held = table[SHORT[role]]
         if not is_label(role) and hasattr(held, "cat"):
             held = held.astype(object)
-        if is_label(role) and hasattr(held, "cat"):  # what its categories are, rows decide, as of objects
+        if within[role] and not hasattr(held.dtype, "pyarrow_dtype"):
+            fields, within[role] = within[role], ()
+            held = held.astype(object).map(partial(_dug, fields=fields)).astype(object)
+            held = held.map(_printed, na_action="ignore").astype(object) if is_label(role) else held
+        if (held.dtype == object or held.dtype.kind == "f") and held.isna().all():  # the type of nothing is no type
+            held = held.astype(object).where(held.notna(), None).astype("string")
+        elif is_label(role) and hasattr(held, "cat"):  # what its categories are, rows decide, as of objects
             named = _object_column(held.cat.categories.to_series().astype(object), role, column, what)
-            table = table.assign(**{SHORT[role]: held.cat.rename_categories(named.array)})
+            held = held.cat.rename_categories(named.array)
+        elif held.dtype == object and is_condition(role):
+            tests = given.tests()[role]
+            held = held.map(lambda value, tests=tests: comparable(value, tests), na_action="ignore").astype("string")
         elif held.dtype == object:
-            table = table.assign(**{SHORT[role]: _object_column(held, role, column, what)})
+            held = _object_column(held, role, column, what)
         # Numbers that stand in memory from last to first, which the engine refuses; of instants with a zone pandas does not say.
         elif held.dtype.kind == "M" or (isinstance(held.dtype, np.dtype) and held.to_numpy().strides[0] < 0):
-            table = table.assign(**{SHORT[role]: held.copy()})
+            held = held.copy()
+        table = table.assign(**{SHORT[role]: held})
     engine.register("events", table, what=what)
-    return "events", len(table) * BYTES_PER_ROW, names
+    return "events", len(table) * BYTES_PER_ROW, within
+
+
+def _dug(value: Any, fields: Sequence[str]) -> Any:
+    """What lies within a value of Python; of each element where lists lie on the way; None for what is not there."""
+    for field in fields:
+        if isinstance(value, list | tuple | np.ndarray):
+            value = [inner.get(field) if isinstance(inner, dict) else None for inner in value]
+        else:
+            value = value.get(field) if isinstance(value, dict) else None
+    return value
 
 
 def _object_column(values: Any, field: str, column: object, what: str) -> Any:
@@ -147,7 +191,7 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
     """
     pandas = importlib.import_module("pandas")
     kind, converted = pandas.api.types.infer_dtype(values, skipna=True), None
-    known = _OBJECT_KINDS | (_COMPARED_KINDS if is_condition(field) else _EXTRA_KINDS.get(field, {}))
+    known = _OBJECT_KINDS | _EXTRA_KINDS.get(field, {})
     try:
         if kind in known:
             converted = pandas.to_datetime(values) if known[kind] == "datetime" else values.astype(known[kind])
@@ -155,16 +199,14 @@ def _object_column(values: Any, field: str, column: object, what: str) -> Any:
             converted = values.map(str, na_action="ignore").astype("string")
         elif kind == "decimal":
             converted = values.map(lambda value: format(value, "f"), na_action="ignore").astype("string")
-        elif kind in ("boolean", "date") and is_condition(field):
-            converted = values.map(lambda value: str(value).lower(), na_action="ignore").astype("string")
         elif kind in ("mixed", "mixed-integer") and is_label(field):
             converted = _nested(values)
     except (OverflowError, UnicodeError, ValueError, TypeError):
         converted = None
     if converted is None:
         raise EventLogError(
-            f"{stated_as(field)}={column!r} of {what} holds Python objects of kind {kind!r}: {_RULES.get(field, _LABEL_RULE)}; "
-            "cast the column to one of them"
+            f"{field}={column!r} of {what} holds Python objects that are not read: {_RULES.get(field, _LABEL_RULE)}; cast the "
+            "column to one of them"
         )
     return converted
 

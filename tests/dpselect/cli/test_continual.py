@@ -395,18 +395,19 @@ def test_bounds_that_counts_replace_are_refused(paid: list[str], tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_dry_close_reads_and_forgets(paid: list[str], tmp_path: Path) -> None:
-    """`close --dry-run` reads the events as a close does, with its errors; state and ledger are as before, and so is the draw."""
+def test_a_dry_close_reads_no_event(paid: list[str], tmp_path: Path) -> None:
+    """`close --dry-run` looks at the period and the columns alone; state and ledger are as before, and so is the draw."""
     told("start", *paid, *HORIZON, "--periods", "3")
     columns = ["--user", "who", "--item", "where"]
     close, before = ["close", "1", str(tmp_path / "1.csv"), *paid, *columns], _entries(paid)
     words = told(*close, "--dry-run")
     assert "nothing more would be charged" in words
-    assert "place1" not in words
+    assert "No row was read" in words
     assert "column" in told(*close[:-1], "nowhere", "--dry-run", status=1)
     assert "period" in told("close", "3", *close[2:], "--dry-run", status=2)
+    (tmp_path / "malformed.csv").write_text('who,where\n"a')
+    assert told("close", "1", str(tmp_path / "malformed.csv"), *close[3:], "--dry-run") == words
     assert _entries(paid) == before
     assert told("show", *paid, "--json")["horizon"]["periods_left"] == 3
     assert told(*close, "--json")["released"][0]["selection"]["labels"] == ["place1"]
     assert "has released it" in told(*close, "--dry-run")
-    assert "with other events" in told("close", "1", str(tmp_path / "2.csv"), *close[3:], "--dry-run", status=2)

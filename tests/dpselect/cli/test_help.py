@@ -44,7 +44,7 @@ COMMANDS, PARAMETERS, LEAVES = dict(commands()), dict(parameters()), dict(leaves
 
 def test_every_command_has_help() -> None:
     """A command explains itself in a sentence, and the documentation has a section for it."""
-    assert {"dpselect topk", "dpselect quantile", "dpselect plan", "dpselect ledger"} < set(COMMANDS)
+    assert {"dpselect topk", "dpselect plan", "dpselect ledger"} < set(COMMANDS)
     assert len(PARAMETERS) > 25
     assert [path for path, command in COMMANDS.items() if len(command.help or "") <= 20] == []
     assert [path for path in COMMANDS if f"`{path}" not in PAGE] == []
@@ -90,7 +90,7 @@ def _section(path: str) -> str:
     return start + "".join(section for section in sections if path != "dpselect" and section.startswith(f"`{path}"))
 
 
-@pytest.mark.parametrize("verb", ["topk", "plan", "quantile", "pate"])
+@pytest.mark.parametrize("verb", ["topk", "plan", "pate"])
 def test_help_begins_with_what_everybody_needs(verb: str, run: Any) -> None:
     """Sections, of which the first has nine options at most, and examples that the command itself accepts."""
     said = run(verb, "--help").stdout

@@ -332,24 +332,38 @@ def test_quotes_are_quotes_in_csv_alone(tmp_path: Path) -> None:
     assert events.read(written(tmp_path, "log.tsv", 'u\ti\n1\t"a"\n'), user="u", item="i").labels == ('"a"',)
 
 
+# What keeps rows on disk until it is asked to end: a reading, one that removes its folder already, and a horizon's state.
+_UNTIL_ENDED = {
+    "a reading": "with temporary_folder() as folder:\n    (folder / 'rows').write_text('x')\n    wait()\n",
+    "its end": "import shutil\nremove = shutil.rmtree\n"
+    "def slowly(*folder, **how):\n    shutil.rmtree = remove\n    wait()\n"
+    "shutil.rmtree = slowly\nwith temporary_folder() as folder:\n    (folder / 'rows').write_text('x')\n",
+    "a horizon": "import os, pathlib\nfrom dpselect.continual.continual_top_k import ContinualTopK\n"
+    "from dpselect.continual.state import State\n"
+    "State.create(path := pathlib.Path(os.environ['TMPDIR'] + '.state'), ContinualTopK(k=1, periods=2, scale=9.0), 'x', ['a'])\n"
+    "with State.opened(path):\n    wait()\n",
+}
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signals here")
+@pytest.mark.parametrize("what", _UNTIL_ENDED)
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
-def test_a_signal_leaves_no_rows_behind(tmp_path: Path, number: str) -> None:
+def test_a_signal_leaves_no_rows_behind(tmp_path: Path, number: str, what: str) -> None:
     """What is on disk goes with a process that is asked to end, which ends as that signal ends one."""
+    (tmp_path / "held").mkdir()
     program = (
         "import signal, time\nfrom dpselect.events.engine import temporary_folder\n"
         f"signal.signal(signal.{number}, signal.SIG_DFL)\n"  # whoever runs the tests may ignore it, as nohup does
-        f"with temporary_folder() as folder:\n    (folder / 'rows').write_text({SECRET!r})\n    print('ready', flush=True)\n"
-        "    time.sleep(60)\n"
+        "def wait():\n    print('ready', flush=True)\n    time.sleep(60)\n" + _UNTIL_ENDED[what]
     )
-    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "held")}
     with subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         assert child.stdout.readline() == "ready\n"
-        assert len(list(tmp_path.rglob("rows"))) == 1
+        assert len(list((tmp_path / "held").iterdir())) == 1
         child.send_signal(getattr(signal, number))
         assert child.wait(30) == -getattr(signal, number)
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "held").iterdir()) == []
 
 
 @pytest.fixture

@@ -239,9 +239,6 @@ def test_integers_with_a_point_beside_integers_in_another_file_are_refused(role:
     both = tmp_path / "both.csv"
     both.write_text((tmp_path / "a.csv").read_text() + (tmp_path / "b.csv").read_text().split("\n", 1)[1])
     assert sum(counted(both).values()) == 2
-    if role == "user_id":  # a quantile over several files
-        with pytest.raises(EventLogError, match="in two ways"):
-            events.read_values([tmp_path / "a.csv", tmp_path / "b.csv"], user="user_id", value="item_id", rule="sum")
 
 
 # -- times ----------------------------------------------------------------------------------------------------------------------

@@ -167,12 +167,13 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).select_many(held.scores(WORDS))
 
 
-def test_quantiles_of_held_counts_are_refused() -> None:
-    """Candidates found by their counts have lost their order: a point would be drawn of places that move with the counts."""
+def test_what_ranks_no_counts_is_not_drawn_from_held_ones() -> None:
+    """Candidates found by their counts have lost their order and their group, by which such a mechanism would draw."""
     with hold(pa.table({"u": [0, 1, 2], "i": [1, 1, 0]}), user="u", item="i", max_items_per_user=1) as held:
-        median = dps.mechanisms.JointQuantiles(quantiles=(0.5,), low=0, high=3, step=1, epsilon=1.0, spread=1)
-        with pytest.raises(dps.errors.InvalidRequest, match="JointQuantiles looks at all scores"):
-            median.select(held.scores(range(4)))
+        each = dps.PerGroup(mechanism=dps.PermuteAndFlip(epsilon=1.0), max_groups_per_user=1)
+        assert each.traits.of("groups", each)
+        with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
+            each.check(held.scores(range(4)))
 
 
 def test_a_billion_implied_candidates_take_no_memory() -> None:

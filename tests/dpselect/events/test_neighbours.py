@@ -180,43 +180,6 @@ def test_a_user_more_changes_that_users_items_only(seed: int, tmp_path: Path) ->
     _check(seed, tmp_path)
 
 
-def _check_numbers(seed: int, folder: Path) -> None:
-    """One number per user, from some sources, with and without another user's rows, against the rows alone."""
-    random_, _, kinds = _drawn(seed)
-    rows, extra = _log(random_)
-    rule = random_.choice(["sum", "min", "max", "mean", "events"])
-    where = random_.choice([[], ["g = 1"], ["g != 01", "v < 7"]])
-    for name in ["csv", *kinds]:
-        if name == "tsv" and any("\n" in text for row in [*rows, *extra] for text in row if text is not None):
-            continue
-        for log in (rows, [*rows, *extra]):
-            held: dict[str, list[float]] = {}
-            for user, _, group, value, _ in log:
-                assert value is not None
-                kept = (not where or group is not None) and ("g = 1" not in where or group == "1")
-                if user is not None and kept and ("v < 7" not in where or (group != "01" and float(value) < 7)):
-                    held.setdefault(user, []).append(float(value))
-            rules: dict[str, Any] = {
-                "sum": sum,
-                "min": min,
-                "max": max,
-                "mean": lambda each: sum(each) / len(each),
-                "events": len,
-            }
-            said = {**SAID.get(name, {}), "value": None if rule == "events" else "v", "where": where}
-            if not held:
-                continue
-            found = events.read_values(getattr(Sources(folder, _NAMES), name)(log), **{"user": "u", "rule": rule, **said})
-            assert found.numbers.tolist() == sorted(float(rules[rule](each)) for each in held.values()), (seed, name, rule)
-            assert where or (found.rows, found.rows_left_out) == (len(log), sum(row[0] is None for row in log))
-
-
-@pytest.mark.parametrize("seed", spread(range(6), 2))
-def test_a_number_per_user_is_of_that_users_rows(seed: int, tmp_path: Path) -> None:
-    """Whatever the source and the rows: the others' numbers stay what they are when a user comes."""
-    _check_numbers(seed, tmp_path)
-
-
 def _check_periods(seed: int, folder: Path) -> None:
     """The events of a period, cut from one pass over the log, are those of its window."""
     random_, _, kinds = _drawn(seed)
@@ -252,7 +215,7 @@ def test_fresh_logs(pytestconfig: pytest.Config, tmp_path: Path) -> None:
         pytest.skip("needs --explore-for MINUTES")
     end, fresh = time.monotonic() + 60 * minutes, random.SystemRandom()
     while time.monotonic() < end:
-        for check in (_check, _check, _check_numbers, _check_periods):
+        for check in (_check, _check, _check_periods):
             check(fresh.randrange(2**32), tmp_path)
 
 

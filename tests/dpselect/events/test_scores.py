@@ -91,7 +91,6 @@ HOLDERS: dict[str, Callable[[pa.Table], Any]] = {
     "scores of groups": lambda log: events.read(log, **GROUPS).scores(),
     "pairs": lambda log: events.pairs(log, user="u", item="i"),
     "held": lambda log: events.hold(log, user="u", item="i", max_items_per_user=2, salt="s"),
-    "values": lambda log: events.read_values(log, user="i", value="v", rule="max"),
     "check": lambda log: check(log, events.Reading(user="u", item="i")),
 }
 
@@ -115,10 +114,8 @@ def test_nothing_private_is_shown_or_written(kind: str) -> None:
 def test_counts_are_immutable() -> None:
     """What was read cannot be changed afterwards."""
     found = read(TEXT)
-    values = events.read_values(NUMBERS, user="u", value="i", rule="max")
-    for held in (found.counts, values.numbers):
-        with pytest.raises(ValueError, match="read-only"):
-            held[0] = 5
+    with pytest.raises(ValueError, match="read-only"):
+        found.counts[0] = 5
     with pytest.raises(AttributeError):
         found.allowed = None  # type: ignore[misc, assignment]
     with pytest.raises((AttributeError, TypeError)):  # CPython's answer for a property of a frozen class with slots is the latter

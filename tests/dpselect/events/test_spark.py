@@ -21,7 +21,8 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
-from dpselect.events import Reading, hold
+from dpselect.errors import EventLogError
+from dpselect.events import Reading, hold, read
 from dpselect.events.contributions import Amount
 from dpselect.events.sources.base import SHORT, Asked, Given, Rows
 from dpselect.events.spark import Cluster, events_of, found
@@ -261,7 +262,8 @@ def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -
         labels = dps.events.read(arrow, user="user", item="item").labels[::3]
         numbers = np.random.default_rng(3).integers(1, 2**20 + 1, len(labels))
         for norm, most, salt in ((1.0, 7, "s'\\é"), (2.5, None, None), (0.01, 3, "t")):
-            found = [pairs.weighed(labels, numbers, norm, max_items_per_user=most, salt=salt) for pairs in (kept, here)]
+            look: Any = {"max_items_per_user": most, "salt": salt}
+            found = [pairs.second_round(pairs.read(**look))(labels, numbers, norm) for pairs in (kept, here)]
             assert found[0].tolist() == found[1].tolist()
             assert found[0].max() > 0
 
@@ -388,6 +390,58 @@ def test_the_command_reads_paths_and_tables_of_the_session(session: Any, tmp_pat
     )
     assert "Parquet, CSV or TSV" in refused.stderr
     session.catalog.dropTempView("visits")
+
+
+def test_files_of_a_table_with_a_log_are_refused_by_path(session: Any, tmp_path: Path) -> None:
+    """By the folder, a part of it, a pattern or an address; what has no log is read."""
+    log = Reading(user="who", item="where")
+    rows = session.createDataFrame([("ann", "zoo", "DE")], "who string, where string, country string")
+    marks = {
+        "Delta": "_delta_log/0.json",
+        "Iceberg": "metadata/v1.metadata.json",
+        "Hudi": ".hoodie/x",
+        "Paimon": "snapshot/snapshot-1",
+    }
+    for name, mark in marks.items():
+        folder = tmp_path / f"{name} {{1}}"
+        rows.write.partitionBy("country").parquet(str(folder))
+        assert found(str(folder).replace("{1}", "*"), log)[0].count() == 1
+        (folder / mark).parent.mkdir()
+        (folder / mark).write_text("{}")
+        plain = str(folder).replace("{", "\\{").replace("}", "\\}")
+        for path in ("", "/country=DE", "/*/*.parquet", "/country=DE/"):
+            with pytest.raises(EventLogError, match=f"is a {name} table") as caught:
+                found(plain + path, log)
+            assert "DE" not in str(caught.value).split("table", 1)[0]
+        with pytest.raises(EventLogError, match=f"is a {name} table"):
+            found(f"file://{tmp_path}/{name} *", log)
+    empty = tmp_path / "empty"
+    rows.limit(0).write.parquet(str(empty))
+    (empty / "_delta_log").mkdir()
+    (empty / "_delta_log" / "0.json").write_text("{}")
+    with pytest.raises(EventLogError, match="is a Delta table"):
+        found(str(empty), log)
+
+
+def test_old_stamps_of_parquet_are_instants_there_and_here(session: Any, tmp_path: Path) -> None:
+    """Whatever writes them, and whatever the session's zone."""
+    late = [
+        ("ann", "zoo", "2024-10-26 22:30:00"),
+        ("bob", "pier", "2024-10-27 21:30:00"),
+        ("cleo", "pier", "2024-10-27 23:30:00"),
+    ]
+    rows = session.createDataFrame(late, "user string, item string, at string")
+    for kind in ("INT96", "TIMESTAMP_MICROS", "TIMESTAMP_MILLIS"):
+        session.conf.set("spark.sql.parquet.outputTimestampType", kind)
+        path = str(tmp_path / kind)
+        rows.selectExpr("user", "item", "to_timestamp(at || '+00:00') AS at").write.parquet(path)
+        session.conf.unset("spark.sql.parquet.outputTimestampType")
+        asked: dict[str, Any] = {"user": "user", "item": "item", **DAY}
+        counted = [
+            dict(zip(one.labels, one.counts, strict=True))
+            for one in (read(path, **asked), read(found(path, Reading(**asked))[0], **asked))
+        ]
+        assert counted == [{"zoo": 1, "pier": 1}] * 2
 
 
 @pytest.mark.parametrize("text", [False, True], ids=["integers", "text"])

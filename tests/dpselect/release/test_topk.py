@@ -164,8 +164,8 @@ def test_a_salt_repeats_the_bound_that_the_default_brings() -> None:
     choice = choose(question)
     assert choice.max_items_per_user == GENEROUS
     with ExitStack() as stack:
-        read = run._read(question, choice, stack)
-        again = run._read(question, choice, stack)
+        read = run._read(question, choice, stack, log)
+        again = run._read(question, choice, stack, log)
     assert read.salt == "pepper"
     assert read.scores.labels == again.scores.labels
     assert read.scores._values.tolist() == again.scores._values.tolist()

@@ -1,0 +1,77 @@
+"""Tables with a log beside their files. The log says which files and rows count, so that the files alone are not the table."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import Final, NoReturn, final
+
+from accounting.address import masked
+from dpselect.errors import EventLogError
+
+
+@final
+@dataclass(frozen=True, slots=True)
+class LoggedTable:
+    """A format of tables: the pattern of what lies in the folder of such a table, and what reads one."""
+
+    name: str
+    mark: str
+    readers: str
+
+
+_SPARK_STREAM = LoggedTable("Spark streaming", "_spark_metadata", "Spark")
+LOGGED: Final[tuple[LoggedTable, ...]] = (
+    LoggedTable("Delta", "_delta_log", "Polars' scan_delta, DuckDB's delta_scan or Spark"),
+    LoggedTable("Iceberg", "metadata/*.metadata.json*", "Polars' scan_iceberg, DuckDB's iceberg_scan or Spark"),
+    LoggedTable("Hudi", ".hoodie", "Spark or hudi's reader for Python"),
+    LoggedTable("Paimon", "snapshot/snapshot-*", "Spark or pypaimon"),
+    _SPARK_STREAM,
+)
+OTHERS_THAN_SPARK: Final = tuple(kind for kind in LOGGED if kind is not _SPARK_STREAM)  # which follows the log of its own streams
+_DUCKLAKE = LoggedTable("DuckLake", "", "DuckDB's extension ducklake")  # its log is a database, which may lie anywhere
+_DUCKLAKE_FILE = re.compile(r"ducklake-[0-9a-f-]{36}.*")
+_VALUE = re.compile(r"(?<==)[^/\\]+")
+
+
+def require_whole(path: Path) -> None:
+    """Refuse a folder or a file of a table with a log: one at any depth below the table's folder."""
+    if _DUCKLAKE_FILE.fullmatch(path.name):
+        refuse(_DUCKLAKE, path.parent)
+    place = path.absolute()
+    for folder in dict.fromkeys((place, *place.parents, *path.resolve().parents)):
+        for kind in LOGGED:
+            if _marked(str(folder), kind.mark):
+                refuse(kind, folder)
+
+
+def _marked(folder: str, mark: str) -> bool:
+    inner, _, pattern = mark.rpartition("/")
+    if not inner:
+        return os.path.lexists(f"{folder}/{mark}")
+    try:
+        with os.scandir(f"{folder}/{inner}") as entries:
+            return any(fnmatchcase(entry.name, pattern) for entry in entries)
+    except OSError:  # no such folder
+        return False
+
+
+def folders_of(address: str) -> Iterator[str]:
+    """The folders above what lies at an address, the innermost first, as addresses."""
+    start = re.match(r"(?:[A-Za-z][\w+.-]*:(?://[^/]*)?)?", address)
+    assert start is not None, "it matches nothing, too"
+    for folder in PurePosixPath(address[start.end() :]).parents:
+        yield start[0] + str(folder).rstrip("/")
+
+
+def refuse(kind: LoggedTable, folder: object) -> NoReturn:
+    """Say what the folder is, and what reads it; values in the names of folders are data."""
+    raise EventLogError(
+        f"{masked(_VALUE.sub('...', str(folder)))} is a {kind.name} table. Its files also hold rows that the table's log has "
+        f"deleted or replaced, so they are not read by themselves. Read the table with {kind.readers} and pass the result, or "
+        "write the result to a Parquet file outside the table's folder and name that file"
+    )

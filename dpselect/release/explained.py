@@ -1,0 +1,52 @@
+"""Whether noise alone explains an answer, by what was released and what is public: it tells nothing new of anybody."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from dpselect.continual import ContinualTopK
+from dpselect.mechanisms.base import Around, Mechanism, ShowsValues
+from dpselect.selection import Selection
+
+HARDLY_ANY: Final = (
+    "hardly any user was found: run `dpselect check`, which tells whoever may see the data how the log is read. Noise alone "
+    "explains this answer"
+)
+"""What an answer says that noise alone explains."""
+_CONFIDENCE = 0.95
+
+
+def explained_by_noise(
+    mechanism: Mechanism, selection: Selection, candidates: int | None, *, period: int = 1, signed: bool = False
+) -> bool:
+    """True if nobody's presence is needed to explain an answer: nothing passed, or no released score exceeds the noise.
+
+    The bar is the 95% quantile of the largest of the noise draws that the released scores are taken from: one for each candidate
+    where scores show the noise that chose them, and one for each released item where their noise is fresh.
+
+    Args:
+        candidates: number of candidates of a public list, in all groups together; None if the candidates are read off the log.
+            Whatever passed a test there is not noise.
+        period: number of the period that a horizon has released.
+        signed: True if scores may be negative. Then none lies below minus the bar either.
+    """
+    if not len(selection):
+        return True
+    shows = _showing(mechanism)
+    if candidates is None or not selection.values or shows is None:
+        return False
+    draws = candidates if isinstance(shows, ContinualTopK) or shows.shows_what_chose else len(selection)
+    tail = -math.expm1(math.log(_CONFIDENCE) / draws)  # of one draw beyond the quantile of the largest; their noise is symmetric
+    if isinstance(shows, ContinualTopK):
+        bar = float(shows.margins(1 - 2 * tail)[period - 1])
+    else:
+        bar = shows.margin(1 - 2 * draws * tail, draws)
+    return max(map(abs, selection.values) if signed else selection.values) <= bar
+
+
+def _showing(mechanism: Mechanism) -> ShowsValues | ContinualTopK | None:
+    """The mechanism, or the one that it delegates to, which adds the noise of the released scores; None if there is none."""
+    while isinstance(mechanism, Around) and not isinstance(mechanism, ShowsValues):
+        mechanism = mechanism.mechanism
+    return mechanism if isinstance(mechanism, ShowsValues | ContinualTopK) else None
