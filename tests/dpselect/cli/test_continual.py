@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -16,6 +17,8 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
+from dpselect.continual.state import State
+from dpselect.errors import HorizonError, HorizonUnavailable
 
 HORIZON = ["--k", "2", "--epsilon", "4", "--delta", "1e-6", "--count", "running"]
 WHEN = ["--time", "at", "--every", "day", "--since", "2024-07-01", "--until", "2024-07-04"]
@@ -64,6 +67,7 @@ def test_a_horizon_from_its_start_to_another_ledger(paid: list[str], tmp_path: P
         found = dps.continual.close(2, pd.read_csv(tmp_path / "2.csv", dtype=str), **asked)
     assert (set(found.items), found.periods_left) == ({"place1", "place2"}, 1)
     assert told("show", *paid, "--json", "--output", str(tmp_path / "a.json"))["released"][1:] == found.as_data()["released"]
+    assert "exists" in told("show", *paid, "--output", str(tmp_path / "a.json"), status=2)
     assert [one["period"] for one in json.loads((tmp_path / "a.json").read_text())["released"]] == [1, 2]
     kept["output"] = tmp_path / "shown.csv"
     assert dps.continual.show(**kept).items[0] == "place1"
@@ -91,7 +95,9 @@ def test_a_whole_log_in_one_run(paid: list[str], tmp_path: Path) -> None:
     first = json.loads(done.stdout)
     assert [one["name"] for one in first["released"]] == ["2024-07-01", "2024-07-02", "2024-07-03"]
     assert (first["released"][0]["selection"]["labels"], first["horizon"]["periods_left"]) == (["place1"], 0)
-    assert told("run", log, *shared, *paid[-2:]) == first
+    again = told("run", log, *shared, *paid[-2:])
+    assert again.pop("question")["command"] == "run"
+    assert {"question": None, **again} == first
     (tmp_path / "other.csv").write_text((tmp_path / "all.csv").read_text().replace("place1", "place9"))
     assert "other events" in told("run", str(tmp_path / "other.csv"), *shared, *paid[-2:], status=2)
     assert "does not exist" in told("run", str(tmp_path / "nothing.csv"), *shared, *paid[-2:], status=1)
@@ -146,6 +152,83 @@ def test_an_end_inside_a_period_is_refused_or_asked_for(paid: list[str], tmp_pat
     said = told(*asked, status=1)
     assert "the nearest are 2024-07-01 and 2024-07-08" in said
     assert [one["name"] for one in told(*asked, "--partial-last")["released"]] == ["2024-W27"]
+
+
+@pytest.mark.parametrize("suffix", spread([".json", ".csv", ".html", ".parquet"], 2))
+def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], tmp_path: Path, suffix: str) -> None:
+    """`start`, `close` and `run` with the output that answers them: the kept answer, and no event is read. Another question, a
+    file that was edited or a stranger's is in the way, before anything is read; a page or a table that is lost is made up for."""
+    out, other, log = tmp_path / f"a{suffix}", tmp_path / "b.json", tmp_path / "1.csv"
+    started = told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other))
+    assert told("start", *paid, *HORIZON, "--periods", "3", "--json", "--output", str(other)) == started
+    asked = ["close", "1", str(log), *paid, *COLUMNS, "--json", "--output", str(out)]
+    first, whole = told(*asked), {path: path.read_bytes() for path in tmp_path.glob("a.*")}
+    assert len(whole) == (1 if suffix == ".json" else 2)
+    log.rename(tmp_path / "moved.csv")
+    assert told(*asked) == first
+    if suffix != ".json":
+        out.unlink()
+        assert told(*asked) == first
+    assert set(tmp_path.glob("a.*")) == set(whole)
+    for words in (["--where", "at = 2024-07-01"], ["--output", str(other)]):
+        assert "exists and is not written over" in told(*asked, *words, status=2)
+    record = out if suffix == ".json" else out.with_name(f"{out.name}.json")
+    record.write_text(record.read_text().replace("place1", "place9"))
+    assert "exists and is not written over" in told(*asked, status=2)
+    (tmp_path / "moved.csv").rename(log)
+    whole_log = ["run", str(tmp_path / "all.csv"), *paid[:-3], "all", "--state", str(tmp_path / "all"), *HORIZON, *COLUMNS, *WHEN]
+    ran = told(*whole_log, "--json", "--output", str(tmp_path / f"c{suffix}"))
+    (tmp_path / "all.csv").unlink()
+    assert told(*whole_log, "--json", "--output", str(tmp_path / f"c{suffix}")) == ran
+    assert "exists and" in told(*whole_log, "--partial-last", "--output", str(tmp_path / f"c{suffix}"), status=2)
+
+
+class _Closed:
+    """A standard output that cannot be written."""
+
+    def write(self, *_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    flush = isatty = fileno = write
+
+
+def test_an_answer_that_cannot_be_printed_lies_somewhere(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The error names its file; without one, the state, which prints it again for nothing."""
+    told("start", *paid, *HORIZON, "--periods", "3")
+    for more, words in (
+        (["--output", str(tmp_path / "a.csv")], f"the answer lies in '{tmp_path / 'a.csv'}'"),
+        ([], "continual show"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr("sys.stdout", _Closed())
+            with pytest.raises(SystemExit):
+                app(["continual", "close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, *more])
+        assert words in capfd.readouterr().err
+    assert "place1" in (tmp_path / "a.csv").read_text()
+
+
+def test_a_state_that_is_in_use_or_has_no_room_is_not_lost(
+    paid: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exit status 1: the same call again goes on. Status 4 says that the state is missing, damaged, another one's or too old."""
+    told("start", *paid, *HORIZON, "--periods", "3")
+    run = State._run
+    for raised in (HorizonUnavailable("another process uses it"), HorizonError("it is damaged")):
+        with monkeypatch.context() as patch:
+            patch.setattr(State, "_run", Mock(side_effect=raised))
+            told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, status=1 if type(raised) is HorizonUnavailable else 4)
+    assert State._run is run
+    assert "place1" in told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS)
+
+
+def test_a_horizon_may_have_thousands_of_periods(paid: list[str], tmp_path: Path) -> None:
+    """As many days as a horizon takes; one more is refused."""
+    asked = ["run", str(tmp_path / "all.csv"), *paid, *HORIZON, *COLUMNS, "--time", "at", "--every", "day", "--dry-run"]
+    for end, status in (("2026-06-16", 0), ("2026-06-17", 1)):
+        said = told(*asked, "--since", "2015-07-04", "--until", end, status=status)
+    assert "more than 4000 periods" in said
 
 
 def _with(text: str) -> Callable[[Path], str]:

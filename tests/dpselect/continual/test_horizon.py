@@ -23,10 +23,10 @@ from dpselect.continual import Horizon
 from dpselect.continual import state as states
 from dpselect.continual.horizon import of_pairs
 from dpselect.continual.state import _salted
-from dpselect.errors import EventLogError
 from dpselect.events import Reading
 
 MECHANISM = dps.ContinualTopK(k=2, periods=4, count="running", scale=2.0, delta=1e-9)
+UNAVAILABLE = dps.errors.HorizonUnavailable
 DAYS = [pd.DataFrame({"u": range(start, start + 200), "i": [start] * 200}) for start in (0, 1000, 2000, 3000)]
 COLUMNS: Any = {"user": "u", "item": "i"}
 
@@ -115,7 +115,7 @@ def test_periods_are_closed_in_order_once(start: Any) -> None:
 
 @pytest.mark.slow
 def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
-    """Bad input gets a clear error, and nothing is drawn or lost: a column keeps its type, or 7 and "7" would be one item."""
+    """Bad input gets a clear error, and nothing is drawn or lost."""
     made = start()
     made.close(1, DAYS[0], **COLUMNS)
     for more, day, rule in (
@@ -124,7 +124,6 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
         ({**COLUMNS, "max_items_per_user": 3}, DAYS[1], "max_items_per_user="),
         ({**COLUMNS, "users": 1}, DAYS[1], "users"),
         ({"user": "nobody", "item": "i"}, DAYS[1], "nobody"),
-        (COLUMNS, DAYS[1].astype({"i": str}), "item= held integers in earlier periods and holds text now"),
     ):
         with pytest.raises(dps.DpSelectError, match=rule):
             made.close(2, day, **more)
@@ -132,25 +131,101 @@ def test_a_reading_that_is_refused_leaves_the_period_open(start: Any) -> None:
     assert set(made.close(2, DAYS[1], **COLUMNS).labels or ()) == {0, 1000}
 
 
-@pytest.mark.slow
-def test_text_that_writes_integers_is_text_in_every_period(start: Any, tmp_path: Path) -> None:
-    """A CSV of integers goes with one in which some labels are words; a user written 77 and 77.0 would be two, and is refused."""
-    made = start()
-    for number, items in enumerate((["10", "2"], ["10", "zoo"]), start=1):
-        rows = "".join(f"{user},{items[user % 2]}\n" for user in range(1000 * number, 1000 * number + 400))
-        (tmp_path / f"{number}.csv").write_text("u,i\n" + rows)
-        answer = made.close(number, tmp_path / f"{number}.csv", **COLUMNS)
-        assert "10" in (answer.labels or ())
-    with pytest.raises(EventLogError, match="held text in earlier periods and holds integers now"):
-        made.close(3, DAYS[2], **COLUMNS)
-    for number, (first, second) in enumerate((("1", "1.0"), ("1.0", "1"))):
-        made = start(path=f"{number}", key=f"{number}")
-        for name, user in (("a.csv", first), ("b.csv", second)):
-            (tmp_path / name).write_text(f"u,i\n{user},zoo\n77,zoo\n")
-        made.close(1, tmp_path / "a.csv", **COLUMNS)
-        with pytest.raises(EventLogError, match="two ways"):
-            made.close(2, tmp_path / "b.csv", **COLUMNS)
-        made.close(2, tmp_path / "a.csv", **COLUMNS)
+# -- who is one user ---------------------------------------------------------------------------------------------------------
+
+COUNTING = MECHANISM.model_copy(update={"users": dps.continual.HorizonClip(exponent=0.0, cells=4)})
+_NAMES = [f"Ann{number}" for number in range(600)]
+PEOPLE = pd.DataFrame({"u": _NAMES, "v": [name[3:] for name in _NAMES], "i": "zoo", "at": "2024-05-01T23:30"})
+
+
+def users_of(answer: dps.Selection) -> float:
+    """The number of users of the only item, to about 50."""
+    (value,) = answer.values or ()
+    return value * (COUNTING.users.unit or 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"user": "v"}, "^user='v' was 'u' in earlier periods"),
+        ({"normalize": "casefold"}, r"^normalize=\['casefold'\] was \[\]"),
+        ({"null": "Ann7"}, r"^null=\['Ann7'\] was \[\]"),
+    ],
+)
+@pytest.mark.parametrize("empty", [False, True])
+def test_other_users_are_refused(start: Any, more: dict[str, Any], words: str, empty: bool) -> None:
+    """A reading that makes other users of the same people would count each of them twice, for one price: it is refused whether
+    there is an event or not, and the period stays open."""
+    made = start(COUNTING)
+    made.close(1, PEOPLE, **COLUMNS)
+    for call in (made.rehearse, made.close):
+        with pytest.raises(dps.errors.InvalidRequest, match=words):
+            call(2, PEOPLE.head(0 if empty else 600), **{**COLUMNS, **more})
+    again = made.close(2, PEOPLE, **COLUMNS)
+    assert users_of(again) == pytest.approx(600, abs=100)
+
+
+def test_another_quote_or_encoding_makes_other_users(start: Any, tmp_path: Path) -> None:
+    """Both rewrite labels of a file: "Ann" with its quotes is another user than Ann, and so is Zoé read as another alphabet."""
+    (tmp_path / "log.csv").write_text('u,i\n"Ann",zoo\nZoé,zoo\n', encoding="utf-8")
+    made = start(COUNTING)
+    made.close(1, tmp_path / "log.csv", **COLUMNS)
+    for name, value in (("quote", ""), ("encoding", "latin-1"), ("delimiter", ",")):
+        with pytest.raises(dps.errors.InvalidRequest, match=f"^{name}="):
+            made.close(2, tmp_path / "log.csv", **COLUMNS, **{name: value})
+
+
+def test_other_events_are_those_of_the_same_users(start: Any) -> None:
+    """Another condition, other times or another zone make no new user: who was counted is not counted again."""
+    made = start(COUNTING)
+    times: Any = {"time": "at", "since": "2024-05-01", "until": "2024-05-02"}
+    for period, more in enumerate(({}, {"where": "i = zoo"}, {**times, "time_zone": "Europe/Berlin"}, times), start=1):
+        answer = made.close(period, PEOPLE, **COLUMNS, **more)
+        assert users_of(answer) == pytest.approx(600, abs=100)
+
+
+def test_an_id_is_one_user_however_it_is_typed(start: Any, tmp_path: Path) -> None:
+    """7 as an integer, as text and as the 7.0 that pandas writes is one user in every period, and one item; labels are numbers as
+    long as every column was of numbers. What is closed already is answered for the same events, typed otherwise."""
+    made, numbers = start(COUNTING), pd.DataFrame({"u": range(600), "i": 5})
+    (tmp_path / "log.csv").write_text("u,i\n" + "".join(f"{user}.{'0' * (1 + user % 2)},5\n" for user in range(600)))
+    given = [numbers, numbers.astype({"u": str}), numbers.astype(str), tmp_path / "log.csv"]
+    for period, (events, label) in enumerate(zip(given, (5, 5, "5", "5"), strict=True), start=1):
+        answer = made.close(period, events, **COLUMNS)
+        assert answer.labels == (label,)
+        assert users_of(answer) == pytest.approx(600, abs=100)
+    assert made.close(1, numbers.astype(str), **COLUMNS).labels == (5,)
+
+
+def test_a_closed_period_tells_nothing_of_its_rows(start: Any) -> None:
+    """Asked again with another condition it is refused by the condition alone, whether somebody fits that or nobody."""
+    made, told = start(COUNTING), list[str]()
+    made.close(1, PEOPLE, **COLUMNS)
+    for where in ("v = 7", "v != nobody", "v = nobody"):
+        for call in (made.rehearse, made.close):
+            with pytest.raises(dps.errors.InvalidRequest, match="where= was another then") as refused:
+                call(1, PEOPLE, **COLUMNS, where=where)
+            told.append(str(refused.value))
+    assert len(set(told)) == 1
+
+
+def test_a_period_of_nobody_is_closed_like_any_other(start: Any) -> None:
+    """The same steps in the same order, from the first period on, but for what is stored of items: nothing else is asked."""
+    steps = list[list[str]]()
+    for name, rows in (("some", PEOPLE), ("none", PEOPLE.head(0))):
+        made, seen = start(COUNTING, path=name, key=name), list[str]()
+        run = states.State._run
+
+        def noted(state: Any, sql: str, *given: Any, seen: list[str] = seen, run: Any = run) -> Any:
+            seen.append(sql.split("read_parquet")[0])
+            return run(state, sql, *given)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(states.State, "_run", noted)
+            answers = [made.close(period, rows, **COLUMNS) for period in (1, 2)]
+        assert len(answers[0].labels or ()) == (len(rows) > 0)
+        steps.append([sql for sql in seen if not sql.startswith(("INSERT INTO measured", "SELECT period - 1"))])
+    assert steps[0] == steps[1]
 
 
 @pytest.mark.slow
@@ -384,7 +459,7 @@ def test_two_processes_take_turns(start: Any, tmp_path: Path) -> None:
     other = Forked(HOLDS, tmp_path / "state")
     try:
         assert other.line().strip() == "held"
-        with pytest.raises(dps.errors.HorizonError, match="another process"):
+        with pytest.raises(dps.errors.HorizonUnavailable, match="another process"):
             made.close(1, DAYS[0], **COLUMNS)
     finally:
         other.kill()
@@ -465,6 +540,70 @@ def test_a_full_disk_leaves_no_state(start: Any, ledger: acc.Ledger, tmp_path: P
         assert list(tmp_path.glob("*state*")) == []
         assert ledger.find("films", "films") is None
     assert start().periods_left == 4
+
+
+CAUSES: list[tuple[Exception, type[BaseException], str]] = [
+    (
+        duckdb.FatalException("FATAL Error: Failed to checkpoint: No space left on device"),
+        UNAVAILABLE,
+        "make room",
+    ),
+    (duckdb.IOException("IO Error: Could not write file: File too large"), UNAVAILABLE, "make room"),
+    (duckdb.IOException("IO Error: Disk quota exceeded"), UNAVAILABLE, "make room"),
+    (duckdb.OutOfMemoryException("Out of Memory Error: could not allocate block"), UNAVAILABLE, "make room"),
+    (MemoryError(), UNAVAILABLE, "more memory"),
+    (RuntimeError("can't start new thread"), UNAVAILABLE, "more memory"),
+    (duckdb.IOException("IO Error: Cannot open file: Read-only file system"), UNAVAILABLE, "read-only file system"),
+    (duckdb.InterruptException("INTERRUPT Error: Interrupted!"), KeyboardInterrupt, "^$"),
+    (RuntimeError("Query interrupted"), KeyboardInterrupt, "^$"),
+    (duckdb.FatalException("FATAL Error: database has been invalidated"), dps.errors.HorizonError, "damaged"),
+    (duckdb.SerializationException("Serialization Error: a secret"), dps.errors.HorizonError, "damaged"),
+]
+
+
+@pytest.mark.parametrize(("raised", "kind", "words"), CAUSES, ids=[str(one[0])[:60] for one in CAUSES])
+def test_errors_of_the_engine_are_told_by_their_cause(
+    start: Any, tmp_path: Path, raised: Exception, kind: type[BaseException], words: str
+) -> None:
+    """Not by their class: a full disk is no damage, and Ctrl-C neither; also while a state is made, of which nothing is left."""
+
+    def fails(*_: Any) -> None:
+        raise raised
+
+    with pytest.raises(kind, match=words) as told:
+        states._asked(fails)
+    assert type(told.value) is kind
+    assert "secret" not in str(told.value)
+    assert told.value.__suppress_context__ or told.value.__context__ is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(states, "_made", fails)
+        with pytest.raises(kind if kind is KeyboardInterrupt else UNAVAILABLE):
+            start()
+    assert not list(tmp_path.glob("state*"))
+
+
+@pytest.mark.parametrize("statement", ["CHECKPOINT", "COMMIT"])
+def test_a_full_disk_loses_no_period(start: Any, monkeypatch: pytest.MonkeyPatch, statement: str) -> None:
+    """What is committed is answered, though there is no room to tidy up; what is not is drawn by the same call, once there is."""
+    made, run, room = start(), states.State._run, [False]
+
+    def full(state: Any, sql: str, *given: Any) -> Any:
+        if sql == statement and not room[0]:
+            return states._asked(lambda: (_ for _ in ()).throw(CAUSES[0][0]))
+        return run(state, sql, *given)
+
+    monkeypatch.setattr(states.State, "_run", full)
+    if statement == "CHECKPOINT":
+        first = made.close(1, DAYS[0], **COLUMNS)
+    else:
+        with pytest.raises(UNAVAILABLE, match=r"disk is full.*never restore an earlier copy") as raised:
+            made.close(1, DAYS[0], **COLUMNS)
+        assert "stays charged" in "".join(getattr(raised.value, "__notes__", []))
+        room[0] = True
+        first = made.close(1, DAYS[0], **COLUMNS)
+    room[0] = True
+    assert made.close(1, DAYS[0], **COLUMNS) == first
+    assert start().periods_left == 3
 
 
 def test_a_damaged_state_is_called_damaged(start: Any) -> None:

@@ -108,7 +108,6 @@ OF_A_HORIZON: dict[str, Callable[[Horizon], Any]] = {
 }
 
 
-@pytest.mark.fast(4)
 @pytest.mark.parametrize(("count", "eve"), spread([(count, eve) for eve in EVE for count in ("period", "running", "window")], 1))
 def test_no_method_of_a_horizon_tells_of_one_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: Any, eve: tuple[tuple[int, str], ...]
