@@ -5,9 +5,7 @@ For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from os import PathLike
-from typing import Any, Literal, Required, TypedDict
+from typing import Required, TypedDict
 
 from accounting import Ledger
 from accounting.arguments import Relation
@@ -16,13 +14,23 @@ from dpselect.events.file_options import Form, Format
 from dpselect.events.time_window import Every, Unit
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
-from dpselect.pate.ballots import Missing, Split
+from dpselect.pate.ballots import Missing
+from dpselect.pate.ballots import Split
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm
-from dpselect.spec.base import Column, Flag, Seed
+from dpselect.spec.base import Column
+from dpselect.spec.base import Flag
+from dpselect.spec.base import Seed
 from dpselect.spec.label_spec import Voting
-from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
-from dpselect.spec.topk_spec import EngineName, Over
+from dpselect.spec.plan_spec import Charged
+from dpselect.spec.plan_spec import Criterion
+from dpselect.spec.plan_spec import Rounds
+from dpselect.spec.plan_spec import Schedule
+from dpselect.spec.topk_spec import EngineName
+from dpselect.spec.topk_spec import Over
+from os import PathLike
+from typing import Any
+from typing import Literal
 
 class SharedFileOptions(TypedDict, total=False):
     format: Format
@@ -30,6 +38,7 @@ class SharedFileOptions(TypedDict, total=False):
     delimiter: str | None
     quote: str | None
     encoding: str | None
+    missing: tuple[str, ...]
     null: tuple[str, ...]
     split: str | None
     normalize: tuple[Form, ...]
