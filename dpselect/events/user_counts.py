@@ -169,7 +169,8 @@ class GroupCounts(Measured):
             bound = Sensitivity.of_clipped(PRESENT.clip, PRESENT.norm, relation, self.max_groups_per_user)
             presence = Scores(units, sensitivity=bound, labels=list(self.present), domain="observed")
         cells = _Cells(self, self._values(clip), sensitivity, names)
-        return GroupedScores(cells, max_groups_per_user=self.max_groups_per_user, presence=presence)
+        most = self.max_groups_per_user
+        return GroupedScores(cells, max_groups_per_user=most, presence=presence, nobody=cells.nobody)
 
     def __repr__(self) -> str:
         bounds = f"max_groups_per_user={self.max_groups_per_user}, max_items_per_user={self.max_items_per_user}"
@@ -183,24 +184,23 @@ class _Cells(Mapping[Label, Scores]):
     def __init__(
         self, counts: GroupCounts, values: NDArray[Any], sensitivity: Sensitivity, names: tuple[Label, ...] | None
     ) -> None:
-        self._counts, self._values, self._sensitivity = counts, values, sensitivity
-        if names is not None:
-            kind: Kind = "utilities" if signed(counts.clips) else "counts"
-            zeros = np.zeros(len(names), dtype=values.dtype)
-            self._nobody = Scores(zeros, sensitivity=sensitivity, labels=names, kind=kind)
-            self._to = places(names, counts.items)
-        self._public = names is not None
+        self._counts, self._values, self._public = counts, values, names is not None
+        kind: Kind = "utilities" if self._public and signed(counts.clips) else "counts"
+        domain: Domain = "public" if self._public else "observed"
+        zeros = np.zeros(len(names or ()), dtype=values.dtype)
+        self.nobody: Scores = Scores(zeros, sensitivity=sensitivity, labels=names or (), domain=domain, kind=kind)
+        self._to = places(names or (), counts.items)
 
     def __getitem__(self, group: Label) -> Scores:
         span = self._counts.spans[group]
         place, values = self._counts.place[span], self._values[span]
         if self._public:
             at = self._to[place]
-            dense = np.zeros(len(self._nobody), dtype=values.dtype)
+            dense = np.zeros(len(self.nobody), dtype=values.dtype)
             dense[at[at >= 0]] = values[at >= 0]
-            return self._nobody.with_values(dense)
+            return self.nobody.with_values(dense)
         labels = [self._counts.items[at] for at in place.tolist()]
-        return Scores(values, sensitivity=self._sensitivity, labels=labels, domain="observed")
+        return Scores(values, sensitivity=self.nobody.sensitivity, labels=labels, domain="observed")
 
     def __iter__(self) -> Iterator[Label]:
         return iter(self._counts.spans)

@@ -26,21 +26,31 @@ class GroupedScores(Rounds):
     public list a group in which nobody is present is listed as well, with counts of 0: which groups occur is private.
 
     Args:
-        groups: scores by group name (int or str), at least one. All of one kind and domain, all with labels or all without. A
-            mapping other than a dict is asked for each group's scores when they are looked at, and must always answer the same.
+        groups: scores by group name (int or str), at least one of a public list. All of one kind and domain, all with labels or
+            all without. A mapping other than a dict is asked for each group's scores when they are looked at, and must always
+            answer the same.
         max_groups_per_user: in how many groups one user is present at most, >= 1; enforced by the caller, as the l0 of scores is.
         presence: where the groups were read off private data, users of each group as scores of an observed domain whose labels
             are the groups; `PerGroup` needs a `discovery` then. None for a public list.
+        nobody: the scores of a group in which nobody is: a mechanism is held against these too, whatever groups there are.
 
     Raises:
-        InvalidScores: no groups, or they differ in form; or a bound or a presence that is not one of these groups.
+        InvalidScores: a public list without groups, or they differ in form; or a bound or a presence that is not one of these groups.
     """
 
-    __slots__ = ("_scores", "max_groups_per_user", "presence")
+    __slots__ = ("_nobody", "_scores", "max_groups_per_user", "presence")
 
-    def __init__(self, groups: Mapping[Any, Scores], *, max_groups_per_user: int, presence: Scores | None = None) -> None:
+    def __init__(
+        self,
+        groups: Mapping[Any, Scores],
+        *,
+        max_groups_per_user: int,
+        presence: Scores | None = None,
+        nobody: Scores | None = None,
+    ) -> None:
         self._scores: Mapping[Label, Scores] = dict(groups) if isinstance(groups, dict) else groups
-        _require_groups(self._scores)
+        self._nobody = [] if nobody is None else [nobody]
+        _require_groups(self._scores, self._nobody, least=1 if presence is None else 0)
         self.presence: Scores | None = presence
         if presence is not None and (presence.domain != "observed" or set(presence.labels or ()) != set(self._scores)):
             raise InvalidScores("presence must be scores of domain='observed', labelled by the groups and by nothing else")
@@ -59,7 +69,7 @@ class GroupedScores(Rounds):
 
     @property
     def candidates(self) -> int:
-        return max(scores.size for scores in self._scores.values())
+        return max((scores.size for scores in self._scores.values()), default=0)
 
     @property
     def by_group(self) -> Mapping[Label, Scores]:
@@ -92,7 +102,7 @@ class GroupedScores(Rounds):
         self.check(mechanism)
         if self.presence is not None:
             mechanism.discovery._require(self.presence, source)
-        for scores in self._scores.values():
+        for scores in itertools.chain(self._nobody, self._scores.values()):
             mechanism.mechanism._require(scores, source)
             looks = [scores.sensitivity] if scores.second is None else [scores.sensitivity, scores.second.sensitivity]
             if mechanism.shares and not all(look.uniform for look in looks):
@@ -171,13 +181,13 @@ def _in_order(groups: Iterable[Label]) -> tuple[Label, ...]:
     return tuple(sorted(groups, key=label_key))
 
 
-def _require_groups(groups: Mapping[Any, Scores]) -> None:
-    if not isinstance(groups, Mapping) or not groups:
-        raise InvalidScores("groups must map at least one name of a public list to its Scores")
+def _require_groups(groups: Mapping[Any, Scores], nobody: list[Scores], least: int) -> None:
+    if not isinstance(groups, Mapping) or len(groups) < least:
+        raise InvalidScores("groups must map names to their Scores, and a public list has at least one")
     if not all(type(name) in (int, str) for name in groups):
         raise InvalidScores("names of groups must be int or str: convert other types to text first")
     forms = set()
-    for one in groups.values():
+    for one in itertools.chain(nobody, groups.values()):
         if not isinstance(one, Scores):
             raise InvalidScores("groups must hold dpselect.Scores, which declare what a user changes within the group")
         forms.add((one.domain, one.kind, one.labels is None))

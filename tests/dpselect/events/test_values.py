@@ -97,14 +97,11 @@ def test_a_pick_does_not_tell_zeros_apart() -> None:
         ({"value": "when"}, "values must be numbers"),
         ({"value": "odd"}, "not a finite number"),
         ({"value": "word"}, "not a finite number"),
-        ({"value": "none"}, "no event with both a user and a value"),
     ],
 )
 def test_what_is_wrong_is_said(options: dict[str, Any], words: str) -> None:
     """Errors name field and rule and quote nothing of the data."""
-    frame = table().assign(
-        when=pd.Timestamp("2026-01-01"), odd=[1.0] * 7 + [np.inf], word="secret", none=pd.Series([None] * 8, dtype="Float64")
-    )
+    frame = table().assign(when=pd.Timestamp("2026-01-01"), odd=[1.0] * 7 + [np.inf], word="secret")
     with pytest.raises(dps.errors.EventLogError, match=words) as caught:
         read_values(frame, **{"user": "who", "value": "paid", **options})
     assert "secret" not in str(caught.value)
