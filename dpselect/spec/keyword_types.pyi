@@ -31,6 +31,7 @@ class SharedFileOptions(TypedDict, total=False):
     delimiter: str | None
     quote: str | None
     encoding: str | None
+    missing: tuple[str, ...]
     null: tuple[str, ...]
     split: str | None
     normalize: tuple[Form, ...]
