@@ -87,7 +87,7 @@ class Clip:
         return Fraction(1, _ONE)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(m,) sums of these weights in score units, exactly; those of more than 2^33 users are cut: a refusal would tell of them."""
+        """(m,) sums of these weights in score units, exactly; of more than 2^33 users they are cut: a refusal would tell."""
         return np.minimum(units, MOST_EXACT).astype(np.float64) / _ONE
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
