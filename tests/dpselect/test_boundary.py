@@ -45,6 +45,10 @@ DAY, OUTSIDE = "2024-06-01", "2024-05-01"
 COLUMNS = ("u", "i", "g", "t", "v", "x", "n", "s")
 
 
+def _slow(*names: str) -> list[Any]:
+    return [pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 def row(user: str, item: str, group: str, day: str, amount: str, other: str, only: str | None) -> Row:
     """x holds numbers, and text in one of the logs; n is null in all rows but those of the people in question."""
     seconds = str(int(pd.Timestamp(day, tz="UTC").timestamp()))
@@ -243,7 +247,7 @@ LONG = {"learning", "counts of a catalogue", "a clock", "discovered groups", "se
 def spread(configs: Mapping[str, Any], slow: set[str]) -> list[Any]:
     """Names of configurations, some of them marked as slow."""
     assert slow <= configs.keys()
-    return [pytest.param(name, marks=[pytest.mark.slow] * (name in slow)) for name in configs]
+    return [name for name in configs if name not in slow] + _slow(*sorted(slow))
 
 
 def test_every_option_that_touches_rows_is_asked_here() -> None:
@@ -522,6 +526,52 @@ def test_no_reading_tells_of_one_user(differing: Any, asked: str) -> None:
 def test_no_reading_tells_of_a_row(differing: Any, asked: str, source: str, reader: Any) -> None:
     found = differing(source, read(READ[asked], reader), tuple(PEOPLE))
     assert same(found), found
+
+
+# -- values that cannot be read ------------------------------------------------------------------------------------------------
+
+# What the asker selects, rewrites or leaves out; the malformed value is that of another day, whose user and item are u59 and i3.
+SELECTED: dict[str, dict[str, Any]] = {
+    "all": {},
+    "a condition": {"where": "g = g1"},
+    "a condition that nobody satisfies": {"where": "g = nowhere"},
+    "few rows": {"where": ["i = i3", "g = g2"]},
+    "the window": WINDOW,
+    "the other day": {"time": "t", "since": OUTSIDE, "until": "2024-05-02"},
+    "a label left out": {"null": ["soon", "u59", "i3"]},
+    "items apart": {"split": "|"},
+    "labels alike": {"normalize": "casefold"},
+    "a list": {"domain": ["none", "of", "them"]},
+    "other items": {"item": "g"},
+}
+
+
+@pytest.mark.parametrize("source", ["csv", *_slow("pandas", "json lines", "parquet", "sqlite", "duckdb relation")])
+@pytest.mark.parametrize("column", ["value", "time"])
+def test_a_value_that_cannot_be_read_is_refused_in_the_same_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, source: str
+) -> None:
+    """Whatever the asker selects; before any charge, and without its line or the value itself."""
+    make, extra = SOURCES[source]
+    refused = dict[str, str]()
+    monkeypatch.chdir(tmp_path)
+    ledger()
+    bad = {**OTHERS[-1], {"value": "v", "time": "s"}[column]: "soon"}
+    data = make([*OTHERS[:-1], bad])
+    for what, config in SELECTED.items():
+        about = {"value": "v", "value_clip": 5.0, "max_items_per_user": 2}
+        if column == "time":
+            if "time" in config:
+                continue
+            about = {"time": "s", "time_unit": "s", "since": DAY}
+        with pytest.raises(dps.errors.EventLogError) as error:
+            dps.topk(data, **{**ASKED, **PAID, **extra, **about, **config})
+        refused[what] = " ".join([str(error.value), *getattr(error.value, "__notes__", [])])
+    assert len(set(refused.values())) == 1, refused
+    (words,) = set(refused.values())
+    assert not re.search(r"soon|u59|\bline\b|\brow \d", words), words
+    with acc.Ledger.open("sqlite:///p.db", create=False) as held:
+        assert not any(entry.action == "charge" for entry in held.entries("whole"))
 
 
 # -- the command line ------------------------------------------------------------------------------------------------------------
