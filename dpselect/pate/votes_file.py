@@ -13,7 +13,9 @@ import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self, Unpack
 
@@ -78,33 +80,17 @@ class VotesFile:
             stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
         """
         content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
-        try:
-            arrays = {"votes": _array(content, "votes")} if content.startswith(_NPY) else _arrays(content)
-            if "votes" in arrays and labels is not None:
-                arrays["classes"] = arrays.pop("votes")
-            if (names := arrays.get("names")) is not None:
-                if names.ndim != 1 or names.dtype.kind not in "iuU":
-                    _refuse("'names' must be one name, text or an integer, for each label")
-                declared["names"] = names.tolist()
-            stated = arrays["teachers"].tolist() if "teachers" in arrays else None  # Ballots refuse what is no number
-            if None not in (teachers, stated) and teachers != stated:
-                _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
-            voting = stated if teachers is None else teachers
-            if "classes" in arrays:
-                if stacked:
-                    _refuse("it holds classes, a row of them for each round, and stacked= is about votes: leave it out")
-                labels = len(names) if labels is None and names is not None else labels
-                ballots, single = _of_classes(arrays["classes"], voting, labels, declared), True
-            else:
-                if labels is not None:
-                    _refuse(f"labels={labels} is about classes, and it holds a sparse matrix, which tells that: leave it out")
-                votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
-                ballots, single = _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
-        except AccountingError as error:
-            raise VotesFileError(f"{masked(path)}: {error}") from None
-        except (*_UNREADABLE, *_NO_VOTES):
-            raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
+        arrays = partial(_array, content, "votes") if content.startswith(_NPY) else partial(_arrays, content)
+        ballots, single = _ballots(path, arrays, teachers, labels, stacked, declared)
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), single)
+
+    @classmethod
+    def unread(
+        cls, path: Path, *, teachers: int | None = None, labels: int | None = None, stacked: bool = False, **declared: Any
+    ) -> Self:
+        """Ballots without a vote, of the numbers of rounds, teachers and labels that the file states: no vote is looked at."""
+        ballots, single = _ballots(path, partial(_headers, path), teachers, labels, stacked, {**declared, "missing": "allow"})
+        return cls(path, ballots, "", single)
 
     @classmethod
     def trial(cls, path: Path) -> TrialVotes:
@@ -132,6 +118,71 @@ class VotesFile:
         except InvalidBallots as error:
             raise VotesFileError(f"{masked(self.path)}: {error}") from None
         return fit
+
+
+def _ballots(
+    path: Path, read: Callable[[], Any], teachers: int | None, labels: int | None, stacked: bool, declared: Any
+) -> tuple[Ballots, bool]:
+    """What the arrays of a file are, and whether they tell who votes for what; `read` gives one array, or several by name."""
+    try:
+        found = read()
+        arrays = found if isinstance(found, dict) else {"votes": found}
+        if "votes" in arrays and labels is not None:
+            arrays["classes"] = arrays.pop("votes")
+        if (names := arrays.get("names")) is not None:
+            if names.ndim != 1 or names.dtype.kind not in "iuU":
+                _refuse("'names' must be one name, text or an integer, for each label")
+            declared["names"] = names.tolist()
+        stated = arrays["teachers"].tolist() if "teachers" in arrays else None  # Ballots refuse what is no number
+        if None not in (teachers, stated) and teachers != stated:
+            _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
+        voting = stated if teachers is None else teachers
+        if "classes" in arrays:
+            if stacked:
+                _refuse("it holds classes, a row of them for each round, and stacked= is about votes: leave it out")
+            labels = len(names) if labels is None and names is not None else labels
+            return _of_classes(arrays["classes"], voting, labels, declared), True
+        if labels is not None:
+            _refuse(f"labels={labels} is about classes, and it holds a sparse matrix, which tells that: leave it out")
+        votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
+        return _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
+    except AccountingError as error:
+        raise VotesFileError(f"{masked(path)}: {error}") from None
+    except (*_UNREADABLE, *_NO_VOTES):
+        raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
+
+
+_STATED = ("names", "teachers", "format", "shape")  # arrays that say something of votes, and hold none
+_HEADER_BYTES = 2**16  # numpy reads 10,000
+
+
+def _headers(path: Path) -> Any:
+    """The arrays of a file with zeros for votes; of a sparse matrix one without entries."""
+    if not path.is_file():
+        read_bytes(path, VotesFileError, "votes", MOST_BYTES)  # refuses it
+    with path.open("rb") as file:
+        if file.read(len(_NPY)) == _NPY:
+            file.seek(0)
+            return _blank(file.read(_HEADER_BYTES))
+    found = dict[str, Any]()
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist()[:_MOST_ARRAYS]:
+            name = member.filename.removesuffix(".npy")
+            with archive.open(member) as stream:
+                head = stream.read(_HEADER_BYTES)
+            found[name] = _array(head, name) if name in _STATED else _blank(head)
+    if "shape" in found and "format" in found:
+        found = {name: found[name] for name in ("names", "teachers") if name in found} | {
+            "votes": scipy.sparse.csr_matrix(tuple(found["shape"].tolist()), dtype=np.int64)
+        }
+    return found
+
+
+def _blank(head: bytes) -> Any:
+    """Zeros in the shape that the header of an .npy file states; they take no memory."""
+    stream = io.BytesIO(head)
+    shape, _, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+    return np.broadcast_to(np.zeros((), dtype=dtype if dtype.kind in "biuf" else np.int64), shape)
 
 
 def _of_classes(classes: Any, teachers: int | None, labels: int | None, declared: BallotTerms) -> Ballots:
