@@ -348,7 +348,9 @@ class State(NotPickled):
     def closed(self) -> list[Closed]:
         """All closed periods, in order."""
         rows = self._run("SELECT period, asked, read, mark, selection FROM closed ORDER BY period")
-        return [Closed(*about, Selection.model_validate_json(text)) for *about, text in rows]
+        return [
+            Closed(period, asked, read, mark, Selection.model_validate_json(text)) for period, asked, read, mark, text in rows
+        ]
 
     def add_closed(self, period: int, asked: str, read: str, selection: Selection) -> None:
         """Record what a period releases, under a mark that nobody can guess and that follows from the one before."""
@@ -370,9 +372,10 @@ class State(NotPickled):
 
     def require_users(self, events: Events) -> None:
         """Refuse events that are read as those of other users than earlier ones, by the options alone."""
-        for (known,) in self._run("SELECT who FROM reading") if events.who is not None else ():
+        who = events.who or {}
+        for (known,) in self._run("SELECT who FROM reading") if who else ():
             then: dict[str, Any] = json.loads(known)
-            for name, now in events.who.items():
+            for name, now in who.items():
                 if now != then[name]:
                     raise InvalidRequest(
                         f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds each user over all of its "
