@@ -173,6 +173,7 @@ def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], t
     assert set(tmp_path.glob("a.*")) == set(whole)
     for words in (["--where", "at = 2024-07-01"], ["--output", str(other)]):
         assert "exists and is not written over" in told(*asked, *words, status=2)
+    assert told(*asked, "--memory-limit", "1GiB", "--actor", "ada") == first
     record = out if suffix == ".json" else out.with_name(f"{out.name}.json")
     record.write_text(record.read_text().replace("place1", "place9"))
     assert "exists and is not written over" in told(*asked, status=2)
