@@ -37,7 +37,7 @@ from dpselect.mechanisms.release import public_grid
 from dpselect.sampling import Sampler, sampler
 from dpselect.scores import Scores
 from dpselect.selection import Label, Selection, label_key
-from dpselect.spec.continual_spec import CloseSpec
+from dpselect.spec.shared_fields import FileFields
 
 NO_EVENTS: Final = Events("(SELECT '' AS u, '' AS i WHERE false)", {})
 _REASON = "fewer items than requested were discovered"
@@ -495,7 +495,7 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
 def _unread(reading: Reading) -> Events:
     """Events by how they are read: which are one user's, by the column and all that rewrites its labels, and what was asked."""
     who = reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
-    asked = reading.model_dump(mode="json", exclude_defaults=True, exclude={*CloseSpec.unasked(), "max_groups_per_user"})
+    asked = reading.model_dump(mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"})
     return replace(NO_EVENTS, who=who, asked=json.dumps(asked))
 
 

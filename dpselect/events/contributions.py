@@ -96,10 +96,8 @@ class Clip:
         return Fraction(1, _ONE)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(m,) sums of these weights in score units, exactly."""
-        if len(units) and int(units.max()) >= MOST_EXACT:
-            raise EventLogError("clipped counts of more than 2^33 users are not exact: split the log")
-        return units.astype(np.float64) / _ONE
+        """(m,) sums of these weights in score units, exactly; those of more than 2^33 users are cut: a refusal would tell of them."""
+        return np.minimum(units, MOST_EXACT).astype(np.float64) / _ONE
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
         """What one user may change. Theorem H7."""

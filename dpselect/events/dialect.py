@@ -97,7 +97,7 @@ class _Embedded(Dialect):
         return f"TRY_CAST({text} AS DOUBLE)"
 
     def whole(self, text: str) -> str:
-        return f"TRY_CAST({text} AS HUGEINT)"
+        return f"CAST(TRY_CAST({text} AS BIGINT) AS HUGEINT)"  # a product of it fits
 
     def pieces(self, text: str, delimiter: str) -> str:
         return f"unnest(coalesce(string_split({text}, {self.literal(delimiter)}), [NULL]))"

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 
 _SEPARATORS = {"csv": ",", "tsv": "\t", "parquet": ""}
-_MOST = 10_000_000  # items that are collected
 _BATCH = 100_000  # pairs that are written at a time
 
 
@@ -44,8 +43,9 @@ def accepts(source: object) -> bool:
     return any(kind.startswith("pyspark.sql.") and kind.endswith(".DataFrame") for kind in kinds)
 
 
-def found(name: str, reading: Reading) -> tuple[object, Reading]:
-    """A DataFrame of the environment's session, which is started if there is none; and how it is read.
+def found(name: str, reading: Reading, *, unread: bool = False) -> tuple[object, Reading]:
+    """A DataFrame of the environment's session, which is started if there is none; and how it is read. No row is looked at if it
+    stays `unread`.
 
     A name with a slash or the ending of a format is a path or an address of Parquet, CSV or TSV; another is a table's. Of a file
     without a header the columns are 1, 2, ...
@@ -74,14 +74,14 @@ def found(name: str, reading: Reading) -> tuple[object, Reading]:
     end, mark = ("".join(f"\\x{{{ord(letter):x}}}" for letter in text) for text in (delimiter, quote))
     whole = rf"(?:\A|{end}){mark}(?:[^{mark}]++|{mark}{mark})*+{mark}(?={end}|\z)"  # possessive: the stack is not that of a line
     badly = f"contains(regexp_replace(value, {SPARK.literal(whole)}, ''), {SPARK.literal(quote)})"
-    if quote and _quietly(lambda: session.read.text(name).where(badly).limit(1).count()):
+    if quote and not unread and _quietly(lambda: session.read.text(name).where(badly).limit(1).count()):
         raise EventLogError(
             f"{name!r} has a quote that is not closed on its line, or within a field that is not quoted as a whole, and Spark "
             "reads each line by itself: remove line ends within quotes, quote whole fields and double the quotes in them, or "
             "convert the file to Parquet"
         )
     nul = f"contains(value, {SPARK.literal(chr(0))})"
-    if not quote and _quietly(lambda: session.read.text(name).where(nul).limit(1).count()):
+    if not quote and not unread and _quietly(lambda: session.read.text(name).where(nul).limit(1).count()):
         raise EventLogError(
             f"{name!r} has a NUL character, by which Spark quotes where there is no quote (quote=''): convert the file to Parquet"
         )
@@ -230,9 +230,6 @@ class Cluster:
         return [tuple(row) for row in rows]
 
     def columns(self, sql: str) -> list[NDArray[Any]]:
-        count = self.run(f"SELECT count(*) AS n FROM ({sql})")[0][0]
-        if count > _MOST:
-            raise EventLogError(f"{WHAT} has more than {_MOST:,} items: leave the counts on the cluster, with events.hold")
         names, rows = self.frame(sql).columns, self.run(sql)
         return [np.array([row[at] for row in rows], dtype=object) for at in range(len(names))]
 

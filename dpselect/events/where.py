@@ -23,7 +23,7 @@ _FORM = re.compile(
 NUMBER = "[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?"
 """A number in decimals, as any engine's regular expression."""
 _CANONICAL = re.compile("-?(0|[1-9][0-9]{0,399})([.][0-9]{1,399})?([eE][+-]?[0-9]{1,3})?")
-_MOST, _LONGEST = 8, 1000
+_MOST, _LONGEST, _HUGE = 8, 1000, 10**1000
 _HOW = "write column = value, with one of =, !=, <, <=, >, >=; a name or a value with one of these in it in double quotes"
 
 
@@ -114,12 +114,19 @@ def comparable(value: object, tests: Sequence[Condition]) -> str | None:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, int | float):
+        if isinstance(value, int) and abs(value) >= _HUGE:
+            return None
         return next((one.value for one in tests if one.equals(value)), repr(value))
     if isinstance(value, Decimal):
         return format(value, "f")
     if isinstance(value, date) and not isinstance(value, datetime):
         return value.isoformat()
-    return str(value) if isinstance(value, str | UUID) else None
+    return str(value) if isinstance(value, UUID) or (isinstance(value, str) and _written(value)) else None
+
+
+def _written(text: str) -> bool:
+    """Whether some encoding can write it, as it cannot a lone surrogate."""
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def columns_of(where: Sequence[Condition]) -> tuple[str, ...]:

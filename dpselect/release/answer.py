@@ -158,7 +158,9 @@ RECORDED = "this release was charged to the ledger before it was drawn, and is o
 SETTLED = f"{RECORDED} What the answer did not use of the price above is given back there, unless that was interrupted."
 HEADS: Final = ("period", "rank", "item", "users", "score", "value", "low", "high")
 """What the columns of a table are called, apart from that of groups."""
-_OPTIONAL = frozenset({"shown", "unit", "learnt", "known", "spent", "groups", "sums", "time"})  # left out where there is none
+_OPTIONAL = frozenset(
+    {"draw", "shown", "unit", "learnt", "known", "spent", "groups", "sums", "time"}
+)  # left out where there is none
 
 
 @final
@@ -193,6 +195,8 @@ class Answer(Tabled):
         learnt: what was paid for, where numbers of users were learnt first (`choice.profile`) and chose the mechanism; else None.
         shown: all that was released, of which `selection` is the best part; None without a history of earlier releases.
         known_from: the ledger's entry that held such numbers of an earlier release (`choice.profile`), for nothing; else None.
+        draw: a random name that tells the draw from another one under the same charge, though both came out alike; None without a
+            ledger.
         kept: the JSON that an earlier call has kept of it, and that holds all of it; None of one that was drawn now.
     """
 
@@ -205,6 +209,7 @@ class Answer(Tabled):
     learnt: LearnThenSelect | None = None
     shown: Selection | None = None
     known_from: int | None = None
+    draw: str | None = None
     kept: str | None = None
 
     def __post_init__(self) -> None:
@@ -228,6 +233,7 @@ class Answer(Tabled):
             learnt=None if learnt is None else LearnThenSelect.model_validate(learnt["paid"]),
             shown=None if shown is None else Selection.from_json(json.dumps(shown)),
             known_from=None if known is None else known["entry"],
+            draw=held["draw"],
             kept=content,
         )
 
@@ -407,6 +413,7 @@ class Answer(Tabled):
                 "salt": self.salt,
             },
             "ledger": None if self.charge is None else asdict(self.charge),
+            "draw": self.draw,
             "notes": [note for note in (self.left_out, self.on_record, *self.cautions, self.lost, self.left) if note],
         }
         return {name: value for name, value in data.items() if value is not None or name not in _OPTIONAL}

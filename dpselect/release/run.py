@@ -381,7 +381,8 @@ def run(
         learnt, known = None if plan.informed is None else plan.informed.item, plan.known
         about: Any = {"learnt": learnt, "known_from": None if known is None else known.entry}
         if charged is not None:
-            about["charge"] = charged.paid
+            # Were two draws that came out alike one claim, a refused one would tell that it had come out otherwise.
+            about |= {"charge": charged.paid, "draw": uuid4().hex}
             with suppress(acc.AccountingError):  # it is paid and drawn, and kept without what cannot be said of the rest
                 about["left"] = charged.left((learnt or drawn.mechanism).curve)
         return replace(drawn, **about)

@@ -48,6 +48,7 @@ def option(
     parse: Callable[[Any], Any] | None = None,
     many: bool = False,
     ge: float | None = None,
+    rows: bool | None = None,
     unasked: str | None = None,
 ) -> Any:
     """A field: its help, the section of the help that it stands in, and how text states it.
@@ -58,10 +59,12 @@ def option(
         parse: from a command's or a file's text to the value; else the text itself, or a number.
         many: whether a command takes it several times.
         ge: the least number.
+        rows: False if rows are read, bounded and counted alike whatever the field states; None: so if it is `unasked`. Every other
+            one has its place in tests/dpselect/test_boundary.py.
         unasked: why the field is no part of the question: which answer is drawn does not depend on it. None: it is a part.
     """
     shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
-    shown["unasked"] = unasked
+    shown |= {"rows": unasked is None if rows is None else rows, "unasked": unasked}
     return Field(default=default, description=description, json_schema_extra=shown, ge=ge)
 
 
@@ -116,7 +119,7 @@ class Spec(Frozen):
 
     @classmethod
     def said(cls, name: str, what: str) -> Any:
-        """What `option` says of a field: its section, metavar, flags, env, parse, many or unasked."""
+        """What `option` says of a field: its section, metavar, flags, env, parse, many, rows or unasked."""
         extra = cls.model_fields[name].json_schema_extra
         return (extra if isinstance(extra, Mapping) else _UNSAID)[what]
 
@@ -149,6 +152,7 @@ _UNSAID: Mapping[str, Any] = {
     "section": "Reading the log",
     **dict.fromkeys(("metavar", "flags", "env", "parse", "unasked")),
     "many": False,
+    "rows": True,
 }
 
 

@@ -118,8 +118,8 @@ class HorizonBudgetFields(PeriodFields):
     """What is released every period, and for what."""
 
     k: Count = option("How many items to release, at least 1.", default=..., metavar="N")
-    epsilon: Real = option("Budget of the whole horizon, in nats.", default=...)
-    delta: Real = option("Part of the budget: the probability that may fall outside epsilon.", default=...)
+    epsilon: Real = option("Budget of the whole horizon, in nats.", default=..., rows=False)
+    delta: Real = option("Part of the budget: the probability that may fall outside epsilon.", default=..., rows=False)
     relation: Relation = option(
         "Neighbouring logs differ by one user (add_remove), or by what one user did (replace_one).", "Privacy", "add_remove"
     )

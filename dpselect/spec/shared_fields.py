@@ -39,11 +39,13 @@ BUDGETED = frozenset({"epsilon", "delta", "rho", "releases"})
 class BudgetFields(Spec):
     """What a release may cost."""
 
-    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.")
+    epsilon: Real | None = option("Budget of the whole release, in nats; the noise is chosen to spend it.", rows=False)
     delta: Real | None = option(
-        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users."
+        "Part of the budget: the probability that may fall outside epsilon or rho. Far less than 1 / number of users.", rows=False
     )
-    rho: Real | None = option("Budget of the whole release under zero-concentrated privacy, in place of epsilon=.", "Privacy")
+    rho: Real | None = option(
+        "Budget of the whole release under zero-concentrated privacy, in place of epsilon=.", "Privacy", rows=False
+    )
 
     @model_validator(mode="after")
     def _states_a_budget_once(self) -> Self:
@@ -184,10 +186,14 @@ class FileFields(Spec, FileOptions):
     """How any file of events is read."""
 
     buckets: SkipValidation[int | None] = option(
-        "Read the log in this many parts: more need less memory. Default: by size.", "Reading the log", unasked=_READ
+        "Read the log in this many parts: more need less memory. Default: by size.", "Reading the log", rows=True, unasked=_READ
     )
     memory_limit: str | None = option(
-        "Memory of the engine before it spills to disk, 2GiB for example.", "Reading the log", metavar="SIZE", unasked=_READ
+        "Memory of the engine before it spills to disk, 2GiB for example.",
+        "Reading the log",
+        rows=True,
+        metavar="SIZE",
+        unasked=_READ,
     )
 
     def group_list(self) -> tuple[Label, ...] | None:

@@ -62,6 +62,7 @@ class ReleaseFields(Spec):
         "How many such releases, charged one by one, share the budget; this is one of them. With ledger= and no budget stated "
         "it is the dataset's. Default: 1.",
         "Privacy",
+        rows=False,
     )
     items_per_user: Positive | None = option("A public guess of how many items users have on average, for the default.", "Items")
     users: Positive | None = option("A public guess of how many users there are, for the default.", "Items")
@@ -88,6 +89,7 @@ class HorizonFields(Spec):
         "charge then.",
         "Time",
         False,
+        rows=False,
     )
     horizon: SkipValidation[str | PathLike[str] | None] = option(
         "With every=: the budget is that of all periods together, and bounds each user over all of them. STATE is a private file "
@@ -151,7 +153,7 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         False,
     )
     use_everything: Flag = option(
-        "Let the release take more of the dataset's budget than the part of it that it states.", "Ledger", False
+        "Let the release take more of the dataset's budget than the part of it that it states.", "Ledger", False, rows=False
     )
     output: SkipValidation[str | PathLike[str] | None] = option(
         "Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released; or its "

@@ -258,6 +258,17 @@ def test_the_law_of_discovered_groups_adds_up_every_order_of_their_discovery() -
     assert law[("a", 0), ("b", 0)] == pytest.approx((found[0, 1] + found[1, 0]) * first * second, abs=1e-9)
 
 
+def test_groups_that_are_discovered_are_paid_for_and_tell_no_order() -> None:
+    """W5: the curve is that of the discovery and of all groups of a user, one user more is told by more than the latter; and the
+    release is in the groups' own order, not in that of the noise that found them."""
+    assert FOUND.curve == FIND.curve + 2 * FOUND.mechanism.curve
+    reached = worst([tuple(FOUND.probabilities(discovered(users)) for users in ((), ((0, 0),)))], EPSILONS, ORDERS).delta  # type: ignore[list-item]
+    assert (reached <= stated(FOUND.curve, EPSILONS) + 1e-9).all()
+    assert (reached > stated(2 * FOUND.mechanism.curve, EPSILONS) + 1e-3).any()
+    both, rng = discovered(tuple(itertools.repeat((0, 1), 30))), np.random.default_rng(2)
+    assert {FOUND.select(both, rng=rng).groups for _ in range(40)} == {("a", "b")}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("epsilon", "scale", "part"), [(0.8, 0.7, "selection"), (4.0, 2.0, "discovery")])
 def test_discovered_groups_cost_their_discovery_and_every_log_is_covered(epsilon: float, scale: float, part: str) -> None:

@@ -374,6 +374,24 @@ def test_a_session_follows_the_law_and_ends() -> None:
         closed.__reduce__()
 
 
+def test_a_session_renews_its_threshold_and_pays_for_every_run() -> None:
+    """V5 and F8: after an unstable query the threshold's noise is fresh; each run that one ended is paid for, and the open one, up
+    to c. The noise of the threshold is five hundred times that of the tests, so that kept noise would repeat its answer."""
+    mechanism = OnlineStableQueries(epsilon=10.0, delta=1e-3, c=60, split=1e-3)
+    session, rule = mechanism.session(rng=np.random.default_rng(5)), mechanism.rule
+    assert session.close() == acc.Approximate(curve=rule.curve, delta0=1e-3)
+    session = mechanism.session(rng=np.random.default_rng(5))
+    said = [session.answer(distance) for _ in range(25) for distance in (0, rule.threshold)]
+    assert not any(said[::2])
+    assert set(said[1::2]) == {True, False}
+    assert session.unstable == said.count(False)
+    assert session.close() == acc.Approximate(curve=(session.unstable + 1) * rule.curve, delta0=1e-3)
+    last = OnlineStableQueries(epsilon=1.0, delta=1e-9, c=1)
+    over = last.session(rng=np.random.default_rng(5))
+    over.answer(0)
+    assert over.close() == last.curve
+
+
 @pytest.mark.parametrize("distance", [-1.2345, math.nan, math.inf, "1.2345", True, None])
 def test_what_is_no_distance_is_refused_before_any_draw(distance: Any) -> None:
     """A distance is a finite number >= 0; the message of a session does not repeat it. A negative one is refused alike by
@@ -391,6 +409,20 @@ def test_what_is_no_distance_is_refused_before_any_draw(distance: Any) -> None:
 
 
 # -- Theorem V6: Top Stable -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_of_all_tests_of_unstable_sets_one_passes_with_delta_at_most(k: int) -> None:
+    """V6: a gap of 1 is a distance of 0, and of kbar such sets, however many are asked for, some passes with delta at most,
+    nearly reached; a draw with hardly any noise never releases one, and always one whose gap is wide."""
+    mechanism, unstable = TopStable(k=k, kbar=6, epsilon=1.0, delta=0.02), [6, 5, 4, 3, 2, 1]
+    passed = sum(chance for chosen, chance in law_of(mechanism, unstable).items() if chosen)
+    assert 0.4 * mechanism.delta < passed <= mechanism.delta
+    clear = TopStable(k=k, kbar=6, epsilon=400.0, delta=1e-9)
+    counts = dps.Scores(unstable, sensitivity=dps.Sensitivity())
+    assert not clear.select(counts).indices
+    assert not clear.select_many([unstable] * 5).indices.clip(-1).max(initial=-1) >= 0
+    assert len(clear.select(dps.Scores([2 * count for count in unstable], sensitivity=dps.Sensitivity()))) == k
 
 
 @pytest.mark.parametrize("k", [1, 2, 3])

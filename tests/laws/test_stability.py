@@ -201,3 +201,13 @@ def test_the_least_gap_that_passes(mechanism: StabilityTest) -> None:
     assert np.all(rule.pass_probability([0, shift]) <= rule.failure_delta)
     assert float(rule.pass_probability(rule.least_gap(0.9))) == pytest.approx(0.9, rel=1e-12)
     assert rule.least_gap(rule.failure_delta / 2) == 0.0
+
+
+@pytest.mark.parametrize("relation", RELATIONS)
+def test_all_steps_together_cost_the_rho_that_is_stated(relation: Any) -> None:
+    """S5 and S6: choice, test and picks add up to rho of zero-concentrated privacy, all of it but for the choice's and the picks'
+    bounded ranges; half as much more for one of them would pass it."""
+    for rho in (0.01, 0.3, 2.0):
+        settings: Any = {"rho": rho, "failure_delta": 1e-3, "kbar": 5, "relation": relation}
+        for mechanism in (StableTopK(**settings), StableTopKFixed(k=3, penalty=0.5, **settings)):
+            assert 0.85 * rho < mechanism.curve.rho <= rho * (1 + 1e-12)

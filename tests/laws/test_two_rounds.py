@@ -23,6 +23,7 @@ import accounting as acc
 import dpselect as dps
 from dpselect import events
 from dpselect.errors import DomainMismatch, EventLogError, NoClosedForm
+from dpselect.mechanisms.release import public_grid
 from dpselect.release.question import Question, choose
 from dpselect.sampling import sampler
 from dpselect.spec import TopKSpec
@@ -150,11 +151,14 @@ def test_no_two_neighbouring_logs_of_three_items_are_told_apart(
 
 
 def chance_to_pass(mechanism: dps.TwoRoundHistogram, share: float, again: float) -> float:
-    """Of an item to which users give `share` in the first round and `again` in the second: a bivariate integral."""
+    """Of an item to which users give `share` in the first round and `again` in the second: a bivariate integral. The rounding of
+    both scores to their grids is in its favour: what passes may lie below the threshold by half a grid of each.
+    """
     first, second = mechanism.scales
     weight, rest = mechanism.combine, math.sqrt(1 - mechanism.combine**2)
     bar = mechanism.mask_level / first
-    height = mechanism.threshold * (weight / first + rest / second)
+    rounded = sum(part * public_grid(scale) / 2 for part, scale in zip(mechanism.parts, mechanism.scales, strict=True))
+    height = (mechanism.threshold - rounded) * (weight / first + rest / second)
 
     def over(z: float) -> float:
         needed = (height - weight * (z + share / first)) / rest - again / second
@@ -189,6 +193,8 @@ def test_the_threshold_spends_delta_on_the_items_of_one_user(
     spent_on = {t: t * chance_to_pass(mechanism, share, again) + absent for t, share in shares.items()}
     assert max(spent_on.values()) <= mechanism.delta * (1 + 1e-6)
     assert max(spent_on.values()) >= mechanism.delta * (LEAST if mechanism.scale < 10 else 0.98)
+    steps = mechanism.mask_level / public_grid(mechanism.scales[0])
+    assert steps - math.floor(steps) == 0.5  # where the rounded score and the score pass alike
 
 
 @pytest.mark.parametrize("mask", [-1.0, 0.5, 1.5])
@@ -506,6 +512,23 @@ def test_values_are_means_that_lie_within_their_margin() -> None:
     assert 0.02 < missed / 150 < 0.2
 
 
+def test_what_nobody_has_or_does_not_exceed_the_threshold_is_never_shown() -> None:
+    """H11's release: items that occur, of which the mean exceeds T; an item of score 0 is not there, whatever its noise would be.
+
+    Drawn one by one and in rows, with a mask that hides nothing and a delta by which an item of one user passes half the time.
+    """
+    one, rng = dps.Sensitivity.of_counts(items_per_user=1), np.random.default_rng(3)
+    mechanism = rounds(one, delta=0.5, mask=-8.0, values=True, k=40)
+    counts = np.array([0, 1] * 20)
+    seen = dps.Scores(counts, sensitivity=one, domain="observed")
+    chosen = [mechanism.select(seen, rng=rng) for _ in range(20)]
+    many = mechanism.select_many(np.tile(counts, (20, 1)), rng=rng)
+    shown = [(one.indices, one.values) for one in (*chosen, *many)]
+    assert sum(len(places) for places, _ in shown) > 100
+    assert all(counts[place] for places, _ in shown for place in places)
+    assert min(value for _, values in shown for value in values or ()) > mechanism.threshold
+
+
 @pytest.mark.parametrize("combine", [0.0, 0.99])
 def test_the_noise_of_both_rounds_is_the_noise_that_is_priced(combine: float) -> None:
     """On every path of a draw the means spread as the two scales say, of which combine=0 shows the second and .99 the first."""
@@ -520,6 +543,10 @@ def test_the_noise_of_both_rounds_is_the_noise_that_is_priced(combine: float) ->
     source = sampler(rng)
     _, first = unknown.masked(dps.Scores.grouped([1000], [size], sensitivity=one), source)
     drawn.append(unknown.means(first, np.full(len(first), 1000.0), source))
+    # Low bits of a sum would show its noise: both scores are whole numbers of steps of their public grids.
+    second = unknown.model_copy(update={"combine": 0.0}).means(first, np.full(len(first), 1000.0), source)
+    for values, scale in ((first, unknown.scales[0]), (second, unknown.scales[1])):
+        assert not (values % public_grid(scale)).any()
     for values in drawn:
         assert len(values) == size
         assert np.std(values) == pytest.approx(deviation, rel=0.02)

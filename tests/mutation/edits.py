@@ -542,7 +542,7 @@ dpselect/events/file_options.py
             while text != before: =>     while before is None:
 dpselect/events/held.py
     dpselect/events/test_held.py::test_untouched_candidates_are_drawn_uniformly
-         AND (i - {low}) % {step} = 0 =>
+         AND (d - {low}) % {step} = 0 =>
     dpselect/events/test_held.py::test_what_ranks_no_counts_is_not_drawn_from_held_ones
         first.traits.ranks_counts and  =>
 dpselect/events/log_check.py
@@ -586,9 +586,9 @@ dpselect/events/staging.py
     dpselect/events/test_sources.py::test_a_stream_is_not_asked_twice
         make = engine.run if log.once else engine.group => make = engine.group
     dpselect/events/test_where.py::test_conditions_go_with_everything_else_that_reads
-        {dialect.literal(one.value)}, false) => {dialect.literal(one.value)}, true)
+        {one.sign} {value}, false)") => {one.sign} {value}, true)")
     dpselect/events/test_neighbours.py::test_missing_labels_are_the_same_in_every_format
-        if kind == "number" else (f"CAST => if kind == "none" else (f"CAST
+        if kind == "number":¶        shown, stated => if kind == "none":¶        shown, stated
 dpselect/mechanisms/above_threshold.py
     laws/test_configured_noise.py::test_a_gaussian_threshold_costs_its_closed_form
         math.sqrt(changed) * ratio_up => math.sqrt(0.9 * changed) * ratio_up

@@ -130,8 +130,12 @@ def test_a_file_that_is_gone_is_not_an_empty_ledger(path: Path, kept: Ledger) ->
     """A ledger that is deleted while it is open is an error, and no new file takes its place."""
     path.unlink()
     for call in (lambda: kept.charge("clicks", SMALL, relation="add_remove"), kept.verify, lambda: kept.total("clicks")):
-        with pytest.raises(LedgerUnavailable, match="cannot be opened"):
+        with pytest.raises(LedgerUnavailable, match=r"cannot be opened.*stays charged: put the file back") as gone:
             call()
+        assert "nothing" not in str(gone.value)  # it has charged what it has charged
+        assert "init" not in str(gone.value)
+    with pytest.raises(LedgerUnavailable, match=r"This call has charged nothing.*never been one.*ledger init"):
+        Ledger.open(f"sqlite:///{path}", create=False)
     assert not path.exists()
 
 
@@ -261,7 +265,7 @@ def test_a_write_ahead_log_is_refused_with_the_remedy(path: Path, kept: Ledger) 
     other = sqlite3.connect(path, isolation_level=None)
     assert other.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
     for charge in (kept.charge, kept.reserve):
-        with pytest.raises(LedgerUnavailable, match=r"WAL mode.*nothing was charged.*journal_mode=DELETE.*same key"):
+        with pytest.raises(LedgerUnavailable, match=r"WAL mode.*nothing was written.*journal_mode=DELETE.*same key"):
             charge("clicks", SMALL, relation="add_remove", key="again")
     assert kept.verify().ok
     assert kept.total("clicks").spent.main == 10**9

@@ -42,6 +42,21 @@ def test_cells_are_counted_as_a_dictionary_counts_them() -> None:
     assert counted(found, 0) == weights
 
 
+def test_cells_of_any_letters_are_those_of_python_and_no_two_are_alike() -> None:
+    """A group's length counts characters, as Python does: read in the engine, written by `cell`, taken apart again."""
+    groups = ["Köln", "東京", "a", "2:a", "", "\U0001f30a", "e\u0301"]
+    table = pd.DataFrame([(f"u{g}{i}", g, i) for g in groups for i in ("é1", "1", ":")], columns=["u", "g", "i"])
+    with events.pairs(table[table["g"] != ""], user="u", item="i", group="g", max_groups_per_user=1) as pairs:
+        found = pairs.read(cells=True, max_groups_per_user=None)
+        asked = [cell(group, "é1") for group in groups if group]
+        assert pairs.read(cells=True, max_groups_per_user=None, within=asked).counts.tolist() == [1] * len(asked)
+    written = {(g, i): cell(g, i) for _, g, i in table.itertuples(index=False)}
+    assert len(set(written.values())) == len(written)
+    assert {parts_of(label): label for label in written.values()} == written
+    assert {label for (g, _), label in written.items() if g} == set(found.labels)  # type: ignore[union-attr]
+    assert all(label.startswith(f"{len(g)}:") for (g, _), label in written.items())
+
+
 def test_a_bound_holds_over_all_groups_together() -> None:
     """At most so many cells of each user, whichever groups they are in, by the hash of the cell; nobody else's change."""
     table = log()

@@ -134,7 +134,7 @@ def test_progress_and_cleanup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     steps: list[tuple[int, int]] = []
     events.read(arrow([("u", "i")]), **COLUMNS, buckets=3, progress=lambda done, total: steps.append((done, total)))
     with pytest.raises(EventLogError):
-        events.read(arrow([("u", None)]), **COLUMNS)
+        events.read(arrow([("u", "i")]).append_column("v", pa.array(["none"])), **COLUMNS, value="v", value_clip=1.0)
     assert steps == [(0, 2), (2, 2)]
     assert list(tmp_path.iterdir()) == []
 

@@ -21,6 +21,7 @@ import pytest
 import dpselect as dps
 from dpselect import events
 from dpselect.errors import EventLogError
+from dpselect.events import log_check
 from dpselect.events.file_options import normalized
 
 PAIRS = [("u1", "naïve"), ("u2", "naïve"), ("u2", "café"), ("u3", "a,b"), ("u3", "naïve")]
@@ -75,12 +76,17 @@ def test_auto_is_the_name_of_a_format_alone(option: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("lines", [0, 3, 40_000])
 @pytest.mark.parametrize("foot", ["\nSource: office; table 3", "Total", "\n\nx;y;z"])
 def test_a_footnote_is_no_event(lines: int, foot: str, tmp_path: Path) -> None:
-    """Text below a blank line, or a row of another number of fields, is refused with its line, wherever a block of bytes ends."""
+    """Text below a blank line, or a row of another number of fields, is refused wherever a block of bytes ends: with its line,
+    which counts rows, by the check alone.
+    """
     path = tmp_path / "log.csv"
     path.write_bytes((text(";") + "u9;naïve\n" * lines + foot).encode())
     number = 6 + lines + 1 + foot.count("\n")
-    with pytest.raises(EventLogError, match=rf"line {number}\).*footnote"):
+    with pytest.raises(EventLogError, match="footnote") as caught:
         counted(path)
+    assert str(number) not in str(caught.value).replace(str(path), "")
+    with pytest.raises(EventLogError, match=rf"line {number}\).*footnote"):
+        log_check.check(path, events.Reading(**COLUMNS))
 
 
 def test_quotes_encodings_and_nulls(tmp_path: Path) -> None:
@@ -220,10 +226,9 @@ def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
             counted(path, normalize=wrong)
 
 
-@pytest.mark.parametrize("role", ["user_id", "item_id"])
-def test_integers_with_a_point_beside_integers_in_another_file_are_refused(role: str, tmp_path: Path) -> None:
-    """One user would be two: refused with the remedy; within one file text is what it says."""
-    rows = {"user_id": "9", "item_id": "9"}
+def test_integers_with_a_point_beside_integers_in_another_file_are_refused(tmp_path: Path) -> None:
+    """One user would be two: refused with the remedy, whatever of the files is asked for; within one file text is what it says."""
+    rows, role = {"user_id": "9", "item_id": "9"}, "user_id"
     for name, label in (("a", "1"), ("b", "1.0"), ("c", "2.0")):
         row = {**rows, role: label}
         (tmp_path / f"{name}.csv").write_text(f"user_id,item_id\n{row['user_id']},{row['item_id']}\n")
@@ -233,12 +238,13 @@ def test_integers_with_a_point_beside_integers_in_another_file_are_refused(role:
         counted([tmp_path / "a.csv", tmp_path / "b.csv"], max_items_per_user=1)
     assert sum(counted([tmp_path / "a.csv", tmp_path / "c.csv"]).values()) == 2
     (tmp_path / "d.jsonl").write_text(json.dumps({**rows, role: "1"}))
-    for stated in ({}, {"normalize": "nfc", "null": "NULL"}, {"split": ";"}):
+    for stated in ({}, {"normalize": "nfc", "null": "NULL"}, {"split": ";"}, {"null": "1.0"}, {"where": "item_id = none"}):
         with pytest.raises(EventLogError, match=r"in two ways"):
             counted([tmp_path / "d.jsonl", tmp_path / "b.csv"], **stated)
     both = tmp_path / "both.csv"
     both.write_text((tmp_path / "a.csv").read_text() + (tmp_path / "b.csv").read_text().split("\n", 1)[1])
     assert sum(counted(both).values()) == 2
+    assert counted([tmp_path / "a.csv", tmp_path / "b.csv"], user="item_id", item="user_id") == {"1": 1, "1.0": 1}
 
 
 # -- times ----------------------------------------------------------------------------------------------------------------------

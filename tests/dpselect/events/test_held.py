@@ -151,6 +151,8 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
             dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=0.1).check(held.scores(WORDS))
         with pytest.raises(dps.errors.DomainMismatch, match="public domain"):
             dps.OneshotTopK(k=2, noise="gumbel", scale=2.0).check(held.scores())
+        with pytest.raises(dps.errors.SensitivityMismatch, match="wider in l0"):
+            dps.SparseHistogram(k=1, scale=2.0, delta=0.1, sensitivity=FEW).check(held.scores())
         with pytest.raises(dps.errors.InvalidRequest, match="at least 9"):
             dps.OneshotTopK(k=9, noise="gumbel", scale=2.0).check(held.scores(WORDS))
         with pytest.raises(dps.errors.DomainMismatch, match="private"):
@@ -159,8 +161,8 @@ def test_what_is_refused_is_refused_before_a_draw() -> None:
         for discovery in (None, dps.SparseHistogram(scale=2.0, delta=0.1, sensitivity=FEW)):
             with pytest.raises(dps.errors.InvalidRequest, match="PerGroup looks at all scores"):
                 dps.PerGroup(**grouped, discovery=discovery).select(held.scores())
-        with pytest.raises(dps.errors.EventLogError, match="integers"):
-            held.scores(range(5))
+        with pytest.raises(dps.errors.EventLogError, match="is empty"):
+            held.scores(range(0))
         with pytest.raises(dps.errors.EventLogError, match="none of those"):
             held.scores(clip=1.0)
         with pytest.raises(dps.errors.InvalidRequest, match="select_many"):

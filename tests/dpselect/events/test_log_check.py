@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pytest
 
+from dpselect import events
 from dpselect.errors import EventLogError
 from dpselect.events import Reading
 from dpselect.events.log_check import LogCheck, check
@@ -50,8 +53,9 @@ def test_labels_that_look_like_a_missing_value_are_named(label: str) -> None:
     """With how many pairs have them, unless they were said to be missing."""
     found = checked([("a", label), ("b", label), ("c", "x")])
     assert found.nulls == [("item", label, 2)]
-    assert any(f"null='{label}'" in line for line in found.doubts)
-    assert checked([("a", label), ("c", "x")], null=label).nulls == []
+    assert any(f"missing='{label}'" in line for line in found.doubts)
+    for said in ("missing", "null"):
+        assert checked([("a", label), ("c", "x")], **{said: label}).nulls == []
 
 
 def test_a_catalogue_is_held_against_the_log() -> None:
@@ -95,7 +99,40 @@ def test_what_conditions_leave_out_is_not_laid_on_the_window() -> None:
     assert said == "2 of 3 events are left out by where=: is that meant?"
 
 
-def test_what_a_release_refuses_is_refused() -> None:
-    """With its words: a time that is none."""
-    with pytest.raises(EventLogError, match="not a time"):
-        checked([("a", "x", "soon")], time="t", since="2024-01-01")
+SAID: list[tuple[str, dict[str, Any], str, str]] = [
+    ("t", {"time": "t", "since": "2024-01-01"}, "not a time", "'soon' in event 2"),
+    ("v", {"value": "v", "value_clip": 1.0}, "not a finite number", "'many' in event 2"),
+    ("v", {"value": "v", "value_clip": 1.0, "null": "many", "split": "|", "where": "i = x"}, "number", "'many' in event 2"),
+]
+
+
+@pytest.mark.parametrize(("column", "options", "rule", "shown"), SAID)
+def test_what_a_release_refuses_is_shown(column: str, options: dict[str, Any], rule: str, shown: str, tmp_path: Path) -> None:
+    """The check says which value and where, of the file as it is; a release does not: its refusal is one for any such log."""
+    rows = [{"u": "a", "i": "p|q", "t": "2024-01-05", "v": "1"}, {"u": "b", "i": "x", "t": "2024-01-05", "v": "2"}]
+    rows[1][column] = "soon" if column == "t" else "many"
+    refusals = set()
+    for more in (0, 3):
+        log = tmp_path / "log.csv"
+        pd.DataFrame([*rows, *rows[1:] * more, rows[0]]).to_csv(log, index=False)
+        with pytest.raises(EventLogError, match=rule) as caught:
+            check(log, Reading(**COLUMNS, **options))
+        assert shown in str(caught.value)
+        assert f"These are {more + 1} of its events" in str(caught.value)
+        with pytest.raises(EventLogError, match=rule) as caught:
+            events.read(log, Reading(**COLUMNS, **options))
+        refusals.add(str(caught.value))
+    assert len(refusals) == 1
+    (said,) = refusals
+    assert not any(word in said for word in ("soon", "many", "event 2"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"), [("log.csv", "u,i\n"), ("log.csv", "u,i\na,\n,x\n"), ("log.jsonl", ""), ("log.jsonl", '{"a": 1}\n')]
+)
+def test_a_log_of_nothing_is_said_to_be_one(name: str, text: str, tmp_path: Path) -> None:
+    """What a release does not refuse, since it would tell: no row has both a user and an item."""
+    (tmp_path / name).write_text(text)
+    found = check(tmp_path / name, Reading(**COLUMNS), ["x"])
+    assert (found.users, found.items) == (0, 0)
+    assert any("no row has both a user and an item" in line for line in found.doubts)

@@ -33,7 +33,7 @@ _OWNERS = {
     "release": Ledger,
     "select_many": Mechanism,
     "settle": labelling,
-    "_write": labelling,
+    "write_draft": labelling,
     "_write_output": pate_job,
 }
 
@@ -159,8 +159,8 @@ def _check_finished(place: Path, before: dict[str, bytes]) -> None:
         ("charge", "before", 1),
         ("charge", "after", 2),
         ("select_many", "after", 3),
-        ("_write", "middle", 1),
-        ("_write", "middle", 3),
+        ("write_draft", "middle", 1),
+        ("write_draft", "middle", 3),
         ("settle", "before", 3),
         ("release", "before", 5),
         ("release", "after", 2),

@@ -108,7 +108,8 @@ def test_the_command_and_python_release_the_same(place: Path, sampled: Callable[
         sampled()
         found = ask({**about, "ledger": url, "output": f"{surface}-{name}"})
         assert not isinstance(found, Result) or found.exit_code == 0, found.stderr
-        answers.append([json.loads(file.read_text()) for file in sorted(place.glob(f"{surface}-*.json"))])
+        found = [json.loads(file.read_text()) for file in sorted(place.glob(f"{surface}-*.json"))]
+        answers.append([{name: held for name, held in one.items() if name != "draw"} for one in found])
     assert len(answers[0]) == (3 if series else 1)
     assert answers[0] == answers[1]
     dataset = str(about["dataset"])
@@ -281,8 +282,9 @@ def test_a_failure_before_the_charge_of_learning_costs_nothing(place: Path, monk
     assert "is charged and stays charged (committed)" in str(failed.value.__notes__)
     monkeypatch.undo()
     monkeypatch.chdir(place)
+    (place / "log.csv").unlink()
     with pytest.raises(acc.ledger.AlreadyCharged) as refused:
-        dps.topk("missing.csv", **asked)
+        dps.topk("log.csv", **asked)
     assert refused.value.__notes__ == ["no answer of it is stored in a file that output=FILE.json names"]
     assert [(entry[1], *entry[5:7]) for entry in recorded(url, "log")] == [("charge", "a trial", "grace")]
 
@@ -318,3 +320,41 @@ def test_what_is_read_ahead_decides_nothing(
         assert wrong == ["read", "charge", "read"]
     else:
         assert right == ["read", "charge"]
+
+
+def seen_by(monkeypatch: pytest.MonkeyPatch, mechanism: Any, log: pd.DataFrame, **asked: Any) -> Any:
+    """The scores that `topk` lets a mechanism draw from, looked at while the log is there."""
+
+    def second(made: Any, scores: dps.Scores) -> dps.Selection:
+        assert scores.second is not None
+        names = list(scores.labels or ())
+        looked = None if made.kind == "two_round_histogram" else scores.second.scores(names)
+        weighed = None if looked else scores.second.weighed(names, np.full(len(names), 2**20), 2.0**11)
+        seen.append((scores, looked, weighed))
+        return dps.Selection(ordered=True, labels=())
+
+    seen: list[Any] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(type(mechanism), "select", second)
+        dps.topk(log, user="who", item="what", k=2, mechanism=mechanism, epsilon=50.0, delta=0.5, max_items_per_user=2, **asked)
+    return seen[0]
+
+
+def test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second round weighs the items that the bound kept under its salt, none of the others (H11); of released items every user
+    counts as far as the second clip lets it, among these and without a bound (H8)."""
+    log = pd.DataFrame(
+        [(f"u{user}", f"i{(user + step) % 9}") for user in range(30) for step in range(5)], columns=["who", "what"]
+    )
+    few = dps.Sensitivity.of_counts(items_per_user=2)
+    counts, _, weighed = seen_by(monkeypatch, dps.TwoRoundHistogram(k=2, scale=1.0, delta=0.1, sensitivity=few), log)
+    assert counts.values.sum() == 60
+    assert weighed.tolist() == counts.values.tolist()
+    first, within = dps.Sensitivity.of_clipped(1.0, items_per_user=2), dps.Sensitivity.of_clipped(1.4)
+    found = dps.SparseHistogram(k=9, scale=1.0, delta=0.1, sensitivity=first)
+    select = dps.OneshotTopK(k=2, noise="gaussian", scale=1.0, sensitivity=within)
+    mechanism = dps.DiscoverThenSelect(discovery=found, selection=select, candidates=9)
+    scores, looked, _ = seen_by(monkeypatch, mechanism, log, clip=1.0)
+    assert scores.values.sum() == pytest.approx(60 / 2**0.5, abs=1e-4)
+    assert looked.values.sum() == pytest.approx(150 * 1.4 / 5**0.5, abs=1e-3)
+    assert looked.sensitivity == within

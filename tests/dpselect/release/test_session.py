@@ -21,6 +21,7 @@ from accounting.ledger import (
     KeyConflict,
     Ledger,
     LedgerUnavailable,
+    Receipt,
     UnknownDataset,
 )
 from accounting.ledger import ledger as ledger_module
@@ -329,11 +330,11 @@ def test_a_session_of_queries_pays_for_the_runs_it_began(filtered: Session) -> N
 
 def test_a_resumed_release_is_charged_once_and_has_one_draw(session: Session) -> None:
     """Called again under its key it charges nothing, says if the draw may have been seen, and takes no other draw's claim."""
-    seen: list[bool] = []
+    seen: list[tuple[bool, bool]] = []
 
-    def drawn(claim: str) -> Callable[[bool], tuple[str, str]]:
-        def draw(released: bool) -> tuple[str, str]:
-            seen.append(released)
+    def drawn(claim: str) -> Callable[[Receipt], tuple[str, str]]:
+        def draw(receipt: Receipt) -> tuple[str, str]:
+            seen.append((receipt.replayed, receipt.state == "released"))
             return claim, claim
 
         return draw
@@ -341,5 +342,5 @@ def test_a_resumed_release_is_charged_once_and_has_one_draw(session: Session) ->
     assert [session.resume(MECHANISM, drawn("one"), key="job/0") for _ in range(2)] == ["one", "one"]
     with pytest.raises(ClaimConflict):
         session.resume(MECHANISM, drawn("two"), key="job/0")
-    assert seen == [False, True, True]
+    assert seen == [(False, False), (True, True), (True, True)]
     assert actions(session) == ["charge", "release"]

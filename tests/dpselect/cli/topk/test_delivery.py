@@ -88,23 +88,28 @@ def _closed_pipe() -> int:
 
 @pytest.mark.parametrize("suffix", ["json", "txt"])
 def test_the_answer_is_kept_and_printed(words: list[str], tmp_path: Path, suffix: str) -> None:
-    """--output holds the same answer as standard output, privately, and it is on disk before the release is recorded."""
-    target, before = tmp_path / f"answer.{suffix}", list[bool]()
+    """--output holds the same answer as standard output, privately. It is on disk, under no name that anybody reads, before the
+    release is recorded."""
+    target, before = tmp_path / f"answer.{suffix}", list[tuple[bool, int, dict[str, object]]]()
     release = acc.Ledger.release
 
     def watched(self: acc.Ledger, *args: object, **kwargs: object) -> object:
-        before.append(target.exists())
+        (draft,) = tmp_path.glob(".dpselect-*")
+        before.append((target.exists(), draft.stat().st_mode & 0o777, json.loads(draft.read_text())["ledger"]))
         return release(self, *args, **kwargs)  # type: ignore[arg-type]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(acc.Ledger, "release", watched)
         done = CliRunner().invoke(app, [*words, "--output", str(target), *(["--json"] if suffix == "json" else [])])
-    assert (done.exit_code, done.stderr, before) == (0, "", [True])
+    charge = {"dataset": "log", "period": [], "key": "monday", "entry": 1}
+    assert (done.exit_code, done.stderr, before) == (0, "", [(False, 0o600, charge)])
     assert target.stat().st_mode & 0o777 == 0o600
+    assert not list(tmp_path.glob(".dpselect-*"))
     if suffix == "json":
         assert target.read_text() == done.stdout
-        assert json.loads(done.stdout)["ledger"] == {"dataset": "log", "period": [], "key": "monday", "entry": 1}
+        assert json.loads(done.stdout)["ledger"] == charge
     else:
+        assert json.loads(Path(f"{target}.json").read_text())["ledger"] == charge
         assert "Private top 1" in target.read_text()
     assert steps(tmp_path) == ["charge", "release"]
 

@@ -1,0 +1,437 @@
+"""A release that is stopped at any step: its key pays once, one draw is seen, and where a file is named no answer is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import accounting as acc
+import dpselect as dps
+from accounting.ledger import AlreadyCharged, ClaimConflict, KeyConflict, Ledger, LedgerUnavailable
+from dpselect.events import Pairs
+from dpselect.release import answer as answer_module
+
+ASKED: dict[str, Any] = {"user": "who", "item": "shop", "k": 2, "epsilon": 8.0, "delta": 1e-6, "key": "monday", "dataset": "log"}
+LOG = [(f"u{user}", shop) for user in range(200) for shop in ("pier", "zoo", "park", "mall")[: 1 + user % 4]]
+
+
+class Stopped(BaseException):
+    """As a kill: nothing handles it."""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a log and a ledger, in which the test works."""
+    pd.DataFrame(LOG, columns=["who", "shop"]).to_csv(tmp_path / "log.csv", index=False)
+    (tmp_path / "shops.csv").write_text("shop\npier\nzoo\npark\nmall\n")
+    with Ledger.open(f"sqlite:///{tmp_path}/p.db", timeout=0.2) as ledger:
+        ledger.create_dataset("log", acc.Budget(epsilon=30.0, delta=1e-3), "add_remove")
+        ledger.create_dataset("loose", acc.Budget(epsilon=30.0, delta=1e-3, order="inf"), "add_remove")
+        ledger.create_dataset("days", acc.Budget(epsilon=30.0, delta=1e-3), "add_remove", window="day")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def asking(**changed: Any) -> Callable[[], Any]:
+    return partial(dps.topk, "log.csv", **{**ASKED, "ledger": "sqlite:///p.db", **changed})
+
+
+def entries(dataset: str = "log") -> list[acc.ledger.Entry]:
+    with Ledger.open("sqlite:///p.db") as ledger:
+        assert ledger.verify().ok
+        return list(ledger.entries(dataset))
+
+
+def drafts(place: Path) -> list[Path]:
+    return list(place.glob(".dpselect-*"))
+
+
+# -- stopped at every step ----------------------------------------------------------------------------------------------
+
+WAYS: dict[str, dict[str, Any]] = {
+    "learns": {"output": "answer.json"},
+    "table": {"output": "answer.csv", "learn": 0.0},
+    "parquet": {"output": "answer.parquet", "learn": 0.0},
+    "pays_for_what_came_out": {
+        **{"output": "answer.json", "mechanism": "limited_domain", "pay_for_what_came_out": True, "dataset": "loose"}
+    },
+}
+STEPS: list[tuple[object, str]] = [
+    (Ledger, "charge"),
+    (Ledger, "reserve"),
+    (Ledger, "commit"),
+    (dps.Mechanism, "select"),
+    (answer_module, "write_draft"),
+    (Ledger, "release"),
+    (answer_module, "name_file"),
+    (answer_module, "_write"),
+]
+
+
+def stopped_at(monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> Callable[[], int]:
+    """Stop before, after or in the middle of the n-th step; the function that is returned counts the steps."""
+    count = 0
+
+    def wrapped(original: Any, name: str) -> Any:
+        def step(*args: Any, **kwargs: Any) -> Any:
+            nonlocal count
+            now, count = count == at, count + 1
+            if now and name == "write_draft" and moment == "before":
+                original(args[0], args[1][: len(args[1]) // 2])
+            if now and moment == "before":
+                raise Stopped
+            result = original(*args, **kwargs)
+            if now:
+                raise Stopped
+            return result
+
+        return step
+
+    for owner, name in STEPS:
+        monkeypatch.setattr(owner, name, wrapped(getattr(owner, name), name))
+    return lambda: count
+
+
+@pytest.mark.fast(12)
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("at", range(8))
+@pytest.mark.parametrize("way", WAYS)
+def test_a_release_that_is_stopped_at_any_step_is_completed_by_its_key(
+    place: Path, monkeypatch: pytest.MonkeyPatch, way: str, at: int, moment: str
+) -> None:
+    """One more call gives the answer: charged once, one draw on record, that which was claimed if one was; nothing lies about."""
+    ask = asking(**WAYS[way])
+    dataset, paid = WAYS[way].get("dataset", "log"), len(entries(WAYS[way].get("dataset", "log")))
+    assert paid == 0
+    with monkeypatch.context() as patch:
+        count = stopped_at(patch, at, moment)
+        with suppress(Stopped):
+            ask()
+    if count() <= at:
+        pytest.skip("there is no such step")
+    claims = [entry.label for entry in entries(dataset) if entry.action == "release"]
+    found = ask()
+    names = Path(WAYS[way]["output"])
+    record = names if names.suffix == ".json" else Path(f"{names}.json")
+    assert names.exists()
+    held = json.loads(record.read_text())
+    assert held["selection"]["labels"] == list(found.items)
+    after = entries(dataset)
+    opened, last = after[0], after[-1]
+    assert [entry.action for entry in after] == (
+        ["reserve", "commit", "release"] if opened.action == "reserve" else ["charge", "release"]
+    )
+    assert claims in ([], [last.label])
+    assert str(last.label).endswith(answer_module._hashed(record.read_text()))
+    if opened.action == "reserve":
+        assert acc.Curve.from_json(last.curve or "") == acc.Curve.from_json(json.dumps(held["spent"]))
+    assert drafts(place) == []
+    assert ask().kept == record.read_text()
+    assert len(entries(dataset)) == len(after)
+
+
+@pytest.mark.parametrize("name", ["charge", "select", "release"])
+def test_a_release_without_a_file_is_refused_again(place: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Nothing keeps its answer: what is charged stays charged, the error says that the answer is lost, and a retry is refused."""
+    owner = dps.Mechanism if name == "select" else Ledger
+    original = getattr(owner, name)
+
+    def failing(*args: Any, **kwargs: Any) -> Any:
+        if name == "charge":
+            original(*args, **kwargs)
+        raise KeyboardInterrupt
+
+    ask = asking(learn=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, failing)
+        with pytest.raises(KeyboardInterrupt) as stopped:
+            ask()
+    assert "stays charged (committed). Its answer is lost, because no output= keeps it" in str(stopped.value.__notes__)
+    with pytest.raises(AlreadyCharged):
+        ask()
+    assert [entry.action for entry in entries()] == ["charge"]
+    assert asking(learn=0.0, output="answer.json")().items, "nothing was released: a file may keep a draw of it"
+    assert [entry.action for entry in entries()] == ["charge", "release"]
+
+
+# -- the ledger, after the charge ----------------------------------------------------------------------------------------
+
+
+def test_nothing_asks_the_ledger_between_the_draw_and_the_claim(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ledger that cannot be read for a while after the charge loses no answer, and the answer says what is left."""
+    charge, release = Ledger.charge, Ledger.release
+
+    def locked(*_: Any, **__: Any) -> Any:
+        raise LedgerUnavailable("the ledger is locked")
+
+    def charged(self: Ledger, *args: Any, **terms: Any) -> Any:
+        receipt = charge(self, *args, **terms)
+        for name in ("find", "room", "affordable", "dataset", "total", "check"):
+            monkeypatch.setattr(Ledger, name, locked)
+        return receipt
+
+    monkeypatch.setattr(Ledger, "charge", charged)
+    found = asking(output="answer.json")()
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    assert release is Ledger.release
+    assert found.left is not None
+    with Ledger.open("sqlite:///p.db") as ledger:
+        left = dps.Session(ledger, "log").affordable(found.mechanism, one_by_one=True)
+    assert found.charge is not None
+    assert found.left.startswith("log: budget: epsilon 30")
+    assert left.figures["spent so far"] in found.left
+    assert found.left in json.loads((place / "answer.json").read_text())["notes"]
+
+
+def test_a_ledger_that_is_locked_when_the_claim_is_due_keeps_the_draft(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error says that it is charged, from the receipt, and what to do; the retry gives the answer that was drawn then."""
+    drawn = list[str]()
+
+    def locked(*_: Any, **__: Any) -> Any:
+        drawn.extend(path.read_text() for path in drafts(place))
+        monkeypatch.setattr(Ledger, "find", locked)
+        raise LedgerUnavailable("the ledger is locked")
+
+    monkeypatch.setattr(Ledger, "release", locked)
+    with pytest.raises(LedgerUnavailable) as stopped:
+        asking(output="answer.csv")()
+    (note,) = stopped.value.__notes__
+    assert "entry 1 of dataset 'log', key 'monday', is charged and stays charged (committed)" in note
+    assert "the same output=: that charges nothing more, and gives the answer" in note
+    monkeypatch.undo()
+    monkeypatch.chdir(place)
+    (place / "log.csv").unlink()  # nothing is read for it
+    assert asking(output="answer.csv")().kept == drawn[0]
+
+
+def test_a_ledger_that_is_gone_after_the_charge_is_not_said_to_have_charged_nothing(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once its file is back the retry gives the answer."""
+    select = dps.Mechanism.select
+
+    def moved(*args: Any, **kwargs: Any) -> Any:
+        (place / "p.db").rename(place / "away.db")
+        return select(*args, **kwargs)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(dps.Mechanism, "select", moved)
+        with pytest.raises(LedgerUnavailable) as stopped:
+            asking(output="answer.json", learn=0.0)()
+    said = " ".join([str(stopped.value), *stopped.value.__notes__])
+    assert "othing was charged" not in said
+    assert "ledger init" not in said
+    assert "put the file back" in said
+    assert "is charged and stays charged" in said
+    (place / "away.db").rename(place / "p.db")
+    assert asking(output="answer.json", learn=0.0)().items
+    assert [entry.action for entry in entries()] == ["charge", "release"]
+
+
+# -- what a charge is for ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("changed", [{"where": "shop != zoo"}, {"output": "other.json", "null": ["zoo"]}, {"k": 1}])
+def test_a_charge_without_a_draw_is_for_its_question_alone(
+    place: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
+) -> None:
+    """Another question of the same price draws nothing under it, whichever file it names."""
+    plain = {"output": "answer.json", "mechanism": "limited_domain", "max_items_per_user": 4}
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 0, "after")
+        with suppress(Stopped):
+            asking(**plain)()
+    with pytest.raises(KeyConflict, match="different charge"):
+        asking(**{**plain, **changed})()
+    assert [entry.action for entry in entries()] == ["charge"]
+    assert asking(**{**plain, "output": "other.json"})().items, "where the answer goes is no part of the question"
+
+
+def test_a_claim_without_its_file_is_refused(place: Path) -> None:
+    """It may have been seen: nothing is drawn again, with a file or without."""
+    asking(output="answer.json")()
+    (place / "answer.json").unlink()
+    for output in ("answer.json", "other.json", None):
+        with pytest.raises(AlreadyCharged, match="may have been seen"):
+            asking(output=output)()
+    assert [entry.action for entry in entries()] == ["charge", "release"]
+    assert [path.name for path in place.iterdir() if "json" in path.suffix] == []
+
+
+def test_a_draft_that_was_not_released_is_dropped_unseen(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two that draw under one charge: the ledger takes the first claim, and the other call gives that answer."""
+    drawn = list[tuple[str, ...]]()
+    release = Ledger.release
+    ask = asking(output="answer.json", learn=0.0)
+
+    def second_first(self: Ledger, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(Ledger, "release", release)
+        mine = {path: path.read_bytes() for path in drafts(place)}
+        for path in mine:
+            path.unlink()  # the other one looks for it before it is there
+        drawn.append(ask().items)
+        for path, content in mine.items():
+            path.write_bytes(content)
+        return release(self, *args, **kwargs)
+
+    monkeypatch.setattr(Ledger, "release", second_first)
+    found = ask()
+    assert found.items == drawn[0]
+    assert found.kept == (place / "answer.json").read_text()
+    assert drafts(place) == []
+    assert [entry.action for entry in entries()] == ["charge", "release"]
+
+
+def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry that finds the draft of a call that is still at work claims and names it; that call then does the same."""
+    release, ask = Ledger.release, asking(output="answer.csv", learn=0.0)
+    others = list[Any]()
+
+    def taken(self: Ledger, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(Ledger, "release", release)
+        others.append(ask())
+        return release(self, *args, **kwargs)
+
+    monkeypatch.setattr(Ledger, "release", taken)
+    found = ask()
+    assert found.items == others[0].items
+    assert others[0].kept == (place / "answer.csv.json").read_text()
+    assert drafts(place) == []
+
+
+def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where neither could be kept: each has a claim of its own."""
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    release, others = Ledger.release, list[Any]()
+    ask = asking(output="answer.json", learn=0.0)
+
+    def second_first(self: Ledger, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(Ledger, "release", release)
+        with pytest.warns(dps.release.topk.Unkept):
+            others.append(ask())
+        return release(self, *args, **kwargs)
+
+    monkeypatch.setattr(answer_module, "write_draft", full)
+    monkeypatch.setattr(Ledger, "release", second_first)
+    with pytest.raises(ClaimConflict):
+        ask()
+    assert len(others) == 1
+
+
+def test_a_name_that_is_taken_meanwhile_costs_no_answer(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The draft waits, and the warning says where; once the file is moved away the retry names it."""
+    select = dps.Mechanism.select
+
+    def taken(*args: Any, **kwargs: Any) -> Any:
+        (place / "answer.json").write_text("mine")
+        return select(*args, **kwargs)
+
+    ask = asking(output="answer.json", learn=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(dps.Mechanism, "select", taken)
+        with pytest.warns(dps.release.topk.Unkept, match=r"came to be meanwhile.*lies in .*\.dpselect-"):
+            found = ask()
+    (draft,) = drafts(place)
+    assert (place / "answer.json").read_text() == "mine"
+    (place / "answer.json").unlink()
+    assert ask().items == found.items
+    assert not draft.exists()
+
+
+def test_a_file_system_without_links_keeps_the_answer_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There a name is taken by an empty file first: one that a kill left is replaced by its draft."""
+    ask = asking(output="answer.json", learn=0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(answer_module, "name_file", lambda *_: (_ for _ in ()).throw(Stopped()))
+        with suppress(Stopped):
+            ask()
+    (place / "answer.json").touch()
+    assert ask().kept == (place / "answer.json").read_text() != ""
+    assert drafts(place) == []
+
+
+# -- what is read after the charge ---------------------------------------------------------------------------------------
+
+
+def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts of released items are read from the staged pairs after the charge: what fails there is told as what it is."""
+    ask = asking(output="answer.json", domain="shops.csv", with_counts=True, learn=0.0, max_items_per_user=None)
+    read, looks = Pairs.read, list[object]()
+
+    def failing(self: Pairs, **look: Any) -> Any:
+        looks.append(look)
+        if len(looks) > 1:
+            raise dps.errors.EventLogError("the log cannot be read: no memory")
+        return read(self, **look)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pairs, "read", failing)
+        with pytest.raises(dps.errors.EventLogError) as failed:
+            ask()
+    assert "stays charged (committed)" in str(failed.value.__notes__)
+    assert "gives the answer" in str(failed.value.__notes__)
+    assert ask().values is not None
+    assert [entry.action for entry in entries()] == ["charge", "release"]
+
+
+# -- periods -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.fast(3)
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("at", range(4, 9))
+def test_a_series_that_is_stopped_loses_no_period(place: Path, monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> None:
+    """Whatever step of the second period it is: the next run releases it, under its charge if it has one."""
+    rows = [(user, shop, f"2024-05-0{day}") for day in (1, 2, 3) for user, shop in LOG]
+    pd.DataFrame(rows, columns=["who", "shop", "at"]).to_csv("log.csv", index=False)
+    when = {"time": "at", "since": "2024-05-01", "until": "2024-05-04", "every": "day", "dataset": "days"}
+    ask = asking(**when, output="top-{period}.json", epsilon=4.0, learn=0.0, max_items_per_user=4)
+    with monkeypatch.context() as patch:
+        stopped_at(patch, at, moment)
+        with suppress(Stopped):
+            ask()
+    states = [one.state for one in ask().releases]
+    assert set(states) == {"recorded", "released"}
+    charged = [entry.period for entry in entries("days") if entry.action == "charge"]
+    assert sorted(charged) == ["2024-05-01", "2024-05-02", "2024-05-03"]
+    assert drafts(place) == []
+    assert [one.state for one in ask().releases] == ["recorded"] * 3
+
+
+# -- keys ----------------------------------------------------------------------------------------------------------------
+
+
+def test_an_empty_key_is_refused(place: Path) -> None:
+    """A variable that is not set is no key, and no release is charged anew for it at each retry."""
+    for ask in (asking(key=""), asking(key="", output="a.json")):
+        with pytest.raises(dps.errors.InvalidRequest, match=r"key='' is empty, as a variable that is not set"):
+            ask()
+    with pytest.raises(dps.errors.InvalidRequest, match="key='' is empty"):
+        dps.pate.label("votes.npz", mechanism="gnmax", sigma=7.0, output="l.csv", ledger="sqlite:///p.db", dataset="log", key="")
+    assert entries() == []
+
+
+def test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a random key, which a kill tells nobody, but `ledger show` does."""
+    with monkeypatch.context() as patch:
+        stopped_at(patch, 2, "after")
+        with suppress(Stopped):
+            asking(key=None, output="answer.json", learn=0.0)()
+    (entry,) = entries()
+    assert len(drafts(place)) == 1
+    asking(key=entry.key, output="answer.json", learn=0.0)()
+    assert drafts(place) == []
+    assert [entry.action for entry in entries()] == ["charge", "release"]

@@ -1,0 +1,555 @@
+"""No outcome differs in kind by what rows say: nobody learns anything from a refusal, a warning, a message, a file or a status.
+
+Every command, kind of source and option that touches rows, over logs of nobody, of one user and of ten: the same but for what is
+computed from the released answer. A field of a spec or a reading that no configuration here states fails, unless its `option`
+says that it touches no rows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import accounting as acc
+import dpselect as dps
+from dpselect import events
+from dpselect.cli import app
+from dpselect.cli.guard import EXPLAINED
+from dpselect.events import Reading
+from dpselect.mechanisms import members
+from dpselect.release.answer import Answer, DryRun
+from dpselect.release.explained import HARDLY_ANY
+from dpselect.release.series import HorizonAnswer, Series
+from dpselect.release.topk import Unrecorded
+from dpselect.spec import CloseSpec, ContinualSpec, TopKSpec
+
+# -- who is there ------------------------------------------------------------------------------------------------------------
+
+Row = dict[str, str | None]
+DAY, OUTSIDE = "2024-06-01", "2024-05-01"
+COLUMNS = ("u", "i", "g", "t", "v", "x", "n", "s")
+
+
+def row(user: str, item: str, group: str, day: str, amount: str, other: str, only: str | None) -> Row:
+    """x holds numbers, and text in one of the logs; n is null in all rows but those of the people in question."""
+    seconds = str(int(pd.Timestamp(day, tz="UTC").timestamp()))
+    return dict(zip(COLUMNS, (user, item, group, day, amount, other, only, seconds), strict=True))
+
+
+# Of another day, so that nobody is in the window without the people in question.
+OTHERS = [row(f"u{n}", f"i{n % 7}", f"g{n % 3}", OUTSIDE, str(n % 9), str(n % 9), None) for n in range(60)]
+PEOPLE: dict[str, list[Row]] = {
+    "nobody": [],
+    "one": [row("eve", "i1", "g1", DAY, "3", "4", "only")],
+    "one with 40 items": [row("eve", f"x{n}", f"h{n}", DAY, "3", "4", f"only{n}") for n in range(40)],
+    "a negative value": [row("eve", "i1", "g1", DAY, "-7", "-7", "-1")],
+    "a huge value": [row("eve", "i1", "g1", DAY, "1e300", "1e300", "1e300")],
+    "text among numbers": [row("eve", "i1", "g1", DAY, "3", "soon", "text")],
+    "a label in a column of nulls": [row("eve", "i1|i2", "G1 ", DAY, "3", "NA", "7")],
+    "ten": [row(f"v{n}", f"i{n}", "g1", DAY, "1", "4", str(n)) for n in range(10)],
+}
+FAST = ("nobody", "one")
+
+
+# -- where they are ----------------------------------------------------------------------------------------------------------
+
+
+def frame(rows: Sequence[Row]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=list(COLUMNS)).astype("string")
+
+
+def inferred(rows: Sequence[Row]) -> pd.DataFrame:
+    """Types as rows suggest them: an object column where text stands among numbers, floats of NaN where nobody has a value."""
+    numbers = pd.DataFrame(rows, columns=list(COLUMNS), dtype=object)
+    for name in ("v", "x", "n", "s"):
+        try:
+            numbers[name] = pd.to_numeric(numbers[name])
+        except (ValueError, TypeError):
+            numbers[name] = [value if value is None or not value.isdigit() else int(value) for value in numbers[name]]
+    return numbers
+
+
+def written(rows: Sequence[Row], *, end: str = "\n", between: str = ",", header: bool = True) -> str:
+    lines = [COLUMNS] if header else []
+    return "".join(between.join(value or "" for value in line) + end for line in [*lines, *(one.values() for one in rows)])
+
+
+def in_csv(rows: Sequence[Row]) -> str:
+    Path("log.csv").write_text(written(rows))
+    return "log.csv"
+
+
+def in_gzip(rows: Sequence[Row]) -> str:
+    Path("log.csv.gz").write_bytes(gzip.compress(written(rows).encode(), mtime=0))
+    return "log.csv.gz"
+
+
+def in_two_files(rows: Sequence[Row]) -> list[str]:
+    Path("a.csv").write_text(written(OTHERS))
+    Path("b.csv").write_text(written([one for one in rows if one not in OTHERS]))
+    return ["a.csv", "b.csv"]
+
+
+def in_json(rows: Sequence[Row]) -> str:
+    """Columns are the keys of rows, and a null is a key that is not there."""
+    kept = ({name: value for name, value in one.items() if value is not None} for one in rows)
+    Path("log.jsonl").write_text("".join(json.dumps(one) + "\n" for one in kept))
+    return "log.jsonl"
+
+
+def table(rows: Sequence[Row]) -> pa.Table:
+    return pa.table({name: pa.array([one[name] for one in rows], pa.string()) for name in COLUMNS})
+
+
+def in_parquet(rows: Sequence[Row]) -> str:
+    pq.write_table(table(rows), "log.parquet")
+    return "log.parquet"
+
+
+def in_typed_parquet(rows: Sequence[Row]) -> str:
+    """Types as pandas writes them, among them that of a column of nulls."""
+    held = table(rows)
+    amounts = pa.array([float(one["v"] or 0) for one in rows], pa.float64())
+    held = held.set_column(COLUMNS.index("v"), "v", amounts)
+    if all(one["n"] is None for one in rows):
+        held = held.set_column(COLUMNS.index("n"), "n", pa.nulls(len(rows)))
+    pq.write_table(held, "log.parquet")
+    return "log.parquet"
+
+
+def in_sqlite(rows: Sequence[Row]) -> str:
+    with sqlite3.connect("log.db") as database:
+        database.execute(f"CREATE TABLE log ({', '.join(f'{name} TEXT' for name in COLUMNS)})")
+        database.executemany("INSERT INTO log VALUES (?,?,?,?,?,?,?,?)", [tuple(one.values()) for one in rows])
+    database.close()
+    return "sqlite:///log.db"
+
+
+def related(rows: Sequence[Row]) -> Any:
+    held = table(rows)
+    return duckdb.sql("SELECT * FROM held").select(*COLUMNS) if held is not None else None
+
+
+SOURCES: dict[str, tuple[Callable[[Sequence[Row]], Any], dict[str, Any]]] = {
+    "pandas": (frame, {}),
+    "pandas, types inferred": (inferred, {}),
+    "polars": (lambda rows: pl.from_arrow(table(rows)), {}),
+    "arrow": (table, {}),
+    "csv": (in_csv, {}),
+    "gzip": (in_gzip, {}),
+    "two files": (in_two_files, {}),
+    "json lines": (in_json, {}),
+    "parquet": (in_parquet, {}),
+    "typed parquet": (in_typed_parquet, {}),
+    "duckdb relation": (related, {}),
+    "sqlite": (in_sqlite, {"table": "log"}),
+}
+
+
+# -- what is asked -----------------------------------------------------------------------------------------------------------
+
+ASKED: dict[str, Any] = {"user": "u", "item": "i", "k": 3, "epsilon": 0.5, "delta": 1e-6, "learn": 0.0}
+WINDOW: dict[str, Any] = {"time": "t", "since": DAY, "until": "2024-06-02"}
+ITEMS, GROUPS = [f"i{n}" for n in range(60)], ["g0", "g1", "g2"]
+BOUNDED = {"max_items_per_user": 2, "salt": "pepper"}
+PAID = {"ledger": "sqlite:///p.db", "dataset": "whole", "key": "k"}
+DAYS = {**PAID, "dataset": "days", "output": "top-{period}.csv", "every": "day", "since": OUTSIDE, "until": "2024-05-03"}
+# Each over nobody and one in the fast half of the tests, from a table in memory unless it says something about a file.
+TOPK: dict[str, dict[str, Any]] = {
+    "window": WINDOW,
+    "a clock": {**WINDOW, "time_zone": "Europe/Berlin", "relation": "replace_one"},
+    "numbers as times": {**WINDOW, "time": "s", "time_unit": "s"},
+    "where": {"where": ["x > 3", f"t = {DAY}"], **BOUNDED},
+    "where nobody has a value": {"where": "n != 1"},
+    "labels left out": {"null": [f"i{n}" for n in range(7)], "normalize": ["casefold", "strip"]},
+    "a condition on what is left out": {"where": "x != 3", "null": [str(n) for n in range(9)]},
+    "values that are missing": {"missing": "NA", "item": "x"},
+    "several items in a field": {"split": "|", "item": "n"},
+    "a sparse column of items": {"item": "n"},
+    "a sparse column of users": {"user": "n"},
+    "a sparse column of groups": {"group": "n"},
+    "a sparse part of items": {"item": ["i", "n"]},
+    "groups": {**WINDOW, "group": "g"},
+    "listed groups": {**WINDOW, "group": "g", "groups": "groups.csv", "groups_column": "g"},
+    "listed groups and items": {**WINDOW, "group": "g", "groups": GROUPS, "domain": ITEMS},
+    "discovered groups": {**WINDOW, "group": "g", "max_groups_per_user": 2, "relation": "replace_one"},
+    "counts in groups": {**WINDOW, "group": "g", "max_groups_per_user": 2, "with_counts": True},
+    "a catalogue": {**WINDOW, "domain": "items.csv", "domain_column": "i"},
+    "counts of a catalogue": {**WINDOW, "domain": ITEMS, "with_counts": True},
+    "counts": {**WINDOW, "with_counts": True},
+    "all that is safe": {**WINDOW, "k": "all", "with_counts": True},
+    "clipped": {**WINDOW, "clip": 1.0, "max_items_per_user": 4, "users": 100, "items_per_user": 3.0, "mechanism": None},
+    "a set": {**WINDOW, "domain": ITEMS, "as_set": True},
+    "sums": {**WINDOW, "value": "v", "value_clip": 5.0, "max_items_per_user": 3},
+    "signed sums": {**WINDOW, "value": "v", "value_clip": (-5.0, 5.0), "domain": ITEMS, "max_items_per_user": 3},
+    "small items": {**WINDOW, "min_users": 3, "max_items_per_user": 4},
+    "a mechanism": {**WINDOW, "mechanism": "limited_domain", "kbar": 7, "max_items_per_user": 4},
+    "a noise": {**WINDOW, "mechanism": "peeling_top_k", "noise": "gumbel", "domain": ITEMS},
+    "on disk": {**WINDOW, "engine": "duckdb", "with_counts": True, "buckets": 3, "memory_limit": "200MiB"},
+    "learning": {**WINDOW, "learn": None},
+    "what came out": {**PAID, "mechanism": "limited_domain", "pay_for_what_came_out": True, "output": "a.json"},
+    "several periods": {**DAYS, "every": None, "time": "t", "period": ["2024-05-01", "2024-05-02"], "output": "a.parquet"},
+    "every day": {**DAYS, "time": "t", "go_on": True, "where": "x > 100"},
+    "every day in groups": {**DAYS, "time": "t", "go_on": True, "group": "g", "until": "2024-05-02T12:00", "partial_last": True},
+    "a horizon": {**PAID, **WINDOW, "every": "day", "horizon": "h.state", "count": "window", "window": 1, "output": "a.json"},
+}
+OF_FILES: dict[str, tuple[str, dict[str, Any]]] = {
+    "how a file is written": ("csv", {"format": "csv", "header": True, "delimiter": ",", "quote": '"', "encoding": "utf-8"}),
+    "a table": ("sqlite", {"table": "log"}),
+    "a query": ("sqlite", {"table": None, "query": f"SELECT * FROM log WHERE t = '{DAY}'"}),
+}
+CONTINUAL: dict[str, dict[str, Any]] = {
+    "periods": {"count": "period", "exponent": 1.0, "cells": 9, "relation": "replace_one"},
+    "numbers of users": {"with_counts": True, "items_per_period": 2},
+    "windows": {"count": "window", "window": 2, "periods": 3},
+    "a list": {"domain": ITEMS},
+    "groups": {"group": "g", "count": "running"},
+    "listed groups": {"group": "g", "groups": GROUPS, "domain": ITEMS},
+    "where": {"where": "x > 3"},
+    "a sparse column": {"item": "n"},
+    "cut short": {"until": "2024-06-01T12:00", "partial_last": True},
+}
+# Of a reading alone, which goes on to scores and a selection.
+READ: dict[str, dict[str, Any]] = {
+    "cells": {"group": "g", "cells": True, "clip": [1.0, 2.0], "clip_norm": "l1", "within": ["g1:i1"]},
+    "within": {"within": ITEMS, **BOUNDED},
+    "within nothing": {"within": ["nowhere"], "clip": 1.0},
+    "window": WINDOW,
+    "groups": {**WINDOW, "group": "g", "max_groups_per_user": 2},
+    "sums": {**WINDOW, "value": "v", "value_clip": 2.0, "max_items_per_user": 2},
+    "sparse": {"item": "n"},
+}
+
+
+def test_every_option_that_touches_rows_is_asked_here() -> None:
+    """One that is new stands in a configuration, or its `option` says `rows=False`."""
+    stated = {name for config in TOPK.values() for name in config} | {name for _, config in OF_FILES.values() for name in config}
+    assert {name for name in TopKSpec.model_fields if TopKSpec.said(name, "rows")} <= stated | set(ASKED)
+    kept = {name for config in CONTINUAL.values() for name in config} | {*ASKED, *WINDOW, "every"}
+    own = {name for spec in (ContinualSpec, CloseSpec) for name in spec.model_fields if spec.said(name, "rows")}
+    assert own - TopKSpec.model_fields.keys() <= kept
+    assert Reading.model_fields.keys() <= stated | set(ASKED) | {name for config in READ.values() for name in config}
+
+
+# -- what came of it, up to what was released --------------------------------------------------------------------------------
+
+
+def kinds(held: Mapping[str, Any] | None) -> Any:
+    """Of a selection what is there, and not what it is."""
+    return held and {name: type(part).__name__ for name, part in held.items() if name not in ("complete", "reason")}
+
+
+def notes(told: Sequence[str]) -> list[str]:
+    """Those that do not speak of what was released, but with numbers that were."""
+    kept = [note for note in told if not note.startswith(HARDLY_ANY)]
+    return [re.sub(r"takes about .* from", "takes about N from", note) for note in kept]
+
+
+def public(found: Any) -> Any:
+    """An answer without what was released."""
+    if isinstance(found, Series):
+        files = [(one.name, one.state, str(one.output)) for one in found.releases]
+        return files, notes(found.lines()), [public(answer) for answer in found.answers.values()]
+    data = found.as_data()
+    if isinstance(found, DryRun):
+        return data
+    if isinstance(found, HorizonAnswer):
+        data["released"] = [kinds(one["selection"]) for one in data["released"]]
+        return {**data, "table": list(found.heads), "notes": notes(data["notes"])}
+    assert isinstance(found, Answer)
+    data["selection"], data["shown"] = kinds(data["selection"]), kinds(data.get("shown"))
+    data["contributions"]["salt"] = type(data["contributions"]["salt"]).__name__
+    data["notes"] = notes(data["notes"])
+    masked = ["explained_by_noise", "spent"]
+    if found.learnt is not None:  # which is released, and chooses
+        masked += ["mechanism", "learnt", "contributions", "intervals", "unit"]
+    if found.question.spec.pay_for_what_came_out:
+        data["notes"] = [note for note in data["notes"] if note != found.left]
+    return {**data, **dict.fromkeys(masked, "masked"), "columns": list(found.columns())}
+
+
+class _Steps:
+    """A progress callback that remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[int, int]] = []
+
+    def __call__(self, done: int, whole: int) -> None:
+        self.taken.append((done, whole))
+
+
+STEPS = _Steps()
+
+
+def outcome(ask: Callable[[], Any]) -> Any:
+    """All that somebody sees who asks: a refusal in its words, warnings and files; or the answer, in each of its forms."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        warnings.simplefilter("ignore", Unrecorded)
+        try:
+            found = ask()
+        except Exception as error:
+            seen: Any = type(error).__name__, str(error), [*getattr(error, "__notes__", [])], type(error.__cause__).__name__
+        else:
+            seen = type(found).__name__, public(found) if hasattr(found, "as_data") or isinstance(found, Series) else found
+            if isinstance(found, Answer):
+                assert repr(found)
+                assert found._repr_html_()
+                assert len(found.to_pandas()) == len(found.items)
+    files = sorted((path.name, path.stat().st_mode) for path in Path().iterdir())
+    steps = [*STEPS.taken]
+    STEPS.taken.clear()
+    return seen, steps, [(one.category.__name__, str(one.message)) for one in warned], files
+
+
+@pytest.fixture
+def differing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., dict[str, Any]]]:
+    """What came of asking each of the logs, each in a folder of its own; those of different outcomes by the people in them."""
+
+    def ask_all(source: str, asked: Callable[[Any, dict[str, Any]], Any], people: Sequence[str], *, others: bool = True) -> Any:
+        make, extra = SOURCES[source]
+        found = dict[str, Any]()
+        for who in people:
+            folder = tmp_path / f"{len(list(tmp_path.iterdir()))}"
+            folder.mkdir()
+            monkeypatch.chdir(folder)
+            Path("items.csv").write_text("".join(f"{item},1\n" for item in ["i", *ITEMS]))
+            Path("groups.csv").write_text("".join(f"{group},1\n" for group in ["g", *GROUPS]))
+            data = make([*(OTHERS if others else []), *PEOPLE[who]])
+            found[who] = outcome(lambda data=data: asked(data, extra))
+        return found
+
+    yield ask_all
+    monkeypatch.chdir(tmp_path)
+
+
+def ledger() -> None:
+    with acc.Ledger.open("sqlite:///p.db") as made:
+        for name, window in (("whole", "whole"), ("days", "day")):
+            made.create_dataset(name, acc.Budget(epsilon=500.0, delta=1e-2), "add_remove", window=window)  # type: ignore[arg-type]
+
+
+def topk(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
+    def ask(data: Any, extra: dict[str, Any]) -> Any:
+        if "ledger" in config:
+            ledger()
+        return dps.topk(data, **{**ASKED, **extra, **config}, progress=STEPS)
+
+    return ask
+
+
+def same(found: dict[str, Any]) -> bool:
+    """Whether all outcomes are one. With a difference the assertion shows them."""
+    first = next(iter(found.values()))
+    return all(one == first for one in found.values())
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked", TOPK)
+def test_one_user_more_is_not_told(differing: Any, asked: str) -> None:
+    """Nobody or one user: the same outcome but for what was released, and an outcome that is an answer."""
+    found = differing("pandas", topk(TOPK[asked]), FAST)
+    assert same(found), found
+    assert found["one"][0][0] in ("Answer", "Series", "HorizonAnswer"), found["one"]
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_no_source_tells_of_one_user(differing: Any, source: str) -> None:
+    """Of an empty log as of others: a header or a schema without rows is a log."""
+    for others in (True, False) if source != "two files" else (True,):
+        found = differing(source, topk(WINDOW), FAST, others=others)
+        assert same(found), found
+        assert found["one"][0][0] == "Answer", found["one"]
+
+
+@pytest.mark.parametrize("asked", OF_FILES)
+def test_no_option_of_a_file_tells_of_one_user(differing: Any, asked: str) -> None:
+    source, config = OF_FILES[asked]
+    found = differing(source, topk({**WINDOW, **config}), FAST)
+    assert same(found), found
+    assert found["one"][0][0] == "Answer", found["one"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("asked", TOPK)
+def test_no_row_is_told(differing: Any, asked: str, source: str) -> None:
+    """All logs, over every source, with and without other rows."""
+    for others in (True, False):
+        if others or source != "two files":
+            found = differing(source, topk(TOPK[asked]), tuple(PEOPLE), others=others)
+            assert same(found), found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", [kind for kind, one in members().items() if one.traits.ranks_counts])
+@pytest.mark.parametrize("domain", [None, ITEMS])
+@pytest.mark.parametrize("how", [{}, {"max_items_per_user": 4}, {"clip": 1.0, "max_items_per_user": 4}])
+def test_no_mechanism_tells_of_a_row(differing: Any, kind: str, domain: Any, how: dict[str, Any]) -> None:
+    """Whether it answers or is refused, which is public."""
+    one = {"k": 1} if members()[kind].traits.answers == "one_item" else {}
+    found = differing("pandas", topk({**WINDOW, "mechanism": kind, "domain": domain, **how, **one}), tuple(PEOPLE))
+    assert same(found), found
+
+
+# -- horizons ----------------------------------------------------------------------------------------------------------------
+
+HELD: dict[str, Any] = {**PAID, "state": "h.state", "output": "a.json"}
+
+
+def continual(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
+    def ask(data: Any, extra: dict[str, Any]) -> Any:
+        ledger()
+        times = {"time": "t", "since": OUTSIDE, "until": "2024-06-02", "every": "day"}
+        asked = {**ASKED, **times, **HELD, **extra, **config}
+        del asked["learn"]
+        return dps.continual.run(data, **asked)
+
+    return ask
+
+
+def closed(config: dict[str, Any]) -> Callable[[Any, dict[str, Any]], Any]:
+    """One period after the other, the first without anybody; then what is shown of both."""
+
+    def ask(data: Any, extra: dict[str, Any]) -> Any:
+        ledger()
+        kept = {name: HELD[name] for name in ("ledger", "dataset", "key", "state")}
+        started = {name: config[name] for name in config if name not in ("group", "where", "item", "until", "partial_last")}
+        amounts = {name: ASKED[name] for name in ("k", "epsilon", "delta")}
+        dps.continual.start(**kept, **{"periods": 2, "grouped": "group" in config, **amounts, **started})
+        read = {
+            "user": "u",
+            "item": "i",
+            **extra,
+            **{name: config[name] for name in ("group", "where", "item") if name in config},
+        }
+        for period, events_of in ((1, frame([])), (2, data)):
+            dps.continual.close(period, events_of, **kept, **(read if period == 2 else {**read, **dict.fromkeys(extra)}))
+        return dps.continual.show(**kept, output="shown.json")
+
+    return ask
+
+
+@pytest.mark.parametrize("asked", CONTINUAL)
+def test_no_horizon_tells_of_one_user(differing: Any, asked: str) -> None:
+    ask = closed if "until" not in CONTINUAL[asked] else continual
+    found = differing("pandas", ask(CONTINUAL[asked]), FAST, others="where" in CONTINUAL[asked])
+    assert same(found), found
+    assert found["one"][0][0] == "HorizonAnswer", found["one"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ask", [continual, closed])
+@pytest.mark.parametrize("source", ["pandas", "csv", "json lines", "typed parquet"])
+@pytest.mark.parametrize("asked", CONTINUAL)
+def test_no_horizon_tells_of_a_row(differing: Any, asked: str, source: str, ask: Any) -> None:
+    for others in (True, False):
+        found = differing(source, ask(CONTINUAL[asked]), tuple(PEOPLE), others=others)
+        assert same(found), found
+
+
+# -- readings ----------------------------------------------------------------------------------------------------------------
+
+
+def read(config: dict[str, Any], reader: Callable[..., Any]) -> Callable[[Any, dict[str, Any]], Any]:
+    """From a reading to scores and a selection; counts themselves are private, and nothing is seen but what they are."""
+
+    def ask(data: Any, extra: dict[str, Any]) -> Any:
+        found = reader(data, **{"user": "u", "item": "i", **extra, **config}, progress=STEPS)
+        clip, listed = config.get("clip"), "within" in config
+        with found if reader is events.hold else nullcontext(found) as counts:
+            scores = counts.scores(clip=clip[0] if isinstance(clip, list) else clip)
+            few = dps.Sensitivity.of_counts(items_per_user=4)
+            if "max_groups_per_user" in config:
+                each = dps.LimitedDomain(k=2, epsilon=0.1, delta=1e-6, kbar=5)
+                discovery = dps.SparseHistogram(scale=50.0, delta=1e-6, sensitivity=few)
+                mechanism: Any = dps.mechanisms.PerGroup(mechanism=each, max_groups_per_user=2, discovery=discovery)
+            elif listed:
+                mechanism = dps.OneshotTopK(k=1, noise="gumbel", scale=100.0, sensitivity=scores.sensitivity)
+            elif "value" in config:
+                mechanism = dps.SparseHistogram(scale=500.0, delta=1e-6, sensitivity=scores.sensitivity)
+            else:
+                mechanism = dps.LimitedDomain(k=2, epsilon=0.01, delta=1e-6, kbar=5)
+            selection = mechanism.select(scores)
+            kept = type(counts).__name__, repr(counts)
+        return kept, type(scores).__name__, repr(scores), kinds(selection.model_dump())
+
+    return ask
+
+
+@pytest.mark.parametrize("asked", READ)
+def test_no_reading_tells_of_one_user(differing: Any, asked: str) -> None:
+    found = differing("pandas", read(READ[asked], events.read), FAST, others="time" in READ[asked])
+    assert same(found), found
+    assert found["one"][0][0] == "tuple", found["one"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", [events.read, events.hold])
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("asked", READ)
+def test_no_reading_tells_of_a_row(differing: Any, asked: str, source: str, reader: Any) -> None:
+    found = differing(source, read(READ[asked], reader), tuple(PEOPLE))
+    assert same(found), found
+
+
+# -- the command line ------------------------------------------------------------------------------------------------------------
+
+EVERY = ("--time", "t", "--where", "x > 100", "--every", "day", "--since")
+COMMANDS: dict[str, list[str]] = {
+    "topk": ["topk", "log.csv", "--time", "t", "--since", DAY, "--until", "2024-06-02", "--output", "a.csv"],
+    "groups": ["topk", "log.csv", "--group", "g", "--where", f"t={DAY}", "--with-counts", "--max-groups-per-user", "2"],
+    "dry run": ["topk", "log.csv", "--where", "x > 3", "--where", f"t = {DAY}", "--dry-run"],
+    "every": ["topk", "log.csv", *EVERY, OUTSIDE, "--until", "2024-05-03", "--go-on", "--output", "top-{period}.json"],
+    "run": ["continual", "run", "log.csv", *EVERY, DAY, "--until", "2024-06-03", "--state", "h.state", "--output", "a.csv"],
+}
+
+
+def called(words: Sequence[str]) -> Callable[[Any, dict[str, Any]], Any]:
+    """A command's status, its errors, its JSON but for what was released, and the headings of its text."""
+
+    def ask(data: Any, extra: dict[str, Any]) -> Any:
+        ledger()
+        asked = [*words, "--user", "u", "--item", "i", "--k", "3", "--epsilon", ".5", "--delta", "1e-6"]
+        asked += ["--learn", "0"] * (words[0] == "topk") + ["--json"]
+        if "--every" in words:
+            asked += ["--ledger", "sqlite:///p.db", "--dataset", "days" if words[0] == "topk" else "whole", "--key", "k"]
+        result = CliRunner().invoke(app, asked)
+        said = [line for line in result.stderr.splitlines() if not line.startswith(f"warning: {HARDLY_ANY}")]
+        told = json.loads(result.stdout) if result.stdout else {}
+        return result.exit_code or EXPLAINED, said, sorted(told), notes(told.get("notes", []))
+
+    return ask
+
+
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_no_command_tells_of_one_user(differing: Any, words: list[str]) -> None:
+    """An answer that noise alone explains has a status of its own, which is a function of what was released."""
+    found = differing("csv", called(words), FAST)
+    assert same(found), found
+    assert found["one"][0][1][0] == EXPLAINED, found["one"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", COMMANDS.values(), ids=COMMANDS)
+def test_no_command_tells_of_a_row(differing: Any, words: list[str]) -> None:
+    for others in (True, False):
+        found = differing("csv", called(words), tuple(PEOPLE), others=others)
+        assert same(found), found
