@@ -299,7 +299,7 @@ class Horizon:
         if asked is not None:
             require_columns(events, asked)
         with State.opened(self._path) as state:
-            _require_order(int(period), len(state.closed()))
+            _require_askable(state, int(period), NO_EVENTS if asked is None else _unread(asked))
 
     @contextmanager
     def _read(self, period: int, events: object, reading: Reading | None, options: dict[str, Any]) -> Iterator[Events]:
@@ -427,33 +427,36 @@ class Horizon:
         return f"Horizon({self._ledger!r}, {self._dataset.name!r}, key={self._key!r})"
 
 
+def _require_askable(state: State, period: int, events: Events) -> Closed | None:
+    """Refuse what is asked of a period by what is public alone; the period, if it is closed already."""
+    done = state.closed()
+    if period > len(done) + 1:
+        raise InvalidRequest(f"period={period} cannot be closed before period {len(done) + 1}: close them in order")
+    if period == len(done) + 1:
+        state.require_users(events)
+        return None
+    then, now = json.loads(done[period - 1].asked) or {}, json.loads(events.asked) or {}
+    if then != now:
+        other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
+        raise InvalidRequest(
+            f"period {period} is closed, and {other}= was another then: ask as you did then, or leave it. Its answer stays: "
+            "released() has it, and `dpselect continual show`"
+        )
+    return done[period - 1]
+
+
 def _closed_before(state: State, period: int, events: Events) -> Selection | None:
     """What a period has released that is closed already; None if it is the next one.
 
     Its events are compared with those of then only if they are read as then: who could choose how would learn which rows exist.
     """
-    done = state.closed()
-    if period <= len(done):
-        then, now = json.loads(done[period - 1].asked) or {}, json.loads(events.asked) or {}
-        if then != now:
-            other = next(name for name in sorted(then | now) if then.get(name) != now.get(name))
-            raise InvalidRequest(
-                f"period {period} is closed, and {other}= was another then: ask as you did then, or leave it. Its answer stays: "
-                "released() has it, and `dpselect continual show`"
-            )
-        if state.load(events) != done[period - 1].read:
-            raise InvalidRequest(
-                f"period {period} is closed, with other events. Its answer stays: released() has it, and "
-                "`dpselect continual show`. What came late counts in the period that is open: close that with it"
-            )
-        return done[period - 1].selection
-    _require_order(period, len(done))
-    return None
-
-
-def _require_order(period: int, done: int) -> None:
-    if period > done + 1:
-        raise InvalidRequest(f"period={period} cannot be closed before period {done + 1}: close them in order")
+    closed = _require_askable(state, period, events)
+    if closed is not None and state.load(events) != closed.read:
+        raise InvalidRequest(
+            f"period {period} is closed, with other events. Its answer stays: released() has it, and "
+            "`dpselect continual show`. What came late counts in the period that is open: close that with it"
+        )
+    return None if closed is None else closed.selection
 
 
 def _listed(mechanism: ContinualTopK, domain: Labels | None, groups: Sequence[Label] | None) -> tuple[Label, ...] | None:
@@ -489,18 +492,17 @@ def of_pairs(reading: Reading, *, grouped: bool = False) -> Reading:
     return reading
 
 
-def _who(reading: Reading) -> dict[str, Any]:
-    """The options that say which events are one user's: the column, and all that rewrites its labels."""
-    return reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
+def _unread(reading: Reading) -> Events:
+    """Events by how they are read: which are one user's, by the column and all that rewrites its labels, and what was asked."""
+    who = reading.model_dump(mode="json", include={"user", *FILE_OPTIONS} - _SAME_USERS)
+    asked = reading.model_dump(mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"})
+    return replace(NO_EVENTS, who=who, asked=json.dumps(asked))
 
 
 def _count_pairs(engine: Engine, events: object, reading: Reading, groups: Sequence[Label] | None = None) -> Events:
     """The events of a period, counted once each; an item is a `cell` where there are groups."""
     path = engine.path("pairs.parquet")  # the state has its own connection
-    asked = json.dumps(
-        reading.model_dump(mode="json", exclude_defaults=True, exclude={*FileFields.unasked(), "max_groups_per_user"})
-    )
-    read = Events(f"read_parquet({located(path)})", {}, _who(reading), asked)
+    read = replace(_unread(reading), relation=f"read_parquet({located(path)})")
     if spark.accepts(events):
         if reading.group is not None:
             raise InvalidRequest("a horizon of groups reads no Spark table: write the period's events to Parquet, and give that")

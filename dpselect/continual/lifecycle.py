@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, cast, final, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack, final, overload
 
 from accounting.address import masked
 from accounting.errors import OutputError
@@ -88,7 +88,7 @@ def close(period: int, data: object, **asked: Any) -> HorizonAnswer | DryRun:
         no event is read then either.
     """
     spec = CloseSpec(**asked)
-    kept = _Kept.of(spec, "close", period=period, source=named(data))
+    kept = _Kept.of(spec, "close", period=str(period), source=named(data))
     with _horizon(spec, dry_run=spec.dry_run) as (session, horizon):
         if spec.dry_run:
             look = partial(horizon.rehearse, period, data, spec.reading())
@@ -183,12 +183,11 @@ class _Kept:
     @classmethod
     def of(cls, spec: KeptFields, command: str, **about: Any) -> Self:
         """What a spec asks for, before anything is read, reserved or charged."""
-        fields, lists = spec.question(without=("domain", "groups")), cast(Any, spec)
+        about |= {"command": command, "dataset": spec.dataset, "key": spec.key}
         for name, listed in (("domain", "catalogue"), ("groups", "group_list")):
             if getattr(spec, name, None) is not None:
-                names = getattr(lists, listed)() if hasattr(spec, listed) else lists.reading().groups
-                fields[name] = hashlib.sha256(json.dumps(names).encode()).hexdigest()
-        question, place = json.loads(json.dumps({"command": command, **about, **fields})), _place(spec)
+                about[name] = hashlib.sha256(json.dumps(getattr(spec, listed)()).encode()).hexdigest()
+        question, place = about | spec.question(without=about), _place(spec)
         return cls(place, question, place.held(question), Path(str(spec.state)))
 
     def written(self, answer: HorizonAnswer) -> HorizonAnswer:

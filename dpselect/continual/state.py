@@ -349,7 +349,7 @@ class State(NotPickled):
         """All closed periods, in order."""
         rows = self._run("SELECT period, asked, read, mark, selection FROM closed ORDER BY period")
         return [
-            Closed(number, asked, read, mark, Selection.model_validate_json(text)) for number, asked, read, mark, text in rows
+            Closed(period, asked, read, mark, Selection.model_validate_json(text)) for period, asked, read, mark, text in rows
         ]
 
     def add_closed(self, period: int, asked: str, read: str, selection: Selection) -> None:
@@ -370,26 +370,26 @@ class State(NotPickled):
         words = self._columns("SELECT md5_number_lower(concat_ws(chr(0), u, i)) AS word FROM fresh")["word"].view(np.uint64)
         return f"{len(words)}:{words.sum()}"
 
-    def _settle(self) -> None:
-        """Remember who is one user, and refuse to go on with other users; and whether items are integers.
-
-        Both are options and types, which are public: whether anything was read decides nothing.
-        """
-        known = self._run("SELECT who, integers FROM reading")
-        who, kinds = self._fresh.who, self._fresh.kinds
-        if known and who is not None:
-            then: dict[str, Any] = json.loads(known[0][0])
+    def require_users(self, events: Events) -> None:
+        """Refuse events that are read as those of other users than earlier ones, by the options alone."""
+        who = events.who or {}
+        for (known,) in self._run("SELECT who FROM reading") if who else ():
+            then: dict[str, Any] = json.loads(known)
             for name, now in who.items():
                 if now != then[name]:
                     raise InvalidRequest(
                         f"{name}={now!r} was {then[name]!r} in earlier periods. A horizon bounds each user over all of its "
                         "periods, and read otherwise one person is several users: state it as then, or open another horizon"
                     )
-        integers = all(kind for (_, kind) in known) and kinds.get("item", "int") == "int"
-        if kinds:
-            stated = json.dumps({} if who is None else dict(who)) if not known else known[0][0]
+
+    def _settle(self) -> None:
+        """Remember who is one user, and whether items are integers: by options and types, whatever was read."""
+        self.require_users(self._fresh)
+        who, kinds = self._fresh.who, self._fresh.kinds
+        for known, integers in self._run("SELECT who, integers FROM reading") or [(None, True)] if kinds else ():
             self._run("DELETE FROM reading")
-            self._run("INSERT INTO reading VALUES (?, ?)", [stated, integers])
+            stated = json.dumps(who if who is None else dict(who)) if known is None else known
+            self._run("INSERT INTO reading VALUES (?, ?)", [stated, integers and kinds["item"] == "int"])
 
     # -- users: what counts, Theorem T3 ---------------------------------------------------------------------------------
 

@@ -301,10 +301,11 @@ def _explained(error: Exception, what: str, *, tells: bool) -> str:
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
     if is_memory_fault(error):
         return f"{what} cannot be read and counted: {NO_MEMORY}"
-    if isinstance(error, duckdb.OutOfMemoryException) or is_full_disk(text):
+    writes = isinstance(error, duckdb.IOException | duckdb.FatalException | OSError)  # others may quote the log
+    if isinstance(error, duckdb.OutOfMemoryException) or (writes and is_full_disk(text)):
         return (
             f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit=, state more buckets=, "
-            "or point TMPDIR at a larger disk"
+            "point TMPDIR at a larger disk, or raise the limit on the size of files (ulimit -f)"
         )
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
         return f"{what} {not_encoded()}"

@@ -59,7 +59,7 @@ def found(log: pd.DataFrame, asked: argparse.Namespace, count: Any, k: int, doma
         for at in range(1, asked.releases + 1):
             new = log[log["period"] == at]
             state._connection.register("events", {"u": new["user"].to_numpy(), "i": new["item"].to_numpy()})
-            chosen = [close(state, at, "events", KINDS, source).labels]
+            chosen = [close(state, at, states.Events("events", KINDS), source).labels]
             since = {"period": at, "running": 1, "window": at - asked.window + 1}[count]
             pairs = log.loc[log["period"].between(since, at), ["user", "item"]].drop_duplicates()
             if len(pairs):

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import accounting as acc
 import dpselect as dps
 from dpselect.cli import app
+from dpselect.cli.guard import EXPLAINED
 from dpselect.continual.state import State
 from dpselect.errors import HorizonError, HorizonUnavailable
 
@@ -41,7 +42,7 @@ def paid(tmp_path: Path) -> list[str]:
 def told(*arguments: str, status: int = 0) -> Any:
     result = CliRunner().invoke(app, ["continual", *arguments])
     assert result.exit_code == status, result.output
-    return json.loads(result.stdout) if "--json" in arguments and status == 0 else result.output
+    return json.loads(result.stdout) if "--json" in arguments and status in (0, EXPLAINED) else result.output
 
 
 @pytest.mark.slow
@@ -172,6 +173,7 @@ def test_the_same_call_gives_the_answer_that_its_output_holds(paid: list[str], t
     assert set(tmp_path.glob("a.*")) == set(whole)
     for words in (["--where", "at = 2024-07-01"], ["--output", str(other)]):
         assert "exists and is not written over" in told(*asked, *words, status=2)
+    assert told(*asked, "--memory-limit", "1GiB", "--actor", "ada") == first
     record = out if suffix == ".json" else out.with_name(f"{out.name}.json")
     record.write_text(record.read_text().replace("place1", "place9"))
     assert "exists and is not written over" in told(*asked, status=2)
@@ -221,6 +223,20 @@ def test_a_state_that_is_in_use_or_has_no_room_is_not_lost(
             told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS, status=1 if type(raised) is HorizonUnavailable else 4)
     assert State._run is run
     assert "place1" in told("close", "1", str(tmp_path / "1.csv"), *paid, *COLUMNS)
+
+
+@pytest.mark.parametrize("suffix", spread([".csv", ".parquet", ".jsonl"], 2))
+def test_a_file_without_an_event_closes_a_period(paid: list[str], tmp_path: Path, suffix: str) -> None:
+    """A header alone, a table without a row, no line at all: nobody came, and that is released like any other period."""
+    told("start", *paid, *HORIZON, "--periods", "3")
+    nobody = tmp_path / f"nobody{suffix}"
+    nobody.write_text("who,where,at\n" if suffix == ".csv" else "")
+    if suffix == ".parquet":
+        pd.DataFrame({"who": [], "where": []}, dtype=object).to_parquet(nobody)
+    first = told("close", "1", str(nobody), *paid, *COLUMNS, "--json", status=EXPLAINED)
+    assert first["released"][0]["selection"]["labels"] == []
+    assert "place1" in told("close", "2", str(tmp_path / "1.csv"), *paid, *COLUMNS)
+    assert "place1" in told("close", "3", str(nobody), *paid, *COLUMNS)
 
 
 def test_a_horizon_may_have_thousands_of_periods(paid: list[str], tmp_path: Path) -> None:

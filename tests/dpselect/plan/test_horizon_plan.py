@@ -38,7 +38,7 @@ def found(mechanism: dps.ContinualTopK, log: Arrivals, seed: int, catalogue: lis
     for at in range(1, log.number + 1):
         new = frame[frame["p"] == at]
         state._connection.register("events", {"u": new["u"].to_numpy(), "i": new["i"].to_numpy()})
-        chosen = close(state, at, "events", KINDS, source).labels or ()
+        chosen = close(state, at, states.Events("events", KINDS), source).labels or ()
         since = {"period": at, "running": 1, "window": at - (mechanism.window or 1) + 1}[mechanism.count]
         counted = frame[(frame["p"] >= since) & (frame["p"] <= at)].drop_duplicates(["u", "i"])["i"].value_counts()
         right = set(counts.index[counts >= counts.iloc[mechanism.k - 1]]) if len(counts := counted) >= mechanism.k else set()
