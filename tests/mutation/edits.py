@@ -938,7 +938,7 @@ dpselect/release/run.py
     dpselect/release/test_run.py::test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew
         log.second_round(first) if => log.second_round(log.read()) if
         max_items_per_user=None, salt=None, clip=clip => clip=clip
-        Sensitivity.of_clipped(choice.again, choice.norm, relation), again) => Sensitivity.of_counts(relation), again)
+        Sensitivity.of_clipped(choice.again, choice.norm, relation) => Sensitivity.of_clipped(choice.again, choice.norm)
     laws/test_two_rounds.py::test_one_user_does_not_move_what_others_spend
          and question.reading.value is None =>
     dpselect/release/test_topk.py::test_what_is_left_is_counted_in_the_part_that_runs_out_first
