@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from accounting.address import masked
 from dpselect.errors import EventLogError
 from dpselect.events.dialect import EMBEDDED
 from dpselect.events.file_options import FileOptions
+from dpselect.events.not_pickled import NotPickled
 from dpselect.events.where import Condition, columns_of
 
 if TYPE_CHECKING:
@@ -150,8 +152,8 @@ _MALFORMED = {
 
 @final
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What a source is given.
+class Given(NotPickled):
+    """What a source is given. **Private**, as the source is.
 
     Attributes:
         source: as for `read`.
@@ -161,7 +163,7 @@ class Given:
         amount, window, where: what is summed up, and which events are read, if that was asked for.
     """
 
-    source: object
+    source: object = dataclasses.field(repr=False)
     asked: Asked
     said: FileOptions
     name: str | None = None
