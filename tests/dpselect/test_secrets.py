@@ -36,7 +36,7 @@ import dpselect as dps
 from accounting.address import Address, revealed
 from dpselect.events.log_check import check
 from dpselect.release.question import Question
-from dpselect.spec import Spec, TopKSpec
+from dpselect.spec import Spec, TopKSpec, toml_file
 from dpselect.spec.toml_file import Config, DataTable, LedgerTable, ReleaseTable
 
 SECRET = "secret-"
@@ -473,6 +473,18 @@ def test_what_sees_a_log_is_told_by_its_annotations() -> None:
     for member in (Kept, Deep, Number):
         member.__module__ = Question.__module__
     assert [all(map(sees_nothing, annotations(one) or [Any])) for one in (Number, Kept, Deep)] == [True, False, False]
+
+
+def test_a_file_that_is_written_has_the_password_that_was_stated(tmp_path: Path) -> None:
+    """It would open no ledger without; what was read of it hides it again."""
+    config = Config(ledger=LedgerTable(url=PASSWORD, dataset="log"))
+    config.write(tmp_path / "c.toml")
+    again = toml_file.read(tmp_path / "c.toml")
+    assert again.ledger is not None
+    assert (revealed(again.ledger.ledger), str(again.ledger.ledger)) == (PASSWORD, "postgresql://ann:***@127.0.0.1:1/db")
+    spec = TopKSpec(**{**again.values(TopKSpec, ()), **ASKED})
+    assert isinstance(spec.ledger, str)
+    assert revealed(spec.ledger) == PASSWORD
 
 
 # -- errors ---------------------------------------------------------------------------------------------------------------------
