@@ -27,8 +27,8 @@ from accounting.address import masked
 from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
 from dpselect.errors import NO_MEMORY, HorizonError, HorizonUnavailable, InvalidRequest, is_full_disk, is_memory_fault
-from dpselect.events.contributions import NotPickled
 from dpselect.events.engine import temporary_folder, was_interrupted, without_progress_bar
+from dpselect.events.not_pickled import NotPickled
 from dpselect.events.sources.base import Kinds
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name

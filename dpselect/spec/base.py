@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping
+from os import PathLike
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
@@ -110,7 +111,8 @@ class Spec(Frozen):
 
     def __repr_args__(self) -> Any:
         for name, value in super().__repr_args__():
-            yield name, without_password(value) if isinstance(value, str) else value
+            masked = without_password(value) if isinstance(value, str | PathLike) else value
+            yield name, value if masked == str(value) else masked
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:
