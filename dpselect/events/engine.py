@@ -299,7 +299,7 @@ def _explained(error: Exception, what: str) -> str:
 
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
     if is_memory_fault(error):
-        return f"{what} cannot be read: {NO_MEMORY}"
+        return f"{what} did not fit in memory: {NO_MEMORY}"
     if isinstance(error, duckdb.OutOfMemoryException) or "No space left" in text:
         return (
             f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit=, state more buckets=, "

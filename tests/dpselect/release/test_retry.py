@@ -16,6 +16,7 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import AlreadyCharged, ClaimConflict, KeyConflict, Ledger, LedgerUnavailable
 from dpselect.events import Pairs
+from dpselect.events.engine import guarded
 from dpselect.release import answer as answer_module
 
 ASKED: dict[str, Any] = {"user": "who", "item": "shop", "k": 2, "epsilon": 8.0, "delta": 1e-6, "key": "monday", "dataset": "log"}
@@ -362,19 +363,20 @@ def test_a_file_system_without_links_keeps_the_answer_too(place: Path, monkeypat
 
 
 def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of released items are read from the staged pairs after the charge: what fails there is told as what it is."""
+    """Counts of released items are read from the staged pairs after the charge: what fails there is told as what it is, and not
+    as a log that cannot be read."""
     ask = asking(output="answer.json", domain="shops.csv", with_counts=True, mechanism=None, learn=0.0)
     read, looks = Pairs.read, list[object]()
 
     def failing(self: Pairs, **look: Any) -> Any:
         looks.append(look)
         if len(looks) > 1:
-            raise dps.errors.EventLogError("the log cannot be read: no memory")
+            return guarded("the log", lambda: (_ for _ in ()).throw(MemoryError()))
         return read(self, **look)
 
     with monkeypatch.context() as patch:
         patch.setattr(Pairs, "read", failing)
-        with pytest.raises(dps.errors.EventLogError) as failed:
+        with pytest.raises(dps.errors.EventLogError, match=r"^the draw failed, after .*did not fit in memory") as failed:
             ask()
     assert "stays charged (committed)" in str(failed.value.__notes__)
     assert "gives the answer" in str(failed.value.__notes__)
