@@ -9,6 +9,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from typer.testing import CliRunner
 import accounting as acc
 from accounting.ledger import Ledger
 from dpselect.cli import app
+
+for _name in ("dpselect.cli.topk", "dpselect.release.session", "duckdb", "flint", "sqlalchemy.dialects.sqlite"):
+    import_module(_name)  # which every child would do by itself
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]  # fast versions in test_retry.py stop at each step in one process
 
