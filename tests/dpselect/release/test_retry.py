@@ -288,6 +288,23 @@ def test_a_draft_that_was_not_released_is_dropped_unseen(place: Path, monkeypatc
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
+def test_a_charge_that_is_released_meanwhile_is_not_drawn_from(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry reads the log while another one finishes: it draws nothing, and gives that answer."""
+    room, select, ask = Ledger.room, dps.Mechanism.select, asking(output="answer.json")
+    drawn, others = list[object](), list[Any]()
+
+    def finished(self: Ledger, *args: Any, **terms: Any) -> Any:
+        monkeypatch.setattr(Ledger, "room", room)
+        others.append(ask())
+        return room(self, *args, **terms)
+
+    monkeypatch.setattr(dps.Mechanism, "select", lambda *args, **how: drawn.append(1) or select(*args, **how))
+    monkeypatch.setattr(Ledger, "room", finished)
+    assert ask().items == others[0].items
+    assert len(drawn) == 1
+    assert [entry.action for entry in entries()] == ["charge", "release"]
+
+
 def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retry that finds the draft of a call that is still at work claims and names it; that call then does the same."""
     release, ask = Ledger.release, asking(output="answer.csv")
@@ -424,13 +441,17 @@ def test_an_empty_key_is_refused(place: Path) -> None:
 def test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a random key, which a kill tells nobody, but `ledger show` does."""
-    with monkeypatch.context() as patch:
-        stopped_at(patch, 2, "after")
-        with suppress(Stopped):
-            asking(key=None, output="answer.json")()
-    (entry,) = entries()
-    assert len(drafts(place)) == 1
-    asking(key=entry.key, output="answer.json")()
-    assert drafts(place) == []
-    assert [entry.action for entry in entries()] == ["charge", "release"]
+    """It has a random key, which a kill tells nobody, but `ledger show` does; what is left is counted once."""
+    for at, kept in ((0, 0), (2, 1)):
+        output = f"answer{at}.json"
+        with monkeypatch.context() as patch:
+            stopped_at(patch, at, "after")
+            with suppress(Stopped):
+                asking(key=None, output=output)()
+        *_, entry = entries()
+        assert len(drafts(place)) == kept
+        found = asking(key=entry.key, output=output)()
+        assert drafts(place) == []
+        with Ledger.open("sqlite:///p.db") as ledger:
+            assert str(ledger.affordable("log", found.mechanism)) in " ".join(json.loads(Path(output).read_text())["notes"])
+    assert [entry.action for entry in entries()] == ["charge", "release"] * 2
