@@ -300,7 +300,7 @@ def _explained(error: Exception, what: str, *, tells: bool) -> str:
 
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
     if is_memory_fault(error):
-        return f"{what} cannot be read and counted: {NO_MEMORY}"
+        return f"{what} did not fit in memory: {NO_MEMORY}"
     writes = isinstance(error, duckdb.IOException | duckdb.FatalException | OSError)  # others may quote the log
     if isinstance(error, duckdb.OutOfMemoryException) or (writes and is_full_disk(text)):
         return (

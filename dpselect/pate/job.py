@@ -116,8 +116,8 @@ class Labels:
         at = masked(Path(self.spec.output))
         written = f"{done} of {asked} rounds are labelled, charged and in {at}" if done else "nothing was charged"
         return (
-            f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. Raise the "
-            f"budget of dataset={self.job.session.dataset.name!r} and give resume=True to label them"
+            f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. No budget is "
+            f"raised: resume=True labels them only if it was a quota of dataset={self.job.session.dataset.name!r}, and that is"
         )
 
     def as_data(self) -> dict[str, Any]:

@@ -5,32 +5,25 @@ For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
 
 from __future__ import annotations
 
-from typing import Required, TypedDict
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, Required, TypedDict
 
 from accounting import Ledger
 from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.events.file_options import Form, Format
 from dpselect.events.time_window import Every, Unit
+from dpselect.events.values import Rule
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
-from dpselect.pate.ballots import Missing
-from dpselect.pate.ballots import Split
+from dpselect.pate.ballots import Missing, Split
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm
-from dpselect.spec.base import Column
-from dpselect.spec.base import Flag
-from dpselect.spec.base import Seed
+from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.label_spec import Voting
-from dpselect.spec.plan_spec import Charged
-from dpselect.spec.plan_spec import Criterion
-from dpselect.spec.plan_spec import Rounds
-from dpselect.spec.plan_spec import Schedule
-from dpselect.spec.topk_spec import EngineName
-from dpselect.spec.topk_spec import Over
-from os import PathLike
-from typing import Any
-from typing import Literal
+from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
+from dpselect.spec.topk_spec import EngineName, Over
 
 class SharedFileOptions(TypedDict, total=False):
     format: Format
@@ -38,7 +31,6 @@ class SharedFileOptions(TypedDict, total=False):
     delimiter: str | None
     quote: str | None
     encoding: str | None
-    missing: tuple[str, ...]
     null: tuple[str, ...]
     split: str | None
     normalize: tuple[Form, ...]
@@ -61,9 +53,11 @@ class SharedFile(SharedFileOptions, total=False):
     buckets: int | None
     memory_limit: str | None
 
-class SharedItem(SharedFile, total=False):
+class SharedSource(SharedFile, total=False):
     user: Required[Column]
     where: str | Sequence[str]
+
+class SharedItem(SharedSource, total=False):
     item: Required[Column | Sequence[Column]]
 
 class SharedCatalogue(TypedDict, total=False):
@@ -142,7 +136,6 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     items_per_user: Positive | None
     users: Positive | None
     learn: float | str | PathLike[str] | None
-    go_on: Flag
     count: Over | None
     window: Count | None
     partial_last: Flag
@@ -213,6 +206,21 @@ class ContinualKeywords(
 ):
     periods: Count | None
     partial_last: Flag
+
+class QuantileKeywords(SharedLedger, SharedSource, total=False):
+    ledger: str | Ledger | None
+    dataset: str | None
+    key: str | None
+    quantiles: Required[float | Sequence[float]]
+    low: Required[Real]
+    high: Required[Real]
+    step: Required[Real]
+    epsilon: Required[Real]
+    value: Column | None
+    rule: Rule | None
+    salt: str | None
+    relation: Relation
+    output: str | PathLike[str] | None
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None
