@@ -45,7 +45,9 @@ from dpselect.events.sources.base import (
     stated_as,
 )
 from dpselect.events.sources.logged_tables import LOGGED, folders_of, refuse, require_whole
+from dpselect.events.sources.workbooks import require_modest
 
+_MOST_CELLS = 100_000_000  # of a workbook; one without values at its far end makes all those before it
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
 _BLOCK = 1 << 16
@@ -207,11 +209,13 @@ def workbook(source: Path, target: Path, what: str) -> Path:
     except ImportError:
         raise missing_extra("Excel files are read by openpyxl", "excel") from None
 
+    require_modest(source, what)
+
     def copied() -> bool:
         book = openpyxl.load_workbook(source, read_only=True, data_only=True)
         if len(book.worksheets) != 1:
             return False
-        sheet, width = book.worksheets[0], 0
+        sheet, width, count = book.worksheets[0], 0, 0
         sheet.reset_dimensions()  # what the file says of its size may be out of date: rows beyond it would be dropped
         with target.open("x", encoding="utf-8", newline="") as file:
             written = csv.writer(file, quoting=csv.QUOTE_ALL)
@@ -219,6 +223,9 @@ def workbook(source: Path, target: Path, what: str) -> Path:
                 if any(cell is not None for cell in row):
                     cells = ["" if one is None else one.isoformat() if hasattr(one, "isoformat") else str(one) for one in row]
                     width = width or len(cells)
+                    count += max(width, len(cells))
+                    if count > _MOST_CELLS:
+                        raise EventLogError(f"{what} has more than {_MOST_CELLS:,} cells, the most that are read: save it as CSV")
                     while len(cells) > width and not cells[-1]:
                         cells.pop()
                     written.writerow([*cells, *[""] * (width - len(cells))])
