@@ -460,7 +460,7 @@ def rows(engine: Engine, given: Given) -> Rows:
             raise EventLogError("standard input is closed: name a file in place of '-'")
         copied = engine.path("standard input")  # to its end: to tell malformed rows, and to be looked at twice
         with copied.open("xb") as copy:
-            shutil.copyfileobj(stream.buffer, copy, 1 << 20)
+            guarded("standard input", lambda: shutil.copyfileobj(stream.buffer, copy, 1 << 20))
         return _of_one(engine, replace(given, source=copied, name=f"{given.said.format} on standard input"))
     path = str(source)
     # A folder, or a pattern that is not itself the name of a file.
