@@ -586,6 +586,7 @@ dpselect/events/sources/workbooks.py
     dpselect/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused
         if length > _MOST_ROW: => if False:
         parser.StartDoctypeDeclHandler = self._declared =>
+    dpselect/events/test_workbooks.py::test_what_would_take_gigabytes_is_refused[a row above]
         if not before < self._number <= _MOST_ROWS["row"]: => if False:
 dpselect/events/staging.py
     dpselect/events/test_sources.py::test_a_stream_is_not_asked_twice
