@@ -25,6 +25,7 @@ import scipy
 from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import read_bytes
+from dpselect.archives import content_of, members_of
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots import Ballots, BallotTerms
@@ -36,6 +37,7 @@ _MOST_ARRAYS = 64
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError)  # the last: an encrypted member
 _NO_VOTES = (KeyError, OverflowError, TypeError, ValueError)
+_HEADER_BYTES = 2**16  # numpy reads 10,000
 _NPY = b"\x93NUMPY"
 _FORMS = (
     "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels) counts with 'teachers', an array "
@@ -218,19 +220,23 @@ def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotT
 
 
 def _arrays(content: bytes) -> dict[str, Any]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = archive.infolist()
-        if len(members) > _MOST_ARRAYS or sum(member.file_size for member in members) > MOST_BYTES:
-            _refuse(f"it unpacks to more than {MOST_BYTES >> 20} MiB: save counts or a sparse matrix, or label it in parts")
-        if len({member.filename for member in members}) < len(members):
-            _refuse("it holds two arrays of one name: save it anew")
-        return {one.filename.removesuffix(".npy"): _array(archive.read(one), one.filename) for one in members}
+    archive, members = members_of(io.BytesIO(content), MOST_BYTES, _refuse)
+    with archive:
+        if len(members) > _MOST_ARRAYS:
+            _refuse(f"it holds more than {_MOST_ARRAYS} arrays: save those of the votes alone")
+        held = {one.filename: content_of(archive, one) for one in members}
+    return {name.removesuffix(".npy"): _array(array, name) for name, array in held.items()}
 
 
-def _array(content: bytes, name: str) -> Any:
+def _array(content: bytes | bytearray, name: str) -> Any:
     """The array of an .npy file; what its header claims is held against its size."""
-    stream = io.BytesIO(content)
-    shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+    stream = io.BytesIO(content[:_HEADER_BYTES])
+    try:
+        shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+    except Exception:  # it is parsed as Python, by a parser that fails in many ways
+        shape = None
+    if shape is None:
+        _refuse(f"the header of {name!r} is damaged or of a later version: save it anew")
     if dtype.hasobject:
         _refuse("it holds a pickle, which could run code: save plain numbers")
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():

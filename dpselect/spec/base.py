@@ -60,8 +60,8 @@ def option(
         parse: from a command's or a file's text to the value; else the text itself, or a number.
         many: whether a command takes it several times.
         ge: the least number.
-        rows: False if rows are read, bounded and counted alike whatever the field states; None: so if it is `unasked`. Every other
-            one has its place in tests/dpselect/test_boundary.py.
+        rows: False if rows are read, bounded and counted alike whatever the field states; None: so if it is `unasked`. Every
+            other one has its place in tests/dpselect/test_boundary.py.
         unasked: why the field is no part of the question: which answer is drawn does not depend on it. None: it is a part.
     """
     shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
