@@ -29,6 +29,7 @@ ProgressCallback = Callable[[int, int], None]
 """Called with (steps done, steps in all); nothing else about the data is handed over."""
 
 _MOST_BUCKETS = 1024
+# Of either bound a user's weights are 2^-20 or more: each item in l2 under the least clip, each group as `PRESENT` clips it.
 _MOST_ITEMS, _MOST_GROUPS = 10**6, 10**12
 _LEAST_CLIP, _MOST_CLIP = 2.0**-10, 2.0**11
 _LEAST_AMOUNT, _MOST_AMOUNT = 2.0**-40, 2.0**50
