@@ -111,7 +111,11 @@ def _counting(at: int | None) -> Callable[[], int]:
     return lambda: count
 
 
-WAYS = {"learns": ("--learn", "again"), "plain": ("--learn", "0"), "groups": ("--group", "town")}
+WAYS = {
+    "learns": ("--learn", "again"),
+    "plain": ("--mechanism", "limited_domain", "--max-items-per-user", "3"),
+    "groups": ("--group", "town"),
+}
 
 
 @pytest.mark.parametrize(("way", "kills"), [("learns", 20), ("plain", 40), ("groups", 20)])
