@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from event_oracle import counted, refused
-
-from dpselect.events.engine import Engine
-from dpselect.events.sources import formats
 
 LATE = datetime(2024, 7, 14, 22, 30)  # half past midnight of the 15th in Berlin
 TIMES = [LATE, datetime(2024, 7, 14, 12), datetime(2024, 7, 15, 12)]
@@ -67,12 +63,3 @@ def test_files_of_old_and_new_instants_are_one_log(tmp_path: Path) -> None:
     assert days(files) == days(tmp_path) == INSTANT
     written(tmp_path / "wall.parquet", "wall")
     refused(tmp_path, "has other types in some of the files", time="at", **DAYS[0])
-
-
-def test_old_stamps_at_an_address_are_instants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy that is read does not have them as the file has."""
-    monkeypatch.setattr(formats, "_REMOTE", re.compile("file://"))
-    monkeypatch.setattr(Engine, "loaded", lambda _engine, _name: True)
-    for how, found in (("int96", INSTANT), ("parquet 1", INSTANT), ("utc", INSTANT), ("wall", WALL)):
-        address = f"file://{written(tmp_path / f'{how}.parquet', how)}"
-        assert days(address) == days(address, "out.two.When") == found
