@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import os
 import stat
 import uuid
@@ -15,6 +16,7 @@ from accounting.address import masked
 from accounting.errors import AccountingError, OutputError, OutputRefused
 
 PUBLIC, PRIVATE = 0o666, 0o600
+_PIECE = 1 << 20
 _TEXT_BYTES = 2**26  # the longest text that is read as a whole: a plan's counts, heads, a configuration
 
 
@@ -24,7 +26,10 @@ def read_bytes(path: Path, error: type[AccountingError], what: str = "the file",
         with os.fdopen(os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0)), "rb") as stream:
             if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
                 raise error(f"{what} {masked(path)} cannot be read: it is not a regular file; name one")
-            content = stream.read(most + 1)
+            held = io.BytesIO()
+            while held.tell() <= most and (piece := stream.read(_PIECE)):  # read at once, it would take `most` bytes for any file
+                held.write(piece)
+            content = held.getvalue()
     except (OSError, ValueError) as failure:
         reason = getattr(failure, "strerror", None) or "no name of a file"
         raise error(f"{what} {masked(path)} cannot be read ({reason}): check its name and its permissions") from None

@@ -21,14 +21,6 @@ def is_memory_fault(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or _REFUSED.search(str(error)) is not None
 
 
-_FULL = re.compile(r"no space left|file too large|quota exceeded", re.IGNORECASE)
-
-
-def is_full_disk(message: str) -> bool:
-    """Whether a disk, a quota or a limit on the size of files is full, which engines say in words and not by a class of error."""
-    return _FULL.search(message) is not None
-
-
 class Note(str):
     """What is added to the message of an exception that passes by, by `add_note`: public, unlike notes of anybody else."""
 

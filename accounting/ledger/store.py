@@ -47,7 +47,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from accounting.address import masked, revealed
+from accounting.address import masked, revealed, without_password
 from accounting.budget import NOTHING, Price
 from accounting.errors import missing_extra
 from accounting.files import PRIVATE
@@ -353,6 +353,11 @@ def checked_url(url: str) -> URL:
     raise LedgerUnavailable(f"a ledger is kept in sqlite:///file or postgresql://host/name, not in {parsed.drivername}://")
 
 
+def _without_password(url: URL) -> URL:
+    held = {name: "***" if "***" in without_password(f"{name}=secret") else value for name, value in url.query.items()}
+    return url.set(password="***" if url.password else None, query=held)
+
+
 def _sqlite_engine(url: URL, *, create: bool, timeout: float, mode: int) -> Engine:
     """An engine on a SQLite file, with transaction control taken over from the driver.
 
@@ -419,16 +424,26 @@ if hasattr(os, "register_at_fork"):
 def _translated(missing: str = _GONE) -> Iterator[None]:
     """Turn database errors into `LedgerUnavailable` or `LedgerCorrupt`; `missing` is said of a file that is not there.
 
-    The original is dropped, because its text holds statements, file names and sometimes credentials.
+    The original is emptied, because its text holds statements, file names and sometimes credentials, its driver's error the whole
+    connection, and whatever a block raises at its end is chained to it.
     """
     try:
         yield
     except DBAPIError as error:
-        raise _explained(error, missing) from None
+        explained = _explained(error, missing)
+        _empty(error)
+        raise explained from None
     except SQLAlchemyError as error:
+        _empty(error)
         raise LedgerUnavailable(f"{_REFUSED} ({type(error).__name__}){_NOTHING}") from None
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         raise LedgerCorrupt(_CORRUPT + _NOTHING) from None
+
+
+def _empty(error: SQLAlchemyError) -> None:
+    vars(error).update(orig=None, statement=None, params=None, detail=[])
+    error.args = (type(error).__name__,)
+    error.__cause__ = error.__context__ = None
 
 
 def _explained(error: DBAPIError, missing: str) -> LedgerError:
@@ -453,11 +468,11 @@ class Store:
 
     Args:
         engine: of SQLite or PostgreSQL.
-        url: shown in messages, without the password.
+        url: shown in messages; the password is kept by the engine alone.
     """
 
     def __init__(self, engine: Engine, url: URL) -> None:
-        self._url = url
+        self._url = _without_password(url)
         process = os.getpid()  # a forked child leaves its parent's connections alone
         weakref.finalize(self, lambda: engine.dispose(close=os.getpid() == process))
         self._writing = engine.execution_options(**{_WRITES: True})

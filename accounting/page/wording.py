@@ -12,7 +12,7 @@ from accounting.errors import AccountingError
 from accounting.ledger.stored_text import read_json
 
 _GREEK = {"epsilon": "ε", "epsilon0": "ε", "delta": "δ", "delta0": "δ₀", "rho": "ρ", "mu": "μ", "sigma": "σ", "gamma": "γ"}
-_LEFT_OUT = ("kind", "relation")  # the relation is the dataset's, and stands with it
+_LEFT_OUT = ("kind", "relation", "binding")  # the relation stands with the dataset, and a digest says nothing to readers
 _LONGEST = 240
 _MOST_ITEMS = 4
 _DEEPEST = 4

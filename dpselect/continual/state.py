@@ -26,9 +26,9 @@ from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import settle
 from dpselect.continual.continual_top_k import UNIT, ContinualTopK, Integers
-from dpselect.errors import NO_MEMORY, HorizonError, HorizonUnavailable, InvalidRequest, is_full_disk, is_memory_fault
-from dpselect.events.contributions import NotPickled
-from dpselect.events.engine import temporary_folder, was_interrupted, without_progress_bar
+from dpselect.errors import NO_MEMORY, HorizonError, HorizonUnavailable, InvalidRequest, is_memory_fault
+from dpselect.events.engine import lack_of_room, temporary_folder, was_interrupted, without_progress_bar
+from dpselect.events.not_pickled import NotPickled
 from dpselect.events.sources.base import Kinds
 from dpselect.mechanisms.release import public_grid
 from dpselect.noise import by_name
@@ -588,7 +588,7 @@ def _asked(work: Callable[[], T], failed: str = _UNREADABLE, path: Path | None =
         raise
     except Exception as error:
         interrupted, text = was_interrupted(error), str(error)
-        full = is_full_disk(text) or isinstance(error, duckdb.OutOfMemoryException)
+        full = lack_of_room(text) is not None or isinstance(error, duckdb.OutOfMemoryException)
         no_memory, refused = is_memory_fault(error), _REFUSED.search(text)
         in_use = path is not None and isinstance(error, duckdb.IOException) and _IN_USE in text.partition(str(path))[0]
     if interrupted:

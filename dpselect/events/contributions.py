@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from accounting.arguments import Relation
 from dpselect.errors import EventLogError
 from dpselect.events.dialect import Dialect
+from dpselect.events.not_pickled import NotPickled
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm, Sensitivity
 
@@ -96,7 +97,7 @@ class Clip:
         return Fraction(1, _ONE)
 
     def as_scores(self, units: NDArray[np.int64]) -> NDArray[np.float64]:
-        """(m,) sums of these weights in score units, exactly; those of more than 2^33 users are cut: a refusal would tell of them."""
+        """(m,) sums of these weights in score units, exactly; of more than 2^33 users they are cut: a refusal would tell."""
         return np.minimum(units, MOST_EXACT).astype(np.float64) / _ONE
 
     def sensitivity(self, relation: Relation, items_per_user: int | None) -> Sensitivity:
@@ -226,15 +227,6 @@ class Contributions:
     def cell(self) -> str:
         """Columns of what is counted."""
         return "i" if self.groups is None else "g, i"
-
-
-class NotPickled:
-    """A mixin for values that must not be written out by accident."""
-
-    __slots__ = ()
-
-    def __reduce__(self) -> NoReturn:
-        raise TypeError(f"{type(self).__name__} holds private data and is not pickled: read the event log again instead")
 
 
 @final

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import ctypes
+import errno
 import gzip
 import importlib
 import itertools
@@ -24,7 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar, cast, final
 
 from accounting.address import masked
 from accounting.errors import AccountingError, missing_extra
-from dpselect.errors import NO_MEMORY, EventLogError, is_full_disk, is_memory_fault
+from dpselect.errors import NO_MEMORY, EventLogError, is_memory_fault
 from dpselect.events.dialect import EMBEDDED
 from dpselect.events.sources.logged_tables import require_whole
 from dpselect.selection import Label, is_integer
@@ -295,18 +296,29 @@ def without_progress_bar(connection: duckdb.DuckDBPyConnection) -> None:
         connection.execute("SET enable_progress_bar = false")
 
 
+def lack_of_room(error: object) -> str | None:
+    """What is said of a log whose temporary files could not be written; None if the error of the system is another."""
+    text = str(error)
+    if os.strerror(errno.EFBIG) in text:
+        return "needs a temporary file larger than this process may write: raise that limit (ulimit -f)"
+    if any(os.strerror(number) in text for number in (errno.ENOSPC, errno.EDQUOT)):
+        return "needs more room for temporary files than there is: make room, or point TMPDIR at a larger disk"
+    return None
+
+
 def _explained(error: Exception, what: str, *, tells: bool) -> str:
     import duckdb
 
     text, _, quoted = str(error).partition("Original Line")  # what follows quotes the log, and is searched for nothing else
     if is_memory_fault(error):
-        return f"{what} cannot be read and counted: {NO_MEMORY}"
-    writes = isinstance(error, duckdb.IOException | duckdb.FatalException | OSError)  # others may quote the log
-    if isinstance(error, duckdb.OutOfMemoryException) or (writes and is_full_disk(text)):
+        return f"{what} did not fit in memory: {NO_MEMORY}"
+    if isinstance(error, duckdb.OutOfMemoryException):
         return (
             f"{what} did not fit in the memory and temporary disk allowed: raise memory_limit=, state more buckets=, "
-            "point TMPDIR at a larger disk, or raise the limit on the size of files (ulimit -f)"
+            "or point TMPDIR at a larger disk"
         )
+    if isinstance(error, duckdb.IOException | duckdb.FatalException | OSError) and (lack := lack_of_room(text)):
+        return f"{what} {lack}"
     if isinstance(error, UnicodeError) or "unicode" in text.lower() or "UTF-8" in text:
         return f"{what} {not_encoded()}"
     if not isinstance(error, duckdb.Error | RuntimeError):
@@ -457,7 +469,7 @@ def plain(path: Path, target: Path, encoding: str | None = None, quote: str | No
     except UnicodeError:
         failure = "is UTF-16: say encoding='utf-16'" if encoding is None else not_encoded(encoding)
     except OSError as error:
-        failure = (
+        failure = lack_of_room(error) or (
             "cannot be read: " + error.strerror
             if error.strerror
             else "is not a whole packed file, or its disk does not answer: fetch or compress it again"

@@ -17,8 +17,9 @@ from accounting.errors import ForeignProcess
 from accounting.process_state import ProcessState
 from dpselect.errors import DomainMismatch, EventLogError, InvalidRequest, NoClosedForm
 from dpselect.events.catalogue import Labels, named
-from dpselect.events.contributions import MOST_EXACT, Contributions, Measure, Measured, NotPickled, ReadReport, summed
+from dpselect.events.contributions import MOST_EXACT, Contributions, Measure, Measured, ReadReport, summed
 from dpselect.events.dialect import Tables, matches
+from dpselect.events.not_pickled import NotPickled
 from dpselect.events.sources.base import Kind
 from dpselect.mechanisms.base import Rounds
 from dpselect.sampling import Sampler

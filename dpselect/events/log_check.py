@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final, final
 
-from dpselect.events.contributions import NotPickled
 from dpselect.events.counting import number
 from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.file_options import normalized
+from dpselect.events.not_pickled import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources.base import LABELS, SHORT, literal
 from dpselect.events.staging import OUTSIDE, prepared

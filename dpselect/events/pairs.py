@@ -16,11 +16,12 @@ from accounting.process_state import ProcessState
 from dpselect.errors import EventLogError
 from dpselect.events import spark
 from dpselect.events.catalogue import Labels
-from dpselect.events.contributions import Contributions, NotPickled, signed, summed
+from dpselect.events.contributions import Contributions, signed, summed
 from dpselect.events.counting import Count
 from dpselect.events.dialect import Tables
 from dpselect.events.engine import EmbeddedTables, opened
 from dpselect.events.held import HeldCounts, Tally
+from dpselect.events.not_pickled import NotPickled
 from dpselect.events.reading import Options, ProgressCallback, Reading, ReadingKeywords, reading_of
 from dpselect.events.sources.base import Column
 from dpselect.events.staging import prepared

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final, Protocol, final
 
 from dpselect.errors import EventLogError
-from dpselect.events.contributions import NotPickled, ReadReport, summed
+from dpselect.events.contributions import ReadReport, summed
 from dpselect.events.dialect import EMBEDDED, Dialect, double, matches
 from dpselect.events.engine import Engine, opened
 from dpselect.events.file_options import normalized
+from dpselect.events.not_pickled import NotPickled
 from dpselect.events.reading import ProgressCallback, Reading
 from dpselect.events.sources import databases, formats, tables
 from dpselect.events.sources.base import (

@@ -35,7 +35,8 @@ class GroupedScores(Rounds):
         nobody: the scores of a group in which nobody is: a mechanism is held against these too, whatever groups there are.
 
     Raises:
-        InvalidScores: a public list without groups, or they differ in form; or a bound or a presence that is not one of these groups.
+        InvalidScores: a public list without groups, or they differ in form; or a bound or a presence that is not one of these
+            groups.
     """
 
     __slots__ = ("_nobody", "_scores", "max_groups_per_user", "presence")

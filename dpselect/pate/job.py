@@ -116,8 +116,8 @@ class Labels:
         at = masked(Path(self.spec.output))
         written = f"{done} of {asked} rounds are labelled, charged and in {at}" if done else "nothing was charged"
         return (
-            f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. Raise the "
-            f"budget of dataset={self.job.session.dataset.name!r} and give resume=True to label them"
+            f"the budget was spent meanwhile: {written}; the other {asked - done} were neither charged nor drawn. No budget is "
+            f"raised: resume=True labels them only if it was a quota of dataset={self.job.session.dataset.name!r}, and that is"
         )
 
     def as_data(self) -> dict[str, Any]:
@@ -170,7 +170,8 @@ def _labelled(votes: Path, spec: LabelSpec, progress: ProgressCallback | None, a
         raise InvalidRequest(f"output={masked(output)} must end in {', '.join(_FORMATS)}: the name tells the format")
     with nullcontext() if spec.ledger is None else spec.opened() as ledger:
         dataset = None if ledger is None else ledger.dataset(str(spec.dataset))
-    file = VotesFile.read(votes, **{name: getattr(spec, name) for name in ("teachers", "labels", "stacked", "missing", "split")})
+    read = VotesFile.unread if spec.dry_run else VotesFile.read
+    file = read(votes, **{name: getattr(spec, name) for name in ("teachers", "labels", "stacked", "missing", "split")})
     # The relation is that of the records which the ledger protects; a changed ballot costs the same under either.
     relation = "replace_one" if dataset is None else dataset.relation
     settings = {**spec.settings, "labels": file.ballots.labels, "relation": relation}

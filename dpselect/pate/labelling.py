@@ -283,11 +283,22 @@ class Labelling:
             if not budget.fits(spent, needed):
                 raise BudgetExceeded(
                     f"the rounds that are left to label do not fit into what is left of dataset={name!r}, which buys "
-                    f"{budget.how_many(curve, spent=spent)} rounds. Nothing was drawn. {shortfall(budget, spent, needed)}",
+                    f"{budget.how_many(curve, spent=spent)} rounds. Nothing was drawn. {shortfall(budget, spent, needed)}. "
+                    f"{self._remedy(budget, spent, curve, len(batches) - len(left))}",
                     requested=needed,
                     spent=spent,
                     remaining=room,
                 )
+
+    def _remedy(self, budget: Budget, spent: Price, curve: Curve, charged: int) -> str:
+        """What helps where batches do not fit. Rounds of one batch are priced as a plan, by the best accounting, and batches one
+        after the other are not."""
+        if charged or self.is_begun(self.folder):
+            return "The job is begun, so that its rounds and noise are fixed: they fit if a quota was the limit and is raised"
+        rounds, fewer = self.ballots.rounds, "Label fewer rounds, or add noise to each (a smaller epsilon=)"
+        if not budget.fits(spent, price_of(budget, curve, [rounds])):
+            return fewer
+        return f"As one batch all of them fit, because a plan that is charged at once costs less: state batch_size={rounds}"
 
     def _item(self, batch: int) -> _Batch:
         binding = hashlib.sha256(f"{self.fingerprint}/{self.state}/{batch}".encode()).hexdigest()[:32]

@@ -13,7 +13,9 @@ import math
 import struct
 import zipfile
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn, Self, Unpack
 
@@ -23,6 +25,7 @@ import scipy
 from accounting import AccountingError
 from accounting.address import masked
 from accounting.files import read_bytes
+from dpselect.archives import content_of, members_of
 from dpselect.errors import InvalidBallots, InvalidRequest
 from dpselect.mechanisms import Mechanism
 from dpselect.pate.ballots import Ballots, BallotTerms
@@ -34,6 +37,7 @@ _MOST_ARRAYS = 64
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError)  # the last: an encrypted member
 _NO_VOTES = (KeyError, OverflowError, TypeError, ValueError)
+_HEADER_BYTES = 2**16  # numpy reads 10,000
 _NPY = b"\x93NUMPY"
 _FORMS = (
     "a .npz with an array 'votes' of shape (rounds, teachers, labels), (rounds, labels) counts with 'teachers', an array "
@@ -78,33 +82,17 @@ class VotesFile:
             stacked: whether a two-dimensional matrix has a row per teacher and round, instead of one of counts per round.
         """
         content = read_bytes(path, VotesFileError, "votes", MOST_BYTES)
-        try:
-            arrays = {"votes": _array(content, "votes")} if content.startswith(_NPY) else _arrays(content)
-            if "votes" in arrays and labels is not None:
-                arrays["classes"] = arrays.pop("votes")
-            if (names := arrays.get("names")) is not None:
-                if names.ndim != 1 or names.dtype.kind not in "iuU":
-                    _refuse("'names' must be one name, text or an integer, for each label")
-                declared["names"] = names.tolist()
-            stated = arrays["teachers"].tolist() if "teachers" in arrays else None  # Ballots refuse what is no number
-            if None not in (teachers, stated) and teachers != stated:
-                _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
-            voting = stated if teachers is None else teachers
-            if "classes" in arrays:
-                if stacked:
-                    _refuse("it holds classes, a row of them for each round, and stacked= is about votes: leave it out")
-                labels = len(names) if labels is None and names is not None else labels
-                ballots, single = _of_classes(arrays["classes"], voting, labels, declared), True
-            else:
-                if labels is not None:
-                    _refuse(f"labels={labels} is about classes, and it holds a sparse matrix, which tells that: leave it out")
-                votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
-                ballots, single = _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
-        except AccountingError as error:
-            raise VotesFileError(f"{masked(path)}: {error}") from None
-        except (*_UNREADABLE, *_NO_VOTES):
-            raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
+        arrays = partial(_array, content, "votes") if content.startswith(_NPY) else partial(_arrays, content)
+        ballots, single = _ballots(path, arrays, teachers, labels, stacked, declared)
         return cls(path, ballots, hashlib.sha256(content).hexdigest(), single)
+
+    @classmethod
+    def unread(
+        cls, path: Path, *, teachers: int | None = None, labels: int | None = None, stacked: bool = False, **declared: Any
+    ) -> Self:
+        """Ballots without a vote, of the numbers of rounds, teachers and labels that the file states: no vote is looked at."""
+        ballots, single = _ballots(path, partial(_headers, path), teachers, labels, stacked, {**declared, "missing": "allow"})
+        return cls(path, ballots, "", single)
 
     @classmethod
     def trial(cls, path: Path) -> TrialVotes:
@@ -132,6 +120,71 @@ class VotesFile:
         except InvalidBallots as error:
             raise VotesFileError(f"{masked(self.path)}: {error}") from None
         return fit
+
+
+def _ballots(
+    path: Path, read: Callable[[], Any], teachers: int | None, labels: int | None, stacked: bool, declared: Any
+) -> tuple[Ballots, bool]:
+    """What the arrays of a file are, and whether they tell who votes for what; `read` gives one array, or several by name."""
+    try:
+        found = read()
+        arrays = found if isinstance(found, dict) else {"votes": found}
+        if "votes" in arrays and labels is not None:
+            arrays["classes"] = arrays.pop("votes")
+        if (names := arrays.get("names")) is not None:
+            if names.ndim != 1 or names.dtype.kind not in "iuU":
+                _refuse("'names' must be one name, text or an integer, for each label")
+            declared["names"] = names.tolist()
+        stated = arrays["teachers"].tolist() if "teachers" in arrays else None  # Ballots refuse what is no number
+        if None not in (teachers, stated) and teachers != stated:
+            _refuse(f"teachers={teachers}, but it states {stated}: leave one of them out")
+        voting = stated if teachers is None else teachers
+        if "classes" in arrays:
+            if stacked:
+                _refuse("it holds classes, a row of them for each round, and stacked= is about votes: leave it out")
+            labels = len(names) if labels is None and names is not None else labels
+            return _of_classes(arrays["classes"], voting, labels, declared), True
+        if labels is not None:
+            _refuse(f"labels={labels} is about classes, and it holds a sparse matrix, which tells that: leave it out")
+        votes = arrays["votes"] if "votes" in arrays else _sparse(arrays)
+        return _of_votes(votes, voting, stacked, declared), stacked or votes.ndim == 3
+    except AccountingError as error:
+        raise VotesFileError(f"{masked(path)}: {error}") from None
+    except (*_UNREADABLE, *_NO_VOTES):
+        raise VotesFileError(f"{masked(path)} is damaged or holds no votes: give {_FORMS}") from None
+
+
+_STATED = ("names", "teachers", "format", "shape")  # arrays that say something of votes, and hold none
+_HEADER_BYTES = 2**16  # numpy reads 10,000
+
+
+def _headers(path: Path) -> Any:
+    """The arrays of a file with zeros for votes; of a sparse matrix one without entries."""
+    if not path.is_file():
+        read_bytes(path, VotesFileError, "votes", MOST_BYTES)  # refuses it
+    with path.open("rb") as file:
+        if file.read(len(_NPY)) == _NPY:
+            file.seek(0)
+            return _blank(file.read(_HEADER_BYTES))
+    found = dict[str, Any]()
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist()[:_MOST_ARRAYS]:
+            name = member.filename.removesuffix(".npy")
+            with archive.open(member) as stream:
+                head = stream.read(_HEADER_BYTES)
+            found[name] = _array(head, name) if name in _STATED else _blank(head)
+    if "shape" in found and "format" in found:
+        found = {name: found[name] for name in ("names", "teachers") if name in found} | {
+            "votes": scipy.sparse.csr_matrix(tuple(found["shape"].tolist()), dtype=np.int64)
+        }
+    return found
+
+
+def _blank(head: bytes) -> Any:
+    """Zeros in the shape that the header of an .npy file states; they take no memory."""
+    stream = io.BytesIO(head)
+    shape, _, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+    return np.broadcast_to(np.zeros((), dtype=dtype if dtype.kind in "biuf" else np.int64), shape)
 
 
 def _of_classes(classes: Any, teachers: int | None, labels: int | None, declared: BallotTerms) -> Ballots:
@@ -167,19 +220,23 @@ def _of_votes(votes: Any, teachers: int | None, stacked: bool, declared: BallotT
 
 
 def _arrays(content: bytes) -> dict[str, Any]:
-    with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        members = archive.infolist()
-        if len(members) > _MOST_ARRAYS or sum(member.file_size for member in members) > MOST_BYTES:
-            _refuse(f"it unpacks to more than {MOST_BYTES >> 20} MiB: save counts or a sparse matrix, or label it in parts")
-        if len({member.filename for member in members}) < len(members):
-            _refuse("it holds two arrays of one name: save it anew")
-        return {one.filename.removesuffix(".npy"): _array(archive.read(one), one.filename) for one in members}
+    archive, members = members_of(io.BytesIO(content), MOST_BYTES, _refuse)
+    with archive:
+        if len(members) > _MOST_ARRAYS:
+            _refuse(f"it holds more than {_MOST_ARRAYS} arrays: save those of the votes alone")
+        held = {one.filename: content_of(archive, one) for one in members}
+    return {name.removesuffix(".npy"): _array(array, name) for name, array in held.items()}
 
 
-def _array(content: bytes, name: str) -> Any:
+def _array(content: bytes | bytearray, name: str) -> Any:
     """The array of an .npy file; what its header claims is held against its size."""
-    stream = io.BytesIO(content)
-    shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+    stream = io.BytesIO(content[:_HEADER_BYTES])
+    try:
+        shape, fortran, dtype = _HEADERS[np.lib.format.read_magic(stream)](stream)
+    except Exception:  # it is parsed as Python, by a parser that fails in many ways
+        shape = None
+    if shape is None:
+        _refuse(f"the header of {name!r} is damaged or of a later version: save it anew")
     if dtype.hasobject:
         _refuse("it holds a pickle, which could run code: save plain numbers")
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != len(content) - stream.tell():

@@ -16,7 +16,7 @@ import dpselect as dps
 from dpselect import events
 from dpselect.cells import cell
 from dpselect.continual.history import History
-from dpselect.errors import InvalidRequest
+from dpselect.errors import EventLogError, InvalidRequest
 from dpselect.events import EventCounts, GroupCounts, HeldCounts, HeldScores, ProgressCallback, spark
 from dpselect.events.contributions import MOST_EXACT
 from dpselect.events.staging import PeriodEvents
@@ -232,7 +232,7 @@ class Payer:
             drawn = list[T]()
 
             def draw(charged: Charged | None) -> tuple[A, str | None]:
-                drawn.append(staged.draw())
+                drawn.append(_drawn_from(staged))
                 answer = answered(drawn[0], charged)
                 return answer, claimed(answer, place.draft(answer))
 
@@ -258,6 +258,15 @@ class Payer:
                     raise
             place.name(answer)
         return answer
+
+
+def _drawn_from(staged: Ready[T]) -> T:
+    """What is drawn. The log was read by then: an error of its engine is one of memory, disk, or temporary files."""
+    try:
+        return staged.draw()
+    except EventLogError as error:
+        cause = str(error) if "did not fit" in str(error) else "the temporary files (TMPDIR) cannot be read, or were removed"
+    raise EventLogError(f"the draw failed, after the log had been read as a whole: {cause}")
 
 
 def _behalf(spec: PayerFields) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping
+from os import PathLike
 from typing import Annotated, Any, ClassVar, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BeforeValidator, Field, ValidationError, field_validator
@@ -59,8 +60,8 @@ def option(
         parse: from a command's or a file's text to the value; else the text itself, or a number.
         many: whether a command takes it several times.
         ge: the least number.
-        rows: False if rows are read, bounded and counted alike whatever the field states; None: so if it is `unasked`. Every other
-            one has its place in tests/dpselect/test_boundary.py.
+        rows: False if rows are read, bounded and counted alike whatever the field states; None: so if it is `unasked`. Every
+            other one has its place in tests/dpselect/test_boundary.py.
         unasked: why the field is no part of the question: which answer is drawn does not depend on it. None: it is a part.
     """
     shown: Any = {"section": section, "metavar": metavar, "flags": flags, "env": env, "parse": parse, "many": many}
@@ -110,7 +111,8 @@ class Spec(Frozen):
 
     def __repr_args__(self) -> Any:
         for name, value in super().__repr_args__():
-            yield name, without_password(value) if isinstance(value, str) else value
+            masked = without_password(value) if isinstance(value, str | PathLike) else value
+            yield name, value if masked == str(value) else masked
 
     @classmethod
     def over(cls, file: Mapping[str, Any], stated: Mapping[str, Any]) -> Self:

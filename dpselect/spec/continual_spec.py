@@ -98,7 +98,7 @@ class KeptFields(StateFields, PayerFields):
         unasked=KEPT,
     )
 
-    @field_validator("ledger", mode="plain")
+    @field_validator("ledger", mode="before")
     @classmethod
     def _by_its_url(cls, stated: Any) -> Any:
         """The path of a file stands for its URL."""

@@ -14,6 +14,7 @@ from accounting.arguments import Relation
 from accounting.frozen import Count, Positive, Probability, Real
 from dpselect.events.file_options import Form, Format
 from dpselect.events.time_window import Every, Unit
+from dpselect.events.values import Rule
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
 from dpselect.pate.ballots import Missing, Split
@@ -52,9 +53,11 @@ class SharedFile(SharedFileOptions, total=False):
     buckets: int | None
     memory_limit: str | None
 
-class SharedItem(SharedFile, total=False):
+class SharedSource(SharedFile, total=False):
     user: Required[Column]
     where: str | Sequence[str]
+
+class SharedItem(SharedSource, total=False):
     item: Required[Column | Sequence[Column]]
 
 class SharedCatalogue(TypedDict, total=False):
@@ -133,7 +136,6 @@ class TopKKeywords(SharedBudget, SharedLedger, SharedLog, total=False):
     items_per_user: Positive | None
     users: Positive | None
     learn: float | str | PathLike[str] | None
-    go_on: Flag
     count: Over | None
     window: Count | None
     partial_last: Flag
@@ -204,6 +206,21 @@ class ContinualKeywords(
 ):
     periods: Count | None
     partial_last: Flag
+
+class QuantileKeywords(SharedLedger, SharedSource, total=False):
+    ledger: str | Ledger | None
+    dataset: str | None
+    key: str | None
+    quantiles: Required[float | Sequence[float]]
+    low: Required[Real]
+    high: Required[Real]
+    step: Required[Real]
+    epsilon: Required[Real]
+    value: Column | None
+    rule: Rule | None
+    salt: str | None
+    relation: Relation
+    output: str | PathLike[str] | None
 
 class LabelKeywords(SharedLedger, total=False):
     ledger: str | Ledger | None

@@ -101,7 +101,7 @@ class PayerFields(Spec):
     actor: str | None = option("On whose behalf. Default: the system's user.", "Ledger", unasked=_NOTED)
     label: str | None = option("What for, in words that the ledger stores in clear: no private data.", "Ledger", unasked=_NOTED)
     key: str | None = option(
-        "Idempotency key: a second release under it is refused; with the same output= its answer is shown.",
+        "Idempotency key: what it names is charged once. With the same output= a retry gives the answer; else it is refused.",
         "Ledger",
         unasked=CHARGED,
     )

@@ -156,8 +156,8 @@ class TopKSpec(RunFields, HorizonFields, ReleaseFields, LogFields, LedgerFields,
         "Let the release take more of the dataset's budget than the part of it that it states.", "Ledger", False, rows=False
     )
     output: SkipValidation[str | PathLike[str] | None] = option(
-        "Also keep the answer in this new private file, .json or .txt, before the ledger records that it was released; or its "
-        "items as a table, .csv or .parquet, with which the answer is kept as FILE.json.",
+        "Also keep the answer in this new private file, .json; or as text, .txt, or its items as a table, .csv or .parquet, with "
+        "which the answer is kept as FILE.json. With a ledger no interruption then loses it: call again with the same key=.",
         "Output",
         metavar="FILE",
         unasked=KEPT,

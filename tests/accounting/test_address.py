@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import pickle
 from pathlib import Path
 
 import pytest
 
-from accounting.address import masked, without_password
+from accounting.address import Address, hidden, masked, revealed, without_password
 from accounting.errors import InvalidArgument
 from accounting.files import read_text, require_new
 
@@ -21,6 +24,10 @@ SECRETS = [
     "host=db.example password = '{} and more' dbname=ledger",
     "https://bucket.example/log.csv?X-Amz-Signature={}",
     "s3://bucket/log.csv?token={}",
+    "sqlite:////data/token%3D{}/privacy.db",
+    "md:db?motherduck_token={}",
+    "s3://bucket/log.csv?s3_secret_access_key={}",
+    "DefaultEndpointsProtocol=https;AccountKey={}",
 ]
 
 
@@ -70,3 +77,18 @@ def test_a_login_without_its_host_shows_no_password() -> None:
     """An address that ends within its password shows none of it; a port is no password."""
     assert without_password("postgresql://ada:hunter2") == "postgresql://ada:***"
     assert without_password("postgresql://db.example:5432") == "postgresql://db.example:5432"
+
+
+def test_an_address_hides_its_password_but_from_whoever_opens_it() -> None:
+    """Printed, compared, written as JSON, pickled or copied it has none; one without a password stays the text that it is."""
+    url = "postgresql://ada:hunter2@db.example/ledger"
+    address = hidden(url)
+    assert isinstance(address, Address)
+    assert hidden(address) is address
+    assert revealed(address) == url
+    assert address == without_password(url)
+    shown = [str(address), repr(address), f"{address}", address + "", json.dumps(address), str(pickle.dumps(address))]
+    shown += [pickle.loads(pickle.dumps(address)), copy.deepcopy(address), str([address])]
+    assert not any("hunter2" in one for one in shown)
+    assert type(hidden("sqlite:///privacy.db")) is str
+    assert revealed("sqlite:///privacy.db") == "sqlite:///privacy.db"

@@ -66,6 +66,11 @@ def test_wrong_sensitivities_are_refused(fields: dict[str, object]) -> None:
         ({"l0": 2}, [{"l0": 1}], [{"l0": 3}, {}]),
         ({"l2": 2, "linf": 1}, [{"l2": 2, "linf": 1}, {"l0": 4}, {"l1": 4, "linf": 1}], [{"l2": 2.5, "linf": 1}, {"l0": 5}, {}]),
         ({"l2": 2, "linf": 1}, [], [{"l1": 4}]),
+        (
+            {"l1": 2, "l2": 1.4, "linf": 1},
+            [{"l1": 2, "l2": 1, "linf": 1}],
+            [{"l1": 3, "l2": 1, "linf": 0.5}, {"l2": 1, "linf": 1}],
+        ),
         ({"l2": 1, "l0": 9, "uniform": True}, [{"l2": 1, "l0": 5, "uniform": True}], [{"l2": 1, "l0": 9}]),
     ],
 )

@@ -76,9 +76,10 @@ def test_the_rho_of_a_table_is_the_divergence_of_the_pair_that_it_states(noise: 
     assert curve.rho <= least * 1.1
 
 
-@pytest.mark.parametrize(("k", "m", "scale"), [(400, 800, 20_000.0), (1000, 10_000, 5_000.0)])
+@pytest.mark.parametrize(("k", "m", "scale"), [(400, 800, 20_000.0), (1000, 10_000, 5_000.0), (1000, 10**6, 6_000.0)])
 def test_the_family_of_one_shot_laplace_is_its_closed_form(k: int, m: int, scale: float) -> None:
-    """Theorem M2: every point of the table costs m exp(-(epsilon/(4 ratio))^2/min(k, m - k)), rounded up by less than 1e-9."""
+    """Theorem M2: every point of the table costs m exp(-(epsilon/(4 ratio))^2/min(k, m - k)), rounded up by less than 1e-9, and
+    none lies beyond epsilon .2 and delta .05, up to which it is proved."""
     covers = dps.Sensitivity(monotone=False)
     curve = winners_curve("laplace", scale, covers, m, k)
     tables = [part for part in getattr(curve, "curves", (curve,)) if isinstance(part, ProfileTable)]
@@ -87,6 +88,8 @@ def test_the_family_of_one_shot_laplace_is_its_closed_form(k: int, m: int, scale
     for epsilon, delta in zip(tables[0].epsilons[:-1], tables[0].deltas[:-1], strict=True):
         exact = m * math.exp(-((epsilon / (4 * ratio)) ** 2) / times)
         assert exact * (1 - 1e-12) <= delta <= exact * (1 + 1e-9)
+        assert epsilon <= 0.2
+        assert delta <= 0.05
 
 
 @pytest.mark.parametrize(("gap", "candidates"), [(3.0, 2), (9.0, 5), (20.0, 100)])

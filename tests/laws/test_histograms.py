@@ -219,6 +219,15 @@ def test_stages_that_do_not_fit_are_refused_before_a_draw() -> None:
             dps.SecondLook(asked, declared)  # type: ignore[arg-type]
 
 
+def test_a_step_that_bounds_users_counts_nobody_in_full() -> None:
+    """F11: several periods read together cost the same only if neither step relies on a norm, or on how many items a user has."""
+    whole, clipped = dps.Sensitivity(), dps.Sensitivity.of_clipped(1.0)
+    free = dps.LimitedDomain(k=3, kbar=3, epsilon=1.0, delta=1e-3)
+    for discovery, held, rests in ((free, whole, True), (free, clipped, False), (FIND, whole, False)):
+        selection = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, sensitivity=held)
+        assert dps.DiscoverThenSelect(discovery=discovery, selection=selection, candidates=2).rests_on_linf == rests
+
+
 def test_a_price_for_users_clipped_anew_needs_a_second_look() -> None:
     """A selection that pays for a norm of 1 and gets scores of .97 would pay for a look that nobody takes."""
     whole, less = (dps.Sensitivity.of_clipped(clip, "l2", "add_remove", 5) for clip in (1.0, 0.97))

@@ -198,6 +198,7 @@ def test_the_price_of_counts_bounds_every_clip(noise: Any, relation: Any) -> Non
     counts, whole = CountNoise(noise, 20.0, one, 30), dps.Sensitivity(relation=relation)
     select = dps.PeelingTopK(k=30, noise="gumbel", scale=1e9, sensitivity=whole)
     bound = select.curve + counts.price
+    assert Candidates(TopKRequest(k=30, candidates=99), (Choice(select, None),), counts).curves == (bound,)
     for clip in counts.clips:
         found = counts.around(select, clip).curve
         assert (stated(found, EPSILONS) <= stated(bound, EPSILONS) * (1 + 1e-9)).all()

@@ -375,8 +375,8 @@ def test_a_session_follows_the_law_and_ends() -> None:
 
 
 def test_a_session_renews_its_threshold_and_pays_for_every_run() -> None:
-    """V5 and F8: after an unstable query the threshold's noise is fresh; each run that one ended is paid for, and the open one, up
-    to c. The noise of the threshold is five hundred times that of the tests, so that kept noise would repeat its answer."""
+    """V5 and F8: after an unstable query the threshold's noise is fresh; each run that one ended is paid for, and the open one,
+    up to c. The threshold's noise is five hundred times that of the tests, so that kept noise would repeat its answer."""
     mechanism = OnlineStableQueries(epsilon=10.0, delta=1e-3, c=60, split=1e-3)
     session, rule = mechanism.session(rng=np.random.default_rng(5)), mechanism.rule
     assert session.close() == acc.Approximate(curve=rule.curve, delta0=1e-3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +15,7 @@ from accounting.address import masked
 from dpselect.errors import EventLogError
 from dpselect.events.dialect import EMBEDDED
 from dpselect.events.file_options import FileOptions
+from dpselect.events.not_pickled import NotPickled
 from dpselect.events.where import Condition, columns_of
 
 if TYPE_CHECKING:
@@ -141,8 +143,8 @@ _SHOWN_BY = "; dpselect check shows examples"
 
 @final
 @dataclass(frozen=True, slots=True)
-class Given:
-    """What a source is given.
+class Given(NotPickled):
+    """What a source is given. **Private**, as the source is.
 
     Attributes:
         source: as for `read`.
@@ -154,7 +156,7 @@ class Given:
             declared schema, and the options. The `Rows` are then of a relation that nobody may ask.
     """
 
-    source: object
+    source: object = dataclasses.field(repr=False)
     asked: Asked
     said: FileOptions
     name: str | None = None

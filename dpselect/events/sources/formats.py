@@ -41,7 +41,9 @@ from dpselect.events.sources.base import (
     stated_as,
 )
 from dpselect.events.sources.logged_tables import require_whole
+from dpselect.events.sources.workbooks import require_modest
 
+_MOST_CELLS = 100_000_000  # of a workbook; one without values at its far end makes all those before it
 _MOST_COLUMNS = 10_000  # three seconds of the engine
 _LONGEST_LINE = 2_000_000  # bytes, as the engine has it
 _BLOCK = 1 << 16
@@ -217,11 +219,13 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
     except ImportError:
         raise missing_extra("Excel files are read by openpyxl", "excel") from None
 
+    require_modest(source, what)
+
     def copied() -> bool:
         book = openpyxl.load_workbook(source, read_only=True, data_only=True)
         if len(book.worksheets) != 1:
             return False
-        sheet, width = book.worksheets[0], 0
+        sheet, width, count = book.worksheets[0], 0, 0
         sheet.reset_dimensions()  # what the file says of its size may be out of date: rows beyond it would be dropped
         with target.open("x", encoding="utf-8", newline="") as file:
             written = csv.writer(file, quoting=csv.QUOTE_ALL)
@@ -229,6 +233,9 @@ def workbook(source: Path, target: Path, what: str, *, rows: int | None = None) 
                 if any(cell is not None for cell in row):
                     cells = ["" if one is None else one.isoformat() if hasattr(one, "isoformat") else str(one) for one in row]
                     width = width or len(cells)
+                    count += max(width, len(cells))
+                    if count > _MOST_CELLS:
+                        raise EventLogError(f"{what} has more than {_MOST_CELLS:,} cells, the most that are read: save it as CSV")
                     while len(cells) > width and not cells[-1]:
                         cells.pop()
                     written.writerow([*cells, *[""] * (width - len(cells))])
@@ -446,7 +453,7 @@ def rows(engine: Engine, given: Given) -> Rows:
             return given.unknown(f"{given.said.format} on standard input")
         copied = engine.path("standard input")  # to its end: to tell malformed rows, and to be looked at twice
         with copied.open("xb") as copy:
-            shutil.copyfileobj(stream.buffer, copy, 1 << 20)
+            guarded("standard input", lambda: shutil.copyfileobj(stream.buffer, copy, 1 << 20))
         return _of_one(engine, replace(given, source=copied, name=f"{given.said.format} on standard input"))
     path = str(source)
     # A folder, or a pattern that is not itself the name of a file.

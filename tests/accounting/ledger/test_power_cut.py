@@ -36,6 +36,13 @@ def keys(url: str) -> set[str]:
         return {str(entry.key) for entry in ledger.entries("clicks")}
 
 
+def steps(url: str, key: str) -> list[str]:
+    """What such a ledger holds of a key."""
+    with Ledger.open(url) as ledger:
+        assert ledger.verify().ok
+        return [entry.action for entry in ledger.entries("clicks") if entry.key == key]
+
+
 @pytest.mark.slow
 def test_a_charge_that_was_reported_outlives_a_power_cut(tmp_path: Path) -> None:
     """At every cut the ledger opens, verifies, and has each charge that a caller had been told of."""
@@ -55,25 +62,29 @@ def test_a_charge_that_was_reported_outlives_a_power_cut(tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_an_answer_on_the_disk_is_paid_for_and_one_on_the_screen_is_kept(tmp_path: Path) -> None:
-    """`topk --output`: no byte of an answer lies on the disk before its charge, and none is shown before it lies there."""
+    """`topk --output`: no byte of an answer lies on the disk before its charge, none is on record as released before all of it
+    lies there, and none is shown before it lies there under its name."""
     folder, after, log = tmp_path / "ledger", tmp_path / "after", tmp_path / "visits.csv"
     url = ledger_in(folder)
     log.write_text("user,item\n" + "".join(f"u{user},i{user % 7}\n" for user in range(500)))
     question = (log, "--user", "user", "--item", "item", "--k", 2, "--epsilon", 0.5, "--delta", 1e-6)
-    answer = ("--ledger", url, "--dataset", "clicks", "--key", "release", "--output", folder / "answer.json")
+    answer = ("--ledger", url, "--dataset", "clicks", "--key", "release", "--output", folder / "answer.csv")
     disk = Disk.of(folder)
     requests = recorded(folder, "-m", "dpselect", "topk", *question, *answer)
-    kept, shown, known = 0, 0, dict[frozenset[tuple[str, bytes]], bool]()
+    kept, shown, known = 0, 0, dict[frozenset[tuple[str, bytes]], list[str]]()
+    final = {name: (folder / name).read_bytes() for name in ("answer.csv", "answer.csv.json")}
     for cut in cuts(disk, folder, requests):
         drawn = {name: content for name, content in cut.held.items() if not name.startswith("privacy.db") and content}
         if (stored := frozenset(cut.held.items() - drawn.items())) not in known:
             cut.lay(after)
-            known[stored] = "release" in keys(f"sqlite:///{after / 'privacy.db'}")
+            known[stored] = steps(f"sqlite:///{after / 'privacy.db'}", "release")
         paid = known[stored]
         assert paid or not drawn
+        if "release" in paid:
+            assert final["answer.csv.json"] in drawn.values()
         if cut.said:
-            assert paid
-            assert drawn.get("answer.json") == (folder / "answer.json").read_bytes()
+            assert paid == ["charge", "release"]
+            assert {name: drawn.get(name) for name in final} == final
         kept, shown = kept + bool(drawn), shown + bool(cut.said)
     assert kept
     assert shown

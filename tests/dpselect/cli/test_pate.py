@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from typer.testing import Result
 
 import accounting as acc
@@ -368,6 +369,32 @@ def test_each_surface_has_its_own_spelling(label: Run, votes: Path, tmp_path: Pa
         command, python = told("--resume", resume=True)
     assert "then give --resume" in command
     assert "then give resume=True" in python
+
+
+@pytest.mark.parametrize(
+    ("form", "asked"),
+    [("votes", {}), ("counts", {"teachers": 9}), ("classes", {"labels": 4}), ("sparse", {"teachers": 9}), ("npy", {})],
+)
+def test_a_dry_run_looks_at_no_vote(tmp_path: Path, form: str, asked: dict[str, Any]) -> None:
+    """The shape that a file states is public, and all that a price needs: no vote, nor one that is malformed, changes a word."""
+
+    def dry(fill: int) -> Any:
+        held = np.full({"counts": (9, 4), "classes": (9, 9), "sparse": (9, 4)}.get(form, (9, 9, 4)), fill)
+        path = tmp_path / ("votes.npy" if form == "npy" else "votes.npz")
+        if form == "npy":
+            np.save(path, held)
+        elif form == "sparse":
+            scipy.sparse.save_npz(path, scipy.sparse.csr_matrix(held))
+        else:
+            np.savez_compressed(path, **{"classes" if form == "classes" else "votes": held})
+        about: dict[str, Any] = {"mechanism": "gnmax", "sigma": 1.0, "output": tmp_path / "o.csv", "anyway": True, **asked}
+        return dps.pate.label(path, **about, dry_run=True).as_data(), path.unlink()
+
+    told = [dry(fill) for fill in (0, 1, 77)]
+    assert told[0] == told[1] == told[2]
+    assert any("No row was read" in note for note in told[0][0]["notes"])
+    with pytest.raises(dps.errors.InvalidRequest, match="cannot be read"):
+        dps.pate.label(tmp_path / "none.npz", mechanism="gnmax", sigma=1.0, output=tmp_path / "o.csv", dry_run=True)
 
 
 def test_a_dataset_whose_days_begin_elsewhere_pays(label: Run, votes: Path, tmp_path: Path) -> None:

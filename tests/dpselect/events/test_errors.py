@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -481,6 +483,54 @@ def test_a_system_that_refuses_memory_is_named(error: Exception) -> None:
     stated = duckdb.OutOfMemoryException("could not allocate block of size 256.0 KiB (9.5 MiB/9.5 MiB used)")
     with pytest.raises(EventLogError, match="raise memory_limit=, state more buckets=, or"):
         guarded("parquet file 'log.parquet'", lambda: _raise(stated))
+
+
+_LIMITED, _FULL = (
+    r"larger than this process may write: raise that limit \(ulimit -f\)",
+    "more room for temporary files than there is",
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (duckdb.IOException("IO Error: Could not write file '/tmp/spill': File too large"), _LIMITED),
+        (duckdb.FatalException("FATAL Error: Failed to write: File too large"), _LIMITED),
+        (OSError(errno.EFBIG, os.strerror(errno.EFBIG)), _LIMITED),
+        (duckdb.IOException("IO Error: Could not write file '/tmp/spill': No space left on device"), _FULL),
+        (duckdb.FatalException("FATAL Error: Failed to write: No space left on device"), _FULL),
+        (OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)), _FULL),
+        (duckdb.IOException(f"IO Error: Could not write file: {os.strerror(errno.EDQUOT)}"), _FULL),
+        (duckdb.ConversionException("Could not convert string 'File too large' to BIGINT"), "damaged"),
+        (duckdb.InvalidInputException("CSV Error on Line: 2\nOriginal Line: No space left on device"), "damaged"),
+    ],
+)
+def test_a_system_that_refuses_room_is_named(error: Exception, words: str) -> None:
+    """By its own error alone, and not by what a log says; the log is not called damaged."""
+    with pytest.raises(EventLogError, match=words) as caught:
+        guarded("parquet file 'log.parquet'", lambda: _raise(error))
+    assert ("damaged" in str(caught.value)) == (words == "damaged")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv.gz", "log.csv", "-"])
+def test_a_limit_of_the_size_of_files_is_named(tmp_path: Path, name: str) -> None:
+    """While a log is unpacked, copied or grouped, and of whatever kind it is."""
+    users = [f"user {number}" for number in range(300_000)]
+    text = "u,i\n" + "".join(f"{user},item {user}\n" for user in users)
+    pq.write_table(pa.table({"u": users, "i": users}), tmp_path / "log.parquet")
+    (tmp_path / "log.csv").write_text(text)
+    (tmp_path / "log.csv.gz").write_bytes(gzip.compress(text.encode(), 1))
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, resource.RLIM_INFINITY)); "
+        "from dpselect.cli.app import main; main()"
+    )
+    asked = ["check", name, "--user", "u", "--item", "i", "--memory-limit", "24MB", *(["--format", "csv"] * (name == "-"))]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *asked], cwd=tmp_path, input=text, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 1
+    assert re.search(f"{_LIMITED}|did not fit in the memory", done.stderr), done.stderr
 
 
 @pytest.mark.slow

@@ -227,7 +227,7 @@ def test_labels_are_written_alike_where_that_is_asked(tmp_path: Path) -> None:
 
 
 def test_integers_with_a_point_beside_integers_in_another_file_are_refused(tmp_path: Path) -> None:
-    """One user would be two: refused with the remedy, whatever of the files is asked for; within one file text is what it says."""
+    """One user would be two: refused with the remedy, whatever is asked for; within one file text is what it says."""
     rows, role = {"user_id": "9", "item_id": "9"}, "user_id"
     for name, label in (("a", "1"), ("b", "1.0"), ("c", "2.0")):
         row = {**rows, role: label}

@@ -247,6 +247,21 @@ def test_another_relation_is_refused(tmp_path: Path) -> None:
     assert _total(payer).spent == _price(payer)
 
 
+def test_a_budget_that_pays_for_one_batch_alone_says_so(tmp_path: Path, payer: dps.Session) -> None:
+    """Noise fitted to a budget fits it as one plan. Batches, charged one after the other, cost more: the remedy is true."""
+    budget = acc.Budget(epsilon=2.0, delta=1e-6)
+    payer.ledger.create_dataset("tight", budget, "replace_one")
+    tight, ballots = dps.Session(payer.ledger, "tight"), pate.Ballots(COUNTS, teachers=60)
+    mechanism = pate.fitted(pate.GNMax, budget, rounds=23, labels=3)
+    with pytest.raises(acc.BudgetExceeded, match=r"As one batch all of them fit.*state batch_size=23") as refused:
+        _run(tmp_path / "job", tight, mechanism=mechanism, ballots=ballots)
+    assert not (tmp_path / "job" / "job.json").exists()
+    assert refused.value.remaining is not None
+    assert len(_run(tmp_path / "job", tight, mechanism=mechanism, ballots=ballots, batch_size=23).answers) == 23
+    with pytest.raises(acc.BudgetExceeded, match="Label fewer rounds, or add noise"):
+        _run(tmp_path / "other", tight, mechanism=mechanism, ballots=ballots, key="other")
+
+
 # -- failing at every step -------------------------------------------------------------------------------------------------
 
 STEPS: list[tuple[object, str]] = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import resource
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 import scipy
 
+from dpselect import archives
 from dpselect.pate.votes_file import VotesFile, VotesFileError
 
 COUNTS = np.array([[5, 0, 1], [0, 4, 2], [3, 3, 0]])
@@ -222,3 +224,79 @@ def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 100_000
     with pytest.raises(VotesFileError, match="regular file"):
         VotesFile.read(Path("/dev/zero"))
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_other_methods_than_deflate_are_refused(tmp_path: Path, method: int) -> None:
+    """Of bzip2 a kilobyte makes gigabytes at a stroke: nothing is unpacked, whatever size is stated."""
+    with zipfile.ZipFile(tmp_path / "bad.npz", "w", method) as archive:
+        archive.writestr("votes.npy", _array(VOTES))
+    with pytest.raises(VotesFileError, match=r"bad\.npz.*another method than deflate.*save it anew"):
+        VotesFile.read(tmp_path / "bad.npz")
+
+
+def test_a_member_is_unpacked_in_pieces_and_no_further_than_it_states(tmp_path: Path) -> None:
+    """One that holds 64 MiB and states a hundred bytes takes hardly any memory, and is refused."""
+    path = _packed(tmp_path / "bad.npz", votes=bytes(2**26))
+    content = path.read_bytes()
+    size = (2**26).to_bytes(4, "little")
+    assert content.count(size) == 2
+    path.write_bytes(content.replace(size, (100).to_bytes(4, "little")))
+    tracemalloc.start()
+    try:
+        with pytest.raises(VotesFileError, match=r"bad\.npz"):
+            VotesFile.read(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**24
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_list_of_many_members_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would take a kilobyte for each, of which a file of half a gigabyte has millions."""
+    path = _packed(tmp_path / "bad.npz", **{f"a{number}": b"" for number in range(70)})
+    with pytest.raises(VotesFileError, match="more than 64 arrays"):
+        VotesFile.read(path)
+    monkeypatch.setattr(archives, "_MOST_ENTRIES", 69)
+    with pytest.raises(VotesFileError, match="more than 69 members"):
+        VotesFile.read(path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        *(
+            b"{'descr': '<i8', 'fortran_order': False, 'shape': (3, 3",
+            b"{'descr': '<i8',\n  'a\n",
+            b"(" * 9000,
+            b"9" * 9000,
+            b"\0",
+        ),
+        *(
+            b"{'descr': '",
+            b"'''",
+            b"\t x\n y",
+            b"{'shape': (3L, 3), 'descr': '<i8', 'fortran_order': False",
+            b"[" * 200 + b"]" * 200,
+        ),
+        *(
+            b"{'descr': [('a', '<i8')], 'fortran_order': False, 'shape': (3,)}",
+            b"{'descr': 'V9', 'fortran_order': False, 'shape': ()}",
+        ),
+        *(
+            b"{'descr': '<i8', 'fortran_order': False, 'shape': (True, 3)}",
+            b"{'descr': '<i8', 'fortran_order': False, 'shape': 3}",
+        ),
+    ],
+    ids=range(14),
+)
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.filterwarnings("ignore:Reading")
+def test_damaged_headers_are_refused(tmp_path: Path, header: bytes, version: int) -> None:
+    """Numpy parses them as Python, and fails in many ways: each is an error that names the file."""
+    length = len(header).to_bytes(2 if version == 1 else 4, "little")
+    content = b"\x93NUMPY" + bytes([version, 0]) + length + header + bytes(72)
+    (tmp_path / "bad.npy").write_bytes(content)
+    _packed(tmp_path / "bad.npz", votes=content)
+    for name in ("bad.npy", "bad.npz"):
+        with pytest.raises(VotesFileError, match=name):
+            VotesFile.read(tmp_path / name, teachers=3)

@@ -41,6 +41,10 @@ def test_one_user_moves_as_many_cells_as_are_paid_for(relation: acc.arguments.Re
     assert learning.histogram.covers.l0 == min(moved, learning.cells)
     scale: Any = learning.histogram.scale
     assert learning.curve.pure_epsilon == pytest.approx(min(moved, learning.cells) / scale, rel=1e-9)
+    items, many = np.array([1.0, 3.0, 3.5, 900.0, 1e6]), np.array([1.0, 2.0, 3.0, 9.0, 1e3])
+    for user in range(5):  # the heaviest of all included
+        less = learning._counts(np.delete(items, user), np.delete(many, user))
+        assert sorted(learning._counts(items, many) - less)[-2:] == [0, 1][-min(2, learning.cells) :]
 
 
 @pytest.mark.slow

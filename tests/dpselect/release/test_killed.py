@@ -9,6 +9,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from typer.testing import CliRunner
 import accounting as acc
 from accounting.ledger import Ledger
 from dpselect.cli import app
+
+for _name in ("dpselect.cli.topk", "dpselect.release.session", "duckdb", "flint", "sqlalchemy.dialects.sqlite"):
+    import_module(_name)  # which every child would do by itself
 
 pytestmark = [pytest.mark.serial, pytest.mark.slow]  # fast versions in test_retry.py stop at each step in one process
 
@@ -68,7 +72,7 @@ class Kills:
         found, lost, places = Counter[str](), list[str](), random.Random(seed)
         for number in range(count):
             key = f"k{number}"
-            assert self.run(key, places.randrange(self.calls * 9 // 10))[0] == -signal.SIGKILL
+            assert self.run(key, places.randrange(self.calls))[0] in (0, -signal.SIGKILL)  # the last calls vary in number
             state, claim = self.stands(key)
             found[state] += 1
             again = self.run(key, None)[0]
@@ -107,9 +111,12 @@ def _counting(at: int | None) -> Callable[[], int]:
     return lambda: count
 
 
-@pytest.mark.parametrize("more", [(), ("--learn", "0"), ("--group", "town")], ids=["learns", "plain", "groups"])
-def test_no_kill_loses_an_answer_that_has_a_file(tmp_path: Path, more: tuple[str, ...]) -> None:
-    """At 40 places between the charge and the end of the command: charged once, one draw on record, the answer in its file."""
-    found = Kills(tmp_path, *more).kill(40, seed=60)
+WAYS = {"learns": ("--learn", "again"), "plain": ("--learn", "0"), "groups": ("--group", "town")}
+
+
+@pytest.mark.parametrize(("way", "kills"), [("learns", 20), ("plain", 40), ("groups", 20)])
+def test_no_kill_loses_an_answer_that_has_a_file(tmp_path: Path, way: str, kills: int) -> None:
+    """At places between the charge and the end of the command: charged once, one draw on record, the answer in its file."""
+    found = Kills(tmp_path, *WAYS[way]).kill(kills, seed=60)
     assert found["charge, nowhere"] >= 3, found
     assert sum(found[state] for state in found if state.startswith("release")) >= 1, found

@@ -16,9 +16,11 @@ import accounting as acc
 import dpselect as dps
 from accounting.ledger import AlreadyCharged, ClaimConflict, KeyConflict, Ledger, LedgerUnavailable
 from dpselect.events import Pairs
+from dpselect.events.engine import guarded
 from dpselect.release import answer as answer_module
 
 ASKED: dict[str, Any] = {"user": "who", "item": "shop", "k": 2, "epsilon": 8.0, "delta": 1e-6, "key": "monday", "dataset": "log"}
+ASKED["mechanism"] = "limited_domain"  # which needs no plan
 LOG = [(f"u{user}", shop) for user in range(200) for shop in ("pier", "zoo", "park", "mall")[: 1 + user % 4]]
 
 
@@ -56,12 +58,10 @@ def drafts(place: Path) -> list[Path]:
 # -- stopped at every step ----------------------------------------------------------------------------------------------
 
 WAYS: dict[str, dict[str, Any]] = {
-    "learns": {"output": "answer.json"},
-    "table": {"output": "answer.csv", "learn": 0.0},
-    "parquet": {"output": "answer.parquet", "learn": 0.0},
-    "pays_for_what_came_out": {
-        **{"output": "answer.json", "mechanism": "limited_domain", "pay_for_what_came_out": True, "dataset": "loose"}
-    },
+    "learns": {"output": "answer.json", "mechanism": None},
+    "table": {"output": "answer.csv"},
+    "parquet": {"output": "answer.parquet"},
+    "pays_for_what_came_out": {**{"output": "answer.json", "pay_for_what_came_out": True, "dataset": "loose"}},
 }
 STEPS: list[tuple[object, str]] = [
     (Ledger, "charge"),
@@ -101,8 +101,7 @@ def stopped_at(monkeypatch: pytest.MonkeyPatch, at: int, moment: str) -> Callabl
 
 @pytest.mark.fast(12)
 @pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("at", range(8))
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "at"), [(way, at) for way in WAYS for at in range(5 if way == "learns" else 6)])
 def test_a_release_that_is_stopped_at_any_step_is_completed_by_its_key(
     place: Path, monkeypatch: pytest.MonkeyPatch, way: str, at: int, moment: str
 ) -> None:
@@ -114,8 +113,7 @@ def test_a_release_that_is_stopped_at_any_step_is_completed_by_its_key(
         count = stopped_at(patch, at, moment)
         with suppress(Stopped):
             ask()
-    if count() <= at:
-        pytest.skip("there is no such step")
+    assert count() > at
     claims = [entry.label for entry in entries(dataset) if entry.action == "release"]
     found = ask()
     names = Path(WAYS[way]["output"])
@@ -148,7 +146,7 @@ def test_a_release_without_a_file_is_refused_again(place: Path, monkeypatch: pyt
             original(*args, **kwargs)
         raise KeyboardInterrupt
 
-    ask = asking(learn=0.0)
+    ask = asking()
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, failing)
         with pytest.raises(KeyboardInterrupt) as stopped:
@@ -157,7 +155,7 @@ def test_a_release_without_a_file_is_refused_again(place: Path, monkeypatch: pyt
     with pytest.raises(AlreadyCharged):
         ask()
     assert [entry.action for entry in entries()] == ["charge"]
-    assert asking(learn=0.0, output="answer.json")().items, "nothing was released: a file may keep a draw of it"
+    assert asking(output="answer.json")().items, "nothing was released: a file may keep a draw of it"
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
@@ -225,14 +223,14 @@ def test_a_ledger_that_is_gone_after_the_charge_is_not_said_to_have_charged_noth
     with monkeypatch.context() as patch:
         patch.setattr(dps.Mechanism, "select", moved)
         with pytest.raises(LedgerUnavailable) as stopped:
-            asking(output="answer.json", learn=0.0)()
+            asking(output="answer.json")()
     said = " ".join([str(stopped.value), *stopped.value.__notes__])
     assert "othing was charged" not in said
     assert "ledger init" not in said
     assert "put the file back" in said
     assert "is charged and stays charged" in said
     (place / "away.db").rename(place / "p.db")
-    assert asking(output="answer.json", learn=0.0)().items
+    assert asking(output="answer.json")().items
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
@@ -244,7 +242,7 @@ def test_a_charge_without_a_draw_is_for_its_question_alone(
     place: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any]
 ) -> None:
     """Another question of the same price draws nothing under it, whichever file it names."""
-    plain = {"output": "answer.json", "mechanism": "limited_domain", "max_items_per_user": 4}
+    plain = {"output": "answer.json", "max_items_per_user": 4}
     with monkeypatch.context() as patch:
         stopped_at(patch, 0, "after")
         with suppress(Stopped):
@@ -270,7 +268,7 @@ def test_a_draft_that_was_not_released_is_dropped_unseen(place: Path, monkeypatc
     """Two that draw under one charge: the ledger takes the first claim, and the other call gives that answer."""
     drawn = list[tuple[str, ...]]()
     release = Ledger.release
-    ask = asking(output="answer.json", learn=0.0)
+    ask = asking(output="answer.json")
 
     def second_first(self: Ledger, *args: Any, **kwargs: Any) -> Any:
         monkeypatch.setattr(Ledger, "release", release)
@@ -290,9 +288,26 @@ def test_a_draft_that_was_not_released_is_dropped_unseen(place: Path, monkeypatc
     assert [entry.action for entry in entries()] == ["charge", "release"]
 
 
+def test_a_charge_that_is_released_meanwhile_is_not_drawn_from(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A retry reads the log while another one finishes: it draws nothing, and gives that answer."""
+    room, select, ask = Ledger.room, dps.Mechanism.select, asking(output="answer.json")
+    drawn, others = list[object](), list[Any]()
+
+    def finished(self: Ledger, *args: Any, **terms: Any) -> Any:
+        monkeypatch.setattr(Ledger, "room", room)
+        others.append(ask())
+        return room(self, *args, **terms)
+
+    monkeypatch.setattr(dps.Mechanism, "select", lambda *args, **how: drawn.append(1) or select(*args, **how))
+    monkeypatch.setattr(Ledger, "room", finished)
+    assert ask().items == others[0].items
+    assert len(drawn) == 1
+    assert [entry.action for entry in entries()] == ["charge", "release"]
+
+
 def test_a_draft_that_is_taken_up_by_another_process_is_nobody_elses_loss(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retry that finds the draft of a call that is still at work claims and names it; that call then does the same."""
-    release, ask = Ledger.release, asking(output="answer.csv", learn=0.0)
+    release, ask = Ledger.release, asking(output="answer.csv")
     others = list[Any]()
 
     def taken(self: Ledger, *args: Any, **kwargs: Any) -> Any:
@@ -314,7 +329,7 @@ def test_two_draws_are_never_both_accepted(place: Path, monkeypatch: pytest.Monk
         raise OSError(28, "No space left on device")
 
     release, others = Ledger.release, list[Any]()
-    ask = asking(output="answer.json", learn=0.0)
+    ask = asking(output="answer.json")
 
     def second_first(self: Ledger, *args: Any, **kwargs: Any) -> Any:
         monkeypatch.setattr(Ledger, "release", release)
@@ -337,7 +352,7 @@ def test_a_name_that_is_taken_meanwhile_costs_no_answer(place: Path, monkeypatch
         (place / "answer.json").write_text("mine")
         return select(*args, **kwargs)
 
-    ask = asking(output="answer.json", learn=0.0)
+    ask = asking(output="answer.json")
     with monkeypatch.context() as patch:
         patch.setattr(dps.Mechanism, "select", taken)
         with pytest.warns(dps.release.topk.Unkept, match=r"came to be meanwhile.*lies in .*\.dpselect-"):
@@ -351,7 +366,7 @@ def test_a_name_that_is_taken_meanwhile_costs_no_answer(place: Path, monkeypatch
 
 def test_a_file_system_without_links_keeps_the_answer_too(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """There a name is taken by an empty file first: one that a kill left is replaced by its draft."""
-    ask = asking(output="answer.json", learn=0.0)
+    ask = asking(output="answer.json")
     with monkeypatch.context() as patch:
         patch.setattr(answer_module, "name_file", lambda *_: (_ for _ in ()).throw(Stopped()))
         with suppress(Stopped):
@@ -365,19 +380,20 @@ def test_a_file_system_without_links_keeps_the_answer_too(place: Path, monkeypat
 
 
 def test_a_second_look_that_fails_stays_charged_and_is_drawn_again(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts of released items are read from the staged pairs after the charge: what fails there is told as what it is."""
-    ask = asking(output="answer.json", domain="shops.csv", with_counts=True, learn=0.0, max_items_per_user=None)
+    """Counts of released items are read from the staged pairs after the charge: what fails there is told as what it is, and not
+    as a log that cannot be read."""
+    ask = asking(output="answer.json", domain="shops.csv", with_counts=True, mechanism=None, learn=0.0)
     read, looks = Pairs.read, list[object]()
 
     def failing(self: Pairs, **look: Any) -> Any:
         looks.append(look)
         if len(looks) > 1:
-            raise dps.errors.EventLogError("the log cannot be read: no memory")
+            return guarded("the log", lambda: (_ for _ in ()).throw(MemoryError()))
         return read(self, **look)
 
     with monkeypatch.context() as patch:
         patch.setattr(Pairs, "read", failing)
-        with pytest.raises(dps.errors.EventLogError) as failed:
+        with pytest.raises(dps.errors.EventLogError, match=r"^the draw failed, after .*did not fit in memory") as failed:
             ask()
     assert "stays charged (committed)" in str(failed.value.__notes__)
     assert "gives the answer" in str(failed.value.__notes__)
@@ -396,7 +412,7 @@ def test_a_series_that_is_stopped_loses_no_period(place: Path, monkeypatch: pyte
     rows = [(user, shop, f"2024-05-0{day}") for day in (1, 2, 3) for user, shop in LOG]
     pd.DataFrame(rows, columns=["who", "shop", "at"]).to_csv("log.csv", index=False)
     when = {"time": "at", "since": "2024-05-01", "until": "2024-05-04", "every": "day", "dataset": "days"}
-    ask = asking(**when, output="top-{period}.json", epsilon=4.0, learn=0.0, max_items_per_user=4)
+    ask = asking(**when, output="top-{period}.json", epsilon=4.0, max_items_per_user=4)
     with monkeypatch.context() as patch:
         stopped_at(patch, at, moment)
         with suppress(Stopped):
@@ -425,13 +441,17 @@ def test_an_empty_key_is_refused(place: Path) -> None:
 def test_a_release_without_a_key_is_taken_up_by_the_one_that_the_ledger_shows(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has a random key, which a kill tells nobody, but `ledger show` does."""
-    with monkeypatch.context() as patch:
-        stopped_at(patch, 2, "after")
-        with suppress(Stopped):
-            asking(key=None, output="answer.json", learn=0.0)()
-    (entry,) = entries()
-    assert len(drafts(place)) == 1
-    asking(key=entry.key, output="answer.json", learn=0.0)()
-    assert drafts(place) == []
-    assert [entry.action for entry in entries()] == ["charge", "release"]
+    """It has a random key, which a kill tells nobody, but `ledger show` does; what is left is counted once."""
+    for at, kept in ((0, 0), (2, 1)):
+        output = f"answer{at}.json"
+        with monkeypatch.context() as patch:
+            stopped_at(patch, at, "after")
+            with suppress(Stopped):
+                asking(key=None, output=output)()
+        *_, entry = entries()
+        assert len(drafts(place)) == kept
+        found = asking(key=entry.key, output=output)()
+        assert drafts(place) == []
+        with Ledger.open("sqlite:///p.db") as ledger:
+            assert str(ledger.affordable("log", found.mechanism)) in " ".join(json.loads(Path(output).read_text())["notes"])
+    assert [entry.action for entry in entries()] == ["charge", "release"] * 2

@@ -350,11 +350,13 @@ def test_a_second_look_is_at_what_the_first_one_kept_or_clipped_anew(monkeypatch
     counts, _, weighed = seen_by(monkeypatch, dps.TwoRoundHistogram(k=2, scale=1.0, delta=0.1, sensitivity=few), log)
     assert counts.values.sum() == 60
     assert weighed.tolist() == counts.values.tolist()
-    first, within = dps.Sensitivity.of_clipped(1.0, items_per_user=2), dps.Sensitivity.of_clipped(1.4)
-    found = dps.SparseHistogram(k=9, scale=1.0, delta=0.1, sensitivity=first)
-    select = dps.OneshotTopK(k=2, noise="gaussian", scale=1.0, sensitivity=within)
-    mechanism = dps.DiscoverThenSelect(discovery=found, selection=select, candidates=9)
-    scores, looked, _ = seen_by(monkeypatch, mechanism, log, clip=1.0)
-    assert scores.values.sum() == pytest.approx(60 / 2**0.5, abs=1e-4)
-    assert looked.values.sum() == pytest.approx(150 * 1.4 / 5**0.5, abs=1e-3)
-    assert looked.sensitivity == within
+    relations: list[Any] = ["add_remove", "replace_one"]
+    for relation in relations:
+        first, within = (dps.Sensitivity.of_clipped(clip, "l2", relation, most) for clip, most in ((1.0, 2), (1.4, None)))
+        found = dps.SparseHistogram(k=9, scale=1.0, delta=0.1, sensitivity=first)
+        select = dps.OneshotTopK(k=2, noise="gaussian", scale=1.0, sensitivity=within)
+        mechanism = dps.DiscoverThenSelect(discovery=found, selection=select, candidates=9)
+        scores, looked, _ = seen_by(monkeypatch, mechanism, log, clip=1.0, relation=relation)
+        assert scores.values.sum() == pytest.approx(60 / 2**0.5, abs=1e-4)
+        assert looked.values.sum() == pytest.approx(150 * mechanism.again / 5**0.5, abs=1e-3)
+        assert scores.second.sensitivity.relation == relation

@@ -1,0 +1,330 @@
+"""Nobody, one user and many users are read, scored and released alike, whatever the asker's words select: nothing is refused.
+
+What refuses a log is what is public, and whether the source can be read as a whole as it is. `require_columns` says the former
+without reading a row.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from event_oracle import KINDS, SAID, SECRET, Sources
+from spread import spread
+
+import dpselect as dps
+from dpselect import events
+from dpselect.errors import EventLogError
+from dpselect.events import Reading, require_columns
+
+NAMES = ["u", "i", "g", "v", "t", "s"]
+INSIDE, OUTSIDE = "2024-06-01", "2024-05-01"
+OTHERS = [(f"u{n}", f"i{n % 7}", f"g{n % 3}", str(n % 9), OUTSIDE, None) for n in range(30)]
+# Users of whom the others are none: what each of them adds.
+WHO: dict[str, list[tuple[str | None, ...]]] = {
+    "nobody": [],
+    "one user": [("eve", "x", "mine", "3", INSIDE, "1")],
+    "one user of many items": [("eve", f"x{n}", "mine", "3", INSIDE, str(n)) for n in range(40)],
+    "a negative value": [("eve", "x", "mine", "-7", INSIDE, "-7")],
+    "a huge value": [("eve", "x", "mine", "1e300", INSIDE, "1")],
+    "ten users": [(f"v{n}", f"x{n}", "mine", "1", INSIDE, str(n)) for n in range(10)],
+}
+_GROUPS = {"group": "g", "max_groups_per_user": 2}
+LOOKS: dict[str, dict[str, Any]] = {
+    "a window": {"time": "t", "since": INSIDE},
+    "a condition": {"where": "g = mine"},
+    "a condition on numbers": {"where": ["g = mine", "s > -100"]},
+    "labels left out": {"null": [f"i{n}" for n in range(7)]},
+    "labels left out and split": {"null": [f"i{n}" for n in range(7)], "split": "|", "normalize": "casefold"},
+    "a sparse item": {"item": "s"},
+    "a sparse part of an item": {"item": ["i", "s"]},
+    "a sparse value": {"value": "s", "value_clip": 5.0},
+    "sums in a window": {"value": "v", "value_clip": 5.0, "time": "t", "since": INSIDE},
+    "groups in a window": {**_GROUPS, "time": "t", "since": INSIDE},
+    "a sparse group": {**_GROUPS, "group": "s"},
+    "a public list": {"within": ["x", "x1", "none"], "where": "g = mine"},
+    "public groups": {**_GROUPS, "groups": ["mine", "none"], "where": "g = mine"},
+}
+FEW = dps.Sensitivity.of_counts(items_per_user=2)
+_FOUND = dps.SparseHistogram(scale=5.0, delta=1e-6, sensitivity=dps.Sensitivity.of_clipped(1.0, "l2", items_per_user=2))
+
+
+def _released(scores: Any, look: dict[str, Any], *, held: bool = False) -> str:
+    """What kind of selection comes of these scores, of mechanisms that serve them."""
+    if "within" in look:
+        return type(dps.OneshotTopK(k=2, noise="gumbel", scale=2.0, sensitivity=FEW).select(scores)).__name__
+    inner: Any = dps.SparseHistogram(k=3, scale=5.0, delta=1e-6, sensitivity=FEW)
+    if "value" in look:
+        inner = inner.model_copy(update={"sensitivity": dps.Sensitivity.of_sums(0.0, 5.0, "add_remove", 2)})
+    tried = [inner]
+    if "value" not in look:
+        tried += [
+            dps.LimitedDomain(k=2, kbar=5, epsilon=1.0, delta=1e-6),
+            dps.mechanisms.StableTopK(rho=0.1, failure_delta=1e-6, kbar=3),
+        ]
+    if "group" in look and not held:
+        found = _FOUND if "groups" not in look else None
+        tried = [dps.PerGroup(mechanism=each, max_groups_per_user=2, discovery=found) for each in tried]
+    return " ".join(type(mechanism.select(scores)).__name__ for mechanism in tried)
+
+
+def _outcome(source: Callable[[], Any], look: dict[str, Any]) -> tuple[Any, set[str]]:
+    """The kinds of what is read, scored and released; and the items."""
+    asked: dict[str, Any] = {"user": "u", "item": "i", "max_items_per_user": 2, **look}
+    found = events.read(source(), **asked)
+    kinds = [type(found).__name__, type(found.scores()).__name__, _released(found.scores(), look)]
+    items = {str(label) for label in (found.items if "group" in look else found.labels)}
+    if "group" not in look:
+        with events.hold(source(), **asked) as held:
+            kinds += [type(held.scores()).__name__, _released(held.scores(), look)]
+    return kinds, items
+
+
+@pytest.mark.parametrize(("kind", "look"), spread([(kind, look) for kind in KINDS for look in LOOKS], 20))
+def test_nobody_is_read_as_anybody(kind: str, look: str, tmp_path: Path) -> None:
+    """Through every source and to the release; of items nobody's but those of whoever is meant are there."""
+    outcomes, said = {}, {**LOOKS[look], **SAID.get(kind, {})}
+    for who, more in WHO.items():
+
+        def source(rows: Any = (*OTHERS[:15], *more, *OTHERS[15:])) -> Any:
+            return getattr(Sources(tmp_path, NAMES), kind)(list(rows))
+
+        outcomes[who], items = _outcome(source, said)
+        if who == "nobody" and "within" not in said:
+            assert items == set()
+        assert not items & {f"i{n}" for n in range(7)}
+    assert len({str(outcome) for outcome in outcomes.values()}) == 1, outcomes
+
+
+@pytest.mark.parametrize("kind", spread(KINDS, 2))
+def test_a_log_without_a_row_is_a_log(kind: str, tmp_path: Path) -> None:
+    """A header and no event, an empty Parquet, an empty frame: read as one with events, by every look."""
+    for look in LOOKS.values():
+        said = {**look, **SAID.get(kind, {})}
+        outcomes = []
+        for rows in ([], WHO["one user"]):
+
+            def source(rows: Any = rows) -> Any:
+                return getattr(Sources(tmp_path, NAMES), kind)(rows)
+
+            outcomes.append(_outcome(source, said)[0])
+        assert outcomes[0] == outcomes[1], look
+
+
+def test_files_of_nothing(tmp_path: Path) -> None:
+    """No bytes of JSON lines, or of delimited text without a header, are a log of nothing; with a header there has to be one."""
+    for name, said in (("log.jsonl", {}), ("log.csv", {"user": 1, "item": 2}), ("log.tsv.gz", {"user": 1, "item": 9})):
+        (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
+        for source in (tmp_path / name, [tmp_path / name] * 2):
+            assert events.read(source, **{"user": "u", "item": "i", **said}).labels == ()
+            assert events.read_values(source, user=said.get("user", "u"), rule="events", value=None).numbers.tolist() == []
+    with pytest.raises(EventLogError, match="has no header"):
+        events.read(tmp_path / "log.csv", user="u", item="i")
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+@pytest.mark.parametrize("role", ["user", "item", "group", "value", "time", "where"])
+def test_the_type_of_nothing_is_no_type(role: str, rows: int, tmp_path: Path) -> None:
+    """A column of nulls is one for any role, whatever type pandas, Arrow or a program took from its rows; also within it."""
+    asked: dict[str, Any] = {"user": "u", "item": "i", "value": "v", "value_clip": 1.0, **_GROUPS, "time": "t", "since": OUTSIDE}
+    asked |= {role: "n"} if role != "where" else {"where": "n = 1"}
+    held = {name: pd.Series(["1"] * rows, dtype=object) for name in "uigv"} | {"t": pd.Series([INSIDE] * rows, dtype=object)}
+    for made in (np.full(rows, np.nan), np.array([None] * rows, dtype=object), np.full(rows, np.nan, dtype="float32")):
+        assert events.read(pd.DataFrame({**held, "n": made}), **asked).items == ()
+    for made in (pa.nulls(rows), pa.array([[]] * rows, pa.list_(pa.null()))):
+        table = pa.table({**{name: pa.array(one, pa.string()) for name, one in held.items()}, "n": made})
+        if pa.types.is_list(made.type) and role in ("value", "time"):
+            continue  # no list is a number
+        pq.write_table(table, tmp_path / "log.parquet")
+        for source in (table, tmp_path / "log.parquet", pl.from_arrow(table).lazy(), duckdb.connect().from_arrow(table)):
+            assert events.read(source, **asked).items == ()
+    within = asked | {role: "n.a.b" if role != "where" else "n.a.b = 1"}
+    for source in (pd.DataFrame({**held, "n": np.full(rows, np.nan)}), pd.DataFrame({**held, "n": ["text"] * rows}), table):
+        assert events.read(source, **within).items == ()
+
+
+def test_fields_that_no_object_has_are_nulls(tmp_path: Path) -> None:
+    """In objects of Python as in JSON lines: one user's field more is that user's alone."""
+    rows: list[dict[str, Any]] = [{"u": f"u{n}", "i": "x", "e": {"a": n}} for n in range(3)]
+    for more, items in (([], set()), ([{"u": "eve", "i": "x", "e": {"b": {"c": "7"}}, "z": "7"}], {"7"})):
+        (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, [*rows, *more])))
+        for source in (tmp_path / "log.jsonl", pd.DataFrame([*rows, *more], columns=["u", "i", "e", "z"])):
+            for item in ("e.b.c", "z", "e.b"):
+                if item == "e.b" and more:
+                    continue  # an object is no label
+                assert {*events.read(source, user="u", item=item).labels} == items
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert events.read(tmp_path / "log.jsonl", user="who", item="what").labels == ()
+
+
+def test_a_file_of_nulls_agrees_with_any_other(tmp_path: Path) -> None:
+    """Of several files one that has nothing in a column decides neither the type of its labels nor whether they are read."""
+    asked: dict[str, Any] = {"user": "u", "item": "i", "value": "v", "value_clip": 9.0, "time": "t", "since": "2024-01-01"}
+    full = pa.table({"u": [1, 2], "i": [7, 7], "v": [1.5, 2.0], "t": pd.to_datetime(["2024-02-01"] * 2), "w": [1.0, 2.0]})
+    pq.write_table(full, tmp_path / "a.parquet")
+    pq.write_table(pa.table({name: pa.nulls(2) for name in full.column_names}), tmp_path / "b.parquet")
+    files = [tmp_path / "b.parquet", tmp_path / "a.parquet"]
+    for source in (files, files[::-1]):
+        found = events.read(source, **asked, where="w < 9")
+        assert (found.labels, found.clipped.tolist()) == ((7,), [[int(3.5 / found.clips[0].unit)]])
+
+
+@pytest.mark.parametrize("column", ["v", "t"])
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "objects", "sqlite"])
+def test_a_malformed_value_refuses_whatever_is_selected(kind: str, column: str, tmp_path: Path) -> None:
+    """Judged over the whole column as the source has it, and in one sentence: not where it stands, nor how many there are."""
+    odd = {"v": ("eve", "x", "g0", SECRET, OUTSIDE, None), "t": ("eve", "x", "g0", "1", SECRET, None)}[column]
+    asked: dict[str, Any] = {"v": {"value": "v", "value_clip": 1.0}, "t": {"time": "t", "since": INSIDE}}[column]
+    words: list[dict[str, Any]] = [{}, {"null": SECRET}, {"null": ["x", "eve"]}, {"where": "g = none"}, {"split": "|"}]
+    said = set()
+    for number in (1, 5):
+        log = getattr(Sources(tmp_path, NAMES), kind)([*OTHERS[:number], *[odd] * number])
+        for more in words:
+            with pytest.raises(EventLogError) as caught:
+                events.read(log, **{"user": "u", "item": "i", **asked, **more, **SAID.get(kind, {})})
+            said.add(str(caught.value))
+        assert events.read(log, **{"user": "u", "item": "i", **asked, "missing": SECRET, **SAID.get(kind, {})})
+    assert len(said) == 1
+    assert SECRET not in said.pop()
+
+
+def test_a_fraction_refuses_whatever_is_selected(tmp_path: Path) -> None:
+    """As a label it is malformed, in JSON lines and in a database whose columns have no types."""
+    for kind in ("json", "sqlite"):
+        log = getattr(Sources(tmp_path, NAMES), kind)([*OTHERS, ("eve", "x", 1.5, "1", OUTSIDE, None)])
+        for more in (
+            {},
+            {"null": "1.5"},
+            {"where": "u = none" if kind == "none" else "i = none"},
+            {"time": "t", "since": INSIDE},
+        ):
+            with pytest.raises(EventLogError, match="neither text nor whole numbers"):
+                events.read(log, **{"user": "u", "item": "i", **_GROUPS, **more, **SAID.get(kind, {})})
+
+
+def test_integers_are_split_as_their_digits() -> None:
+    """pandas takes the type of a column from its rows: a text more makes text of integers, and the split refuses neither."""
+    for items in ([12, 7], [12, 7, "a|b"]):
+        frame = pd.DataFrame({"u": range(len(items)), "i": pd.Series(items).map(str) if len(items) == 3 else items})
+        found = events.read(frame, user="u", item="i", split="|")
+        assert {"12", "7"} <= {*found.labels} <= {"12", "7", "a", "b"}
+
+
+def test_a_public_list_is_of_any_type(tmp_path: Path) -> None:
+    """Rows may have told that items are integers: a list that has others is no refusal, in memory, held, or as a range."""
+    for items in ([7, 7, 8], ["7", "7", "zoo"]):
+        frame = pd.DataFrame({"u": range(3), "i": items})
+        for names in (["7", "zoo"], [7, "x"]):
+            assert events.read(frame, user="u", item="i", within=names).counts.tolist()[0] == 2
+            with events.hold(frame, user="u", item="i") as held:
+                assert held.scores(names)._table.highest(1)[1].tolist() == [2]
+        with events.hold(frame, user="u", item="i") as held:
+            drawn = dps.OneshotTopK(k=1, noise="gumbel", scale=1e-3).select(held.scores(range(5, 9)))
+            assert drawn.labels == (7,)
+
+
+# -- without a row --------------------------------------------------------------------------------------------------------------
+
+
+def _broken(tmp_path: Path) -> dict[str, Any]:
+    """Sources whose rows cannot be read."""
+    (tmp_path / "log.csv").write_text('u,"i\n",v\na\n"' + "x" * 100)
+    (tmp_path / "log.csv.gz").write_bytes(gzip.compress(b"u,i,v\n" + b"a\n" * 100_000)[:-20])
+    (tmp_path / "log.jsonl").write_text("no json\n")
+    never = duckdb.connect().sql("SELECT n AS u, CAST('x' || n AS INT) AS i FROM range(5) AS t(n)")
+    lazy = pl.LazyFrame({"u": ["a"], "i": ["x"]}).with_columns(pl.col("u").cast(pl.Int64))
+    return {
+        "csv": tmp_path / "log.csv",
+        "gz": tmp_path / "log.csv.gz",
+        "jsonl": tmp_path / "log.jsonl",
+        "duckdb": never,
+        "lazy": lazy,
+    }
+
+
+@pytest.mark.parametrize("kind", ["csv", "gz", "jsonl", "duckdb", "lazy"])
+def test_columns_are_required_without_a_row(kind: str, tmp_path: Path) -> None:
+    """Rows that cannot be read are not looked at; a release reads them."""
+    source, item = _broken(tmp_path)[kind], "i\n" if kind == "csv" else "i"
+    require_columns(source, Reading(user="u", item=item))
+    with pytest.raises(EventLogError):
+        events.read(source, user="u", item=item)
+
+
+FAULTS: list[tuple[str, dict[str, Any], str]] = [
+    ("csv", {"item": "none"}, "its columns are"),
+    ("packed", {"item": "none"}, "its columns are"),
+    ("semicolons", {"user": "none"}, "split at|its columns are"),
+    ("several", {"where": "none = 1"}, "where='none' is not a column"),
+    ("csv", {"format": "orc"}, "format='orc'"),
+    ("csv", {"table": "log"}, "leave it out"),
+    ("json", {"header": True}, "leave it out"),
+    ("json", {"item": 2}, "is a position"),
+    ("parquet", {"item": "none"}, "its columns are"),
+    ("parquet", {"time": "s", "since": INSIDE, "item": "v.a"}, "no field 'a' within"),
+    ("partitions", {"user": "none"}, "its columns are"),
+    ("pandas", {"encoding": "utf-8"}, "leave it out"),
+    ("pandas", {"item": "none"}, "its columns are"),
+    ("polars", {"item": "none"}, "its columns are"),
+    ("lazy", {"item": "none"}, "its columns are"),
+    ("relation", {"item": "none"}, "its columns are"),
+    ("arrow", {"item": "none"}, "its columns are"),
+    ("reader", {"item": "none"}, "its columns are"),
+    ("excel", {"item": "none"}, "its columns are"),
+    ("sqlite", {"item": "none", "table": "log"}, "its columns are"),
+    ("sqlite", {"table": None}, "needs table= or query="),
+    ("sqlite", {"table": "none"}, "cannot be read from the database"),
+]
+
+
+@pytest.mark.parametrize(("kind", "said", "words"), FAULTS)
+def test_what_is_public_is_refused_without_a_row(kind: str, said: dict[str, Any], words: str, tmp_path: Path) -> None:
+    """In the words of a release, and for whoever is in the log."""
+    asked: dict[str, Any] = {"user": "u", "item": "i", **SAID.get(kind, {}), **said}
+    heard = set()
+    for rows in (OTHERS, OTHERS[:1]):
+        for ask in (require_columns, events.read):
+            source = getattr(Sources(tmp_path, NAMES), kind)(rows)
+            with pytest.raises(EventLogError, match=words) as caught:
+                ask(source, Reading(**asked))
+            heard.add(str(caught.value))
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_columns_that_are_there_are_not_refused(kind: str, tmp_path: Path) -> None:
+    """And the source can be read afterwards, also one that can be read once."""
+    source = getattr(Sources(tmp_path, NAMES), kind)(OTHERS)
+    asked: dict[str, Any] = {"user": "u", "item": "i", **LOOKS["sums in a window"], "where": "g = g1", **SAID.get(kind, {})}
+    require_columns(source, Reading(**asked))
+    assert events.read(source, Reading(**asked)).report.rows == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "role", "words"),
+    [
+        (pa.array([1.5]), "item", "of type DOUBLE"),
+        (pa.array([True]), "value", "of type BOOLEAN"),
+        (pa.array([5]), "time", "time_unit="),
+    ],
+)
+def test_types_are_held_against_roles_without_a_row(column: Any, role: str, words: str, tmp_path: Path) -> None:
+    """Declared types that do not fit are public."""
+    table = pa.table({"u": ["a"], "i": ["x"], "c": column})
+    pq.write_table(table, tmp_path / "log.parquet")
+    asked: dict[str, Any] = {"user": "u", "item": "i", role: "c"}
+    asked |= {"value_clip": 1.0} if role == "value" else {"since": INSIDE} if role == "time" else {}
+    frames = [] if role == "item" else [table.to_pandas()]  # fractions of pandas may be nulls alone, which its rows tell
+    for source in (tmp_path / "log.parquet", table, pl.from_arrow(table), *frames):
+        with pytest.raises(EventLogError, match=words):
+            require_columns(source, Reading(**asked))
