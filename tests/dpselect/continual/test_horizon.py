@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import sqlite3
 import stat
+import subprocess
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -604,6 +605,40 @@ def test_a_full_disk_loses_no_period(start: Any, monkeypatch: pytest.MonkeyPatch
     room[0] = True
     assert made.close(1, DAYS[0], **COLUMNS) == first
     assert start().periods_left == 3
+
+
+@pytest.mark.slow
+@pytest.mark.serial
+def test_a_disk_that_is_full_at_any_moment(start: Any, ledger: acc.Ledger, tmp_path: Path) -> None:
+    """With room for nothing up to room for all: an answer, or an error that says so; then the same call goes on, and
+    what was answered stays, once."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(place)], check=False).returncode:
+        pytest.skip("no disk may be mounted here")
+    outcomes = set[bool]()
+    try:
+        for room in (0, 64, 128, 300, 1000, 2000):
+            made = start(MECHANISM.model_copy(update={"scale": 30.0}), path=f"disk/{room}", key=f"{room}")
+            days = [DAYS[0], pd.concat([DAYS[1]] * 2).assign(u=range(400))]
+            made.close(1, days[0], **COLUMNS)
+            with (place / "fill").open("wb") as file:
+                file.write(bytes(shutil.disk_usage(place).free - 1024 * room))
+            first = None
+            with suppress(UNAVAILABLE):  # and nothing else
+                first = made.close(2, days[1], **COLUMNS)
+            outcomes.add(first is None)
+            (place / "fill").unlink()
+            again = made.close(2, days[1], **COLUMNS)
+            assert first in (None, again)
+            assert made.close(3, DAYS[2], **COLUMNS).labels is not None
+            assert [one.selection for one in made.released()][1] == again
+            for file in place.iterdir():
+                file.unlink()
+        assert ledger.verify().ok
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+    assert outcomes == {True, False}
 
 
 def test_a_damaged_state_is_called_damaged(start: Any) -> None:
