@@ -5,39 +5,25 @@ For type checkers alone: what `dpselect.topk` and its like take as `**asked`.
 
 from __future__ import annotations
 
-from typing import Required, TypedDict
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, Required, TypedDict
 
 from accounting import Ledger
 from accounting.arguments import Relation
-from accounting.frozen import Count
-from accounting.frozen import Positive
-from accounting.frozen import Probability
-from accounting.frozen import Real
-from collections.abc import Sequence
-from dpselect.events.file_options import Form
-from dpselect.events.file_options import Format
-from dpselect.events.time_window import Every
-from dpselect.events.time_window import Unit
+from accounting.frozen import Count, Positive, Probability, Real
+from dpselect.events.file_options import Form, Format
+from dpselect.events.time_window import Every, Unit
 from dpselect.events.values import Rule
 from dpselect.mechanisms.base import Mechanism
 from dpselect.noise import NoiseName
-from dpselect.pate.ballots import Missing
-from dpselect.pate.ballots import Split
+from dpselect.pate.ballots import Missing, Split
 from dpselect.selection import Label
 from dpselect.sensitivity import Norm
-from dpselect.spec.base import Column
-from dpselect.spec.base import Flag
-from dpselect.spec.base import Seed
+from dpselect.spec.base import Column, Flag, Seed
 from dpselect.spec.label_spec import Voting
-from dpselect.spec.plan_spec import Charged
-from dpselect.spec.plan_spec import Criterion
-from dpselect.spec.plan_spec import Rounds
-from dpselect.spec.plan_spec import Schedule
-from dpselect.spec.topk_spec import EngineName
-from dpselect.spec.topk_spec import Over
-from os import PathLike
-from typing import Any
-from typing import Literal
+from dpselect.spec.plan_spec import Charged, Criterion, Rounds, Schedule
+from dpselect.spec.topk_spec import EngineName, Over
 
 class SharedFileOptions(TypedDict, total=False):
     format: Format
