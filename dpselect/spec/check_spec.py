@@ -17,5 +17,5 @@ class CheckSpec(LogFields):
 
     examples: ClassVar[tuple[str, ...]] = (
         f"{LOG} --domain shops.csv",
-        f"{LOG} --null NULL --normalize casefold --normalize strip --json",
+        f"{LOG} --missing NULL --normalize casefold --normalize strip --json",
     )

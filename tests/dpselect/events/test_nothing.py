@@ -218,6 +218,8 @@ def test_integers_are_split_as_their_digits() -> None:
         frame = pd.DataFrame({"u": range(len(items)), "i": pd.Series(items).map(str) if len(items) == 3 else items})
         found = events.read(frame, user="u", item="i", split="|")
         assert {"12", "7"} <= {*found.labels} <= {"12", "7", "a", "b"}
+        with events.pairs(frame, user="u", item="i", split="|") as pairs:
+            assert pairs.integers == {"user"}
 
 
 def test_a_public_list_is_of_any_type(tmp_path: Path) -> None:
@@ -231,6 +233,16 @@ def test_a_public_list_is_of_any_type(tmp_path: Path) -> None:
         with events.hold(frame, user="u", item="i") as held:
             drawn = dps.OneshotTopK(k=1, noise="gumbel", scale=1e-3).select(held.scores(range(5, 9)))
             assert drawn.labels == (7,)
+
+
+@pytest.mark.parametrize("who", WHO)
+def test_a_mechanism_that_fits_no_group_is_refused_whoever_is_there(who: str) -> None:
+    """What a group's scores are is public; whether there is a group that has some is not."""
+    frame = pd.DataFrame([*OTHERS, *WHO[who]], columns=NAMES).astype("string")
+    scores = events.read(frame, user="u", item="i", max_items_per_user=2, time="t", since=INSIDE, **_GROUPS).scores()
+    select = dps.OneshotTopK(k=1, noise="gumbel", scale=1.0, sensitivity=FEW)
+    with pytest.raises(dps.errors.DomainMismatch, match="OneshotTopK needs a public domain"):
+        dps.PerGroup(mechanism=select, max_groups_per_user=2, discovery=_FOUND).check(scores)
 
 
 # -- without a row --------------------------------------------------------------------------------------------------------------

@@ -257,6 +257,12 @@ def test_postgresql_refusals(server: str) -> None:
     refused(server, "InvalidTextRepresentation", query=f"SELECT 1 AS u, CAST('{SECRET}' AS int) AS i")
     refused(server, "ReadOnlySqlTransaction|SyntaxError", query="DELETE FROM moods RETURNING u, i")
     assert events.read(server, user="u", item="i", table="nothing").labels == ()
+    rows = "SELECT n AS u, 1 / (n - n) AS i FROM generate_series(1, 2) AS n"  # of which none can be read
+    refused(server, "DivisionByZero", query=rows)
+    events.require_columns(server, events.Reading(user="u", item="i", query=rows))
+    for said, words in (({"table": "logs.log"}, "its columns are 'who'"), ({"table": "missing"}, "UndefinedTable")):
+        with pytest.raises(EventLogError, match=words):
+            events.require_columns(server, events.Reading(user="u", item="i", **said))
     refused(server, "format='csv'", table="moods", format="csv")
     refused(server, "longer than 2 MB", query="SELECT 1 AS u, 'a' AS i UNION ALL SELECT 2, repeat('A', 40000000)")
     refused("postgresql://nobody:SECRET42@/none?host=/nowhere", "OperationalError", table="t")

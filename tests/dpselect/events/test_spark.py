@@ -266,12 +266,42 @@ def test_items_of_a_second_round_are_weighed_as_here(session: Any, text: bool) -
             assert found[0].max() > 0
 
 
-@pytest.mark.parametrize("stated", [{"normalize": ("nfc",)}, {"null": "2024", "time": "when", "since": "2024-01-01"}])
+@pytest.mark.parametrize("stated", [{"normalize": ("nfc",)}, {"missing": "2024", "time": "when", "since": "2024-01-01"}])
 def test_what_is_not_read_there_is_refused(integers: tuple[Any, Any], stated: dict[str, Any]) -> None:
     """An option about labels that a cluster would leave out, or read otherwise, is refused by name."""
     frame = integers[1].selectExpr("*", "timestamp'2024-01-02' AS when")
     with pytest.raises(dps.errors.EventLogError, match=f"^{next(iter(stated))}=.*Spark table.*leave it out"):
         dps.events.read(frame, user="user", item="item", **stated)
+
+
+_WORDS: list[dict[str, Any]] = [
+    {"item": "i", "time": "t", "since": "2024-06-01"},
+    {"item": "i", "where": ["g = mine", "v >= 0"]},
+    {"item": "i", "null": "other"},
+    {"item": "s"},
+    {"item": "i", "value": "s", "value_clip": 5.0},
+    {"item": "i", "group": "s", "max_groups_per_user": 1},
+]
+
+
+@pytest.mark.parametrize("words", _WORDS)
+def test_nobody_is_read_as_anybody(session: Any, words: dict[str, Any]) -> None:
+    """Whatever is selected, and in a column of no type: nothing is refused that one user's rows would change."""
+    kinds, own = set(), []
+    for more in ([], [("eve", "own", "mine", "7", "2024-06-01", "7")]):
+        rows = [("ann", "other", "g", "text", "2024-05-01", None), *more]
+        frame = session.createDataFrame(rows, "u string, i string, g string, v string, t string, s string")
+        dps.events.require_columns(frame, dps.events.Reading(user="u", **words))
+        counts: Any = dps.events.read(frame, user="u", **words)
+        own.append(len(counts.counts))
+        kinds.add((type(counts), type(counts.scores())))
+        if "group" not in words:
+            with dps.events.hold(frame, user="u", **words) as held:
+                found = dps.LimitedDomain(k=1, kbar=2, epsilon=1.0, delta=1e-6) if "value" not in words else None
+                assert found is None or found.select(held.scores()).labels is not None
+    assert (len(kinds), own) == (1, [0, 1])
+    nothing = frame.selectExpr("u", "i", "g", "v", "t", "NULL AS s")
+    assert dps.events.read(nothing, user="u", **words).counts.tolist() in ([], [1])
 
 
 def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any) -> None:
@@ -284,7 +314,7 @@ def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any
         "text": ["1", "-1", "2.5", "1", "", "-1", "-1.0"],
     }
     arrow, frame = frames(session, columns)
-    null = {"null": ["NULL", "-1", "nan"]}
+    null = {"missing": ["NULL", "-1", "nan", ""]}
     readings: list[dict[str, Any]] = [
         {"split": ".|"},
         {**null, "split": ".|", "where": ["other >= 1"]},
@@ -292,13 +322,13 @@ def test_missing_and_several_items_are_those_of_the_embedded_engine(session: Any
         {**null, "value": "paid", "value_clip": 3.0},
         {**null, "value": "text", "value_clip": (-2.0, 3.0)},
         {**null, "split": "|", "item": ["item", "other"], "where": "text = 1"},
+        {"null": ["NULL", "1"], "item": "other", "where": "text != 1"},
+        {"item": "other", "split": "-"},  # integers are split as their digits
     ]
     for reading in readings:
         here, there = (dps.events.read(log, **{"user": "user", "item": "item", **reading}) for log in (arrow, frame))
         assert plain(there) == plain(here), reading
         assert here.report.pairs > 0
-    with pytest.raises(dps.errors.EventLogError, match="split='x' is for items that are text"):
-        dps.events.read(frame, user="user", item="other", split="x")
 
 
 def test_text_is_split_and_unquoted_as_here(session: Any, tmp_path: Path) -> None:
